@@ -1,0 +1,298 @@
+"""The messages of ``$management``: what the operator, the observer and ``penstock`` ask a broker, and what it answers.
+
+Source: AMQP Management 1.0 working draft 11 (CREATE, READ, UPDATE, DELETE, QUERY), with three additions that
+docs/management.md describes: CREATE is idempotent and says what it did, a CREATE or DELETE may carry a list, and QUERY
+takes ``changedSince``. Both ends import this module; neither may assume more than it says.
+
+Bodies are AMQP maps (amqp-value) whose keys are the camelCase aliases of the models below. Times are integer
+milliseconds since the epoch on the broker's clock, durations integer milliseconds, sizes integer bytes.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+NODE = "$management"
+
+# Application properties of a request and of its answer.
+OPERATION = "operation"
+TYPE = "type"
+NAME = "name"
+ENTITY_TYPE = "entityType"  # QUERY only
+OFFSET = "offset"
+COUNT = "count"
+CHANGED_SINCE = "changedSince"  # QUERY only: a `revision` of an earlier answer
+STATUS_CODE = "statusCode"
+STATUS_DESCRIPTION = "statusDescription"
+ERROR_CONDITION = "errorCondition"  # an AMQP error condition, on failures
+REASON = "penstock:reason"  # a penstock_core.reason value, on failures
+REVISION = "revision"  # QUERY answers: pass it back as `changedSince`
+TOTAL = "totalCount"  # QUERY answers: entities that match, before offset and count
+
+MAX_COUNT = 1000
+"""Entities in one QUERY answer at most; a request for more gets this many."""
+
+
+class Operation(StrEnum):
+    """What a request asks for; the value is the `operation` application property."""
+
+    CREATE = "CREATE"
+    READ = "READ"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    QUERY = "QUERY"
+
+
+class EntityType(StrEnum):
+    """What a request is about; the value is the `type` (QUERY: `entityType`) application property."""
+
+    BROKER = "penstock.broker"
+    EXCHANGE = "penstock.exchange"
+    SUBSCRIPTION = "penstock.subscription"
+    QUEUE = "penstock.queue"
+    CONNECTION = "penstock.connection"
+    LINK = "penstock.link"
+
+
+class Status(IntEnum):
+    """The status codes in use: those of AMQP Management, which are HTTP's."""
+
+    OK = 200
+    CREATED = 201
+    DELETED = 204
+    BAD_REQUEST = 400
+    FORBIDDEN = 403
+    NOT_FOUND = 404
+    CONFLICT = 409
+    INTERNAL_ERROR = 500
+    NOT_IMPLEMENTED = 501
+    UNAVAILABLE = 503
+
+
+class Document(BaseModel):
+    """Base of every map that travels: camelCase on the wire, unknown keys refused, immutable."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, use_enum_values=False
+    )
+
+    def to_wire(self) -> dict[str, object]:
+        """The map to send: aliases as keys, absent optionals left out, enums as strings."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+
+
+class Owner(Document):
+    """The mark of the resource that declared an entity; clients can't rebind or end what bears one.
+
+    A mark with the same namespace and name but another `uid` is adopted, never deleted (restores, `replace --force`).
+    """
+
+    cluster_id: Name  # uid of the kube-system namespace; "local" for `penstock up`
+    kind: Literal["Exchange", "Subscription"]
+    namespace: Name
+    name: Name
+    uid: Name
+    deletion_policy: Literal["Delete", "DeleteWhenEmpty", "DeleteWhenUnused", "Retain"] = "Delete"
+
+
+class Limits(Document):
+    """How much one subscription may hold, and what happens at the limit."""
+
+    max_bytes: int | None = Field(default=None, ge=1)
+    max_messages: int | None = Field(default=None, ge=1)
+    overflow: Literal["DropOldest", "DropNewest", "Reject"] = "DropOldest"
+
+
+class ExchangeDeclaration(Document):
+    """Body of CREATE and UPDATE of a `penstock.exchange`; the request's `name` is the exchange's name."""
+
+    exchange_type: Literal["Topic", "Direct", "Fanout", "Headers"]
+    durable: bool = True
+    unroutable: Literal["Accept", "Reject", "Alternate"] = "Accept"
+    alternate_exchange: Name | None = None
+    persistence: Literal["AsSent", "Always"] | None = None  # absent: Always when owned, else AsSent
+    owner: Owner | None = None
+
+
+class SubscriptionDeclaration(Document):
+    """Body of CREATE and UPDATE of a `penstock.subscription`; the request's `name` is left out or the queue name.
+
+    Identity = (scope, subscription_name, durable). Changing `exchange`, `binding_keys`, `selector` or `no_local` of an
+    existing one is a rebind, done as `rebind_policy` allows.
+    """
+
+    subscription_name: Name
+    scope: Literal["Global", "Container"] = "Global"
+    client_id: Name | None = None  # the container-id; if and only if scope is Container
+    sharing: Literal["Shared", "Exclusive"] = "Shared"
+    durable: bool = True
+    expiry_policy: Literal["Never", "LinkDetach", "SessionEnd", "ConnectionClose"] = "Never"
+    exchange: Name
+    binding_keys: tuple[str, ...] = ()  # empty: the default of the exchange's type
+    selector: str | None = Field(default=None, max_length=8192)
+    no_local: bool = False
+    rebind_policy: Literal["InPlace", "WhenIdle", "WhenIdleAndEmpty", "Never"] = "InPlace"
+    client_overrides: Literal["Refuse", "Ignore"] = "Refuse"
+    persistence: Literal["AsSent", "Always"] | None = None
+    limits: Limits = Limits()
+    owner: Owner | None = None
+
+
+class QueueDeclaration(Document):
+    """Body of CREATE of a point-to-point `penstock.queue`; the request's `name` is the queue's name."""
+
+    durable: bool = True
+    persistence: Literal["AsSent", "Always"] | None = None
+    limits: Limits = Limits()
+
+
+class Deletion(Document):
+    """Body of DELETE. Deleting what is absent succeeds (204). Refusals: 409 ConsumersActive or NotEmpty."""
+
+    if_unused: bool = True  # refuse while a link consumes; info names the containers
+    if_empty: bool = False  # refuse while messages wait
+    owner_uid: Name | None = None  # refuse (409, Managed) if the mark's uid is another one
+
+
+class Outcome(StrEnum):
+    """What a CREATE or UPDATE did; key `outcome` of the answer's body."""
+
+    CREATED = "Created"
+    UNCHANGED = "Unchanged"
+    UPDATED = "Updated"  # attributes other than the binding changed
+    REBOUND = "Rebound"
+    ADOPTED = "Adopted"  # existed without this owner
+    REBIND_BLOCKED = "RebindBlocked"  # all but the binding was applied; `blockedBy` says ConsumersActive or NotEmpty
+
+
+class Histogram(Document):
+    """Cumulative log2 histogram of durations, 8 buckets per octave (Prometheus native histogram schema 3).
+
+    Bucket i holds durations d in milliseconds with 2**(i/8) < d <= 2**((i+1)/8); durations of at most 1 ms are in
+    bucket -1. Sparse: `counts[k]` belongs to bucket `indexes[k]`; both ascend by index. `sum_ms` adds the durations.
+    """
+
+    indexes: tuple[int, ...] = ()
+    counts: tuple[int, ...] = ()
+    sum_ms: int = 0
+
+
+class SubscriptionState(Document):
+    """Attributes of a `penstock.subscription` in READ and QUERY. Totals count since `incarnation` began.
+
+    Invariants: depth = ready + in_flight + scheduled = enqueued - acked - removed; totals never fall within one
+    (epoch, incarnation).
+    """
+
+    queue_name: str
+    subscription_name: str
+    scope: Literal["Global", "Container"]
+    client_id: str | None = None
+    sharing: Literal["Shared", "Exclusive"]
+    durable: bool
+    expiry_policy: Literal["Never", "LinkDetach", "SessionEnd", "ConnectionClose"]
+    exchange: str
+    binding_keys: tuple[str, ...]
+    selector: str | None = None
+    no_local: bool = False
+    owner: Owner | None = None
+    user: str | None = None  # who made it, if a client did
+    incarnation: int
+    revision: int
+    depth: int
+    depth_bytes: int
+    ready: int
+    in_flight: int
+    scheduled: int = 0
+    oldest_available_ms: int | None = None  # when the oldest unsettled message became available
+    oldest_hold_ms: int | None = None  # when the longest-held delivery was sent
+    consumers: int
+    credit: int
+    containers: tuple[str, ...] = ()  # of the consuming links, at most 20
+    unused_since_ms: int | None = None  # set while no link consumes
+    enqueued: int
+    enqueued_bytes: int
+    delivered: int
+    redelivered: int
+    acked: int
+    returned: int
+    expired: int = 0
+    dead_lettered: int = 0
+    dropped: int = 0  # by overflow, rebind or purge
+    lost_at_restart: int = 0
+    max_delivery_count: int = 0
+    sojourn: Histogram = Histogram()  # available -> accepted
+    wait: Histogram = Histogram()  # available -> first delivery
+    hold: Histogram = Histogram()  # last delivery -> settled
+
+
+class ExchangeState(Document):
+    """Attributes of a `penstock.exchange` in READ and QUERY."""
+
+    name: str
+    exchange_type: Literal["Topic", "Direct", "Fanout", "Headers"]
+    durable: bool
+    unroutable: Literal["Accept", "Reject", "Alternate"]
+    owner: Owner | None = None
+    revision: int
+    bound_subscriptions: int
+    received: int
+    received_bytes: int
+    unroutable_messages: int
+
+
+class BrokerState(Document):
+    """Attributes of the one `penstock.broker`.
+
+    `instance_id` is made with the data folder: another id than last time means an empty broker, so whoever declares
+    topology declares it again at once.
+    """
+
+    instance_id: str
+    epoch: int  # +1 at each start on this data folder
+    version: str
+    started_ms: int
+    now_ms: int
+    connections: int
+    subscriptions: int
+    exchanges: int
+    queues: int
+    durable_work: Literal["Ok", "Full", "Failed"]
+    log_bytes: int
+    log_segments: int
+    log_syncs: int
+    turns: int
+
+
+class ConnectionState(Document):
+    """Attributes of a `penstock.connection`; `id` names it in UPDATE and DELETE (which closes it)."""
+
+    id: str
+    container_id: str
+    user: str
+    peer: str
+    listener: str
+    opened_ms: int
+    links: int
+    properties: dict[str, str] = {}
+
+
+class LinkState(Document):
+    """Attributes of a `penstock.link`."""
+
+    id: str
+    connection: str
+    name: str
+    role: Literal["Sender", "Receiver"]  # as the client sees it
+    address: str
+    queue_name: str | None = None
+    credit: int
+    unsettled: int
+    transfers: int

@@ -1,0 +1,88 @@
+"""The lag result document: what one run of the lag job says about every subscription it saw.
+
+The job PUTs it to ordinal 0's observer (`/v1/lag/results/RUN`); the operator GETs the newest
+(`/v1/lag/results/latest`), validates it with this model as untrusted input, and copies each entry to the Subscription's ``status.lag``.
+Source: docs/lag.md. Integers only, seconds and messages; what is not known is absent, never NaN or infinite.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+VERSION = 1
+
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Name = Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class LagState(StrEnum):
+    """States of a subscription over the window, in the order of the rules (first match wins)."""
+
+    UNKNOWN = "Unknown"
+    IDLE = "Idle"
+    OK = "OK"
+    UNCONSUMED = "Unconsumed"
+    BROKER_STUCK = "BrokerStuck"
+    NO_CREDIT = "NoCredit"
+    POISON = "Poison"
+    STALLED = "Stalled"
+    LAGGING = "Lagging"
+    RECOVERING = "Recovering"
+    BACKLOG_STEADY = "BacklogSteady"
+
+
+class ResultModel(BaseModel):
+    """camelCase on the wire, unknown keys ignored (later versions only add fields), immutable."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
+
+
+class SubscriptionLag(ResultModel):
+    """Lag of one subscription as of `observed_time`."""
+
+    queue_name: Name
+    owner_namespace: str | None = None  # of the resource that declared it, if one did
+    owner_name: str | None = None
+    owner_uid: str | None = None
+    observed_time: AwareDatetime  # time of the last snapshot that went in
+    state: LagState
+    message: Annotated[str, Field(max_length=1024)]  # one sentence: why this state, with figures
+    messages: Count | None = None  # depth, in-flight included; absent when Unknown without any snapshot
+    ready: Count | None = None
+    in_flight: Count | None = None
+    scheduled: Count | None = None
+    oldest_age_seconds: Count | None = None
+    longest_hold_seconds: Count | None = None
+    arrival_per_minute: Count | None = None
+    settled_per_minute: Count | None = None
+    velocity_per_minute: int | None = None  # + falls behind
+    drain_seconds: Count | None = None  # absent unless it drains
+    sojourn_p50_millis: Count | None = None  # absent below 20 completions
+    sojourn_p95_millis: Count | None = None
+    sojourn_p99_millis: Count | None = None
+    redelivery_percent: Annotated[int, Field(ge=0, le=100)] | None = None
+    consumers: Count | None = None
+
+
+class LagResult(ResultModel):
+    """One run over one closed window. The same segments give the same document, byte for byte."""
+
+    version: int = VERSION
+    broker: Name
+    namespace: Name
+    run_name: Name  # of the SparkApplication, or the command's own
+    window_start: AwareDatetime
+    window_end: AwareDatetime
+    expected_brokers: Annotated[int, Field(ge=1, le=1000)]
+    reporting_brokers: Annotated[int, Field(ge=0, le=1000)]
+    missing: tuple[Annotated[str, Field(max_length=1024)], ...] = ()  # one sentence per broker that did not report
+    segments: tuple[Name, ...] = ()  # file names that went in, sorted
+    subscriptions: Annotated[tuple[SubscriptionLag, ...], Field(max_length=100_000)] = ()
+
+    def to_json(self) -> str:
+        """The canonical bytes: keys in model order, no white space, absent optionals left out, a final newline."""
+        return self.model_dump_json(by_alias=True, exclude_none=True) + "\n"
