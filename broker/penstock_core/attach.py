@@ -1,0 +1,328 @@
+"""What an attach with a topic source, or with none, leads to.
+
+``decide`` answers a source, ``look_up`` a null source. Both compute only: the caller finds what exists under the
+identities that ``identities_to_look_up`` names, applies the decision, logs it and replies. Neither knows frames, logs
+or queues. Source: seed 000 (the rows and its pseudo code, of which the text is normative) and decisions 1 to 8, 14, 16,
+17 of the design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from penstock_core import ownership
+from penstock_core.binding import NO_FILTER, Binding, ByConnection, ByContainer, Filter, NoLocal, default_keys
+from penstock_core.existing import Existing, LiveLink, Managed, TopicLink
+from penstock_core.identity import GLOBAL, Identity, LinkKey, Scope, private_name, subscription_name, suffix_of
+from penstock_core.reason import Reason, Refuse
+from penstock_core.stealing import NothingLive, Steal, decide_steal
+from penstock_core.table import NULL_SOURCE, TABLE, Key, Naming, NullKey, Row, Space
+from penstock_core.terms import (
+    ClientOverrides,
+    Durability,
+    ExchangeType,
+    Exclusivity,
+    ExpiryPolicy,
+    Lifetime,
+    lifetime_of,
+)
+
+__all__ = [
+    "AskedSource",
+    "AttachRequest",
+    "Create",
+    "Decision",
+    "Found",
+    "Join",
+    "Rebind",
+    "decide",
+    "identities_to_look_up",
+    "look_up",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedSource:
+    """A topic source as asked, its address already parsed (``address.parse_source``)."""
+
+    address: str
+    """The address as the client wrote it."""
+    exchange: str
+    exchange_type: ExchangeType
+    keys: frozenset[str] | None
+    """The binding keys; None if the address names the exchange alone."""
+    filter: Filter = NO_FILTER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachRequest:
+    """What one attach of a consuming link asks for."""
+
+    container_id: str
+    link_name: str
+    user: str
+    shared: bool
+    """From the source's capabilities, or from the link's desired ones if the source is null (decision 3)."""
+    global_: bool
+    durability: Durability = Durability.NONE
+    expiry: ExpiryPolicy | None = None
+    source: AskedSource | None
+    """None: the source is null."""
+    may_use_others: bool = False
+    """The user may use what other users made (decision 16)."""
+    nonce: str = ""
+    """A unique text for the queue's random name, if the row needs one."""
+
+    @property
+    def link(self) -> LinkKey:
+        """The link as AMQP identifies it."""
+        return LinkKey(self.container_id, self.link_name)
+
+    @property
+    def kind(self) -> TopicLink:
+        """The three words of the link (decision 5)."""
+        return TopicLink(self.shared, self.global_, self.durability.is_durable)
+
+    @property
+    def row(self) -> Row:
+        """The row of the table."""
+        return TABLE[Key(self.shared, self.global_, self.durability.is_durable)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    """Make a queue, bind it, attach."""
+
+    identity: Identity
+    exclusivity: Exclusivity
+    lifetime: Lifetime
+    binding: Binding
+    owner: LinkKey | None
+    user: str
+    no_local: NoLocal | None
+    steals: bool
+    """The link is live elsewhere: end it as stolen once this decision is applied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """Attach to what exists, as it is."""
+
+    existing: Existing
+    claims: LinkKey | None
+    """The owner to record: the first link on a managed, not-shared one (decision 4)."""
+    no_local: NoLocal | None
+    steals: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebind:
+    """Drop the backlog, start a new incarnation with the new binding, attach (decision 6). Nobody consumes."""
+
+    existing: Existing
+    """What was there; identity, exclusivity, lifetime, owner and user stay."""
+    binding: Binding
+    claims: LinkKey | None
+    no_local: NoLocal | None
+    steals: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A null source found this subscription: reply with its source, never send a message (decision 8)."""
+
+    existing: Existing
+
+
+Decision = Create | Join | Rebind | Refuse
+
+
+def identities_to_look_up(request: AttachRequest) -> tuple[Identity, ...]:
+    """The subscriptions that the attach may mean, the row's own first; with a source it is exactly one."""
+    if request.source is not None:
+        return (_identity(request, request.row.naming, request.row.scope, request.durability.is_durable),)
+    lookup = NULL_SOURCE[NullKey(request.shared, request.global_)]
+    own = _identity(request, lookup.naming, lookup.scope, True)
+    if request.shared or request.global_:
+        return (own,)
+    # Decision 3: no capability came. Clients that can't send any name a global subscription by the suffix alone.
+    scope = GLOBAL if suffix_of(request.link_name).startswith("global") else Scope(request.container_id)
+    other = Identity(scope, subscription_name(request.link_name), True)
+    return (own,) if other == own else (own, other)
+
+
+def decide(request: AttachRequest, existing: Existing | None, live: LiveLink | None) -> Decision:
+    """Decide an attach with a source.
+
+    ``existing`` is what the store holds for the one identity to look up, ``live`` the link that is attached now under
+    the same (container, link name), on whatever session. A ``Refuse`` changes neither (decision 10).
+    """
+    assert request.source is not None, "a null source is looked up, not decided"
+    stealing = decide_steal(request.kind, live, request.user, request.may_use_others)
+    match stealing:
+        case Refuse():
+            return stealing
+        case NothingLive():
+            return _decide(request, request.source, existing, steals=False)
+        case Steal():
+            return _decide(request, request.source, _without(live, existing), steals=True)
+        case _:
+            assert_never(stealing)
+
+
+def look_up(request: AttachRequest, existing: Mapping[Identity, Existing]) -> Found | Refuse:
+    """Decide an attach with a null source, from what the store holds for the identities to look up."""
+    identities = identities_to_look_up(request)
+    for identity in identities:
+        found = existing.get(identity)
+        if found is None:
+            continue
+        return ownership.check(found, request.user, request.may_use_others) or Found(found)
+    return Refuse(
+        Reason.SUBSCRIPTION_NOT_FOUND,
+        f"There is no {' and no '.join(map(str, identities))}; check name and ClientID, or take it as ended already.",
+    )
+
+
+def _decide(request: AttachRequest, source: AskedSource, existing: Existing | None, *, steals: bool) -> Decision:
+    binding = _binding_asked(request, source)
+    if existing is None:
+        return _create(request, binding, steals)
+    refused = ownership.check(existing, request.user, request.may_use_others) or _check_exclusivity(request, existing)
+    if refused is not None:
+        return refused
+    claims = request.link if existing.exclusivity is Exclusivity.LINK and existing.owner is None else None
+    joined = Join(existing=existing, claims=claims, no_local=_no_local(request, existing.binding), steals=steals)
+    if existing.managed is not None:
+        return _refuse_override(source, binding, existing, existing.managed) or joined
+    if binding == existing.binding:
+        return joined
+    if existing.consumers:
+        return _in_use(
+            existing,
+            "a link that names another exchange, binding or selector waits until no link consumes",
+        )
+    return Rebind(
+        existing=existing, binding=binding, claims=claims, no_local=_no_local(request, binding), steals=steals
+    )
+
+
+def _create(request: AttachRequest, binding: Binding, steals: bool) -> Create | Refuse:
+    row = request.row
+    identity = _identity(request, row.naming, row.scope, row.durable)
+    if not identity.name:
+        return Refuse(
+            Reason.INVALID_NAME,
+            "A subscription's name is its link's name, and this one is empty; give the link a name.",
+        )
+    return Create(
+        identity=identity,
+        exclusivity=row.exclusivity,
+        lifetime=lifetime_of(request.expiry),
+        binding=binding,
+        owner=request.link if row.exclusivity is Exclusivity.LINK and row.durable else None,
+        user=request.user,
+        no_local=_no_local(request, binding),
+        steals=steals,
+    )
+
+
+def _check_exclusivity(request: AttachRequest, existing: Existing) -> Refuse | None:
+    asked = request.row.exclusivity
+    if existing.exclusivity is not asked:
+        return Refuse(
+            Reason.EXCLUSIVITY_MISMATCH,
+            f"The {existing.identity}{_by_resource(existing)} is {existing.exclusivity.value} and this link asks for "
+            f"{asked.value}; attach with the same, or end the subscription first.",
+        )
+    if asked is Exclusivity.SHARED:
+        return None
+    if existing.owner is not None and existing.owner != request.link:
+        return Refuse(
+            Reason.OWNED_BY_OTHER_LINK,
+            f"The {existing.identity} belongs to {existing.owner}; attach as that link, or end it and ask for `shared`.",
+        )
+    if existing.consumers:
+        return _in_use(existing, "it takes one link at a time")
+    return None
+
+
+def _refuse_override(source: AskedSource, binding: Binding, existing: Existing, managed: Managed) -> Refuse | None:
+    """Decision 14: what an attach leaves unnamed is not asked for; what it names must be what is declared."""
+    declared = existing.binding
+    same_keys = source.keys is None or binding.keys == declared.keys
+    same_filter = binding.filter.is_empty or binding.filter == declared.filter
+    if binding.exchange == declared.exchange and same_keys and same_filter:
+        return None
+    match managed.client_overrides:
+        case ClientOverrides.IGNORE:
+            return None
+        case ClientOverrides.REFUSE:
+            return Refuse(
+                Reason.MANAGED,
+                f"The {existing.identity} is declared by Subscription {managed.resource} with another exchange, "
+                "binding or selector; attach with the exchange alone, or change the resource.",
+                (("resource", managed.resource),),
+            )
+        case _:
+            assert_never(managed.client_overrides)
+
+
+def _in_use(existing: Existing, why: str) -> Refuse:
+    return Refuse(
+        Reason.SUBSCRIPTION_IN_USE,
+        f"The {existing.identity} has {existing.consumers} consuming link(s) and {why}; close them first.",
+    )
+
+
+def _by_resource(existing: Existing) -> str:
+    return "" if existing.managed is None else f" (declared by Subscription {existing.managed.resource})"
+
+
+def _binding_asked(request: AttachRequest, source: AskedSource) -> Binding:
+    keys = default_keys(source.exchange_type) if source.keys is None else source.keys
+    # Decision 17: on a shared source no-local is not put in place.
+    return Binding(
+        source.exchange, keys, replace(source.filter, no_local=source.filter.no_local and not request.shared)
+    )
+
+
+def _no_local(request: AttachRequest, binding: Binding) -> NoLocal | None:
+    if not binding.filter.no_local:
+        return None
+    return ByContainer(request.container_id) if request.durability.is_durable else ByConnection()
+
+
+def _identity(request: AttachRequest, naming: Naming, scope: Space, durable: bool) -> Identity:
+    return Identity(_scope(request, scope), _name(request, naming), durable)
+
+
+def _scope(request: AttachRequest, kind: Space) -> Scope:
+    match kind:
+        case Space.GLOBAL:
+            return GLOBAL
+        case Space.CONTAINER:
+            return Scope(request.container_id)
+        case _:
+            assert_never(kind)
+
+
+def _name(request: AttachRequest, naming: Naming) -> str:
+    match naming:
+        case Naming.RANDOM:
+            return private_name(request.nonce)
+        case Naming.LINK:
+            return request.link_name
+        case Naming.PREFIX:
+            return subscription_name(request.link_name)
+        case _:
+            assert_never(naming)
+
+
+def _without(live: LiveLink | None, existing: Existing | None) -> Existing | None:
+    """Decision 5: what exists, as if the live link were gone."""
+    if live is None or existing is None or live.identity != existing.identity:
+        return existing
+    return replace(existing, consumers=existing.consumers - 1)

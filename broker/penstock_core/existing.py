@@ -1,0 +1,74 @@
+"""What the store holds about one subscription, and what is live under one link name: the facts that decisions start
+from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock_core.binding import Binding
+from penstock_core.identity import Identity, LinkKey
+from penstock_core.terms import ClientOverrides, ExchangeType, Exclusivity, Lifetime
+
+__all__ = ["Existing", "LinkKind", "LiveLink", "Managed", "QueueLink", "TopicLink"]
+
+
+@dataclass(frozen=True, slots=True)
+class Managed:
+    """The mark of the resource that declares a subscription (decision 14)."""
+
+    resource: str
+    """The resource as a person names it: ``namespace/name``."""
+    client_overrides: ClientOverrides = ClientOverrides.REFUSE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Existing:
+    """One subscription that is there."""
+
+    identity: Identity
+    incarnation: int
+    """The log-wide number of the present life of its queue."""
+    exclusivity: Exclusivity
+    lifetime: Lifetime
+    binding: Binding
+    exchange_type: ExchangeType
+    """The type of the exchange in the binding."""
+    consumers: int
+    """Links that consume now; links of a null source never count (decision 8)."""
+    owner: LinkKey | None = None
+    """The link that owns a not-shared durable subscription; None if shared, or not attached yet (decision 4)."""
+    user: str | None = None
+    """The authenticated user that made it; None if a resource or an administrator did (decision 16)."""
+    managed: Managed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLink:
+    """A link that consumes from a subscription; the three words that must agree for the link to be the same (decision
+    5).
+    """
+
+    shared: bool
+    global_: bool
+    durable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLink:
+    """A link that consumes from a queue of its own."""
+
+    queue: str
+
+
+LinkKind = TopicLink | QueueLink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveLink:
+    """The link that is attached now under one (container, link name). Links of a null source are not recorded as live."""
+
+    kind: LinkKind
+    identity: Identity | None
+    """The subscription that it consumes from; None for a queue."""
+    user: str

@@ -1,0 +1,132 @@
+"""Why something was refused: a closed set of reasons, and the AMQP error condition of each.
+
+A reason travels as ``penstock:reason`` in the error's info map and in management answers, and conditions of Kubernetes
+resources copy it; nobody parses descriptions. Source: section 2 of the design; conditions from AMQP 1.0 part 2,
+sections 2.8.15 to 2.8.18.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["CONDITIONS", "REASON_KEY", "Condition", "InfoValue", "Reason", "Refuse"]
+
+REASON_KEY: Final = "penstock:reason"
+
+InfoValue = str | int | bool
+
+
+class Condition(enum.Enum):
+    """AMQP error conditions; values are the symbols on the wire."""
+
+    INTERNAL_ERROR = "amqp:internal-error"
+    INVALID_FIELD = "amqp:invalid-field"
+    LINK_STOLEN = "amqp:link:stolen"
+    NOT_ALLOWED = "amqp:not-allowed"
+    NOT_FOUND = "amqp:not-found"
+    NOT_IMPLEMENTED = "amqp:not-implemented"
+    PRECONDITION_FAILED = "amqp:precondition-failed"
+    RESOURCE_DELETED = "amqp:resource-deleted"
+    RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
+    RESOURCE_LOCKED = "amqp:resource-locked"
+    UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
+
+
+class Reason(enum.Enum):
+    """Every reason for which Penstock refuses, closes or waits; values are Kubernetes condition reasons."""
+
+    SUBSCRIPTION_IN_USE = "SubscriptionInUse"
+    EXCLUSIVITY_MISMATCH = "ExclusivityMismatch"
+    OWNED_BY_OTHER_LINK = "OwnedByOtherLink"
+    LINK_LIVE_FOR_OTHER_KIND = "LinkLiveForOtherKind"
+    MANAGED = "Managed"
+    CONSUMERS_ACTIVE = "ConsumersActive"
+    CONTAINER_TAKEN_OVER = "ContainerTakenOver"
+    DUPLICATE_SUBSCRIPTION = "DuplicateSubscription"
+    BINDINGS_EXIST = "BindingsExist"
+    EXCHANGE_NOT_FOUND = "ExchangeNotFound"
+    SUBSCRIPTION_NOT_FOUND = "SubscriptionNotFound"
+    QUEUE_NOT_FOUND = "QueueNotFound"
+    ADDRESS_NOT_FOUND = "AddressNotFound"
+    INVALID_SELECTOR = "InvalidSelector"
+    INVALID_BINDING_KEY = "InvalidBindingKey"
+    INVALID_NAME = "InvalidName"
+    INVALID_ADDRESS = "InvalidAddress"
+    INVALID_REQUEST = "InvalidRequest"
+    CONTAINER_IN_USE = "ContainerInUse"
+    OTHER_USER = "OtherUser"
+    NOT_PERMITTED = "NotPermitted"
+    NOT_ALLOWED = "NotAllowed"
+    LIMIT_EXCEEDED = "LimitExceeded"
+    STORAGE_FULL = "StorageFull"
+    LINK_STOLEN = "LinkStolen"
+    SUBSCRIPTION_ENDED = "SubscriptionEnded"
+    NOT_EMPTY = "NotEmpty"
+    REBIND_NOT_ALLOWED = "RebindNotAllowed"
+    IMMUTABLE = "Immutable"
+    NOT_IMPLEMENTED = "NotImplemented"
+    INTERNAL_ERROR = "InternalError"
+
+    @property
+    def condition(self) -> Condition:
+        """The AMQP error condition of this reason."""
+        return CONDITIONS[self]
+
+
+# fmt: off
+CONDITIONS: Final[dict[Reason, Condition]] = {
+    Reason.SUBSCRIPTION_IN_USE:      Condition.RESOURCE_LOCKED,
+    Reason.EXCLUSIVITY_MISMATCH:     Condition.RESOURCE_LOCKED,
+    Reason.OWNED_BY_OTHER_LINK:      Condition.RESOURCE_LOCKED,
+    Reason.LINK_LIVE_FOR_OTHER_KIND: Condition.RESOURCE_LOCKED,
+    Reason.MANAGED:                  Condition.RESOURCE_LOCKED,
+    Reason.CONSUMERS_ACTIVE:         Condition.RESOURCE_LOCKED,
+    Reason.CONTAINER_TAKEN_OVER:     Condition.RESOURCE_LOCKED,
+    Reason.DUPLICATE_SUBSCRIPTION:   Condition.RESOURCE_LOCKED,
+    Reason.BINDINGS_EXIST:           Condition.RESOURCE_LOCKED,
+    Reason.EXCHANGE_NOT_FOUND:       Condition.NOT_FOUND,
+    Reason.SUBSCRIPTION_NOT_FOUND:   Condition.NOT_FOUND,
+    Reason.QUEUE_NOT_FOUND:          Condition.NOT_FOUND,
+    Reason.ADDRESS_NOT_FOUND:        Condition.NOT_FOUND,
+    Reason.INVALID_SELECTOR:         Condition.INVALID_FIELD,
+    Reason.INVALID_BINDING_KEY:      Condition.INVALID_FIELD,
+    Reason.INVALID_NAME:             Condition.INVALID_FIELD,
+    Reason.INVALID_ADDRESS:          Condition.INVALID_FIELD,
+    Reason.INVALID_REQUEST:          Condition.INVALID_FIELD,
+    Reason.CONTAINER_IN_USE:         Condition.INVALID_FIELD,  # what the JMS client turns into InvalidClientIDException
+    Reason.OTHER_USER:               Condition.UNAUTHORIZED_ACCESS,
+    Reason.NOT_PERMITTED:            Condition.UNAUTHORIZED_ACCESS,
+    Reason.NOT_ALLOWED:              Condition.NOT_ALLOWED,
+    Reason.LIMIT_EXCEEDED:           Condition.RESOURCE_LIMIT_EXCEEDED,
+    Reason.STORAGE_FULL:             Condition.RESOURCE_LIMIT_EXCEEDED,
+    Reason.LINK_STOLEN:              Condition.LINK_STOLEN,
+    Reason.SUBSCRIPTION_ENDED:       Condition.RESOURCE_DELETED,
+    Reason.NOT_EMPTY:                Condition.PRECONDITION_FAILED,
+    Reason.REBIND_NOT_ALLOWED:       Condition.PRECONDITION_FAILED,
+    Reason.IMMUTABLE:                Condition.PRECONDITION_FAILED,
+    Reason.NOT_IMPLEMENTED:          Condition.NOT_IMPLEMENTED,
+    Reason.INTERNAL_ERROR:           Condition.INTERNAL_ERROR,
+}
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """A refusal. It carries no effect: whoever receives one tells the peer and changes nothing (decision 10)."""
+
+    reason: Reason
+    description: str
+    """Cause and cure, for a person."""
+    info: tuple[tuple[str, InfoValue], ...] = ()
+    """Further entries of the error's info map, in order."""
+
+    @property
+    def condition(self) -> Condition:
+        """The AMQP error condition to send."""
+        return CONDITIONS[self.reason]
+
+    def error_info(self) -> dict[str, InfoValue]:
+        """The error's info map; keys are AMQP symbols."""
+        return {REASON_KEY: self.reason.value, **dict(self.info)}
