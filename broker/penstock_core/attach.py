@@ -242,7 +242,7 @@ def _check_exclusivity(request: AttachRequest, existing: Existing) -> Refuse | N
     if existing.owner is not None and existing.owner != request.link:
         return Refuse(
             Reason.OWNED_BY_OTHER_LINK,
-            f"The {existing.identity} belongs to {existing.owner}; attach as that link, or end it and ask for `shared`.",
+            f"The {existing.identity} belongs to {existing.owner}; attach as that link, or end it first.",
         )
     if existing.consumers:
         return _in_use(existing, "it takes one link at a time")

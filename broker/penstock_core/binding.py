@@ -71,7 +71,7 @@ class ByContainer:
 
 @dataclass(frozen=True, slots=True)
 class ByConnection:
-    """No-local of a volatile subscription: messages of the attaching link's own connection are left out (decision 17)."""
+    """No-local of a volatile subscription: messages of the link's own connection are left out (decision 17)."""
 
 
 NoLocal = ByContainer | ByConnection

@@ -19,7 +19,14 @@ class Managed:
 
     resource: str
     """The resource as a person names it: ``namespace/name``."""
+    uid: str = ""
+    """Of the resource; another uid under the same name is the same owner, restored or replaced."""
+    cluster_id: str = ""
     client_overrides: ClientOverrides = ClientOverrides.REFUSE
+
+    def is_same_resource(self, other: Managed) -> bool:
+        """True if both marks name one resource, whatever its uid."""
+        return self.resource == other.resource and self.cluster_id == other.cluster_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +73,7 @@ LinkKind = TopicLink | QueueLink
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLink:
-    """The link that is attached now under one (container, link name). Links of a null source are not recorded as live."""
+    """The link that is attached now under one (container, link name); one of a null source is never recorded."""
 
     kind: LinkKind
     identity: Identity | None

@@ -37,7 +37,7 @@ class Scope:
     """The name space of a subscription: global, or one container."""
 
     container_id: str | None
-    """The container-id (JMS ClientID), None for the global scope. The empty container-id is a container like any other."""
+    """The container-id (JMS ClientID), None for the global scope; the empty one is a container like any other."""
 
     @property
     def is_global(self) -> bool:

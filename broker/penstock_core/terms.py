@@ -28,17 +28,17 @@ __all__ = [
 
 
 class Exclusivity(enum.Enum):
-    """How many links may consume from one subscription."""
+    """How many links may consume from one subscription; values are those of a resource's `sharing`."""
 
     SHARED = "Shared"
-    LINK = "Link"
+    LINK = "Exclusive"
 
 
 class Lifetime(enum.Enum):
-    """When a queue goes without anybody ending it."""
+    """When a queue goes without anybody ending it; values are those of a resource's `expiryPolicy`."""
 
-    PERMANENT = "Permanent"
-    NO_OUTBOUND_LINK = "NoOutboundLink"
+    PERMANENT = "Never"
+    NO_OUTBOUND_LINK = "LinkDetach"
     SESSION_END = "SessionEnd"
     CONNECTION_CLOSE = "ConnectionClose"
 
@@ -121,10 +121,11 @@ class RebindPolicy(enum.Enum):
 
 
 class DeletionPolicy(enum.Enum):
-    """What becomes of a subscription when its resource is deleted."""
+    """What becomes of an exchange or a subscription when its resource is deleted."""
 
     DELETE = "Delete"
     DELETE_WHEN_EMPTY = "DeleteWhenEmpty"
+    DELETE_WHEN_UNUSED = "DeleteWhenUnused"
     RETAIN = "Retain"
 
 

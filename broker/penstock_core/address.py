@@ -1,0 +1,230 @@
+"""What an address means: an exchange and perhaps a binding, a queue, the management node, or nothing.
+
+An exact match of the whole address comes first, a queue before an exchange of the same name; then exchange and binding
+are split at the first ``/`` (not at position 0). ``topic://`` and ``queue://``, or the capabilities ``topic`` and
+``queue`` (and the temporary ones of JMS), say which kind is meant and leave the other out. Unknown names are not-found
+unless auto-creation is on; then the kind decides, and an address that says none becomes a queue. It must not know who
+holds the names: a ``Directory`` does. Source: section 3 of the design, "Addresses".
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from penstock_core.identity import QUEUE_PREFIX, Identity, parse_queue_name
+from penstock_core.reason import Reason, Refuse
+from penstock_core.terms import ExchangeType
+
+__all__ = [
+    "MANAGEMENT",
+    "PREDEFINED",
+    "AnonymousRelay",
+    "AutoCreate",
+    "Directory",
+    "ExchangeAddress",
+    "ManagementNode",
+    "NodeKind",
+    "QueueAddress",
+    "SourceAddress",
+    "SubscriptionQueue",
+    "TargetAddress",
+    "check_exchange_name",
+    "check_queue_name",
+    "parse_source",
+    "parse_target",
+]
+
+MANAGEMENT: Final = "$management"
+MAX_NAME_LENGTH: Final = 255
+
+PREDEFINED: Final[dict[str, ExchangeType]] = {
+    "amq.topic": ExchangeType.TOPIC,
+    "amq.direct": ExchangeType.DIRECT,
+    "amq.fanout": ExchangeType.FANOUT,
+}
+"""The exchanges that every broker has, by the names existing clients know."""
+
+
+class NodeKind(enum.Enum):
+    """What an address or its capabilities say that it names."""
+
+    TOPIC = "topic"
+    QUEUE = "queue"
+
+
+class Directory(Protocol):
+    """Who knows the names."""
+
+    def has_queue(self, name: str) -> bool:
+        """True if there is a point-to-point queue of this name."""
+        ...
+
+    def exchange_type(self, name: str) -> ExchangeType | None:
+        """The type of the exchange of this name; None if there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeAddress:
+    """An exchange that is there. A source binds ``keys``; a target routes by ``key``, or by each message's subject."""
+
+    exchange: str
+    exchange_type: ExchangeType
+    key: str | None
+    """What follows the ``/``; None if the exchange is named alone."""
+
+    @property
+    def keys(self) -> frozenset[str] | None:
+        """The binding keys of a source; None if the exchange is named alone."""
+        return None if self.key is None else frozenset({self.key})
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAddress:
+    """A point-to-point queue that is there."""
+
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionQueue:
+    """The queue of a subscription, by its documented name; whether there is one is the caller's to find out."""
+
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class ManagementNode:
+    """``$management``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnonymousRelay:
+    """A target without address: each message's ``to`` says where it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoCreate:
+    """Nothing is there yet; make it, with a warning, then parse again (auto-creation is on)."""
+
+    kind: NodeKind
+    name: str
+    """The queue, or the Topic exchange, to make."""
+
+
+SourceAddress = ExchangeAddress | QueueAddress | SubscriptionQueue | ManagementNode | AutoCreate | Refuse
+TargetAddress = SourceAddress | AnonymousRelay
+
+_PREFIXES: Final = {"topic://": NodeKind.TOPIC, "queue://": NodeKind.QUEUE}
+_CAPABILITIES: Final = {
+    "topic": NodeKind.TOPIC,
+    "temporary-topic": NodeKind.TOPIC,
+    "queue": NodeKind.QUEUE,
+    "temporary-queue": NodeKind.QUEUE,
+    # Only a subscription can be shared or global (seed 001), and only an exchange has subscriptions.
+    "shared": NodeKind.TOPIC,
+    "global": NodeKind.TOPIC,
+}
+
+
+def parse_source(
+    address: str | None, capabilities: Collection[str], directory: Directory, *, auto_create: bool = False
+) -> SourceAddress:
+    """Find out what the address of a source that isn't null means."""
+    if not address:
+        return Refuse(Reason.INVALID_ADDRESS, "The source has no address; name an exchange or a queue.")
+    return _parse(address, capabilities, directory, auto_create)
+
+
+def parse_target(
+    address: str | None, capabilities: Collection[str], directory: Directory, *, auto_create: bool = False
+) -> TargetAddress:
+    """Find out what the address of a target that is neither null nor a coordinator means."""
+    if not address:
+        return AnonymousRelay()
+    return _parse(address, capabilities, directory, auto_create)
+
+
+def check_exchange_name(name: str) -> Refuse | None:
+    """None if an exchange may have this name: 1 to 255 printable characters, no ``/`` or ``|``, not ``$`` first."""
+    return _check_name("exchange", name, "/|")
+
+
+def check_queue_name(name: str) -> Refuse | None:
+    """None if a queue may have this name: 1 to 255 printable characters, not ``$``, ``psub:``, ``topic://`` first."""
+    return _check_name("queue", name, "")
+
+
+def _check_name(what: str, name: str, without: str) -> Refuse | None:
+    reserved = ("$", QUEUE_PREFIX, *_PREFIXES)
+    if not 0 < len(name) <= MAX_NAME_LENGTH:
+        cause = f"has {len(name)} characters; use 1 to {MAX_NAME_LENGTH}"
+    elif name.startswith(reserved):
+        cause = f"begins like a reserved name ({', '.join(reserved)}); choose another"
+    elif not name.isprintable() or any(each in name for each in without):
+        cause = "holds a character that it can't have" + (f"; leave out {' and '.join(without)}" if without else "")
+    else:
+        return None
+    return Refuse(Reason.INVALID_NAME, f"The {what} name {name[:80]!r} {cause}.")
+
+
+def _parse(address: str, capabilities: Collection[str], directory: Directory, auto_create: bool) -> SourceAddress:
+    if address == MANAGEMENT:
+        return ManagementNode()
+    kinds = {kind for capability, kind in _CAPABILITIES.items() if capability in capabilities}
+    name = address
+    for prefix, kind in _PREFIXES.items():
+        if address.startswith(prefix):
+            name = address.removeprefix(prefix)
+            kinds.add(kind)
+    if len(kinds) > 1:
+        return Refuse(
+            Reason.INVALID_ADDRESS,
+            f"The address {address!r} and its capabilities name both a topic and a queue; name one of them.",
+        )
+    kind = next(iter(kinds), None)
+    return _find(name, kind, directory) or _missing(name, kind, auto_create)
+
+
+def _find(name: str, kind: NodeKind | None, directory: Directory) -> SourceAddress | None:
+    if kind is not NodeKind.TOPIC:
+        if directory.has_queue(name):
+            return QueueAddress(name)
+        identity = parse_queue_name(name)
+        if identity is not None:
+            return SubscriptionQueue(identity)
+    if kind is NodeKind.QUEUE:
+        return None
+    for exchange, key in ((name, None), _split(name)):
+        exchange_type = directory.exchange_type(exchange)
+        if exchange_type is not None:
+            return ExchangeAddress(exchange, exchange_type, key)
+    return None
+
+
+def _missing(name: str, kind: NodeKind | None, auto_create: bool) -> AutoCreate | Refuse:
+    if auto_create:
+        if kind is NodeKind.TOPIC:
+            exchange, _ = _split(name)
+            return check_exchange_name(exchange) or AutoCreate(NodeKind.TOPIC, exchange)
+        return check_queue_name(name) or AutoCreate(NodeKind.QUEUE, name)
+    if kind is NodeKind.QUEUE:
+        return Refuse(Reason.QUEUE_NOT_FOUND, f"There is no queue {name!r}; declare it, or check the name.")
+    exchange, _ = _split(name)
+    if kind is NodeKind.TOPIC:
+        return Refuse(
+            Reason.EXCHANGE_NOT_FOUND,
+            f"There is no exchange {exchange!r}; declare it (kind Exchange), or check the name.",
+        )
+    return Refuse(
+        Reason.ADDRESS_NOT_FOUND,
+        f"There is neither a queue {name!r} nor an exchange {exchange!r}; declare one, or check the name.",
+    )
+
+
+def _split(name: str) -> tuple[str, str | None]:
+    end = name.find("/", 1)
+    return (name, None) if end < 0 else (name[:end], name[end + 1 :])
