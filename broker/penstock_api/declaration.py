@@ -1,0 +1,124 @@
+"""Resource -> what is declared on the broker: names, owner mark, body of CREATE. Pure; operator and `penstock up`
+share it.
+
+It must not know whether a reference may be followed: callers have resolved `exchangeRef` and checked permissions
+before. Source: section 5 of the design; docs/management.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from penstock_api.management import ExchangeDeclaration, Limits, Owner, SubscriptionDeclaration
+from penstock_api.resources import Exchange, Subscription, quantity_bytes
+from penstock_core import identity
+
+__all__ = [
+    "LOCAL_CLUSTER",
+    "broker_key",
+    "exchange_declaration",
+    "exchange_key",
+    "exchange_name",
+    "owner_of",
+    "queue_name",
+    "subscription_declaration",
+    "subscription_identity",
+    "subscription_name",
+]
+
+LOCAL_CLUSTER: Final = "local"
+"""`clusterId` of owner marks made without Kubernetes."""
+
+
+def exchange_name(exchange: Exchange) -> str:
+    """The name that clients use: `spec.exchangeName`, else the resource's."""
+    return exchange.spec.exchange_name or exchange.metadata.name
+
+
+def subscription_name(subscription: Subscription) -> str:
+    """The name that clients subscribe with: `spec.subscriptionName`, else the resource's."""
+    return subscription.spec.subscription_name or subscription.metadata.name
+
+
+def subscription_identity(subscription: Subscription) -> identity.Identity:
+    """(scope, name, durable): what makes two Subscriptions of one Broker the same one."""
+    spec = subscription.spec
+    scope = identity.GLOBAL if spec.client_id is None else identity.Scope(spec.client_id)
+    return identity.Identity(scope, subscription_name(subscription), spec.durability == "Durable")
+
+
+def queue_name(subscription: Subscription) -> str:
+    """The name of the subscription's queue on the broker, for status and for DELETE."""
+    return identity.queue_name(subscription_identity(subscription))
+
+
+def broker_key(resource: Exchange | Subscription) -> tuple[str, str]:
+    """(namespace, name) of the Broker that a resource names."""
+    ref = resource.spec.broker_ref
+    return ref.namespace or resource.metadata.namespace, ref.name
+
+
+def exchange_key(subscription: Subscription) -> tuple[str, str]:
+    """(namespace, name) of the Exchange resource that a Subscription names."""
+    ref = subscription.spec.exchange_ref
+    return ref.namespace or subscription.metadata.namespace, ref.name
+
+
+def owner_of(resource: Exchange | Subscription, cluster_id: str = LOCAL_CLUSTER) -> Owner:
+    """The mark that the broker keeps with what a resource declares. Without a uid (a file) namespace/name stands for
+    it.
+    """
+    metadata = resource.metadata
+    kind: Literal["Exchange", "Subscription"] = "Exchange" if isinstance(resource, Exchange) else "Subscription"
+    return Owner(
+        cluster_id=cluster_id,
+        kind=kind,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid or resource.key,
+        deletion_policy=resource.spec.deletion_policy,
+    )
+
+
+def exchange_declaration(
+    exchange: Exchange, *, alternate: str | None = None, cluster_id: str = LOCAL_CLUSTER
+) -> ExchangeDeclaration:
+    """Body of CREATE; `alternate` is the name on the broker of the Exchange that `alternateExchangeRef` names."""
+    spec = exchange.spec
+    return ExchangeDeclaration(
+        exchange_type=spec.type,
+        durable=spec.durability == "Durable",
+        unroutable=spec.unroutable,
+        alternate_exchange=alternate,
+        persistence=spec.persistence,
+        owner=owner_of(exchange, cluster_id),
+    )
+
+
+def subscription_declaration(
+    subscription: Subscription, *, exchange: str, cluster_id: str = LOCAL_CLUSTER
+) -> SubscriptionDeclaration:
+    """Body of CREATE; `exchange` is the name on the broker of the Exchange that `exchangeRef` names."""
+    spec = subscription.spec
+    max_bytes = spec.limits.max_bytes
+    return SubscriptionDeclaration(
+        subscription_name=subscription_name(subscription),
+        scope=spec.scope,
+        client_id=spec.client_id,
+        sharing=spec.sharing,
+        durable=spec.durability == "Durable",
+        expiry_policy=spec.expiry_policy,
+        exchange=exchange,
+        binding_keys=tuple(sorted(set(spec.binding_keys))),
+        selector=spec.filter.selector,
+        no_local=spec.filter.no_local,
+        rebind_policy=spec.rebind_policy,
+        client_overrides=spec.client_overrides,
+        persistence=spec.persistence,
+        limits=Limits(
+            max_bytes=None if max_bytes is None else quantity_bytes(max_bytes),
+            max_messages=spec.limits.max_messages,
+            overflow=spec.limits.overflow,
+        ),
+        owner=owner_of(subscription, cluster_id),
+    )

@@ -1,0 +1,233 @@
+"""The Broker resource: pods, volumes, listeners, who may use it, and how often its lag is analysed."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AwareDatetime, ConfigDict, Field, model_validator
+
+from penstock_api import resources_base as base
+
+__all__ = [
+    "Authentication",
+    "Broker",
+    "BrokerSpec",
+    "BrokerStatus",
+    "ClientListeners",
+    "LagAnalysis",
+    "Orphan",
+    "PodOptions",
+    "Storage",
+]
+
+NAME: Final = re.compile("[a-z]([-a-z0-9]{0,28}[a-z0-9])?")
+"""Broker names start Services, so they are RFC 1035 labels; 30 characters leave room for `-management` and a pod's
+hash.
+"""
+
+LabelValue = Annotated[str, Field(max_length=63)]
+Labels = Annotated[dict[Annotated[str, Field(max_length=317)], LabelValue], Field(max_length=32)]
+Annotations = Annotated[
+    dict[Annotated[str, Field(max_length=317)], Annotated[str, Field(max_length=4096)]], Field(max_length=32)
+]
+Amounts = Annotated[dict[Annotated[str, Field(max_length=63)], base.Quantity], Field(max_length=8)]
+Image = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^\S+$")]
+
+
+class Resources(base.Spec):
+    """Compute resources of a container."""
+
+    requests: Amounts = Field(default_factory=dict)
+    """What the scheduler sets aside, such as `{cpu: 500m, memory: 512Mi}`."""
+    limits: Amounts = Field(default_factory=dict)
+    """What the container may use at most."""
+
+
+class Storage(base.Spec):
+    """The two volumes of each pod. Immutable, since a StatefulSet's claims are."""
+
+    model_config = ConfigDict(
+        json_schema_extra=base.validations(base.paired("storageClassName")),
+    )
+
+    size: Annotated[base.Quantity, Field(json_schema_extra=base.immutable("storage.size"))] = "10Gi"
+    """Size of the volume `data`: messages and subscriptions."""
+    ledger_size: Annotated[base.Quantity, Field(json_schema_extra=base.immutable("storage.ledgerSize"))] = "2Gi"
+    """Size of the volume `ledger`: the history from which lag is computed."""
+    storage_class_name: (
+        Annotated[
+            str, Field(min_length=1, max_length=253, json_schema_extra=base.immutable("storage.storageClassName"))
+        ]
+        | None
+    ) = None
+    """Storage class of both; left out: the cluster's default."""
+    when_deleted: Literal["Retain", "Delete"] = "Retain"
+    """What becomes of the volumes when the Broker is deleted."""
+
+
+class ClientListeners(base.Spec):
+    """Where clients connect. The management listener always exists and has TLS."""
+
+    amqps: bool = True
+    """Port 5671 with TLS; the certificate is the operator's, its CA in the Secret `BROKER-ca`."""
+    amqp: bool = False
+    """Port 5672 without TLS."""
+
+
+class Authentication(base.Spec):
+    """How clients say who they are."""
+
+    anonymous: bool = False
+    """Let clients in without a name (SASL ANONYMOUS)."""
+    users_secret_ref: base.LocalRef | None = None
+    """A Secret in the Broker's namespace: each key is a user, its value the password."""
+    allow_insecure_plain: bool = False
+    """Accept passwords on the listener without TLS, where anybody on the way can read them. Shows as condition
+    InsecurePlain.
+    """
+
+
+class PodOptions(base.Spec):
+    """What is put on broker pods beside what the operator needs."""
+
+    labels: Labels = Field(default_factory=dict)
+    """Further labels."""
+    annotations: Annotations = Field(default_factory=dict)
+    """Further annotations."""
+    node_selector: Labels = Field(default_factory=dict)
+    """Labels that a node must have."""
+    priority_class_name: Annotated[str, Field(max_length=253)] | None = None
+    """Priority class."""
+    termination_grace_period_seconds: Annotated[int, Field(ge=5, le=600)] = 30
+    """How long a pod may take to say goodbye to its clients."""
+
+
+class LagAnalysis(base.Spec):
+    """The scheduled job that turns the ledger into `status.lag` of each Subscription."""
+
+    backend: Literal["ScheduledSparkApplication", "CronJob", "None"] = "ScheduledSparkApplication"
+    """What runs the job: the Kubeflow Spark operator, a plain CronJob, or nothing."""
+    interval_minutes: Literal[1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60] = 5
+    """How often; which minute is spread over Brokers by a hash."""
+    window_minutes: Annotated[int, Field(ge=1, le=1440)] = 15
+    """How far back each run looks."""
+    suspend: bool = False
+    """Keep the schedule, start no run."""
+    image: Image | None = None
+    """Image of the job; left out: the operator's default when the schedule was made."""
+    memory: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}[mg]$")] = "1g"
+    """Heap of the Spark driver, in Spark's notation."""
+
+
+class BrokerSpec(base.Spec):
+    """A message broker: pods, volumes, listeners."""
+
+    replicas: Annotated[int, Field(ge=0, le=1)] = 1
+    """Broker pods. 0 stops the Broker and keeps its volumes."""
+    image: Image | None = None
+    """Image of the broker and the observer; left out: the operator's default at the time the Broker was made, kept
+    from then on.
+    """
+    image_pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent"
+    """When nodes fetch the image."""
+    image_pull_secrets: Annotated[tuple[base.LocalRef, ...], Field(max_length=8)] = ()
+    """Secrets with registry credentials."""
+    resources: Resources = Resources()
+    """Compute resources of the container `broker`."""
+    observer_resources: Resources = Resources()
+    """Compute resources of the container `observer`."""
+    storage: Storage = Storage()
+    """Volumes."""
+    listeners: ClientListeners = ClientListeners()
+    """Where clients connect."""
+    authentication: Authentication = Authentication()
+    """How clients say who they are."""
+    allowed_namespaces: base.AllowedNamespaces = ()
+    """Other namespaces whose Exchanges and Subscriptions may use this Broker; `*` allows all."""
+    max_message_size: base.Quantity = "16Mi"
+    """Largest message that is taken."""
+    idle_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
+    """A client from which nothing is heard for so long is cut off."""
+    pod: PodOptions = PodOptions()
+    """What is put on broker pods."""
+    lag_analysis: LagAnalysis = LagAnalysis()
+    """The scheduled lag job."""
+
+
+class Orphan(base.Status):
+    """Something on the broker that bears the mark of a resource that doesn't exist any more."""
+
+    kind: Annotated[str, Field(max_length=32)]
+    """Exchange or Subscription."""
+    name: Annotated[str, Field(max_length=1024)]
+    """Name on the broker."""
+    resource: Annotated[str, Field(max_length=512)]
+    """`namespace/name` of the missing resource."""
+    reason: Annotated[str, Field(max_length=128)]
+    """Why it is kept: OtherCluster, Retain, NotYetDue, Blocked."""
+
+
+class LagAnalysisStatus(base.Status):
+    """What is known of the lag job."""
+
+    last_run_name: Annotated[str, Field(max_length=512)] | None = None
+    """Run whose result was read last."""
+    window_end: AwareDatetime | None = None
+    """End of the window of that result."""
+    brokers_reporting: Annotated[str, Field(max_length=16)] | None = None
+    """Broker pods that went into it, of those expected, such as `1/1`."""
+
+
+class BrokerStatus(base.CommonStatus):
+    """What became of a Broker."""
+
+    replicas: int | None = None
+    """Broker pods that exist (scale subresource)."""
+    ready_replicas: int | None = None
+    """Broker pods that serve clients."""
+    selector: Annotated[str, Field(max_length=512)] | None = None
+    """Label selector of the pods (scale subresource)."""
+    address: Annotated[str, Field(max_length=512)] | None = None
+    """URL for clients."""
+    image: Annotated[str, Field(max_length=512)] | None = None
+    """Image that the pods are made with."""
+    version: Annotated[str, Field(max_length=64)] | None = None
+    """Version that the broker reports."""
+    instance_id: Annotated[str, Field(max_length=128)] | None = None
+    """Identity of the data volume; another one than before means that everything was declared anew."""
+    epoch: int | None = None
+    """Starts of the broker on this data volume."""
+    exchanges: int | None = None
+    """Exchanges declared by resources."""
+    subscriptions: int | None = None
+    """Subscriptions declared by resources."""
+    orphans: Annotated[tuple[Orphan, ...], Field(max_length=50)] = ()
+    """Entities whose resource is missing, at most fifty."""
+    lag_analysis: LagAnalysisStatus | None = None
+    """The lag job."""
+
+
+class Broker(base.Resource):
+    """A message broker."""
+
+    model_config = ConfigDict(
+        json_schema_extra=base.validations(
+            base.cel(
+                "self.metadata.name.matches('^[a-z]([-a-z0-9]{0,28}[a-z0-9])?$')",
+                "a Broker's name must have at most 30 characters, start with a letter and hold only a-z, 0-9 and `-`",
+            )
+        )
+    )
+
+    kind: Literal["Broker"]
+    spec: BrokerSpec
+    status: BrokerStatus = BrokerStatus()
+
+    @model_validator(mode="after")
+    def _check_name(self) -> Self:
+        if NAME.fullmatch(self.metadata.name) is None:
+            raise ValueError(
+                "a Broker's name must have at most 30 characters, start with a letter and hold only a-z, 0-9 and `-`"
+            )
+        return self

@@ -1,0 +1,101 @@
+"""The Exchange resource: where messages are published."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from penstock_api import resources_base as base
+
+__all__ = ["Exchange", "ExchangeSpec", "ExchangeStatus"]
+
+NAME: Final = re.compile("[a-z]([-a-z0-9]{0,59}[a-z0-9])?")
+"""An Exchange has a Service `NAME-x`, so it is an RFC 1035 label of at most 61 characters."""
+
+_NAME_MESSAGE: Final = (
+    "an Exchange's name must have at most 61 characters, start with a letter and hold only a-z, 0-9 and `-`; "
+    "`spec.exchangeName` may be anything"
+)
+_ALTERNATE: Final = base.cel(
+    "(self.unroutable == 'Alternate') == has(self.alternateExchangeRef)",
+    "`alternateExchangeRef` must be set if and only if `unroutable` is `Alternate`",
+)
+
+
+class ExchangeSpec(base.Spec):
+    """Where messages are published, and how they find subscriptions."""
+
+    model_config = ConfigDict(json_schema_extra=base.validations(base.paired("exchangeName"), _ALTERNATE))
+
+    broker_ref: Annotated[base.BrokerRef, Field(json_schema_extra=base.immutable("brokerRef"))]
+    """The Broker that has this exchange."""
+    exchange_name: (
+        Annotated[
+            str,
+            Field(min_length=1, max_length=255, pattern=r"^[^/|]+$", json_schema_extra=base.immutable("exchangeName")),
+        ]
+        | None
+    ) = None
+    """Name that clients use; left out: the resource's name. It has no `/` (addresses are `exchange/key`) and no `|`."""
+    type: Annotated[
+        Literal["Topic", "Direct", "Fanout", "Headers"], Field(json_schema_extra=base.immutable("type"))
+    ] = "Topic"
+    """How a message finds subscriptions: by pattern, by equal key, all of them, or by its properties."""
+    durability: Annotated[Literal["Durable", "NonDurable"], Field(json_schema_extra=base.immutable("durability"))] = (
+        "Durable"
+    )
+    """Whether the exchange is still there after a restart of the broker."""
+    unroutable: Literal["Accept", "Reject", "Alternate"] = "Accept"
+    """What becomes of a message that no subscription wants: taken and counted, refused, or sent to another exchange."""
+    alternate_exchange_ref: base.LocalRef | None = None
+    """The Exchange, in this namespace and on the same Broker, that gets what nobody wants here."""
+    persistence: Literal["AsSent", "Always"] = "Always"
+    """`Always` keeps messages over a restart even if the producer didn't ask for it, which is what AMQP programs
+    forget.
+    """
+    deletion_policy: Literal["Delete", "DeleteWhenUnused", "Retain"] = "DeleteWhenUnused"
+    """When the resource is deleted: remove the exchange at once, wait until no subscription is bound to it, or leave
+    it.
+    """
+    allowed_namespaces: base.AllowedNamespaces = ()
+    """Other namespaces whose Subscriptions may bind to this exchange; `*` allows all. The Broker must allow them too.
+    """
+
+    @model_validator(mode="after")
+    def _check_alternate(self) -> Self:
+        if (self.unroutable == "Alternate") != (self.alternate_exchange_ref is not None):
+            raise ValueError(str(_ALTERNATE["message"]))
+        return self
+
+
+class ExchangeStatus(base.CommonStatus):
+    """What became of an Exchange."""
+
+    exchange_name: Annotated[str, Field(max_length=255)] | None = None
+    """Name that clients use."""
+    address: Annotated[str, Field(max_length=1024)] | None = None
+    """URL for clients: the exchange's own Service and its name."""
+    bound_subscriptions: int | None = None
+    """Subscriptions bound to it on the broker, clients' own included."""
+
+
+class Exchange(base.Resource):
+    """Where messages are published."""
+
+    model_config = ConfigDict(
+        json_schema_extra=base.validations(
+            base.cel("self.metadata.name.matches('^[a-z]([-a-z0-9]{0,59}[a-z0-9])?$')", _NAME_MESSAGE)
+        )
+    )
+
+    kind: Literal["Exchange"]
+    spec: ExchangeSpec
+    status: ExchangeStatus = ExchangeStatus()
+
+    @model_validator(mode="after")
+    def _check_name(self) -> Self:
+        if NAME.fullmatch(self.metadata.name) is None:
+            raise ValueError(_NAME_MESSAGE)
+        return self

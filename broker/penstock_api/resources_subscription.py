@@ -1,0 +1,222 @@
+"""The Subscription resource: a named place in which messages of one exchange wait for one application."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AwareDatetime, ConfigDict, Field, model_validator
+
+from penstock_api import resources_base as base
+
+__all__ = [
+    "Applied",
+    "Filter",
+    "Lag",
+    "LagThresholds",
+    "Limits",
+    "Subscription",
+    "SubscriptionSpec",
+    "SubscriptionStatus",
+]
+
+Count = Annotated[int, Field(ge=0, le=2**53)]
+
+_CLIENT_ID: Final = base.cel(
+    "(self.scope == 'Container') == has(self.clientId)", "`clientId` must be set if and only if `scope` is `Container`"
+)
+_DECLARABLE: Final = base.cel(
+    "self.sharing == 'Shared' || self.durability == 'Durable'",
+    "an `Exclusive` `NonDurable` subscription ends with its link and can't be declared",
+)
+_PERMANENT: Final = base.cel(
+    "self.durability == 'NonDurable' || self.expiryPolicy == 'Never'",
+    "`expiryPolicy` must be `Never` for a `Durable` subscription",
+)
+_NO_LOCAL: Final = base.cel(
+    "!has(self.filter) || !has(self.filter.noLocal) || !self.filter.noLocal || "
+    "(self.sharing == 'Exclusive' && self.scope == 'Container')",
+    "`filter.noLocal` needs `sharing: Exclusive` and `scope: Container`; a shared one has no messages of its own",
+)
+
+
+class Filter(base.Spec):
+    """What a subscription leaves out of the messages that its binding keys let through."""
+
+    selector: Annotated[str, Field(min_length=1, max_length=8192)] | None = None
+    """A JMS selector, such as `region = 'eu' AND amount > 10`."""
+    no_local: bool = False
+    """Leave out messages that the subscription's own container-id published."""
+
+
+class Limits(base.Spec):
+    """How much a subscription may hold, and what happens at the limit."""
+
+    max_bytes: base.Quantity | None = None
+    """Bytes; left out: a quarter of the volume."""
+    max_messages: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    """Messages; left out: no limit."""
+    overflow: Literal["DropOldest", "DropNewest", "Reject"] = "DropOldest"
+    """What gives way when it is full. `Reject` lets one dead subscription block its exchange."""
+
+
+class LagThresholds(base.Spec):
+    """From when on a backlog is worth a condition; beyond any of them Lagging is True."""
+
+    messages: Annotated[int, Field(ge=0, le=2**53)] | None = None
+    """Unsettled messages."""
+    oldest_age_seconds: Annotated[int, Field(ge=0, le=2**31)] | None = None
+    """Age of the oldest of them."""
+
+
+class SubscriptionSpec(base.Spec):
+    """A named place in which messages of one exchange wait for one application; identity: scope, name, durability."""
+
+    model_config = ConfigDict(
+        json_schema_extra=base.validations(
+            _CLIENT_ID, _DECLARABLE, _PERMANENT, _NO_LOCAL, base.paired("subscriptionName"), base.paired("clientId")
+        )
+    )
+
+    broker_ref: Annotated[base.BrokerRef, Field(json_schema_extra=base.immutable("brokerRef"))]
+    """The Broker that has this subscription."""
+    exchange_ref: base.ExchangeRef
+    """The Exchange whose messages it gets. A change is a rebind, done as `rebindPolicy` says."""
+    subscription_name: (
+        Annotated[
+            str,
+            Field(
+                min_length=1, max_length=255, pattern=r"^[^|]+$", json_schema_extra=base.immutable("subscriptionName")
+            ),
+        ]
+        | None
+    ) = None
+    """Name that clients subscribe with; left out: the resource's name. It has no `|`, where a shared link's name
+    ends.
+    """
+    scope: Annotated[Literal["Global", "Container"], Field(json_schema_extra=base.immutable("scope"))] = "Global"
+    """`Global`: any client. `Container`: clients with one container-id (JMS ClientID)."""
+    client_id: (
+        Annotated[str, Field(min_length=1, max_length=255, json_schema_extra=base.immutable("clientId"))] | None
+    ) = None
+    """That container-id."""
+    sharing: Annotated[Literal["Shared", "Exclusive"], Field(json_schema_extra=base.immutable("sharing"))] = "Shared"
+    """`Shared`: many links consume from it. `Exclusive`: one."""
+    durability: Annotated[Literal["Durable", "NonDurable"], Field(json_schema_extra=base.immutable("durability"))] = (
+        "Durable"
+    )
+    """Whether it is still there after a restart of the broker, messages included."""
+    expiry_policy: Annotated[
+        Literal["Never", "LinkDetach", "SessionEnd", "ConnectionClose"],
+        Field(json_schema_extra=base.immutable("expiryPolicy")),
+    ] = "Never"
+    """When it goes without anybody ending it."""
+    binding_keys: Annotated[
+        tuple[Annotated[str, Field(max_length=255)], ...],
+        Field(max_length=256, json_schema_extra={base.LIST_TYPE: "set"}),
+    ] = ()
+    """Which messages, by routing key; `*` is one word and `#` any number on a Topic exchange. None: the default of
+    the exchange's type (`#` on Topic).
+    """
+    filter: Filter = Filter()
+    """What is left out of those."""
+    rebind_policy: Literal["InPlace", "WhenIdle", "WhenIdleAndEmpty", "Never"] = "InPlace"
+    """What a change of exchange, keys or filter may do: apply to what comes from now on; drop the backlog once nobody
+    consumes (JMS); wait until it is also empty; nothing.
+    """
+    deletion_policy: Literal["Delete", "DeleteWhenEmpty", "Retain"] = "Delete"
+    """When the resource is deleted: end the subscription with its backlog, wait until it is empty, or leave it to its
+    clients.
+    """
+    client_overrides: Literal["Refuse", "Ignore"] = "Refuse"
+    """The answer to a client that asks for another exchange, key or filter: an error that names this resource, or the
+    declared ones.
+    """
+    persistence: Literal["AsSent", "Always"] = "Always"
+    """`Always` keeps messages over a restart even if the producer didn't ask for it."""
+    limits: Limits = Limits()
+    """How much it may hold."""
+    lag_thresholds: LagThresholds = LagThresholds()
+    """From when on condition Lagging is True."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.scope == "Container") != (self.client_id is not None):
+            raise ValueError(str(_CLIENT_ID["message"]))
+        if self.sharing == "Exclusive" and self.durability == "NonDurable":
+            raise ValueError(str(_DECLARABLE["message"]))
+        if self.durability == "Durable" and self.expiry_policy != "Never":
+            raise ValueError(str(_PERMANENT["message"]))
+        if self.filter.no_local and not (self.sharing == "Exclusive" and self.scope == "Container"):
+            raise ValueError(str(_NO_LOCAL["message"]))
+        return self
+
+
+class Applied(base.Status):
+    """What the broker has, by its own answer."""
+
+    exchange: Annotated[str, Field(max_length=255)]
+    """Exchange."""
+    binding_keys: Annotated[tuple[Annotated[str, Field(max_length=255)], ...], Field(max_length=256)] = ()
+    """Binding keys."""
+    selector: Annotated[str, Field(max_length=8192)] | None = None
+    """Selector, as the broker writes it."""
+    expiry_policy: Annotated[str, Field(max_length=32)]
+    """Expiry policy."""
+    sharing: Annotated[str, Field(max_length=32)]
+    """Sharing."""
+
+
+class Lag(base.Status):
+    """How far consumers are behind, by the newest run of the lag job. Absent: not known."""
+
+    messages: Count | None = None
+    """Messages that nobody has settled yet, in flight included."""
+    ready: Count | None = None
+    """Those that another consumer could take now."""
+    in_flight: Count | None = None
+    """Those that are with a consumer."""
+    oldest_age_seconds: Count | None = None
+    """How long the oldest has waited."""
+    arrival_per_minute: Count | None = None
+    """Messages that came, per minute of the window."""
+    settled_per_minute: Count | None = None
+    """Messages that consumers accepted, per minute of the window."""
+    drain_seconds: Count | None = None
+    """When the backlog is gone at this pace; absent unless it shrinks."""
+    state: Annotated[str, Field(max_length=32)]
+    """OK, Idle, Lagging, Recovering, Unconsumed, Stalled, ... (docs/lag.md)."""
+    observed_time: AwareDatetime
+    """When that was so."""
+    run_name: Annotated[str, Field(max_length=512)]
+    """The run that found it."""
+    brokers_reporting: Annotated[str, Field(max_length=16)]
+    """Broker pods that went into it, of those expected, such as `1/1`."""
+
+
+class SubscriptionStatus(base.CommonStatus):
+    """What became of a Subscription."""
+
+    subscription_name: Annotated[str, Field(max_length=255)] | None = None
+    """Name that clients subscribe with."""
+    queue_name: Annotated[str, Field(max_length=2048)] | None = None
+    """Name of its queue on the broker."""
+    address: Annotated[str, Field(max_length=1024)] | None = None
+    """URL for clients: the Service and the name of its exchange."""
+    applied: Applied | None = None
+    """What the broker has."""
+    lag: Lag | None = None
+    """How far consumers are behind."""
+
+
+class Subscription(base.Resource):
+    """A named place in which messages of one exchange wait for one application."""
+
+    kind: Literal["Subscription"]
+    spec: SubscriptionSpec
+    status: SubscriptionStatus = SubscriptionStatus()
+
+    @model_validator(mode="after")
+    def _check_name(self) -> Self:
+        if self.spec.subscription_name is None and len(self.metadata.name) > 253:
+            raise ValueError("a Subscription's name must have at most 253 characters")
+        return self
