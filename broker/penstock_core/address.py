@@ -176,10 +176,10 @@ def _parse(address: str, capabilities: Collection[str], directory: Directory, au
         return ManagementNode()
     kinds = {kind for capability, kind in _CAPABILITIES.items() if capability in capabilities}
     name = address
-    for prefix, kind in _PREFIXES.items():
+    for prefix, named in _PREFIXES.items():
         if address.startswith(prefix):
             name = address.removeprefix(prefix)
-            kinds.add(kind)
+            kinds.add(named)
     if len(kinds) > 1:
         return Refuse(
             Reason.INVALID_ADDRESS,

@@ -13,7 +13,16 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from penstock_core import ownership
-from penstock_core.binding import NO_FILTER, Binding, ByConnection, ByContainer, Filter, NoLocal, default_keys
+from penstock_core.binding import (
+    NO_FILTER,
+    Binding,
+    ByConnection,
+    ByContainer,
+    Filter,
+    NoLocal,
+    check_keys,
+    default_keys,
+)
 from penstock_core.existing import Existing, LiveLink, Managed, TopicLink
 from penstock_core.identity import GLOBAL, Identity, LinkKey, Scope, private_name, subscription_name, suffix_of
 from penstock_core.reason import Reason, Refuse
@@ -188,6 +197,9 @@ def look_up(request: AttachRequest, existing: Mapping[Identity, Existing]) -> Fo
 
 def _decide(request: AttachRequest, source: AskedSource, existing: Existing | None, *, steals: bool) -> Decision:
     binding = _binding_asked(request, source)
+    refused = check_keys(binding.keys)
+    if refused is not None:
+        return refused
     if existing is None:
         return _create(request, binding, steals)
     refused = ownership.check(existing, request.user, request.may_use_others) or _check_exclusivity(request, existing)

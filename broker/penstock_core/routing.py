@@ -24,6 +24,8 @@ MEMO_KEYS: Final = 1024
 ROUTABLE_KEY_LENGTH: Final = 1024
 """A longer key on a Topic exchange matches ``#`` alone: a message's subject must not buy a long turn of the loop."""
 _MEMO_KEY_LENGTH: Final = 256
+_MEMO_HANDLES: Final = 65_536
+_WILDCARDS: Final = ("*", "#")
 
 H = TypeVar("H", bound=Hashable)
 
@@ -32,29 +34,31 @@ class UnsupportedExchangeType(ValueError):
     """No routing for this type yet; ``exchanges.check_exchange_type`` refuses it before."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Node(Generic[H]):
     """One word of the Topic patterns; ``children`` may hold ``*`` and ``#``."""
 
+    stays: bool = False
+    """It was reached by ``#``, which swallows any number of words."""
     children: dict[str, _Node[H]] = field(default_factory=dict)
-    handles: dict[H, None] = field(default_factory=dict)
+    handles: set[H] = field(default_factory=set)
 
 
 class Router(Generic[H]):
     """The bindings of one exchange. Handles come out in the order in which they were bound, each once."""
 
-    __slots__ = ("_all", "_direct", "_number", "_old", "_topic", "_type", "_young")
+    __slots__ = ("_answers", "_direct", "_keys", "_next", "_old", "_order", "_topic", "_type", "_weight", "_young")
 
     def __init__(self, exchange_type: ExchangeType) -> None:
         if exchange_type is ExchangeType.HEADERS:
             raise UnsupportedExchangeType("Headers exchanges can't route yet")
         self._type = exchange_type
-        self._all: dict[H, frozenset[str]] = {}
-        self._number: dict[H, int] = {}
-        self._direct: dict[str, dict[H, None]] = {}
+        self._keys: dict[H, frozenset[str]] = {}
+        self._order: dict[H, int] = {}
+        self._next = 0
+        self._direct: dict[str, set[H]] = {}
         self._topic: _Node[H] = _Node()
-        self._young: dict[str, tuple[H, ...]] = {}
-        self._old: dict[str, tuple[H, ...]] = {}
+        self._forget()
 
     def route(self, key: str) -> tuple[H, ...]:
         """The handles whose binding matches ``key``."""
@@ -68,66 +72,74 @@ class Router(Generic[H]):
         """False if every key leads to every handle, so that nobody has to look for a message's key."""
         if self._type is ExchangeType.FANOUT:
             return False
-        return self._type is ExchangeType.DIRECT or any("#" not in keys for keys in self._all.values())
+        return self._type is ExchangeType.DIRECT or any("#" not in keys for keys in self._keys.values())
 
     @property
     def handles(self) -> tuple[H, ...]:
         """All handles, in the order in which they were bound."""
-        return tuple(self._all)
+        return tuple(self._keys)
 
     def bind(self, handle: H, keys: frozenset[str]) -> None:
-        """Bind ``handle``; if it is bound already, these keys take the place of its former ones, and it keeps its turn."""
-        number = self._number.get(handle)
-        if handle in self._all:
+        """Bind ``handle``; if it is bound already, these keys replace its former ones, and it keeps its turn."""
+        if handle in self._keys:
             self._remove(handle)
-        self._number[handle] = next(reversed(self._number.values()), -1) + 1 if number is None else number
-        self._all[handle] = keys
+        else:
+            self._order[handle] = self._next
+            self._next += 1
+        self._keys[handle] = keys
         for key in keys:
             if self._type is ExchangeType.TOPIC:
                 _add(self._topic, key, handle)
             else:
-                self._direct.setdefault(key, {})[handle] = None
+                self._direct.setdefault(key, set()).add(handle)
         self._forget()
 
     def unbind(self, handle: H) -> None:
         """Take ``handle`` out; one that isn't bound is out already."""
-        if handle in self._all:
+        if handle in self._keys:
             self._remove(handle)
-            del self._all[handle], self._number[handle]
+            del self._keys[handle], self._order[handle]
             self._forget()
 
     def _remove(self, handle: H) -> None:
-        for key in self._all[handle]:
+        for key in self._keys[handle]:
             if self._type is ExchangeType.TOPIC:
                 _discard(self._topic, key, handle)
             else:
                 bound = self._direct[key]
-                del bound[handle]
+                bound.remove(handle)
                 if not bound:
                     del self._direct[key]
 
     def _forget(self) -> None:
-        self._young = {}
-        self._old = {}
+        self._old: dict[str, tuple[H, ...]] = {}
+        self._start_generation()
+
+    def _start_generation(self) -> None:
+        self._young: dict[str, tuple[H, ...]] = {}
+        self._answers: dict[tuple[H, ...], tuple[H, ...]] = {}
+        self._weight = 0
 
     def _route_slowly(self, key: str) -> tuple[H, ...]:
         found = self._old.get(key)
         if found is None:
             found = self._match(key)
-        if len(key) <= _MEMO_KEY_LENGTH:
-            if len(self._young) >= MEMO_KEYS:
-                self._old, self._young = self._young, {}
-            self._young[key] = found
+        if len(key) > _MEMO_KEY_LENGTH:
+            return found
+        if len(self._young) >= MEMO_KEYS or self._weight >= _MEMO_HANDLES:
+            self._old = self._young
+            self._start_generation()
+        if found not in self._answers:
+            self._answers[found] = found
+            self._weight += len(found)
+        self._young[key] = self._answers[found]
         return found
 
     def _match(self, key: str) -> tuple[H, ...]:
         if self._type is ExchangeType.FANOUT:
-            return tuple(self._all)
-        if self._type is ExchangeType.DIRECT:
-            matched = self._direct.get(key, {})
-        else:
-            matched = _walk(self._topic, key)
-        return tuple(sorted(matched, key=self._number.__getitem__))
+            return tuple(self._keys)
+        matched = self._direct.get(key, ()) if self._type is ExchangeType.DIRECT else _walk(self._topic, key)
+        return tuple(sorted(matched, key=self._order.__getitem__))
 
 
 def _words(key: str) -> list[str]:
@@ -137,8 +149,8 @@ def _words(key: str) -> list[str]:
 def _add(root: _Node[H], pattern: str, handle: H) -> None:
     node = root
     for word in _words(pattern):
-        node = node.children.setdefault(word, _Node())
-    node.handles[handle] = None
+        node = node.children.setdefault(word, _Node(word == "#"))
+    node.handles.add(handle)
 
 
 def _discard(root: _Node[H], pattern: str, handle: H) -> None:
@@ -146,41 +158,36 @@ def _discard(root: _Node[H], pattern: str, handle: H) -> None:
     words = _words(pattern)
     for word in words:
         path.append(path[-1].children[word])
-    del path[-1].handles[handle]
+    path[-1].handles.remove(handle)
     for parent, word, node in zip(reversed(path[:-1]), reversed(words), reversed(path[1:]), strict=True):
         if node.handles or node.children:
             break
         del parent.children[word]
 
 
-def _walk(root: _Node[H], key: str) -> dict[H, None]:
+def _walk(root: _Node[H], key: str) -> set[H]:
     """Follow all patterns at once, so that ``#`` never makes it try the same thing twice."""
     if len(key) > ROUTABLE_KEY_LENGTH:
         catch_all = root.children.get("#")
-        return {} if catch_all is None else catch_all.handles
-    # Each node waits for the next word; True marks one reached through `#`, which swallows words and stays.
-    alive = _closed({id(root): (root, False)})
+        return set() if catch_all is None else catch_all.handles
+    alive = _closed({root})
     for word in _words(key):
-        following: dict[int, tuple[_Node[H], bool]] = {}
-        for node, stays in alive.values():
-            if stays:
-                following[id(node)] = (node, True)
-            for step in (node.children.get("*"), node.children.get(word) if word not in ("*", "#") else None):
-                if step is not None:
-                    following.setdefault(id(step), (step, False))
+        following = {node for node in alive if node.stays}
+        for node in alive:
+            # A key may hold the words `*` and `#` too; there they are no wildcards.
+            for child in (node.children.get("*"), None if word in _WILDCARDS else node.children.get(word)):
+                if child is not None:
+                    following.add(child)
         alive = _closed(following)
-    matched: dict[H, None] = {}
-    for node, _ in alive.values():
-        matched.update(node.handles)
-    return matched
+    return {handle for node in alive for handle in node.handles}
 
 
-def _closed(alive: dict[int, tuple[_Node[H], bool]]) -> dict[int, tuple[_Node[H], bool]]:
+def _closed(alive: set[_Node[H]]) -> set[_Node[H]]:
     """``alive`` with every node that is one or more ``#`` further on: they match zero words."""
-    waiting = [node for node, _ in alive.values()]
+    waiting = list(alive)
     while waiting:
         node = waiting.pop().children.get("#")
-        if node is not None and id(node) not in alive:
-            alive[id(node)] = (node, True)
+        if node is not None and node not in alive:
+            alive.add(node)
             waiting.append(node)
     return alive
