@@ -76,10 +76,13 @@ def validations(*rules: JsonDict) -> JsonDict:
     return {VALIDATIONS: list(rules)}
 
 
-def immutable(field: str) -> JsonDict:
-    """Rule for a required or defaulted field. An optional one needs `paired` on its parent too, or it can be added."""
+def immutable(field: str, *others: JsonDict) -> JsonDict:
+    """Rule for a required or defaulted field; `others` are those of its type, which these would otherwise replace.
+
+    An optional field needs `paired` on its parent too, or it could be added later.
+    """
     return validations(
-        cel("self == oldSelf", f"`{field}` is immutable; delete the resource and make it anew to change it")
+        *others, cel("self == oldSelf", f"`{field}` is immutable; delete the resource and make it anew to change it")
     )
 
 
@@ -145,18 +148,13 @@ def _check_quantity(text: str) -> str:
     return text
 
 
+IS_QUANTITY: Final = cel(
+    "isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",
+    "must be a quantity greater than zero, such as 512Mi",
+)
+
 Quantity = Annotated[
-    str,
-    Field(
-        max_length=32,
-        json_schema_extra=validations(
-            cel(
-                "isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",
-                "must be a quantity greater than zero, such as 512Mi",
-            )
-        ),
-    ),
-    AfterValidator(_check_quantity),
+    str, Field(max_length=32, json_schema_extra=validations(IS_QUANTITY)), AfterValidator(_check_quantity)
 ]
 """A size as Kubernetes writes it; a string on purpose, so that `1Gi` and `1073741824` are both legal and no float
 enters.

@@ -51,9 +51,11 @@ class Storage(base.Spec):
         json_schema_extra=base.validations(base.paired("storageClassName")),
     )
 
-    size: Annotated[base.Quantity, Field(json_schema_extra=base.immutable("storage.size"))] = "10Gi"
+    size: Annotated[base.Quantity, Field(json_schema_extra=base.immutable("storage.size", base.IS_QUANTITY))] = "10Gi"
     """Size of the volume `data`: messages and subscriptions."""
-    ledger_size: Annotated[base.Quantity, Field(json_schema_extra=base.immutable("storage.ledgerSize"))] = "2Gi"
+    ledger_size: Annotated[
+        base.Quantity, Field(json_schema_extra=base.immutable("storage.ledgerSize", base.IS_QUANTITY))
+    ] = "2Gi"
     """Size of the volume `ledger`: the history from which lag is computed."""
     storage_class_name: (
         Annotated[

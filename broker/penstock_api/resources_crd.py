@@ -1,0 +1,228 @@
+"""Resource models -> CustomResourceDefinitions. Pure; `hack/crds` writes what this returns.
+
+Kubernetes wants *structural* schemas: no references, no `anyOf` with null, no `const`, integers with a format. A
+default that is itself a map becomes `{}`, since the defaults inside it apply on their own; an empty list needs no
+default at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+from penstock_api import resources_base as base
+from penstock_api.resources_broker import Broker
+from penstock_api.resources_exchange import Exchange
+from penstock_api.resources_subscription import Subscription
+
+__all__ = ["KINDS", "Column", "Kind", "definition"]
+
+Schema = dict[str, object]
+
+_DROPPED: Final = frozenset({"title", "$defs", "discriminator", "propertyNames", "const"})
+"""Keywords of JSON Schema that a structural schema must not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of `kubectl get`."""
+
+    name: str
+    path: str
+    type: str = "string"
+    priority: int = 0
+    """0 is always shown, 1 with `-o wide`."""
+
+    def to_dict(self) -> Schema:
+        """As the CRD has it."""
+        shown: Schema = {"name": self.name, "type": self.type, "jsonPath": self.path}
+        return {**shown, "priority": self.priority} if self.priority else shown
+
+
+def _ready(*, wide: bool = False) -> tuple[Column, Column]:
+    path = '.status.conditions[?(@.type=="Ready")]'
+    return Column("Ready", f"{path}.status"), Column("Reason", f"{path}.reason", priority=int(wide))
+
+
+_AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What a CRD says beside its schema."""
+
+    model: type[base.Resource]
+    plural: str
+    short_name: str
+    columns: tuple[Column, ...]
+    selectable: tuple[str, ...] = ()
+    """Fields that `--field-selector` takes."""
+    scalable: bool = False
+    """Has the scale subresource."""
+
+    @property
+    def kind(self) -> str:
+        """CamelCase name."""
+        return self.model.__name__
+
+
+KINDS: Final = (
+    Kind(
+        model=Broker,
+        plural="brokers",
+        short_name="pbroker",
+        scalable=True,
+        columns=(
+            Column("Replicas", ".spec.replicas", "integer"),
+            Column("Version", ".status.version"),
+            Column("Exchanges", ".status.exchanges", "integer"),
+            Column("Subscriptions", ".status.subscriptions", "integer"),
+            *_ready(),
+            _AGE,
+            Column("Image", ".status.image", priority=1),
+            Column("Address", ".status.address", priority=1),
+        ),
+    ),
+    Kind(
+        model=Exchange,
+        plural="exchanges",
+        short_name="pex",
+        selectable=(".spec.brokerRef.name", ".spec.brokerRef.namespace"),
+        columns=(
+            Column("Broker", ".spec.brokerRef.name"),
+            Column("Type", ".spec.type"),
+            Column("Bound", ".status.boundSubscriptions", "integer"),
+            *_ready(),
+            _AGE,
+            Column("Address", ".status.address", priority=1),
+        ),
+    ),
+    Kind(
+        model=Subscription,
+        plural="subscriptions",
+        short_name="psub",
+        selectable=(
+            ".spec.brokerRef.name",
+            ".spec.brokerRef.namespace",
+            ".spec.exchangeRef.name",
+            ".spec.exchangeRef.namespace",
+        ),
+        columns=(
+            Column("Exchange", ".spec.exchangeRef.name"),
+            Column("State", ".status.lag.state"),
+            Column("Lag", ".status.lag.messages", "integer"),
+            Column("Oldest", ".status.lag.oldestAgeSeconds", "integer"),
+            *_ready(),
+            _AGE,
+            Column("Broker", ".spec.brokerRef.name", priority=1),
+            Column("Scope", ".spec.scope", priority=1),
+            Column("Sharing", ".spec.sharing", priority=1),
+            Column("Durability", ".spec.durability", priority=1),
+            Column("Run", ".status.lag.runName", priority=1),
+        ),
+    ),
+)
+"""The three kinds, in the order in which they are made."""
+
+
+def definition(kind: Kind) -> Schema:
+    """The CustomResourceDefinition of one kind."""
+    subresources: Schema = {"status": {}}
+    if kind.scalable:
+        subresources["scale"] = {
+            "specReplicasPath": ".spec.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        }
+    version: Schema = {
+        "name": base.VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": _root(kind.model)},
+        "subresources": subresources,
+        "additionalPrinterColumns": [column.to_dict() for column in kind.columns],
+    }
+    if kind.selectable:
+        version["selectableFields"] = [{"jsonPath": path} for path in kind.selectable]
+    names: Schema = {
+        "kind": kind.kind,
+        "listKind": f"{kind.kind}List",
+        "plural": kind.plural,
+        "singular": kind.kind.lower(),
+        "shortNames": [kind.short_name],
+        "categories": ["messaging"],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{base.GROUP}"},
+        "spec": {"group": base.GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+def _root(model: type[base.Resource]) -> Schema:
+    raw = cast(Schema, model.model_json_schema(by_alias=True))
+    definitions = cast(Schema, raw.get("$defs", {}))
+    properties = cast(Schema, raw["properties"])
+    status = _structural(properties["status"], definitions)
+    root: Schema = {
+        "type": "object",
+        "description": raw["description"],
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": _structural(properties["spec"], definitions),
+            "status": {**status, "default": base.PENDING_STATUS},
+        },
+    }
+    if base.VALIDATIONS in raw:
+        root[base.VALIDATIONS] = raw[base.VALIDATIONS]
+    return root
+
+
+def _structural(node: object, definitions: Schema) -> Schema:
+    """A schema node with references inlined, null removed and defaults reduced."""
+    schema = dict(cast(Mapping[str, object], node))
+    if "$ref" in schema:
+        target = cast(Schema, definitions[str(schema.pop("$ref")).rsplit("/", 1)[1]])
+        schema = {**target, **schema}
+    if "anyOf" in schema:
+        branches = cast(list[Schema], schema.pop("anyOf"))
+        (branch,) = (branch for branch in branches if branch.get("type") != "null")
+        return _structural({**branch, **schema}, definitions)
+    if "const" in schema:
+        schema["enum"] = [schema["const"]]
+    result: Schema = {key: value for key, value in schema.items() if key not in _DROPPED}
+    if "additionalProperties" in result:
+        _set_additional(result, definitions)
+    if "properties" in result:
+        properties = cast(Schema, result["properties"])
+        result["properties"] = {name: _structural(field, definitions) for name, field in properties.items()}
+    if "items" in result:
+        result["items"] = _structural(result["items"], definitions)
+    if result.get("type") == "integer":
+        result["format"] = "int64"
+    if "description" in result:
+        result["description"] = " ".join(str(result["description"]).split())
+    _reduce_default(result)
+    return result
+
+
+def _set_additional(schema: Schema, definitions: Schema) -> None:
+    """A map's value schema stays; `additionalProperties: false` goes, since the API server prunes on its own."""
+    values = schema.pop("additionalProperties")
+    if isinstance(values, Mapping):
+        schema["additionalProperties"] = _structural(cast(Schema, values), definitions)
+
+
+def _reduce_default(schema: Schema) -> None:
+    match schema.get("default"):
+        case None | []:
+            schema.pop("default", None)
+        case dict():
+            schema["default"] = {}
+        case _:
+            pass
