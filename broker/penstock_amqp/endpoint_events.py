@@ -1,0 +1,154 @@
+"""What happened on a connection, in the order it happened: what `endpoint.Endpoint.receive` hands out.
+
+The two frequent kinds come in batches, one tuple for a run of messages or of accepts of one link, so that the
+forwarding path pays for a tuple once per batch. The others are records.
+
+Must not know queues, subscriptions or the log. Source: AMQP 1.0 parts 2 and 3.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from penstock_amqp.endpoint_ffi import Ptr
+from penstock_amqp.values import Value
+
+if TYPE_CHECKING:
+    from penstock_amqp.endpoint_links import InLink, OutLink, Session
+    from penstock_amqp.performatives import Attach
+
+__all__ = [
+    "AmqpError",
+    "Arrival",
+    "Attached",
+    "Closed",
+    "Detached",
+    "Ended",
+    "Entry",
+    "Event",
+    "Flowed",
+    "Held",
+    "Kind",
+    "Opened",
+    "Outcome",
+    "Settled",
+    "TooLarge",
+]
+
+
+class Kind(enum.Enum):
+    """First field of an event tuple."""
+
+    MESSAGES = enum.auto()
+    ACCEPTED = enum.auto()
+    OTHER = enum.auto()
+
+
+class Outcome(enum.Enum):
+    """How a receiver ended a delivery other than by accepting it; values are the descriptors of AMQP part 3, 3.4."""
+
+    NONE = 0
+    REJECTED = 0x25
+    RELEASED = 0x26
+    MODIFIED = 0x27
+    UNKNOWN = -1
+
+
+Entry: TypeAlias = tuple[int, bytes, int, int, int]
+"""One message, shared by every queue that holds it: number, encoded message, when it became available (microseconds
+since the epoch), when it expires (same clock, 0 = never), flags of the broker."""
+
+Held: TypeAlias = "tuple[OutLink, Entry, int]"
+"""A delivery that was sent and is not settled: to whom, what, when (microseconds since the epoch)."""
+
+Arrival: TypeAlias = tuple[Ptr, bytes, bool]
+"""A message that came in: the delivery to accept or settle, the encoded message, True if the sender settled it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpError:
+    """An error of AMQP part 2, 2.8.14."""
+
+    condition: str
+    description: str = ""
+    info: dict[str, Value] = field(default_factory=dict[str, Value])
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The peer's Open. Answer with `Endpoint.open` or `Endpoint.refuse_open`."""
+
+    container_id: str
+    hostname: str
+    desired: frozenset[str]
+    properties: dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A link the peer attached. Answer with `Endpoint.attach_reply` or `Endpoint.refuse_attach`, always."""
+
+    link: InLink | OutLink
+    attach: Attach
+
+
+@dataclass(frozen=True, slots=True)
+class Flowed:
+    """A consumer's flow: `link.credit` and `link.drain` hold the news."""
+
+    link: OutLink
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """One delivery of ours that ended otherwise than by accepted."""
+
+    held: Held
+    outcome: Outcome
+    failed: bool = False
+    undeliverable_here: bool = False
+    error: AmqpError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """A message beyond the link's maximum; what came of it is dropped. The link is to be detached."""
+
+    link: InLink
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """The peer detached (`closed` False) or closed a link. Answer with `Endpoint.detach`."""
+
+    link: InLink | OutLink
+    closed: bool
+    error: AmqpError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The peer ended a session; it is answered already, and its links are gone with it."""
+
+    session: Session
+    links: tuple[InLink | OutLink, ...]
+    held: tuple[Held, ...]
+    """What its links had not settled, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The peer closed the connection, or broke the protocol (`error` then says how). Flush, then drop it."""
+
+    error: AmqpError | None
+
+
+Other: TypeAlias = Opened | Attached | Flowed | Settled | TooLarge | Detached | Ended | Closed
+
+Event: TypeAlias = (
+    "tuple[Literal[Kind.MESSAGES], InLink, list[Arrival]]"
+    " | tuple[Literal[Kind.ACCEPTED], OutLink, list[Held]]"
+    " | tuple[Literal[Kind.OTHER], None, Other]"
+)

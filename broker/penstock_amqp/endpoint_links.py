@@ -1,0 +1,59 @@
+"""The handles of what lives on a connection: sessions, links that bring us messages, links that take ours.
+
+Plain records with slots. `context` is the user's; it is cleared when the link goes, for cycles are not collected here.
+"""
+
+from __future__ import annotations
+
+from penstock_amqp.endpoint_ffi import Ptr
+
+__all__ = ["InLink", "OutLink", "Session"]
+
+
+class Session:
+    """One session of the peer."""
+
+    __slots__ = ("context", "links", "ptr")
+
+    def __init__(self, ptr: Ptr) -> None:
+        self.ptr = ptr
+        self.links: list[InLink | OutLink] = []
+        self.context: object = None
+
+
+class InLink:
+    """A link on which the peer sends and we receive."""
+
+    __slots__ = ("context", "credit", "is_open", "max_bytes", "name", "part_bytes", "parts", "ptr", "session")
+
+    def __init__(self, ptr: Ptr, name: str, session: Session) -> None:
+        self.ptr = ptr
+        self.name = name
+        self.session = session
+        self.is_open = True
+        """False once the link is freed; its deliveries are then invalid."""
+        self.credit = 0
+        self.max_bytes = 0
+        """Longest message taken; 0 until the attach was answered."""
+        self.parts: list[bytes] = []
+        """What came so far of a message that spans reads."""
+        self.part_bytes = 0
+        self.context: object = None
+
+
+class OutLink:
+    """A link on which we send and the peer receives."""
+
+    __slots__ = ("context", "credit", "drain", "is_open", "name", "presettled", "ptr", "session", "transfers")
+
+    def __init__(self, ptr: Ptr, name: str, session: Session) -> None:
+        self.ptr = ptr
+        self.name = name
+        self.session = session
+        self.is_open = True
+        self.credit = 0
+        self.drain = False
+        self.presettled = False
+        """True if deliveries are sent settled: nothing is heard of them again."""
+        self.transfers = 0
+        self.context: object = None

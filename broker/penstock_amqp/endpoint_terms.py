@@ -1,0 +1,146 @@
+"""Termini, conditions and capabilities between their records and the engine's data objects. Cold paths of `endpoint`.
+
+Must not know what a terminus means to the broker. Source: AMQP 1.0 part 2, 2.8.14; part 3, 3.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+from penstock_amqp import codec, endpoint_ffi, errors
+from penstock_amqp.endpoint_events import AmqpError, Held, Opened, Outcome, Settled
+from penstock_amqp.endpoint_ffi import Ptr
+from penstock_amqp.performatives import Source, Target
+from penstock_amqp.values import Array, Symbol, Value
+
+__all__ = [
+    "opened",
+    "read_condition",
+    "settled",
+    "symbol_map",
+    "symbols",
+    "write_condition",
+    "write_source",
+    "write_target",
+]
+
+_EXPIRY: Final = {
+    "link-detach": endpoint_ffi.EXPIRE_WITH_LINK,
+    "session-end": endpoint_ffi.EXPIRE_WITH_SESSION,
+    "connection-close": endpoint_ffi.EXPIRE_WITH_CONNECTION,
+    "never": endpoint_ffi.EXPIRE_NEVER,
+}
+_DISTRIBUTION: Final = {"move": endpoint_ffi.DIST_MODE_MOVE, "copy": endpoint_ffi.DIST_MODE_COPY}
+
+
+def opened(connection: Ptr) -> Opened:
+    """The peer's Open. Properties that can't be read count as absent: nothing in them may keep a client out."""
+    properties = _decoded(endpoint_ffi.connection_remote_properties(connection))
+    return Opened(
+        container_id=endpoint_ffi.text(endpoint_ffi.connection_remote_container(connection)),
+        hostname=endpoint_ffi.text(endpoint_ffi.connection_remote_hostname(connection)),
+        desired=frozenset(_names(_decoded(endpoint_ffi.connection_remote_desired(connection)))),
+        properties={str(key): value for key, value in properties.items()} if isinstance(properties, dict) else {},
+    )
+
+
+def settled(received: Ptr, state: int, held: Held) -> Settled:
+    """An outcome that is not `accepted`, read from the engine's delivery."""
+    remote = endpoint_ffi.delivery_remote(received)
+    if state == endpoint_ffi.MODIFIED:
+        return Settled(
+            held,
+            Outcome.MODIFIED,
+            failed=endpoint_ffi.disposition_is_failed(remote),
+            undeliverable_here=endpoint_ffi.disposition_is_undeliverable(remote),
+        )
+    if state == endpoint_ffi.REJECTED:
+        return Settled(held, Outcome.REJECTED, error=read_condition(endpoint_ffi.disposition_condition(remote)))
+    if state == endpoint_ffi.RELEASED:
+        return Settled(held, Outcome.RELEASED)
+    return Settled(held, Outcome.NONE if state == 0 else Outcome.UNKNOWN)
+
+
+def read_condition(condition: Ptr) -> AmqpError | None:
+    """The error in a condition, or None if it is not set."""
+    if not condition or not endpoint_ffi.condition_is_set(condition):
+        return None
+    return AmqpError(
+        endpoint_ffi.text(endpoint_ffi.condition_get_name(condition)),
+        endpoint_ffi.text(endpoint_ffi.condition_get_description(condition)),
+    )
+
+
+def write_condition(condition: Ptr, error: AmqpError) -> None:
+    """Put an error into a condition."""
+    endpoint_ffi.condition_clear(condition)
+    endpoint_ffi.condition_set_name(condition, endpoint_ffi.utf8(error.condition))
+    if error.description:
+        endpoint_ffi.condition_set_description(condition, endpoint_ffi.utf8(error.description))
+    if error.info:
+        endpoint_ffi.set_data(endpoint_ffi.condition_info(condition), symbol_map(error.info))
+
+
+def symbols(names: Sequence[str]) -> bytes:
+    """An encoded array of symbols; nothing at all for no names, so that the field is absent."""
+    return codec.encode(codec.array_of(tuple(Symbol(name) for name in names))) if names else b""
+
+
+def symbol_map(entries: Mapping[str, Value]) -> bytes:
+    """An encoded map with symbols as keys; nothing at all for no entries."""
+    return codec.encode({Symbol(key): value for key, value in entries.items()}) if entries else b""
+
+
+def write_source(terminus: Ptr, source: Source | None) -> None:
+    """Describe our source to the peer; None is the null source."""
+    if source is None:
+        endpoint_ffi.terminus_set_type(terminus, endpoint_ffi.UNSPECIFIED)
+        return
+    endpoint_ffi.terminus_set_type(terminus, endpoint_ffi.SOURCE)
+    if source.distribution_mode is not None:
+        endpoint_ffi.terminus_set_distribution(terminus, _DISTRIBUTION[source.distribution_mode])
+    if source.filter:
+        endpoint_ffi.set_data(
+            endpoint_ffi.terminus_filter(terminus), symbol_map(cast(Mapping[str, Value], source.filter))
+        )
+    endpoint_ffi.set_data(endpoint_ffi.terminus_outcomes(terminus), symbols(source.outcomes or ()))
+    _write_common(terminus, source)
+
+
+def write_target(terminus: Ptr, target: Target | None) -> None:
+    """Describe our target to the peer; None is the null target."""
+    if target is None:
+        endpoint_ffi.terminus_set_type(terminus, endpoint_ffi.UNSPECIFIED)
+        return
+    endpoint_ffi.terminus_set_type(terminus, endpoint_ffi.TARGET)
+    _write_common(terminus, target)
+
+
+def _write_common(terminus: Ptr, record: Source | Target) -> None:
+    if record.address is not None:
+        endpoint_ffi.terminus_set_address(terminus, endpoint_ffi.utf8(record.address))
+    endpoint_ffi.terminus_set_durability(terminus, record.durable or 0)
+    endpoint_ffi.terminus_set_expiry(terminus, _EXPIRY[record.expiry_policy or "session-end"])
+    endpoint_ffi.terminus_set_timeout(terminus, record.timeout or 0)
+    endpoint_ffi.terminus_set_dynamic(terminus, bool(record.dynamic))
+    endpoint_ffi.set_data(endpoint_ffi.terminus_capabilities(terminus), symbols(record.capabilities or ()))
+
+
+def _decoded(data: Ptr) -> Value:
+    encoded = endpoint_ffi.data_bytes(data)
+    if not encoded:
+        return None
+    try:
+        return codec.decode_one(encoded)
+    except errors.WireError:
+        return None
+
+
+def _names(value: Value) -> tuple[str, ...]:
+    """Symbols given one by one or as an array, as AMQP allows where a field is "multiple"."""
+    if isinstance(value, Symbol):
+        return (value,)
+    if isinstance(value, Array):
+        return tuple(item for item in value.items if isinstance(item, Symbol))
+    return ()
