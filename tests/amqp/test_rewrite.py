@@ -1,0 +1,71 @@
+"""What is changed in outgoing attaches, and what stays byte for byte."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.frames import AMQP_HEADER, encode_frame
+from penstock_amqp.performatives import Attach, Begin, Modified, Open, Source, Target
+from penstock_amqp.rewrite import rewrite_attaches
+from penstock_amqp.values import Symbol
+
+SHARED_SUBS = Symbol("SHARED-SUBS")
+
+# An attach as a sender answers it: name "s", handle 0, role sender, source with the address "t", a target, count 0.
+DRAWN_ATTACH = bytes.fromhex(
+    "00000025 02 00 0003 005312 c0 18 0a a1 01 73 43 42 40 40 005328 c0 04 01 a1 01 74 005329 45 40 40 43"
+)
+# The same with field 10 (max-message-size) absent and field 11, offered-capabilities, an array of one symbol.
+DRAWN_OFFERING = bytes.fromhex(
+    "00000036 02 00 0003 005312 c0 29 0c a1 01 73 43 42 40 40 005328 c0 04 01 a1 01 74 005329 45 40 40 43"
+    "40 e0 0e 01 a3 0b 5348415245442d53554253"
+)
+OPEN = encode_frame(Open(container_id="broker"))
+BEGIN = encode_frame(Begin(remote_channel=0, next_outgoing_id=0, incoming_window=1, outgoing_window=1), 3)
+
+
+def offer(channel: int, attach: Attach) -> Attach:
+    return replace(attach, offered_capabilities=(SHARED_SUBS,)) if not attach.role else attach
+
+
+def test_an_offered_capability_is_added_to_the_drawn_frame() -> None:
+    assert rewrite_attaches(DRAWN_ATTACH, offer, 65_536) == DRAWN_OFFERING
+
+
+def test_what_is_no_attach_stays_byte_for_byte() -> None:
+    receiver = encode_frame(Attach(name="r", handle=1, role=True, target=Target(address="x")), 3)
+    before = AMQP_HEADER + OPEN + BEGIN + encode_frame(None)
+    data = before + DRAWN_ATTACH + receiver + DRAWN_ATTACH
+    assert rewrite_attaches(data, offer, 65_536) == before + DRAWN_OFFERING + receiver + DRAWN_OFFERING
+
+
+def test_the_source_gets_a_default_outcome() -> None:
+    def decide(channel: int, attach: Attach) -> Attach:
+        assert channel == 3
+        assert attach.source is not None
+        return replace(attach, source=replace(attach.source, default_outcome=Modified(delivery_failed=True)))
+
+    expected = Attach(
+        name="s",
+        handle=0,
+        role=False,
+        source=Source(address="t", default_outcome=Modified(delivery_failed=True)),
+        target=Target(),
+        initial_delivery_count=0,
+    )
+    assert rewrite_attaches(DRAWN_ATTACH, decide, 65_536) == encode_frame(expected, 3)
+
+
+def test_an_attach_stays_as_it_was_when_the_peer_could_not_take_the_longer_one() -> None:
+    limit = len(DRAWN_OFFERING)
+    assert rewrite_attaches(DRAWN_ATTACH, offer, limit) == DRAWN_OFFERING
+    assert rewrite_attaches(DRAWN_ATTACH, offer, limit - 1) == DRAWN_ATTACH
+
+
+@pytest.mark.parametrize("cut", [1, 7, 20])
+def test_output_that_ends_within_a_frame_is_refused(cut: int) -> None:
+    with pytest.raises(DecodeError):
+        rewrite_attaches(OPEN + DRAWN_ATTACH[:cut], offer, 65_536)
