@@ -1,0 +1,192 @@
+"""What the records add up to: topology, live messages, marks and counts. Pure: records in log order in, state out.
+
+Puts, acks and counts are treated as sets keyed by (incarnation, message): a repeated one changes nothing. A message
+lives in a queue while its put is there, no ack names it, and the incarnation is held by a document.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from penstock_broker.log.format import (
+    Ack,
+    CheckpointBegin,
+    CheckpointEnd,
+    Closed,
+    Count,
+    Deleted,
+    Document,
+    Mark,
+    Put,
+    Record,
+    Route,
+    Start,
+)
+
+DocumentKey = tuple[str, str]
+
+
+@dataclass(slots=True)
+class LivePut:
+    """A put of which at least one copy is not acknowledged. `segment`: where its newest record lies."""
+
+    put: Put
+    segment: int
+    incarnations: tuple[int, ...]
+    acked: set[int] = field(default_factory=set[int])
+
+
+@dataclass(slots=True)
+class Replay:
+    """State while records are read; call `apply` in log order, `gap` where blocks lack, then look."""
+
+    documents: dict[DocumentKey, Document] = field(default_factory=dict[DocumentKey, Document])
+    puts: dict[int, LivePut] = field(default_factory=dict[int, LivePut])
+    marks: dict[int, int] = field(default_factory=dict[int, int])
+    counts: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    ended: set[int] = field(default_factory=set[int])
+    named: dict[int, set[int]] = field(default_factory=dict[int, set[int]])  # segment -> segments its acks name
+    first_messages: dict[int, int] = field(default_factory=dict[int, int])  # segment -> its first put
+    last_messages: dict[int, int] = field(default_factory=dict[int, int])  # segment -> its highest put
+    boot_id: bytes = b""
+    message_ceiling: int = 1
+    incarnation_ceiling: int = 1
+    highest_message: int = 0
+    highest_route: int = 0
+    checkpoint: int = 0
+    closed: bool = False
+    _routes: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    _restated: set[DocumentKey] | None = None
+    _checkpoint: tuple[int, int] | None = None
+
+    def apply(self, records: Iterable[Record], segment: int) -> None:
+        """`segment` is where these records lie."""
+        for record in records:
+            self.closed = False
+            match record:
+                case Put():
+                    self._put(record, segment)
+                case Ack():
+                    self._ack(record, segment)
+                case Route():
+                    self._routes[record.route_set] = record.incarnations
+                    self.highest_route = max(self.highest_route, record.route_set)
+                case Document():
+                    self._document(record)
+                case Deleted():
+                    self._delete((record.kind, record.key))
+                case Mark():
+                    for incarnation, message in record.marks:
+                        self.marks[incarnation] = max(message, self.marks.get(incarnation, 0))
+                case Count():
+                    for incarnation, message, count in record.counts:
+                        self.counts[incarnation, message] = count
+                case Start():
+                    self.boot_id = record.boot_id
+                    self.message_ceiling = max(self.message_ceiling, record.message_ceiling)
+                    self.incarnation_ceiling = max(self.incarnation_ceiling, record.incarnation_ceiling)
+                case CheckpointBegin():
+                    self._checkpoint, self._restated = (record.identifier, segment), set()
+                case CheckpointEnd():
+                    self._end_checkpoint(record.identifier)
+                case Closed():
+                    self.closed = True
+                case _:
+                    assert_never(record)
+
+    def gap(self) -> None:
+        """Blocks lack here: a checkpoint around this place does not prove that what it leaves out is gone."""
+        self._checkpoint = self._restated = None
+
+    def _put(self, put: Put, segment: int) -> None:
+        live = self.puts.get(put.message)
+        if live is not None:
+            live.segment = segment
+            return
+        self.puts[put.message] = LivePut(put, segment, self._routes.get(put.route_set, ()))
+        if put.message > self.highest_message:
+            self.first_messages.setdefault(segment, put.message)
+            self.highest_message = self.last_messages[segment] = put.message
+
+    def _ack(self, ack: Ack, segment: int) -> None:
+        incarnation = ack.incarnation
+        for message in ack.messages:
+            live = self.puts.get(message)
+            if live is None:
+                continue
+            if live.segment != segment:
+                self.named.setdefault(segment, set()).add(live.segment)
+            live.acked.add(incarnation)
+            if live.acked.issuperset(live.incarnations):
+                del self.puts[message]
+
+    def _document(self, document: Document) -> None:
+        key = (document.kind, document.key)
+        before = self.documents.get(key)
+        if before is not None and before.incarnation != document.incarnation:
+            self.ended.add(before.incarnation)
+        self.documents[key] = document
+        self.incarnation_ceiling = max(self.incarnation_ceiling, document.incarnation + 1)
+        if self._restated is not None:
+            self._restated.add(key)
+
+    def _delete(self, key: DocumentKey) -> None:
+        before = self.documents.pop(key, None)
+        if before is not None:
+            self.ended.add(before.incarnation)
+
+    def _end_checkpoint(self, identifier: int) -> None:
+        if self._checkpoint is not None and self._restated is not None and self._checkpoint[0] == identifier:
+            for key in [key for key in self.documents if key not in self._restated]:
+                self._delete(key)
+            self.checkpoint = self._checkpoint[1]
+        self._checkpoint = self._restated = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A recovered message of one queue. `deliveries`: those that count; `delivered`: a consumer may have seen it."""
+
+    number: int
+    payload: bytes
+    flags: int
+    time_ms: int
+    deliveries: int
+    delivered: bool
+
+
+def live_messages(replay: Replay, *, exact_marks: bool) -> tuple[dict[int, list[Message]], dict[int, int]]:
+    """Per incarnation that a document holds, its messages in number order; and how many each other incarnation would
+    have.
+
+    `exact_marks`: every mark that was written is known to have been read; otherwise each message may have been
+    delivered.
+    """
+    queues: dict[int, list[Message]] = {
+        document.incarnation: [] for document in replay.documents.values() if document.incarnation
+    }
+    strangers: dict[int, int] = {}
+    for number in sorted(replay.puts):
+        live = replay.puts[number]
+        for incarnation in live.incarnations:
+            if incarnation in live.acked:
+                continue
+            if incarnation not in queues:
+                strangers[incarnation] = strangers.get(incarnation, 0) + 1
+                continue
+            queues[incarnation].append(_message(replay, incarnation, live.put, exact_marks=exact_marks))
+    return queues, strangers
+
+
+def _message(replay: Replay, incarnation: int, put: Put, *, exact_marks: bool) -> Message:
+    count = replay.counts.get((incarnation, put.message), 0)
+    delivered = not exact_marks or count > 0 or put.message <= replay.marks.get(incarnation, 0)
+    return Message(put.message, put.payload, put.flags, put.time_ms, count, delivered)
+
+
+def lost_incarnations(strangers: Mapping[int, int], replay: Replay) -> dict[int, int]:
+    """Of queues that no document holds: those whose end was not read either.
+
+    Only damage can be the reason, or recycling.
+    """
+    return {incarnation: count for incarnation, count in strangers.items() if incarnation not in replay.ended}

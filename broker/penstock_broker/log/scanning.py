@@ -1,0 +1,135 @@
+"""Which blocks of the segments count: the torn tail, damage, and stale bytes. Pure: segments in, a verdict out.
+
+The rule (design section 4): a bad block that no later block calls synced is the torn tail and is cut, with everything
+behind it; one that a later block calls synced is damage, and reading goes on behind it. Bytes of an earlier life
+never count, because a block names its segment, its place, its epoch and its sequence, and every life of a segment has
+a new number.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock_broker.log.format import (
+    BLOCK_ALIGNMENT,
+    BLOCK_MAGIC,
+    SEGMENT_START,
+    BlockFlag,
+    BlockHeader,
+    decode_block,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentData:
+    """One segment as found: its number and its bytes, header page included."""
+
+    number: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Bytes [start, end) of a segment with (some of) the blocks `first` to `last`, synced and not readable."""
+
+    segment: int
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """From `offset` of `segment` on nothing was promised, nor in later segments.
+
+    `end`: behind the last sound block there.
+    """
+
+    segment: int
+    offset: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`accepted` in log order, with holes where they are; `claimed` is the highest sequence that any block calls
+    synced.
+
+    `cut` is where the log goes on, None only if there is no segment.
+    """
+
+    accepted: tuple[BlockHeader | Hole, ...]
+    cut: Cut | None
+    claimed: int
+
+
+def find_blocks(segment: SegmentData, seed: int) -> list[BlockHeader]:
+    """Every sound block of one segment in order of place, behind bad bytes too; epochs never fall, sequences rise."""
+    view = memoryview(segment.data)
+    blocks: list[BlockHeader] = []
+    offset, epoch, sequence = SEGMENT_START, 0, 0
+    while offset >= 0:
+        block = decode_block(view, offset, segment.number, seed)
+        if block is None or block.epoch < epoch or block.sequence <= sequence:
+            offset = _next_candidate(segment.data, offset + BLOCK_ALIGNMENT)
+            continue
+        blocks.append(block)
+        if block.flags & BlockFlag.SEAL:
+            break
+        offset, epoch, sequence = block.end, block.epoch, block.sequence
+    return blocks
+
+
+def _next_candidate(data: bytes, offset: int) -> int:
+    """The next aligned place at or behind `offset` that starts with the magic of a block; -1 if there is none."""
+    while (offset := data.find(BLOCK_MAGIC, offset)) >= 0 and offset % BLOCK_ALIGNMENT:
+        offset += 1
+    return offset
+
+
+def judge(segments: Sequence[SegmentData], seed: int) -> Verdict:
+    """Sort the blocks of `segments` (ascending numbers) into what counts, what is damaged, and what is cut."""
+    found = [find_blocks(segment, seed) for segment in segments]
+    claimed = max((block.synced for blocks in found for block in blocks), default=0)
+    accepted: list[BlockHeader | Hole] = []
+    last: BlockHeader | None = None
+    for block in (block for blocks in found for block in blocks):
+        if last is not None and (block.epoch < last.epoch or block.sequence <= last.sequence):
+            continue
+        holes = _holes_between(segments, last, block)
+        accepted += [hole for hole in holes if hole.first <= claimed]
+        if holes and block.sequence - 1 > claimed:
+            break
+        accepted.append(block)
+        last = block
+    return Verdict(tuple(accepted), _cut(segments, found, last), claimed)
+
+
+def _holes_between(segments: Sequence[SegmentData], last: BlockHeader | None, block: BlockHeader) -> list[Hole]:
+    """What lacks between two sound blocks, or before the first.
+
+    A segment number without a file was recycled: nothing lacks.
+    """
+    if last is not None and block.sequence == last.sequence + 1:
+        return []
+    if last is not None and last.segment == block.segment:
+        return [Hole(block.segment, last.end, block.offset, last.sequence + 1, block.sequence - 1)]
+    regions: list[tuple[int, int, int]] = []
+    for segment in segments:
+        if last is not None and segment.number == last.segment and not last.flags & BlockFlag.SEAL:
+            regions.append((segment.number, last.end, len(segment.data)))
+        elif (last is None or segment.number > last.segment) and segment.number < block.segment:
+            regions.append((segment.number, SEGMENT_START, len(segment.data)))
+        elif segment.number == block.segment and block.offset > SEGMENT_START:
+            regions.append((segment.number, SEGMENT_START, block.offset))
+    first = block.sequence - 1 if last is None else last.sequence + 1
+    return [Hole(*region, first, block.sequence - 1) for region in regions]
+
+
+def _cut(segments: Sequence[SegmentData], found: Sequence[list[BlockHeader]], last: BlockHeader | None) -> Cut | None:
+    """Where writing goes on: behind the last block that counts. What lies there and looks sound must be wiped first."""
+    if not segments:
+        return None
+    number, offset = (segments[0].number, SEGMENT_START) if last is None else (last.segment, last.end)
+    sound = [block.end for blocks in found for block in blocks if block.segment == number]
+    return Cut(number, offset, max([offset, *sound]))
