@@ -12,7 +12,6 @@ bindings.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from penstock_core.terms import ExchangeType
@@ -34,14 +33,15 @@ class UnsupportedExchangeType(ValueError):
     """No routing for this type yet; ``exchanges.check_exchange_type`` refuses it before."""
 
 
-@dataclass(slots=True, eq=False)
 class _Node(Generic[H]):
     """One word of the Topic patterns; ``children`` may hold ``*`` and ``#``."""
 
-    stays: bool = False
-    """It was reached by ``#``, which swallows any number of words."""
-    children: dict[str, _Node[H]] = field(default_factory=dict)
-    handles: set[H] = field(default_factory=set)
+    __slots__ = ("children", "handles", "stays")
+
+    def __init__(self, stays: bool = False) -> None:
+        self.stays = stays  # it was reached by `#`, which swallows any number of words
+        self.children: dict[str, _Node[H]] = {}
+        self.handles: set[H] = set()
 
 
 class Router(Generic[H]):

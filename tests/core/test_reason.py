@@ -1,0 +1,47 @@
+"""Reasons and their AMQP conditions; the conditions of the page's refusals typed from seed 000."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from penstock_core.reason import CONDITIONS, Reason, Refuse
+
+
+def test_every_reason_has_a_condition() -> None:
+    assert set(CONDITIONS) == set(Reason)
+    assert all(reason.condition is CONDITIONS[reason] for reason in Reason)
+
+
+def test_reasons_are_valid_kubernetes_condition_reasons() -> None:
+    assert all(re.fullmatch(r"[A-Z][A-Za-z]*", reason.value) for reason in Reason)
+
+
+@pytest.mark.parametrize(
+    ("reason", "condition"),
+    [
+        ("SubscriptionInUse", "amqp:resource-locked"),
+        ("ExclusivityMismatch", "amqp:resource-locked"),
+        ("OwnedByOtherLink", "amqp:resource-locked"),
+        ("LinkLiveForOtherKind", "amqp:resource-locked"),
+        ("Managed", "amqp:resource-locked"),
+        ("ConsumersActive", "amqp:resource-locked"),
+        ("ExchangeNotFound", "amqp:not-found"),
+        ("SubscriptionNotFound", "amqp:not-found"),
+        ("InvalidSelector", "amqp:invalid-field"),
+        ("ContainerInUse", "amqp:invalid-field"),
+        ("OtherUser", "amqp:unauthorized-access"),
+        ("NotAllowed", "amqp:not-allowed"),
+        ("LimitExceeded", "amqp:resource-limit-exceeded"),
+        ("LinkStolen", "amqp:link:stolen"),
+        ("NotImplemented", "amqp:not-implemented"),
+    ],
+)
+def test_the_condition_of(reason: str, condition: str) -> None:
+    assert Reason(reason).condition.value == condition
+
+
+def test_the_reason_travels_in_the_info_map_first() -> None:
+    refuse = Refuse(Reason.MANAGED, "why", (("resource", "a/b"),))
+    assert list(refuse.error_info().items()) == [("penstock:reason", "Managed"), ("resource", "a/b")]
