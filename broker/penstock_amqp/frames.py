@@ -62,18 +62,12 @@ class FrameReader:
         self._max_frame_size = max_frame_size
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
-        """Take `data` in; yield every frame that is complete by now."""
+    def add(self, data: bytes) -> None:
+        """Take `data` in."""
         self._buffer += data
-        while (frame := self._next()) is not None:
-            yield frame
 
-    @property
-    def rest(self) -> bytes:
-        """The bytes behind the last frame that was yielded."""
-        return bytes(self._buffer)
-
-    def _next(self) -> Frame | None:
+    def next(self) -> Frame | None:
+        """Take the next frame out; None if it is not complete yet."""
         if len(self._buffer) < 8:
             return None
         size, kind, channel, body = _parse_head(self._buffer, 0)
@@ -84,6 +78,17 @@ class FrameReader:
         frame = Frame(kind, channel, bytes(self._buffer[body:size]))
         del self._buffer[:size]
         return frame
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Take `data` in; yield every frame that is complete by now."""
+        self.add(data)
+        while (frame := self.next()) is not None:
+            yield frame
+
+    @property
+    def rest(self) -> bytes:
+        """The bytes behind the last frame that was taken out."""
+        return bytes(self._buffer)
 
 
 def _parse_head(data: bytes | bytearray, at: int) -> tuple[int, int, int, int]:
