@@ -1,0 +1,171 @@
+"""The commands of hack/cluster."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from kube import binaries, preflight, sandbox, spark
+from kube.node import DAEMONS, Cluster, boot
+from kube.settings import addresses, folders, versions
+from kube.steps import FAILED, USAGE, Failure, locked, run, say, step
+
+DESCRIPTION = """\
+A real Kubernetes of one node on this machine, in its own network, mount and process namespaces: etcd, API server,
+controller manager, scheduler, kubelet, kube-proxy, CoreDNS, containerd, a volume provisioner and the Kubeflow Spark
+operator. Nothing of it is prebuilt: the programs are built from Go modules once (about ten minutes) and kept in
+${PENSTOCK_CACHE:-~/.cache/penstock}. Needs root. See docs/cluster.md."""
+
+EXIT_CODES = "exit codes: 0 done, 1 failed, 2 wrong usage, 3 not possible on this machine (the message says what is lacking)"
+
+# Gigabytes that the file system of the cache must have free: to build the programs and images, or with these built.
+DISK_TO_BUILD, DISK_TO_RUN = 14, 4
+
+
+def _cluster() -> Cluster:
+    try:
+        at = addresses()
+    except ValueError as wrong:
+        raise Failure(str(wrong), USAGE) from wrong
+    places = folders()
+    return Cluster(places, at, binaries.located(places))
+
+
+def _preflight(cluster: Cluster, options: argparse.Namespace) -> None:
+    unbuilt = bool(binaries.missing(cluster.folders))
+    needs = preflight.CLUSTER + (preflight.IMAGES if options.spark else ())
+    disk = DISK_TO_BUILD if unbuilt else DISK_TO_RUN
+    install = options.yes or bool(os.environ.get("CI"))
+    preflight.check(cluster.folders, needs, builds_go=unbuilt, disk_gib=disk, install=install)
+
+
+def up(options: argparse.Namespace) -> int:
+    cluster = _cluster()
+    if cluster.ready() and (not options.spark or spark.installed(cluster)):
+        say(f"the cluster is up: export KUBECONFIG={cluster.folders.kubeconfig}")
+        return 0
+    _preflight(cluster, options)
+    with locked(cluster.folders.cache / "lock"):
+        binaries.build(cluster.folders)
+        if not cluster.ready():
+            _boot_afresh(cluster)
+        if options.spark and not spark.installed(cluster):
+            spark.install(cluster)
+    say(f'the cluster is up: eval "$(hack/cluster env)" for kubectl and helm, hack/cluster down to end it')
+    return 0
+
+
+def _boot_afresh(cluster: Cluster) -> None:
+    if sandbox.recorded(cluster.folders) is not None:
+        dead = cluster.ended_daemons()
+        say(f"the cluster was left half up (not running: {', '.join(dead) or 'none'}); it is made anew")
+        sandbox.remove(cluster.folders)
+    sandbox.refuse_clash(cluster.folders, cluster.at)
+    try:
+        boot(cluster)
+    except BaseException:
+        say(f"removing what was begun; the logs stay in {cluster.folders.logs}")
+        sandbox.remove(cluster.folders)
+        raise
+
+
+def down(_: argparse.Namespace) -> int:
+    cluster = _cluster()
+    node = sandbox.recorded(cluster.folders)
+    if node is None and not cluster.folders.state.exists():
+        say("the cluster is down already")
+        return 0
+    if node is not None and node.cache != str(cluster.folders.cache):
+        raise Failure(f"the cluster that is up belongs to PENSTOCK_CACHE={node.cache}; set it to end that one")
+    with locked(cluster.folders.cache / "lock"), step("cluster down"):
+        sandbox.remove(cluster.folders)
+    return 0
+
+
+def status(_: argparse.Namespace) -> int:
+    cluster = _cluster()
+    ended = set(cluster.ended_daemons())
+    for name in DAEMONS:
+        print(f"{name:<26}{'ended' if name in ended else 'runs'}")
+    ready = cluster.ready()
+    print(f"{'API server':<26}{'serves' if ready else 'does not answer'}")
+    print(f"{'Spark operator':<26}{'installed' if ready and spark.installed(cluster) else 'not installed'}")
+    return 0 if ready else FAILED
+
+
+def env(_: argparse.Namespace) -> int:
+    cluster = _cluster()
+    commands = f"{cluster.programs['kubectl'].parent}:{cluster.programs['helm'].parent}"
+    print(f"export KUBECONFIG={cluster.folders.kubeconfig}")
+    print(f'export PATH="{commands}:$PATH"')
+    return 0
+
+
+def kubeconfig(_: argparse.Namespace) -> int:
+    print(_cluster().folders.kubeconfig)
+    return 0
+
+
+def kubectl(options: argparse.Namespace) -> int:
+    cluster = _cluster()
+    if sandbox.running(cluster.folders) is None:
+        raise Failure("the cluster is not up; start it with: hack/cluster up")
+    sys.stdout.flush()
+    os.execve(cluster.programs["kubectl"], ["kubectl", *options.arguments], cluster.environment)
+
+
+def load(options: argparse.Namespace) -> int:
+    cluster = _cluster()
+    for archive in options.archives:
+        if not archive.is_file():
+            raise Failure(f"{archive} is no file; give image archives (docker or OCI), or use hack/images load", USAGE)
+    with locked(cluster.folders.cache / "lock"):
+        for archive in options.archives:
+            with step(f"load {archive.name}"):
+                run(cluster.ctr("images", "import", str(archive)), cluster.folders.logs / "load.log")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hack/cluster", description=DESCRIPTION, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    verbs = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def verb(name: str, run_it: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        added = verbs.add_parser(name, help=text, description=text)
+        added.set_defaults(run=run_it)
+        return added
+
+    upper = verb("up", up, "build what is missing, boot the node, install the Spark operator; nothing if it is up")
+    upper.add_argument("--yes", action="store_true", help="install missing Debian packages (always done if CI is set)")
+    upper.add_argument("--no-spark", dest="spark", action="store_false", help="without the Spark operator and its image")
+    verb("down", down, "end the node and remove everything it made; built programs and images stay in the cache")
+    verb("status", status, "which daemons run; exit code 1 unless all do and the API server serves")
+    verb("env", env, 'shell lines for kubectl and helm: eval "$(hack/cluster env)"')
+    verb("kubeconfig", kubeconfig, "the path of the administrator's kubeconfig")
+    kubectl_verb = verb("kubectl", kubectl, f"kubectl {versions()['KUBERNETES']} on this cluster")
+    kubectl_verb.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT")
+    loader = verb("load", load, "import image archives into the node's containerd")
+    loader.add_argument("archives", nargs="+", type=Path, metavar="IMAGE_TAR")
+    return parser
+
+
+def main() -> int:
+    """Runs the command line. Returns the exit code."""
+    if sys.argv[1:2] == ["kubectl"]:  # everything behind it is kubectl's, --help too
+        options = argparse.Namespace(run=kubectl, arguments=sys.argv[2:])
+    else:
+        options = _parser().parse_args()
+    try:
+        code: int = options.run(options)
+    except Failure as failure:
+        print(f"hack/cluster: {failure}", file=sys.stderr)
+        return failure.code
+    except KeyboardInterrupt:
+        print("hack/cluster: interrupted", file=sys.stderr)
+        return FAILED
+    return code

@@ -1,0 +1,97 @@
+"""The commands of hack/images."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+
+from kube import binaries, images, preflight, sandbox, sources
+from kube.node import Cluster
+from kube.settings import addresses, folders
+from kube.steps import FAILED, Failure, step
+
+DESCRIPTION = """\
+The container images of Penstock: broker (the observer runs from it too), operator, lag, and spark-operator, which is the
+Kubeflow Spark operator for the local cluster. Built with buildah from hack/dockerfiles on a Debian base that is made here;
+a tag is a hash of what goes into the images, so unchanged images are not built again. Needs root. See docs/cluster.md."""
+DISK_GIB = 6
+
+
+def build(options: argparse.Namespace) -> int:
+    places = folders()
+    names = options.names or sources.APPLICATIONS
+    install = options.yes or bool(os.environ.get("CI"))
+    preflight.check(places, preflight.IMAGES, builds_go=False, disk_gib=DISK_GIB, install=install)
+    if "spark-operator" in names:
+        binaries.build(places)
+    built = images.build(places, names)
+    for image in built.values():
+        print(image)
+    return 0
+
+
+def load(options: argparse.Namespace) -> int:
+    places = folders()
+    cluster = Cluster(places, addresses(), binaries.located(places))
+    if sandbox.running(places) is None:
+        raise Failure("the cluster is not up; start it with: hack/cluster up")
+    names = options.names or sources.APPLICATIONS
+    with step(f"load {', '.join(names)}"):
+        images.load(cluster, names)
+    for name in names:
+        print(images.reference(name))
+    return 0
+
+
+def push(options: argparse.Namespace) -> int:
+    names = options.names or sources.APPLICATIONS
+    for image in images.push(folders(), options.registry, names, tls_verify=options.tls_verify == "true"):
+        print(image)
+    return 0
+
+
+def tag(options: argparse.Namespace) -> int:
+    print(sources.tag(options.name))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hack/images", description=DESCRIPTION)
+    verbs = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def verb(name: str, run_it: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        added = verbs.add_parser(name, help=text, description=text)
+        added.set_defaults(run=run_it)
+        return added
+
+    def takes_names(parser: argparse.ArgumentParser) -> None:
+        text = f"which images, of: {', '.join(sources.NAMES)}; all of our own if none is named"
+        parser.add_argument("names", nargs="*", choices=[*sources.NAMES, []], metavar="NAME", help=text)
+
+    builder = verb("build", build, "build what changed; prints the full image names, progress goes to standard error")
+    builder.add_argument("--yes", action="store_true", help="install missing Debian packages (always done if CI is set)")
+    takes_names(builder)
+    takes_names(verb("load", load, "bring built images into the running cluster of hack/cluster; prints their names"))
+    pusher = verb("push", push, "push built images to a registry, as REGISTRY/penstock-NAME:TAG; log in first with buildah login")
+    pusher.add_argument("--tls-verify", choices=("true", "false"), default="true", help="false for a registry without TLS")
+    pusher.add_argument("registry", metavar="REGISTRY")
+    takes_names(pusher)
+    tagger = verb("tag", tag, "print the tag of the present sources")
+    tagger.add_argument("name", nargs="?", choices=sources.NAMES, default="broker", metavar="NAME", help="default: our own images")
+    return parser
+
+
+def main() -> int:
+    """Runs the command line. Returns the exit code."""
+    options = _parser().parse_args()
+    try:
+        code: int = options.run(options)
+    except Failure as failure:
+        print(f"hack/images: {failure}", file=sys.stderr)
+        return failure.code
+    except KeyboardInterrupt:
+        print("hack/images: interrupted", file=sys.stderr)
+        return FAILED
+    return code

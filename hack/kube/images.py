@@ -1,0 +1,191 @@
+"""Builds the images with buildah, keeps them in one OCI layout, and brings them into the cluster or to a registry.
+
+The layout shares layers between images, and loading leaves out the layers that the node has: after a change of our own
+sources a few hundred kilobytes travel, not gigabytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from kube import archives, binaries, pip_settings, sources
+from kube.node import Cluster
+from kube.settings import Folders, versions
+from kube.steps import Failure, locked, output, run, step
+
+DEBIAN_SOURCES = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
+LEFT_OUT = ("doc", "man", "locale", "info")  # folders of /usr/share that no image needs
+KEPT_TAGS = 3
+
+
+def layout(folders: Folders) -> Path:
+    return folders.cache / "images" / "layout"
+
+
+def reference(name: str) -> str:
+    """The full name of an image as built from the present sources."""
+    return sources.reference(name)
+
+
+def _environment(folders: Folders) -> dict[str, str]:
+    """buildah keeps build caches in its temporary folder: that too belongs into ours."""
+    temporary = folders.cache / "buildah" / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    return {**os.environ, "STORAGE_DRIVER": "overlay", "TMPDIR": str(temporary)}
+
+
+def _buildah(folders: Folders, *arguments: str | Path) -> list[str | Path]:
+    store = folders.cache / "buildah"
+    return ["nice", "buildah", "--root", store / "root", "--runroot", store / "run", *arguments]
+
+
+def _index(folders: Folders) -> list[dict[str, Any]]:
+    try:
+        return list(json.loads((layout(folders) / "index.json").read_text())["manifests"])
+    except FileNotFoundError:
+        return []
+
+
+def _name_of(manifest: dict[str, Any]) -> str:
+    return str(manifest.get("annotations", {}).get("org.opencontainers.image.ref.name", ""))
+
+
+def _built(folders: Folders, image: str) -> bool:
+    return any(_name_of(manifest) == image for manifest in _index(folders))
+
+
+def build(folders: Folders, names: Iterable[str]) -> dict[str, str]:
+    """Builds the named images whose inputs changed. Returns name -> full image name."""
+    with locked(folders.cache / "images.lock"), tempfile.TemporaryDirectory(prefix="penstock-build-") as scratch:
+        context = Path(scratch) / "context"
+        context.mkdir()
+        sources.snapshot(context)
+        wanted = {name: sources.reference(name, context) for name in names}
+        missing = {name: image for name, image in wanted.items() if not _built(folders, image)}
+        if missing:
+            base = _base(folders)
+            secrets = pip_settings.build_arguments(Path(scratch))
+            for name, image in missing.items():
+                with step(f"image {name}"):
+                    _build(folders, name, image, context, [f"--build-arg=BASE={base}", *secrets])
+            _prune(folders)
+    return wanted
+
+
+def _base(folders: Folders) -> str:
+    """The smallest Debian, made from the machine's own package sources: no image registry is asked."""
+    debian = versions()["DEBIAN"]
+    image = f"localhost/penstock-base:{debian}"
+    env = _environment(folders)
+    if subprocess.run(_buildah(folders, "inspect", "--type=image", image), capture_output=True, env=env, check=False).returncode == 0:
+        return image
+    log = folders.logs / "images.log"
+    apt_sources = next((file for file in DEBIAN_SOURCES if file.is_file() and file.stat().st_size), None)
+    if apt_sources is None:
+        raise Failure(f"no Debian package sources found in {' or '.join(map(str, DEBIAN_SOURCES))}: is this a Debian machine?")
+    with step(f"image base (Debian {debian})"), tempfile.TemporaryDirectory(dir=env["TMPDIR"]) as scratch:
+        tar = Path(scratch) / "base.tar"
+        leave_out = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in LEFT_OUT]
+        run(["nice", "mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", *leave_out, debian, tar, apt_sources], log, env=env)
+        container = output(_buildah(folders, "from", "scratch"), env=env).strip()
+        run(_buildah(folders, "add", "--quiet", container, tar, "/"), log, env=env)
+        run(_buildah(folders, "config", "--cmd", "bash", container), log, env=env)
+        run(_buildah(folders, "commit", "--quiet", "--rm", container, image), log, env=env)
+    return image
+
+
+def _build(folders: Folders, name: str, image: str, context: Path, arguments: list[str]) -> None:
+    env, log = _environment(folders), folders.logs / "images.log"
+    if name == "spark-operator":
+        shutil.copy(binaries.located(folders)["spark-operator"], context / "spark-operator")
+        os.utime(context / "spark-operator", (0, 0))
+    recipe = context / sources.RECIPES / f"Dockerfile.{name}"
+    options = ["--layers", "--isolation=chroot", "--network=host", "--format=oci", *arguments]
+    run(_buildah(folders, "build", *options, "--file", recipe, "--tag", image, context), log, env=env)
+    layout(folders).parent.mkdir(parents=True, exist_ok=True)
+    run(_buildah(folders, "push", "--quiet", "--disable-compression", image, f"oci:{layout(folders)}:{image}"), log, env=env)
+
+
+def _blobs(folders: Folders, manifest: dict[str, Any]) -> list[str]:
+    """Digests of everything that a manifest needs, its own first."""
+    digest = str(manifest["digest"])
+    content = json.loads(_blob(folders, digest).read_text())
+    return [digest, content["config"]["digest"], *(layer["digest"] for layer in content["layers"])]
+
+
+def _blob(folders: Folders, digest: str) -> Path:
+    return layout(folders) / "blobs" / digest.replace(":", "/")
+
+
+def _prune(folders: Folders) -> None:
+    """Keeps the last few tags of each image; older ones go with the layers that only they have."""
+    index = _index(folders)
+    by_image: dict[str, list[dict[str, Any]]] = {}
+    for manifest in index:
+        by_image.setdefault(_name_of(manifest).rpartition(":")[0], []).append(manifest)
+    old = [manifest for tags in by_image.values() for manifest in tags[:-KEPT_TAGS]]
+    if not old:
+        return
+    kept = [manifest for manifest in index if manifest not in old]
+    needed = {digest for manifest in kept for digest in _blobs(folders, manifest)}
+    file = layout(folders) / "index.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "manifests": kept}))
+    for blob in (layout(folders) / "blobs" / "sha256").iterdir():
+        if f"sha256:{blob.name}" not in needed:
+            blob.unlink()
+    names = [_name_of(manifest) for manifest in old]
+    run(_buildah(folders, "rmi", *names), folders.logs / "images.log", env=_environment(folders))
+
+
+def load(cluster: Cluster, names: Iterable[str]) -> list[str]:
+    """Imports built images into the node, without the layers it has. Returns the images that were not there yet."""
+    there = set(output(cluster.ctr("images", "list", "--quiet")).split())
+    content = set(output(cluster.ctr("content", "list", "--quiet")).split())
+    images = [image for image in map(reference, names) if image not in there]
+    chosen = [manifest for manifest in _index(cluster.folders) if _name_of(manifest) in images]
+    if unbuilt := set(images) - {_name_of(manifest) for manifest in chosen}:
+        raise Failure(f"not built from the present sources: {', '.join(sorted(unbuilt))}; run hack/images build")
+    if chosen:
+        _import(cluster, chosen, content)
+    return images
+
+
+def _import(cluster: Cluster, manifests: list[dict[str, Any]], content: set[str]) -> None:
+    log = cluster.folders.logs / "load.log"
+    with log.open("ab") as out:
+        importer = subprocess.Popen(cluster.ctr("images", "import", "-"), stdin=subprocess.PIPE, stdout=out, stderr=out)
+        assert importer.stdin is not None
+        with importer.stdin, tarfile.open(fileobj=importer.stdin, mode="w|") as tar:
+            digests = dict.fromkeys(digest for manifest in manifests for digest in _blobs(cluster.folders, manifest))
+            for digest in digests:
+                if digest not in content:
+                    tar.add(_blob(cluster.folders, digest), f"blobs/{digest.replace(':', '/')}")
+            named = [{**entry, "annotations": {archives.NAME_ANNOTATION: _name_of(entry)}} for entry in manifests]
+            archives.add(tar, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+            index = {"schemaVersion": 2, "mediaType": archives.INDEX_TYPE, "manifests": named}
+            archives.add(tar, "index.json", json.dumps(index).encode())
+        if importer.wait() != 0:
+            raise Failure(f"containerd refused the images; see the end of {log}")
+
+
+def push(folders: Folders, registry: str, names: Iterable[str], *, tls_verify: bool) -> list[str]:
+    """Pushes built images to REGISTRY/penstock-NAME:TAG. Returns those names."""
+    pushed: list[str] = []
+    for name in names:
+        source = reference(name)
+        if not _built(folders, source):
+            raise Failure(f"not built from the present sources: {source}; run hack/images build")
+        target = f"{registry.rstrip('/')}/{source.removeprefix('localhost/')}"
+        with step(f"push {target}"):
+            options = ["--quiet", f"--tls-verify={'true' if tls_verify else 'false'}"]
+            run(_buildah(folders, "push", *options, source, f"docker://{target}"), folders.logs / "images.log", env=_environment(folders))
+        pushed.append(target)
+    return pushed

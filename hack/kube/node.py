@@ -1,0 +1,143 @@
+"""Boots the node: sandbox, certificates, daemons in order, DNS and storage class; and tells how it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from kube import archives, configs, daemons, pki, sandbox
+from kube.binaries import Binaries
+from kube.settings import NODE_NAME, PARTS, PROVISIONER, Addresses, Folders
+from kube.steps import output, run, step, succeeds, wait_until
+
+DAEMONS = (
+    "containerd",
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "kubelet",
+    "volume-provisioner",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A place for one cluster, up or not."""
+
+    folders: Folders
+    at: Addresses
+    programs: Binaries
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment in which kubectl and helm talk to this cluster and no other."""
+        return {**os.environ, "KUBECONFIG": str(self.folders.kubeconfig)}
+
+    def kubectl(self, *arguments: str) -> list[str | Path]:
+        return [self.programs["kubectl"], *arguments]
+
+    def ctr(self, *arguments: str) -> list[str | Path]:
+        return ["ctr", "--address", self.folders.containerd, "--namespace", "k8s.io", *arguments]
+
+    def ready(self) -> bool:
+        """Every daemon runs and the API server serves."""
+        return not self.ended_daemons() and succeeds(self.kubectl("get", "--raw=/readyz"), env=self.environment)
+
+    def ended_daemons(self) -> list[str]:
+        """The daemons that do not run; all of them if the node is down."""
+        node = sandbox.running(self.folders)
+        there = sandbox.programs(node) if node else {}
+        return [name for name in DAEMONS if name not in there]
+
+
+def boot(cluster: Cluster) -> None:
+    """From nothing to a ready node with DNS. Raises Failure; what was begun is then removed by sandbox.remove."""
+    folders, at = cluster.folders, cluster.at
+    folders.logs.mkdir(parents=True, exist_ok=True)
+    for name in DAEMONS:
+        (folders.logs / f"{name}.log").unlink(missing_ok=True)
+    with step("namespaces, certificates"):
+        node = sandbox.start(folders, at, cluster.programs["pause"])
+        _write_configs(cluster)
+    with step("containerd, etcd, API server"):
+        _start(cluster, node, daemons.containerd(folders))
+        _start(cluster, node, daemons.etcd(folders, cluster.programs))
+        _start(cluster, node, daemons.api_server(folders, cluster.programs, at))
+        _import_own_images(cluster)
+        _wait_for_api(cluster)
+    with step("node ready"):
+        _start(cluster, node, daemons.controller_manager(folders, cluster.programs, at))
+        _start(cluster, node, daemons.scheduler(folders, cluster.programs))
+        _start(cluster, node, daemons.kubelet(folders, cluster.programs, at))
+        _start(cluster, node, daemons.kube_proxy(folders, cluster.programs))
+        _start(cluster, node, daemons.provisioner(folders, cluster.programs))
+        _add_addons(cluster)
+        _wait_for_node(cluster)
+    with step("DNS ready"):
+        rollout = cluster.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=120s")
+        run(rollout, folders.logs / "up.log", env=cluster.environment)
+
+
+def _write_configs(cluster: Cluster) -> None:
+    folders, at = cluster.folders, cluster.at
+    folders.state.mkdir(parents=True, mode=0o711)
+    pki.make(folders.state / "pki", at, folders.logs / "pki.log")
+    files = {
+        "containerd.toml": configs.containerd(folders),
+        "cni/10-penstock.conflist": configs.cni(folders, at),
+        "kubelet.yaml": configs.kubelet(folders, at),
+        "kube-proxy.yaml": configs.kube_proxy(folders, at),
+        "resolv.conf": "nameserver 127.0.0.1\n",  # nothing outside the cluster is ever asked
+    }
+    for name, text in files.items():
+        file = folders.state / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    for root in sandbox.cgroup_roots():
+        root.mkdir(exist_ok=True)
+
+
+def _start(cluster: Cluster, node: sandbox.Node, command: daemons.Command) -> None:
+    """Starts a daemon in the node; the shell between ends at once, so that the node's process 1 adopts it."""
+    log = cluster.folders.logs / f"{Path(command[0]).name}.log"
+    script = 'log=$1; shift; setsid "$@" </dev/null >"$log" 2>&1 &'
+    subprocess.run(node.enter(["sh", "-c", script, "sh", log, *command]), check=True)
+
+
+def _import_own_images(cluster: Cluster) -> None:
+    folders = cluster.folders
+    version = cluster.ctr("version")
+    wait_until(lambda: succeeds(version), "containerd answers", seconds=30, cure=f"see {folders.logs / 'containerd.log'}")
+    images = ((configs.PAUSE_IMAGE, "pause", "65535:65535"), (configs.COREDNS_IMAGE, "coredns", ""))
+    for image, program, user in images:
+        place = cluster.programs[program]
+        archive = place.with_name("image.tar")
+        if not archive.exists():
+            archives.single_program(image, place, archive, user=user)
+        run(cluster.ctr("images", "import", str(archive)), folders.logs / "up.log")
+
+
+def _wait_for_api(cluster: Cluster) -> None:
+    ask = cluster.kubectl("get", "--raw=/readyz")
+    log = cluster.folders.logs / "kube-apiserver.log"
+    wait_until(lambda: succeeds(ask, env=cluster.environment), "API server ready", seconds=120, cure=f"see {log}")
+
+
+def _add_addons(cluster: Cluster) -> None:
+    text = (PARTS / "addons.yaml").read_text()
+    values = {"@PROVISIONER@": PROVISIONER, "@DNS@": cluster.at.dns, "@COREDNS_IMAGE@": configs.COREDNS_IMAGE}
+    for name, value in values.items():
+        text = text.replace(name, value)
+    apply = cluster.kubectl("apply", "--server-side", "-f", "-")
+    run(apply, cluster.folders.logs / "up.log", env=cluster.environment, stdin=text.encode())
+
+
+def _wait_for_node(cluster: Cluster) -> None:
+    jsonpath = '-o=jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+    ask = cluster.kubectl("get", "node", NODE_NAME, "--ignore-not-found", jsonpath)
+    log = cluster.folders.logs / "kubelet.log"
+    wait_until(lambda: output(ask, env=cluster.environment) == "True", "node ready", seconds=120, cure=f"see {log}")

@@ -1,0 +1,198 @@
+"""The node's own network, mount and process namespaces, and the cable to the host.
+
+One small process (`pause`) is process 1 of the node. Every daemon and container descends from it, every mount and link is
+made inside, so ending that one process ends all of them: nothing can be left over, however `up` was interrupted. What
+namespaces do not cover (cgroups, folders) is written down in `node.json` and removed by name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from kube.settings import CGROUP, HOST_LINK, Addresses, Folders
+from kube.steps import NOT_POSSIBLE, Failure, output, run, wait_until
+
+CGROUPS = Path("/sys/fs/cgroup")
+# Places outside the cache that kubelet and CNI write to whatever they are told; inside the node they are empty memory.
+COVERED = ("/var/lib/cni", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods", "/usr/libexec/kubernetes")
+SYSCTLS = ("net.ipv4.ip_forward=1", "net.bridge.bridge-nf-call-iptables=1")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A started sandbox: its process 1 as the host sees it, and what must be removed by name."""
+
+    pid: int
+    started: int  # clock ticks since boot: tells the process from a later one of the same number
+    cache: str
+    whole: str
+    made: tuple[str, ...]
+
+    def enter(self, command: Sequence[str | Path]) -> list[str]:
+        """The command as it must be given on the host to run inside the node."""
+        return ["nsenter", f"--target={self.pid}", "--net", "--mount", "--pid", "--", *map(str, command)]
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat behind the program's name: [0] is the state, [19] the start time."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _alive(node: Node) -> bool:
+    fields = _stat_fields(node.pid)
+    # A zombie has ended: some machines' process 1 collects it late.
+    return bool(fields) and fields[0] not in "ZX" and int(fields[19]) == node.started
+
+
+def _record(folders: Folders) -> Path:
+    return folders.run / "node.json"
+
+
+def recorded(folders: Folders) -> Node | None:
+    """The sandbox that was started last and not removed, alive or not."""
+    try:
+        fields = json.loads(_record(folders).read_text())
+    except FileNotFoundError:
+        return None
+    return Node(**{**fields, "made": tuple(fields["made"])})
+
+
+def running(folders: Folders) -> Node | None:
+    """The sandbox if its process 1 lives."""
+    node = recorded(folders)
+    return node if node is not None and _alive(node) else None
+
+
+def programs(node: Node) -> dict[str, int]:
+    """Program name -> process number on the host, of everything in the node but containers' contents."""
+    inside = os.readlink(f"/proc/{node.pid}/ns/pid")
+    found: dict[str, int] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if os.readlink(entry / "ns" / "pid") == inside:
+                found[Path((entry / "cmdline").read_bytes().split(b"\0")[0].decode()).name] = int(entry.name)
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue  # ended meanwhile, or not to be looked at and thus not ours
+    return found
+
+
+def _used_ranges() -> Iterator[tuple[IPv4Network, str]]:
+    for route in json.loads(output(["ip", "-json", "-4", "route", "show", "table", "all"])):
+        destination = route.get("dst", "default")
+        if destination != "default" and route.get("type", "unicast") in ("unicast", "local"):
+            yield IPv4Network(destination), f"a route to {destination} by {route.get('dev', '?')}"
+
+
+def refuse_clash(folders: Folders, at: Addresses) -> None:
+    """Raises Failure (exit code 3) if a name or an address range is in use by somebody else."""
+    other = running(folders)
+    if other is not None and other.cache != str(folders.cache):
+        raise Failure(f"a cluster of the cache {other.cache} is up; end it with PENSTOCK_CACHE={other.cache} hack/cluster down", NOT_POSSIBLE)
+    if Path("/sys/class/net", HOST_LINK).exists():
+        raise Failure(f"a network link {HOST_LINK} is there that is not ours; remove it with: ip link delete {HOST_LINK}", NOT_POSSIBLE)
+    for used, how in _used_ranges():
+        if used.overlaps(at.whole):
+            raise Failure(f"{at.whole} is in use: {how}; name a free /16 with PENSTOCK_CLUSTER_RANGE", NOT_POSSIBLE)
+
+
+def start(folders: Folders, at: Addresses, pause: Path) -> Node:
+    """Makes the namespaces, the cable and the cgroup. Raises Failure if the kernel refuses one."""
+    made = _make_folders()
+    folders.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    covers = "".join(f"mount -t tmpfs -o mode=755 penstock {folder}\n" for folder in COVERED)
+    script = f"set -e\nmount --make-rshared /\n{covers}ip link set lo up\nexec {pause}\n"
+    log = folders.logs / "node.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script]
+        outer = subprocess.Popen(unshare, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+    pid = _first_process(outer, log)
+    node = Node(pid, int(_stat_fields(pid)[19]), str(folders.cache), str(at.whole), made)
+    _record(folders).write_text(json.dumps(asdict(node)))
+    _lay_cable(node, at, log)
+    return node
+
+
+def _make_folders() -> tuple[str, ...]:
+    made: list[str] = []
+    for name in COVERED:
+        folder = Path(name)
+        new = [str(place) for place in (folder, *folder.parents) if not place.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        made += new
+    return tuple(made)
+
+
+def _first_process(outer: subprocess.Popen[bytes], log: Path) -> int:
+    children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children")
+
+    def ready() -> bool:
+        if outer.poll() is not None:
+            raise Failure(f"the kernel refused the node's namespaces; see {log}")
+        number = children.read_text().strip()
+        return bool(number) and Path(f"/proc/{number}/comm").read_text().strip() == "pause"
+
+    wait_until(ready, "the node's first process", seconds=10, cure=f"see {log}")
+    return int(children.read_text())
+
+
+def _lay_cable(node: Node, at: Addresses, log: Path) -> None:
+    length = at.cable.prefixlen
+    run(["ip", "link", "add", HOST_LINK, "type", "veth", "peer", "name", "eth0", "netns", str(node.pid)], log)
+    run(["ip", "address", "add", f"{at.host}/{length}", "dev", HOST_LINK], log)
+    run(["ip", "link", "set", HOST_LINK, "up"], log)
+    run(node.enter(["ip", "address", "add", f"{at.node}/{length}", "dev", "eth0"]), log)
+    run(node.enter(["ip", "link", "set", "eth0", "up"]), log)
+    run(node.enter(["ip", "route", "add", "default", "via", at.host]), log)
+    for range_ in (at.services, at.pods):
+        run(["ip", "route", "add", str(range_), "via", at.node], log)
+    for setting in SYSCTLS:
+        run(node.enter(["sysctl", "-q", "-w", setting]), log)
+
+
+def cgroup_roots() -> list[Path]:
+    """Our folder in every cgroup hierarchy: one with version 2, one per controller with version 1."""
+    if (CGROUPS / "cgroup.controllers").exists():
+        return [CGROUPS / CGROUP]
+    return [place / CGROUP for place in CGROUPS.iterdir() if place.is_dir() and not place.is_symlink()]
+
+
+def remove(folders: Folders) -> None:
+    """Ends the sandbox, if there is one, and removes everything it made. Raises Failure if something stays."""
+    node = recorded(folders)
+    if node is not None and _alive(node):
+        os.kill(node.pid, signal.SIGTERM)
+        wait_until(lambda: not _alive(node), "the node's processes end", seconds=60, cure=f"look at process {node.pid}")
+    for root in cgroup_roots():
+        _remove_cgroup(root)
+    shutil.rmtree(folders.state, ignore_errors=False) if folders.state.exists() else None
+    for name in sorted(node.made if node else (), key=len, reverse=True):
+        if Path(name).is_dir() and not any(Path(name).iterdir()):
+            Path(name).rmdir()
+    shutil.rmtree(folders.run, ignore_errors=True)
+
+
+def _remove_cgroup(root: Path) -> None:
+    deadline = time.monotonic() + 10
+    while root.exists():
+        for folder, _, _ in os.walk(root, topdown=False):
+            try:
+                os.rmdir(folder)
+            except OSError as busy:  # its last process is still being taken down
+                if time.monotonic() > deadline:
+                    raise Failure(f"the cgroup {folder} does not go: {busy.strerror}") from busy
+        time.sleep(0.05)

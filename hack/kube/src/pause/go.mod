@@ -1,0 +1,3 @@
+module penstock.dev/kube/pause
+
+go 1.26.0
