@@ -3,10 +3,11 @@
 Topic: words separated by ``.``; ``*`` is one word, ``#`` zero or more; the empty key has no words. Direct: equal keys.
 Fanout: all. It must not know what a handle is, nor selectors: those are looked at afterwards, per handle.
 
-Written for speed. ``route`` with a memo hit is one dict lookup: 62 ns on the development machine, whatever the number
-of bindings; a miss is linear in words times the patterns still alive. The memo is two generations of at most 1,024 keys
-(a cheap stand-in for LRU: a key that is asked again within a generation stays) and is dropped whole at each change of
-bindings.
+Written for speed. ``route`` with a memo hit is one dict lookup: 35 ns on the development machine, whatever the number
+of bindings. A miss is linear in the key's words times the pattern words still alive: 5 us with a hundred bindings, 13
+ms for the worst pattern and key that fit the limits. The memo is two generations of at most 1,024 keys (a cheap
+stand-in for LRU: a key that is asked again within a generation stays) and is dropped whole at each change of bindings.
+Equal answers are one tuple, and a generation also ends once its distinct answers hold 65,536 handles.
 """
 
 from __future__ import annotations
@@ -129,11 +130,12 @@ class Router(Generic[H]):
         if len(self._young) >= MEMO_KEYS or self._weight >= _MEMO_HANDLES:
             self._old = self._young
             self._start_generation()
-        if found not in self._answers:
-            self._answers[found] = found
+        known = self._answers.get(found)
+        if known is None:
+            known = self._answers[found] = found
             self._weight += len(found)
-        self._young[key] = self._answers[found]
-        return found
+        self._young[key] = known
+        return known
 
     def _match(self, key: str) -> tuple[H, ...]:
         if self._type is ExchangeType.FANOUT:

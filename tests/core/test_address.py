@@ -1,0 +1,185 @@
+"""Addresses (section 3 of the design)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_core.address import (
+    PREDEFINED,
+    AnonymousRelay,
+    AutoCreate,
+    ExchangeAddress,
+    ManagementNode,
+    NodeKind,
+    QueueAddress,
+    SourceAddress,
+    SubscriptionQueue,
+    check_exchange_name,
+    check_queue_name,
+    parse_source,
+    parse_target,
+)
+from penstock_core.identity import GLOBAL, Identity
+from penstock_core.reason import Condition, Reason, Refuse
+from penstock_core.terms import ExchangeType
+
+TOPIC = ExchangeType.TOPIC
+
+
+@dataclass
+class Names:
+    """A directory for tests."""
+
+    queues: set[str] = field(default_factory=set[str])
+    exchanges: dict[str, ExchangeType] = field(default_factory=lambda: dict(PREDEFINED))
+
+    def has_queue(self, name: str) -> bool:
+        return name in self.queues
+
+    def exchange_type(self, name: str) -> ExchangeType | None:
+        return self.exchanges.get(name)
+
+
+NAMES = Names(
+    queues={"jobs", "both", "orders/eu"},
+    exchanges={**PREDEFINED, "orders": TOPIC, "both": TOPIC},
+)
+
+
+def source(address: str | None, *capabilities: str, auto_create: bool = False) -> SourceAddress:
+    return parse_source(address, capabilities, NAMES, auto_create=auto_create)
+
+
+def reason(found: object) -> Reason:
+    assert isinstance(found, Refuse)
+    return found.reason
+
+
+@pytest.mark.parametrize(
+    ("address", "capabilities", "found"),
+    [
+        ("orders", (), ExchangeAddress("orders", TOPIC, None)),
+        ("orders/us.#", (), ExchangeAddress("orders", TOPIC, "us.#")),
+        ("orders/a/b", (), ExchangeAddress("orders", TOPIC, "a/b")),
+        ("orders/", (), ExchangeAddress("orders", TOPIC, "")),
+        ("orders/eu", (), QueueAddress("orders/eu")),
+        ("orders/eu", ("topic",), ExchangeAddress("orders", TOPIC, "eu")),
+        ("jobs", (), QueueAddress("jobs")),
+        ("both", (), QueueAddress("both")),
+        ("both", ("queue",), QueueAddress("both")),
+        ("both", ("topic",), ExchangeAddress("both", TOPIC, None)),
+        ("both", ("shared",), ExchangeAddress("both", TOPIC, None)),
+        ("topic://both", (), ExchangeAddress("both", TOPIC, None)),
+        ("topic://both/x", ("topic",), ExchangeAddress("both", TOPIC, "x")),
+        ("queue://both", (), QueueAddress("both")),
+        ("jobs", ("temporary-queue",), QueueAddress("jobs")),
+        ("orders", ("temporary-topic",), ExchangeAddress("orders", TOPIC, None)),
+        ("amq.topic", (), ExchangeAddress("amq.topic", TOPIC, None)),
+        ("amq.direct/k", (), ExchangeAddress("amq.direct", ExchangeType.DIRECT, "k")),
+        ("amq.fanout", (), ExchangeAddress("amq.fanout", ExchangeType.FANOUT, None)),
+        ("psub:durable:global:a", (), SubscriptionQueue(Identity(GLOBAL, "a", True))),
+        ("$management", (), ManagementNode()),
+    ],
+)
+def test_what_an_address_means(address: str, capabilities: tuple[str, ...], found: SourceAddress) -> None:
+    assert parse_source(address, capabilities, NAMES) == found
+    assert parse_target(address, capabilities, NAMES) == found
+
+
+@pytest.mark.parametrize(
+    ("address", "capabilities", "why"),
+    [
+        ("nothing", (), Reason.ADDRESS_NOT_FOUND),
+        ("nothing", ("topic",), Reason.EXCHANGE_NOT_FOUND),
+        ("nothing/x", ("topic", "shared", "global"), Reason.EXCHANGE_NOT_FOUND),
+        ("topic://jobs", (), Reason.EXCHANGE_NOT_FOUND),
+        ("nothing", ("queue",), Reason.QUEUE_NOT_FOUND),
+        ("queue://orders", (), Reason.QUEUE_NOT_FOUND),
+        ("/orders", (), Reason.ADDRESS_NOT_FOUND),
+        ("topic://psub:durable:global:a", (), Reason.EXCHANGE_NOT_FOUND),
+    ],
+)
+def test_decision_12_what_is_missing_is_not_found(address: str, capabilities: tuple[str, ...], why: Reason) -> None:
+    found = source(address, *capabilities)
+    assert reason(found) is why
+    assert why.condition is Condition.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("address", "capabilities"),
+    [("queue://jobs", ("topic",)), ("topic://orders", ("queue",)), ("jobs", ("queue", "shared"))],
+)
+def test_contradictions_are_refused(address: str, capabilities: tuple[str, ...]) -> None:
+    assert reason(source(address, *capabilities)) is Reason.INVALID_ADDRESS
+
+
+@pytest.mark.parametrize("address", [None, ""])
+def test_no_address(address: str | None) -> None:
+    assert reason(source(address)) is Reason.INVALID_ADDRESS
+    assert parse_target(address, (), NAMES) == AnonymousRelay()
+
+
+@pytest.mark.parametrize(
+    ("address", "capabilities", "made"),
+    [
+        ("new", (), AutoCreate(NodeKind.QUEUE, "new")),
+        ("new", ("queue",), AutoCreate(NodeKind.QUEUE, "new")),
+        ("queue://new/a", (), AutoCreate(NodeKind.QUEUE, "new/a")),
+        ("new", ("topic",), AutoCreate(NodeKind.TOPIC, "new")),
+        ("topic://new/a/b", (), AutoCreate(NodeKind.TOPIC, "new")),
+        ("orders/us", (), ExchangeAddress("orders", TOPIC, "us")),
+    ],
+)
+def test_auto_creation(address: str, capabilities: tuple[str, ...], made: SourceAddress) -> None:
+    assert source(address, *capabilities, auto_create=True) == made
+
+
+@pytest.mark.parametrize("address", ["topic:///x", "topic://", "queue://", "$other", "queue://topic://x"])
+def test_auto_creation_makes_no_invalid_name(address: str) -> None:
+    assert reason(source(address, auto_create=True)) is Reason.INVALID_NAME
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a|b", "$a", "psub:a", "topic://a", "queue://a", "a\n", "a" * 256])
+def test_names_that_no_exchange_has(name: str) -> None:
+    assert reason(check_exchange_name(name)) is Reason.INVALID_NAME
+
+
+@pytest.mark.parametrize("name", ["", "$a", "psub:a", "topic://a", "queue://a", "a\x00", "a" * 256])
+def test_names_that_no_queue_has(name: str) -> None:
+    assert reason(check_queue_name(name)) is Reason.INVALID_NAME
+
+
+@pytest.mark.parametrize("name", ["orders", "amq.topic", "Bücher", "a b", "a" * 255])
+def test_names_that_both_may_have(name: str) -> None:
+    assert check_exchange_name(name) is None
+    assert check_queue_name(name) is None
+
+
+def test_a_queue_may_have_a_slash_and_a_bar() -> None:
+    assert check_queue_name("a/b|c") is None
+
+
+@given(
+    st.text() | st.text(alphabet="orders/jbt:|$psu", max_size=20),
+    st.sets(st.sampled_from(["topic", "queue", "shared", "global", "x"])),
+    st.booleans(),
+)
+def test_every_address_gets_an_answer(address: str, capabilities: set[str], auto_create: bool) -> None:
+    found = parse_source(address, capabilities, NAMES, auto_create=auto_create)
+    if isinstance(found, AutoCreate):
+        after = Names(set(NAMES.queues), dict(NAMES.exchanges))
+        if found.kind is NodeKind.QUEUE:
+            after.queues.add(found.name)
+        else:
+            after.exchanges[found.name] = TOPIC
+        again = parse_source(address, capabilities, after, auto_create=auto_create)
+        assert isinstance(again, QueueAddress | ExchangeAddress)
+
+
+def test_the_keys_of_a_source() -> None:
+    assert ExchangeAddress("x", TOPIC, None).keys is None
+    assert ExchangeAddress("x", TOPIC, "a").keys == frozenset({"a"})

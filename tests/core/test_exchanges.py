@@ -1,0 +1,51 @@
+"""Declaring and deleting exchanges."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock_core.exchanges import check_exchange_type, decide_exchange_declaration, decide_exchange_deletion
+from penstock_core.reason import Reason
+from penstock_core.terms import ExchangeType
+
+WORKING = [ExchangeType.TOPIC, ExchangeType.DIRECT, ExchangeType.FANOUT]
+
+
+@pytest.mark.parametrize("exchange_type", WORKING)
+def test_types_that_route(exchange_type: ExchangeType) -> None:
+    assert check_exchange_type(exchange_type) is None
+    assert decide_exchange_declaration("orders", exchange_type, None) is None
+    assert decide_exchange_declaration("orders", exchange_type, exchange_type) is None
+
+
+def test_headers_are_not_implemented_and_say_so() -> None:
+    refused = decide_exchange_declaration("orders", ExchangeType.HEADERS, None)
+    assert refused is not None
+    assert refused.reason is Reason.NOT_IMPLEMENTED
+    assert refused.condition.value == "amqp:not-implemented"
+
+
+def test_a_type_never_changes() -> None:
+    refused = decide_exchange_declaration("orders", ExchangeType.DIRECT, ExchangeType.TOPIC)
+    assert refused is not None
+    assert refused.reason is Reason.IMMUTABLE
+
+
+def test_names_are_checked() -> None:
+    refused = decide_exchange_declaration("a/b", ExchangeType.TOPIC, None)
+    assert refused is not None
+    assert refused.reason is Reason.INVALID_NAME
+
+
+@pytest.mark.parametrize(
+    ("name", "bound", "if_unused", "why"),
+    [
+        ("orders", 0, True, None),
+        ("orders", 2, True, Reason.BINDINGS_EXIST),
+        ("orders", 2, False, None),
+        ("amq.topic", 0, False, Reason.NOT_ALLOWED),
+    ],
+)
+def test_deletion_of_an_exchange(name: str, bound: int, if_unused: bool, why: Reason | None) -> None:
+    refused = decide_exchange_deletion(name, bound, if_unused=if_unused)
+    assert (None if refused is None else refused.reason) is why
