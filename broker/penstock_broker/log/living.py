@@ -1,15 +1,20 @@
 """How many live messages each segment holds, per incarnation, so that dead segments are known at once.
 
-Only counts are kept, no table of messages: message numbers rise in log order, so the segment of a message follows
-from its number. The price: a message must be acknowledged exactly once per queue (`AuditedLog` checks that in tests).
-Cost: one dict update per put and route set in a block, two bisections per queue and block of acks.
+No table of messages is kept: their numbers rise in log order, so the segment of a message follows from its number,
+and per queue and segment there are two integers, how many live and the sum of their numbers. Whoever acknowledges a
+message twice makes the two disagree; such a segment is never recycled in this run (a restart counts anew), so a
+mistake costs space, not messages.
+
+Cost: one update per queue and block of puts, two bisections and one sum per queue and block of acks.
 """
 
+import logging
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -24,6 +29,7 @@ class Segment:
     first_message: int
     live: int = 0
     touched: int = 0
+    doubtful: bool = False  # counts and sums disagree
     names: set[int] = field(default_factory=set[int])  # older segments with puts that acks in here name
     routes: set[int] = field(default_factory=set[int])  # route sets defined in here
 
@@ -32,74 +38,96 @@ class Segment:
         return self.end + length + seal <= self.size
 
 
+@dataclass(slots=True)
+class _Tally:
+    count: int = 0
+    total: int = 0
+
+
 class Living:
     """All segments in order, and what lives in them."""
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
         self.by_number: dict[int, Segment] = {}
-        self.queues: dict[int, dict[int, int]] = {}  # incarnation -> segment number -> live messages
+        self.queues: dict[int, dict[int, _Tally]] = {}  # incarnation -> segment number -> live messages
         self._firsts: list[int] = []
         self._moved: dict[int, int] = {}  # message -> segment, for copies that lie out of number order
 
     def add_segment(self, segment: Segment) -> None:
+        """Segments come in ascending order, of numbers and of first messages."""
         self.segments.append(segment)
         self.by_number[segment.number] = segment
         self._firsts.append(segment.first_message)
 
     def remove_segment(self, segment: Segment) -> None:
+        """The segment is dead and will be recycled."""
         position = self.segments.index(segment)
         del self.segments[position], self._firsts[position], self.by_number[segment.number]
         if self._moved:
             self._moved = {message: number for message, number in self._moved.items() if number != segment.number}
 
+    def begin(self, incarnation: int) -> None:
+        """A queue exists; a second call changes nothing."""
+        self.queues.setdefault(incarnation, {})
+
     def restore(self, incarnation: int, message: int, segment: int) -> None:
         """Count one recovered message where its record lies."""
-        counts = self.queues[incarnation]
-        counts[segment] = counts.get(segment, 0) + 1
-        self.by_number[segment].live += 1
         if self._segment_of(message).number != segment:
             self._moved[message] = segment
+        self.put(self.by_number[segment], (incarnation,), (message,))
 
-    def put(self, segment: Segment, incarnations: Iterable[int], count: int) -> None:
-        """`count` messages, each in all these queues, were written to `segment`."""
+    def put(self, segment: Segment, incarnations: Iterable[int], messages: Sequence[int]) -> None:
+        """Messages, each in all these queues, were written to `segment`."""
+        count, total = len(messages), sum(messages)
         for incarnation in incarnations:
-            counts = self.queues.get(incarnation)
-            if counts is not None:
-                counts[segment.number] = counts.get(segment.number, 0) + count
-                segment.live += count
+            tallies = self.queues.get(incarnation)
+            if tallies is None:
+                continue
+            tally = tallies.get(segment.number)
+            if tally is None:
+                tally = tallies[segment.number] = _Tally()
+            tally.count += count
+            tally.total += total
+            segment.live += count
 
     def ack(self, incarnation: int, messages: Sequence[int], sequence: int) -> set[int]:
         """These messages (sorted) left their queue by block `sequence`. Returns the segments that hold their puts."""
-        counts = self.queues.get(incarnation)
-        if counts is None:
+        tallies = self.queues.get(incarnation)
+        if tallies is None:
             return set()
         low, high = self._segment_of(messages[0]), self._segment_of(messages[-1])
         if low is high and not self._moved:
-            tally = {low.number: len(messages)}
-        else:
-            tally = Counter(self._moved.get(message) or self._segment_of(message).number for message in messages)
-        for number, count in tally.items():
-            self._lower(counts, number, count, sequence)
-        return set(tally)
+            self._lower(tallies, low.number, len(messages), sum(messages), sequence)
+            return {low.number}
+        by_segment: dict[int, _Tally] = {}
+        for message in messages:
+            tally = by_segment.setdefault(self._moved.get(message) or self._segment_of(message).number, _Tally())
+            tally.count += 1
+            tally.total += message
+        for number, tally in by_segment.items():
+            self._lower(tallies, number, tally.count, tally.total, sequence)
+        return set(by_segment)
 
     def end(self, incarnation: int, sequence: int) -> None:
         """The queue and all its messages are gone by block `sequence`."""
-        counts = self.queues.pop(incarnation, {})
-        for number, count in list(counts.items()):
-            self._lower(counts, number, count, sequence)
+        tallies = self.queues.pop(incarnation, {})
+        for number, tally in list(tallies.items()):
+            self._lower(tallies, number, tally.count, tally.total, sequence)
 
-    def _lower(self, counts: dict[int, int], number: int, count: int, sequence: int) -> None:
-        left = counts.get(number, 0) - count
-        if left < 0:
-            raise ValueError(f"{-left} messages of segment {number} were acknowledged twice")
-        if left:
-            counts[number] = left
-        else:
-            counts.pop(number, None)
+    def _lower(self, tallies: dict[int, _Tally], number: int, count: int, total: int, sequence: int) -> None:
         segment = self.by_number[number]
         segment.live -= count
         segment.touched = sequence
+        tally = tallies.get(number, _Tally())
+        tally.count -= count
+        tally.total -= total
+        if tally.count > 0:
+            return
+        tallies.pop(number, None)
+        if tally.total or tally.count:
+            segment.doubtful = True
+            LOGGER.error("segment %d is kept until the next start: a message in it was acknowledged twice", number)
 
     def _segment_of(self, message: int) -> Segment:
         return self.segments[max(0, bisect_right(self._firsts, message) - 1)]
@@ -113,6 +141,8 @@ class Living:
         for segment in self.segments[:-1]:
             if segment.number >= kept_from:
                 return None
-            if not segment.live and segment.touched <= synced and self.by_number.keys().isdisjoint(segment.names):
+            if segment.live or segment.doubtful or segment.touched > synced:
+                continue
+            if self.by_number.keys().isdisjoint(segment.names):
                 return segment
         return None

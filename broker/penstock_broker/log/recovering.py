@@ -11,19 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock_broker.log.files import FileLayer, read_all, write_all
-from penstock_broker.log.format import (
+from penstock_broker.log.blocks import (
     BLOCK_HEADER,
     SEGMENT_START,
     BlockFlag,
     BlockHeader,
-    Document,
-    Malformed,
-    decode_records,
     decode_segment_header,
     seed_of,
 )
+from penstock_broker.log.files import FileLayer, read_all, write_all
 from penstock_broker.log.living import Living, Segment
+from penstock_broker.log.records import Document, Malformed, decode_records
 from penstock_broker.log.replaying import Message, Replay, live_messages, lost_incarnations
 from penstock_broker.log.scanning import Cut, Hole, SegmentData, Verdict, judge
 from penstock_broker.log.spares import number_of, segment_name

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from penstock_broker.log.format import (
+from penstock_broker.log.records import (
     Ack,
     CheckpointBegin,
     CheckpointEnd,
@@ -33,7 +33,7 @@ class LivePut:
     put: Put
     segment: int
     incarnations: tuple[int, ...]
-    acked: set[int] = field(default_factory=set[int])
+    acked: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -116,8 +116,8 @@ class Replay:
                 continue
             if live.segment != segment:
                 self.named.setdefault(segment, set()).add(live.segment)
-            live.acked.add(incarnation)
-            if live.acked.issuperset(live.incarnations):
+            live.acked += (incarnation,)
+            if len(live.acked) >= len(live.incarnations) and set(live.acked).issuperset(live.incarnations):
                 del self.puts[message]
 
     def _document(self, document: Document) -> None:
@@ -150,7 +150,7 @@ class Message:
     number: int
     payload: bytes
     flags: int
-    time_ms: int
+    arrival: int
     deliveries: int
     delivered: bool
 
@@ -181,7 +181,7 @@ def live_messages(replay: Replay, *, exact_marks: bool) -> tuple[dict[int, list[
 def _message(replay: Replay, incarnation: int, put: Put, *, exact_marks: bool) -> Message:
     count = replay.counts.get((incarnation, put.message), 0)
     delivered = not exact_marks or count > 0 or put.message <= replay.marks.get(incarnation, 0)
-    return Message(put.message, put.payload, put.flags, put.time_ms, count, delivered)
+    return Message(put.message, put.payload, put.flags, put.arrival, count, delivered)
 
 
 def lost_incarnations(strangers: Mapping[int, int], replay: Replay) -> dict[int, int]:

@@ -9,7 +9,7 @@ a new number.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock_broker.log.format import (
+from penstock_broker.log.blocks import (
     BLOCK_ALIGNMENT,
     BLOCK_MAGIC,
     SEGMENT_START,

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from penstock_broker.log.files import Buffer
-from penstock_broker.log.format import PUT, RecordType
+from penstock_broker.log.records import PUT, RecordType
 
 
 @dataclass(slots=True)
 class Part:
-    """Records of one block; `puts`: messages per route set; `first_message`: the lowest number put here, 0 if none."""
+    """Records of one block; `puts`: message numbers per route set; `first_message`: the lowest number put here, 0 if none."""
 
     records: list[Buffer] = field(default_factory=list[Buffer])
-    puts: dict[int, int] = field(default_factory=dict[int, int])
+    puts: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     first_message: int = 0
     size: int = 0
 
@@ -35,7 +35,7 @@ def split_records(pieces: Sequence[Buffer], largest: int) -> Iterator[Part]:
         part.size += size
         if len(unit) == 2:
             _, _, _, _, route_set, _, message, _ = PUT.unpack(unit[0])
-            part.puts[route_set] = part.puts.get(route_set, 0) + 1
+            part.puts.setdefault(route_set, []).append(message)
             part.first_message = part.first_message or message
     if part.records:
         yield part

@@ -1,34 +1,22 @@
-"""The bytes of the log: segment header, block header and records. Pure: knows no file and no clock.
+"""The records inside a block: what happened, one entry after the other. Pure: bytes to values and back.
 
-`docs/log-format.md` is the same in words; tests hold the two together with bytes typed by hand. Every integer is
-little-endian. A reader that meets a version or a record type it does not know refuses (`NewerFormat`): it must never
-serve half a log.
+Every record starts with eight bytes (type, flags, length of the body), so that `docs/log-format.md` can grow by new
+types only.
 """
 
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 from struct import Struct
-from typing import Final
-from zlib import crc32
+from struct import error as StructError
+from typing import Final, NamedTuple
 
-VERSION: Final = 1
-
-SEGMENT_MAGIC: Final = b"PENSTOCK"
-# magic, version, flags, header length, segment number, size in bytes, log id, time ms, checksum, reserved
-SEGMENT_HEADER: Final = Struct("<8sHHIQQ16sQII")
-HEADER_COPY: Final = 2048
-SEGMENT_START: Final = 4096  # the first block; the header has a page of its own, so that no block shares its sector
-
-BLOCK_MAGIC: Final = b"PSTB"
-# magic, version, flags, length, checksum, segment number, offset, reserved, epoch, sequence, synced, time ms
-BLOCK_HEADER: Final = Struct("<4sHHIIQIIQQQQ")
-BLOCK_ALIGNMENT: Final = 64
+from penstock_broker.log.blocks import NewerFormat
 
 PREFIX: Final = Struct("<BBHI")  # type, flags, reserved, length of the body
-PUT: Final = Struct("<BBHIIIQQ")  # prefix, then route set, reserved, message, time ms; the payload follows
+PUT: Final = Struct("<BBHIIIQQ")  # prefix, then route set, reserved, message, arrival; the payload follows
 PUT_FIXED: Final = PUT.size - PREFIX.size
 _START = Struct("<16sQQ")  # boot id, message ceiling, incarnation ceiling
 _DOCUMENT = Struct("<QBBH")  # incarnation, length of kind, reserved, length of key
@@ -57,13 +45,6 @@ class RecordType(IntEnum):
     CLOSED = 12
 
 
-class BlockFlag(IntFlag):
-    """`SEAL`: nothing follows in this segment."""
-
-    NONE = 0
-    SEAL = 1
-
-
 class Outcome(IntEnum):
     """Why a message left a queue; the flags byte of an ack record."""
 
@@ -75,125 +56,8 @@ class Outcome(IntEnum):
     DROPPED = 5
 
 
-class NewerFormat(Exception):
-    """The log was written by a newer Penstock: start that version, or take the folder away."""
-
-
 class Malformed(Exception):
     """Records that do not parse although the checksum of their block holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentHeader:
-    """What the first 64 bytes of a segment say."""
-
-    number: int
-    size: int
-    log_id: bytes
-    time_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class BlockHeader:
-    """What the 64 bytes before a block's records say; `synced`: the highest sequence known synced at that time."""
-
-    segment: int
-    offset: int
-    length: int
-    flags: BlockFlag
-    epoch: int
-    sequence: int
-    synced: int
-    time_ms: int
-
-    @property
-    def end(self) -> int:
-        """Offset behind the block and its padding."""
-        return self.offset + padded(BLOCK_HEADER.size + self.length)
-
-
-def padded(length: int) -> int:
-    """`length` rounded up to the alignment of blocks."""
-    return -(-length // BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT
-
-
-def seed_of(log_id: bytes) -> int:
-    """Start value of every checksum of one log, so that blocks of another log, or inside a payload, never pass."""
-    return crc32(log_id)
-
-
-def encode_segment_header(header: SegmentHeader) -> bytes:
-    """One page: the header, zeros, and at HEADER_COPY the header again, so that one bad sector loses no log id."""
-
-    def pack(checksum: int) -> bytes:
-        fields = (SEGMENT_MAGIC, VERSION, 0, SEGMENT_START, header.number, header.size, header.log_id, header.time_ms)
-        return SEGMENT_HEADER.pack(*fields, checksum, 0)
-
-    return (pack(crc32(pack(0))).ljust(HEADER_COPY, b"\0") * 2).ljust(SEGMENT_START, b"\0")
-
-
-def decode_segment_header(data: bytes) -> SegmentHeader | None:
-    """The header or its copy; None if neither is sound. Raises NewerFormat for a later version."""
-    return _decode_header_at(data, 0) or _decode_header_at(data, HEADER_COPY)
-
-
-def _decode_header_at(data: bytes, offset: int) -> SegmentHeader | None:
-    if len(data) < offset + SEGMENT_HEADER.size:
-        return None
-    magic, version, flags, start, number, size, log_id, time_ms, checksum, _ = SEGMENT_HEADER.unpack_from(data, offset)
-    if magic != SEGMENT_MAGIC:
-        return None
-    bare = SEGMENT_HEADER.pack(magic, version, flags, start, number, size, log_id, time_ms, 0, 0)
-    if crc32(bare) != checksum:
-        return None
-    if version > VERSION:
-        raise NewerFormat(f"segment {number} has format version {version}, this Penstock reads up to {VERSION}")
-    return SegmentHeader(number, size, log_id, time_ms)
-
-
-def seal_block(block: bytearray, seed: int, header: BlockHeader) -> None:
-    """Write the header into the first 64 bytes of `block`, whose records follow, and pad its end.
-
-    One checksum for all.
-    """
-    end = BLOCK_HEADER.size + header.length
-    BLOCK_HEADER.pack_into(block, 0, *_block_fields(header, 0))
-    with memoryview(block)[:end] as covered:
-        checksum = crc32(covered, seed)
-    BLOCK_HEADER.pack_into(block, 0, *_block_fields(header, checksum))
-    if len(block) % BLOCK_ALIGNMENT:
-        block.extend(bytes(padded(end) - end))
-
-
-def _block_fields(
-    header: BlockHeader, checksum: int
-) -> tuple[bytes, int, int, int, int, int, int, int, int, int, int, int]:
-    place = (header.segment, header.offset, 0)
-    order = (header.epoch, header.sequence, header.synced, header.time_ms)
-    return (BLOCK_MAGIC, VERSION, int(header.flags), header.length, checksum, *place, *order)
-
-
-def decode_block(segment: memoryview, offset: int, number: int, seed: int) -> BlockHeader | None:
-    """The block at `offset` of segment `number`, or None: other bytes, another place, another log, or a wrong checksum.
-
-    Raises NewerFormat if the block is sound and of a later version.
-    """
-    if offset + BLOCK_HEADER.size > len(segment):
-        return None
-    fields = BLOCK_HEADER.unpack_from(segment, offset)
-    magic, version, flags, length, checksum, at_segment, at_offset, reserved, epoch, sequence, synced, time_ms = fields
-    if magic != BLOCK_MAGIC or at_segment != number or at_offset != offset:
-        return None
-    start = offset + BLOCK_HEADER.size
-    if start + length > len(segment):
-        return None
-    place = (at_segment, at_offset, reserved)
-    bare = BLOCK_HEADER.pack(magic, version, flags, length, 0, *place, epoch, sequence, synced, time_ms)
-    if crc32(segment[start : start + length], crc32(bare, seed)) != checksum:
-        return None
-    if version > VERSION:
-        raise NewerFormat(f"block {sequence} has format version {version}, this Penstock reads up to {VERSION}")
-    return BlockHeader(number, offset, length, BlockFlag(flags & 1), epoch, sequence, synced, time_ms)
 
 
 # Records, as bytes ----------------------------------------------------------------------------------------------------
@@ -234,10 +98,10 @@ def route_record(route_set: int, incarnations: Sequence[int]) -> bytes:
     return _record(RecordType.ROUTE, _ROUTE.pack(route_set, 0) + _numbers(incarnations))
 
 
-def put_record(route_set: int, message: int, time_ms: int, payload: bytes, flags: int = 0) -> bytes:
+def put_record(route_set: int, message: int, arrival: int, payload: bytes, flags: int = 0) -> bytes:
     """A message in all queues of a route set."""
     body = PUT_FIXED + len(payload)
-    return PUT.pack(RecordType.PUT, flags, 0, body, route_set, 0, message, time_ms) + payload
+    return PUT.pack(RecordType.PUT, flags, 0, body, route_set, 0, message, arrival) + payload
 
 
 def ack_record(incarnation: int, messages: Sequence[int], outcome: Outcome = Outcome.ACCEPTED) -> bytes:
@@ -301,11 +165,10 @@ class Route:
     incarnations: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):  # a tuple, because recovery makes millions of them
     route_set: int
     message: int
-    time_ms: int
+    arrival: int
     payload: bytes
     flags: int
 
@@ -355,15 +218,18 @@ def decode_records(data: memoryview) -> Iterator[Record]:
         offset += PREFIX.size
         if offset + length > end:
             raise Malformed(f"record of type {kind} says {length} bytes, {end - offset} are left")
-        yield _decode(kind, flags, data[offset : offset + length])
+        try:
+            yield _decode(kind, flags, data[offset : offset + length])
+        except (StructError, ValueError) as error:
+            raise Malformed(f"record of type {kind}: {error}") from error
         offset += length
 
 
 def _decode(kind: int, flags: int, body: memoryview) -> Record:
     match kind:
         case RecordType.PUT:
-            route_set, _, message, time_ms = _PUT_BODY.unpack_from(body)
-            return Put(route_set, message, time_ms, bytes(body[PUT_FIXED:]), flags)
+            route_set, _, message, arrival = _PUT_BODY.unpack_from(body)
+            return Put(route_set, message, arrival, bytes(body[PUT_FIXED:]), flags)
         case RecordType.ACK:
             return Ack(_NUMBER.unpack_from(body)[0], _read_numbers(body[8:]), flags)
         case RecordType.ACK_RANGE:

@@ -1,0 +1,149 @@
+"""The bytes of the log, outer layers: the header page of a segment and the header of a block. Pure: no file, no clock.
+
+`docs/log-format.md` is the same in words; tests hold the two together with bytes typed by hand. Every integer is
+little-endian. A reader that meets a version or a record type it does not know refuses (`NewerFormat`): it must never
+serve half a log.
+"""
+
+from dataclasses import dataclass
+from enum import IntFlag
+from struct import Struct
+from typing import Final
+from zlib import crc32
+
+VERSION: Final = 1
+
+SEGMENT_MAGIC: Final = b"PENSTOCK"
+# magic, version, flags, header length, segment number, size in bytes, log id, time ms, checksum, reserved
+SEGMENT_HEADER: Final = Struct("<8sHHIQQ16sQII")
+HEADER_COPY: Final = 2048
+SEGMENT_START: Final = 4096  # the first block; the header has a page of its own, so that no block shares its sector
+
+BLOCK_MAGIC: Final = b"PSTB"
+# magic, version, flags, length, checksum, segment number, offset, reserved, epoch, sequence, synced, time ms
+BLOCK_HEADER: Final = Struct("<4sHHIIQIIQQQQ")
+BLOCK_ALIGNMENT: Final = 64
+
+
+class BlockFlag(IntFlag):
+    """`SEAL`: nothing follows in this segment."""
+
+    NONE = 0
+    SEAL = 1
+
+
+class NewerFormat(Exception):
+    """The log was written by a newer Penstock: start that version, or take the folder away."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """What the first 64 bytes of a segment say."""
+
+    number: int
+    size: int
+    log_id: bytes
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockHeader:
+    """What the 64 bytes before a block's records say; `synced`: the highest sequence known synced at that time."""
+
+    segment: int
+    offset: int
+    length: int
+    flags: BlockFlag
+    epoch: int
+    sequence: int
+    synced: int
+    time_ms: int
+
+    @property
+    def end(self) -> int:
+        """Offset behind the block and its padding."""
+        return self.offset + padded(BLOCK_HEADER.size + self.length)
+
+
+def padded(length: int) -> int:
+    """`length` rounded up to the alignment of blocks."""
+    return -(-length // BLOCK_ALIGNMENT) * BLOCK_ALIGNMENT
+
+
+def seed_of(log_id: bytes) -> int:
+    """Start value of every checksum of one log, so that blocks of another log, or inside a payload, never pass."""
+    return crc32(log_id)
+
+
+def encode_segment_header(header: SegmentHeader) -> bytes:
+    """One page: the header, zeros, and at HEADER_COPY the header again, so that one bad sector loses no log id."""
+
+    def pack(checksum: int) -> bytes:
+        fields = (SEGMENT_MAGIC, VERSION, 0, SEGMENT_START, header.number, header.size, header.log_id, header.time_ms)
+        return SEGMENT_HEADER.pack(*fields, checksum, 0)
+
+    return (pack(crc32(pack(0))).ljust(HEADER_COPY, b"\0") * 2).ljust(SEGMENT_START, b"\0")
+
+
+def decode_segment_header(data: bytes) -> SegmentHeader | None:
+    """The header or its copy; None if neither is sound. Raises NewerFormat for a later version."""
+    return _decode_header_at(data, 0) or _decode_header_at(data, HEADER_COPY)
+
+
+def _decode_header_at(data: bytes, offset: int) -> SegmentHeader | None:
+    if len(data) < offset + SEGMENT_HEADER.size:
+        return None
+    magic, version, flags, start, number, size, log_id, time_ms, checksum, _ = SEGMENT_HEADER.unpack_from(data, offset)
+    if magic != SEGMENT_MAGIC:
+        return None
+    bare = SEGMENT_HEADER.pack(magic, version, flags, start, number, size, log_id, time_ms, 0, 0)
+    if crc32(bare) != checksum:
+        return None
+    if version > VERSION:
+        raise NewerFormat(f"segment {number} has format version {version}, this Penstock reads up to {VERSION}")
+    return SegmentHeader(number, size, log_id, time_ms)
+
+
+def seal_block(block: bytearray, seed: int, header: BlockHeader) -> None:
+    """Write the header into the first 64 bytes of `block`, whose records follow, and pad its end.
+
+    One checksum for all.
+    """
+    end = BLOCK_HEADER.size + header.length
+    BLOCK_HEADER.pack_into(block, 0, *_block_fields(header, 0))
+    with memoryview(block)[:end] as covered:
+        checksum = crc32(covered, seed)
+    BLOCK_HEADER.pack_into(block, 0, *_block_fields(header, checksum))
+    if len(block) % BLOCK_ALIGNMENT:
+        block.extend(bytes(padded(end) - end))
+
+
+def _block_fields(
+    header: BlockHeader, checksum: int
+) -> tuple[bytes, int, int, int, int, int, int, int, int, int, int, int]:
+    place = (header.segment, header.offset, 0)
+    order = (header.epoch, header.sequence, header.synced, header.time_ms)
+    return (BLOCK_MAGIC, VERSION, int(header.flags), header.length, checksum, *place, *order)
+
+
+def decode_block(segment: memoryview, offset: int, number: int, seed: int) -> BlockHeader | None:
+    """The block at `offset` of segment `number`, or None: other bytes, another place, another log, or a wrong checksum.
+
+    Raises NewerFormat if the block is sound and of a later version.
+    """
+    if offset + BLOCK_HEADER.size > len(segment):
+        return None
+    fields = BLOCK_HEADER.unpack_from(segment, offset)
+    magic, version, flags, length, checksum, at_segment, at_offset, reserved, epoch, sequence, synced, time_ms = fields
+    if magic != BLOCK_MAGIC or at_segment != number or at_offset != offset:
+        return None
+    start = offset + BLOCK_HEADER.size
+    if start + length > len(segment):
+        return None
+    place = (at_segment, at_offset, reserved)
+    bare = BLOCK_HEADER.pack(magic, version, flags, length, 0, *place, epoch, sequence, synced, time_ms)
+    if crc32(segment[start : start + length], crc32(bare, seed)) != checksum:
+        return None
+    if version > VERSION:
+        raise NewerFormat(f"block {sequence} has format version {version}, this Penstock reads up to {VERSION}")
+    return BlockHeader(number, offset, length, BlockFlag(flags & 1), epoch, sequence, synced, time_ms)

@@ -1,0 +1,145 @@
+"""Blocks into segments: where the next block goes, when a segment is sealed, when topology is restated. One pwrite
+per block.
+
+Knows what a block is and nothing of what the records mean, but that a put needs its route set defined in its own
+segment.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from penstock_broker.log.blocks import (
+    BLOCK_HEADER,
+    SEGMENT_START,
+    BlockFlag,
+    BlockHeader,
+    SegmentHeader,
+    encode_segment_header,
+    padded,
+    seal_block,
+    seed_of,
+)
+from penstock_broker.log.files import Buffer, FileLayer, write_all
+from penstock_broker.log.living import Living, Segment
+from penstock_broker.log.records import route_record
+from penstock_broker.log.spares import Spares, segment_name
+from penstock_broker.log.splitting import split_records
+
+_HEADER_SPACE = bytes(BLOCK_HEADER.size)
+_SEAL = BLOCK_HEADER.size
+
+Puts = Mapping[int, list[int]]  # route set -> messages
+
+
+class NoSegmentLeft(OSError):
+    """Even the reserve is used up: acks and topology have no place."""
+
+
+class Writer:
+    """The end of the log.
+
+    `sequence`: last block written; `synced`: last block known to survive a crash of the machine.
+    """
+
+    def __init__(
+        self, files: FileLayer, folder: Path, living: Living, spares: Spares, *, log_id: bytes, clock: Callable[[], int]
+    ) -> None:
+        self._files, self._folder, self._living, self._spares = files, folder, living, spares
+        self._log_id, self._seed, self._clock = log_id, seed_of(log_id), clock
+        self.epoch = self.sequence = self.synced = 0
+        self.reserve = 0
+        self.segment_bytes = 0
+        self.routes: dict[int, tuple[int, ...]] = {}
+        self.dirty: set[int] = set()  # handles written to since the last fdatasync was begun
+        # Makes the records of a checkpoint, or None if it is not due; told how many bytes were written since the last.
+        self.checkpoint: Callable[[int], list[Buffer] | None] = lambda written: None
+        # (last block, segment) of checkpoints not known synced; segments below `kept_from` hold no needed topology.
+        self._checkpoints: list[tuple[int, int]] = []
+        self.kept_from = 0
+        self._since_checkpoint = 0
+        self._checkpointing = False
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of records that one block in an empty segment can hold."""
+        return self.segment_bytes - SEGMENT_START - 2 * BLOCK_HEADER.size
+
+    def place(self, records: list[Buffer], puts: Puts, first_message: int) -> list[Segment]:
+        """Write records as one block, as several if no segment could hold them; the segments written to.
+
+        `first_message`: no put in here has a lower number. OSError: nothing may be written any more.
+        """
+        segment = self._living.segments[-1]
+        block = self._join(segment, records, puts)
+        if not segment.fits(padded(len(block)), _SEAL):
+            segment = self._rotate(first_message)
+            block = self._join(segment, records, puts)
+            if not segment.fits(padded(len(block)), _SEAL):
+                return self._place_parts(records, first_message)
+        self._write_block(segment, block, BlockFlag.NONE)
+        segment.routes.update(puts)
+        for route_set, messages in puts.items():
+            self._living.put(segment, self.routes[route_set], messages)
+        return [segment]
+
+    def _place_parts(self, records: list[Buffer], first_message: int) -> list[Segment]:
+        # Half a segment, so that a part fits with the route sets it needs.
+        touched: list[Segment] = []
+        for part in split_records(records, self.capacity // 2):
+            touched += self.place(part.records, part.puts, part.first_message or first_message)
+            first_message = max([first_message, *(messages[-1] for messages in part.puts.values())])
+        return touched
+
+    def _join(self, segment: Segment, records: list[Buffer], puts: Puts) -> bytearray:
+        routes = [route_record(number, self.routes[number]) for number in puts if number not in segment.routes]
+        return bytearray().join([_HEADER_SPACE, *routes, *records])
+
+    def _write_block(self, segment: Segment, block: bytearray, flags: BlockFlag) -> None:
+        sequence = self.sequence + 1
+        length = len(block) - BLOCK_HEADER.size
+        order = (self.epoch, sequence, self.synced, self._clock())
+        seal_block(block, self._seed, BlockHeader(segment.number, segment.end, length, flags, *order))
+        write_all(self._files, segment.handle, block, segment.end)
+        self.sequence = sequence
+        self._since_checkpoint += len(block)
+        self.dirty.add(segment.handle)
+        segment.end += len(block)
+
+    def _rotate(self, first_message: int) -> Segment:
+        """Seal the segment being written and begin the next, with a checkpoint at its head if one is due."""
+        current = self._living.segments[-1]
+        self._write_block(current, bytearray(_HEADER_SPACE), BlockFlag.SEAL)
+        self.begin_segment(current.number + 1, first_message)
+        if not self._checkpointing:
+            self._write_checkpoint(first_message)
+        return self._living.segments[-1]
+
+    def _write_checkpoint(self, first_message: int) -> None:
+        records = self.checkpoint(self._since_checkpoint)
+        if records is None:
+            return
+        self._checkpointing = True
+        first, *_ = self.place(records, {}, first_message)
+        self._checkpointing = False
+        self._since_checkpoint = 0
+        self._checkpoints.append((self.sequence, first.number))
+
+    def begin_segment(self, number: int, first_message: int) -> None:
+        """Make a spare the segment being written; its name is durable on return, its header with its first block."""
+        if not self._spares.full and len(self._spares) <= self.reserve:
+            self._spares.fill_one()
+        spare = self._spares.take()
+        if spare is None:
+            raise NoSegmentLeft("no segment is left for acknowledgements and topology: give the volume more space")
+        header = SegmentHeader(number, self.segment_bytes, self._log_id, self._clock())
+        write_all(self._files, spare.handle, encode_segment_header(header), 0)
+        path = self._folder / segment_name(number)
+        self._files.rename(spare.path, path)
+        self._files.fsync_folder(self._folder)
+        self._living.add_segment(Segment(number, path, spare.handle, self.segment_bytes, SEGMENT_START, first_message))
+
+    def note_synced(self, sequence: int) -> None:
+        """Every block up to `sequence` is synced; what an older checkpoint kept may go if a newer one is among them."""
+        self.synced = sequence
+        while self._checkpoints and self._checkpoints[0][0] <= sequence:
+            self.kept_from = self._checkpoints.pop(0)[1]
