@@ -1,0 +1,78 @@
+"""The `penstock` command: which verbs there are, and how a failure reaches the person who typed it.
+
+The verbs' modules hold options only; each imports the process it starts inside its callback, so that `penstock --help`
+is quick and an image needs no more than its own extra.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Final
+
+import click
+
+from penstock_api.failing import Failure
+from penstock_cli.verbs.broker import broker
+from penstock_cli.verbs.lag import lag
+from penstock_cli.verbs.observer import observer
+from penstock_cli.verbs.operator import operator
+from penstock_cli.verbs.up import up
+
+__all__ = ["main", "penstock", "run"]
+
+EXIT_CODES: Final = (
+    "Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 3 this machine lacks something the command needs."
+)
+
+
+class Verbs(click.Group):
+    """A group that lists its verbs in the order in which a newcomer meets them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order they were added, not by alphabet."""
+        return list(self.commands)
+
+
+@click.group(cls=Verbs, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("penstock"), message="%(prog)s %(version)s")
+def penstock() -> None:
+    """AMQP 1.0 publish/subscribe in which the subscription is a resource.
+
+    Try it on this machine:  penstock up examples/local
+    """
+
+
+@penstock.command("version")
+def show_version() -> None:
+    """Print the version and exit."""
+    click.echo(version("penstock"))
+
+
+for verb in (up, broker, observer, lag, operator):
+    penstock.add_command(verb)
+penstock.add_command(penstock.commands.pop("version"))  # last
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line without leaving the interpreter; return its exit code."""
+    try:
+        code: object = penstock.main(args=list(arguments), prog_name="penstock", standalone_mode=False)
+    except click.ClickException as error:  # wrong usage: click says what and shows where help is
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        click.echo("penstock: interrupted", err=True)
+        return 1
+    except Failure as failure:
+        click.echo(f"penstock: {failure.cause}", err=True)
+        if failure.cure:
+            click.echo(failure.cure, err=True)
+        return failure.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def main() -> None:
+    """Entry point of the `penstock` console command."""
+    sys.exit(run(sys.argv[1:]))

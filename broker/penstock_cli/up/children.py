@@ -1,0 +1,133 @@
+"""Child processes that stay up: start, tell when one died, start it again, end it when the command ends.
+
+A child has its own session, so that Ctrl-C in the terminal reaches `penstock up` alone, which then ends its children in
+order. Their output goes to one log file each. It must not know what the children are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from penstock_api.failing import Failure
+from penstock_cli.up.backoff import Backoff
+
+__all__ = ["Child", "keep_running", "run_once", "tail"]
+
+GRACE_SECONDS: Final = 20.0
+"""Time between SIGTERM and SIGKILL."""
+HOPELESS: Final = frozenset({2, 3})
+"""Exit codes of `penstock` that another start won't change: wrong settings, something lacking."""
+TAIL_LINES: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """One process to run."""
+
+    name: str
+    command: tuple[str, ...]
+    log: Path
+    """File to which its output is appended."""
+
+
+async def keep_running(
+    child: Child,
+    stop: asyncio.Event,
+    say: Callable[[str], None],
+    started: Callable[[int], Awaitable[None]],
+) -> None:
+    """Run a child until `stop` is set, again and again if it dies; `started(pid)` is awaited after each start.
+
+    Raises:
+        Failure: the child says (by exit code 2 or 3) that another start won't help.
+    """
+    backoff = Backoff()
+    while not stop.is_set():
+        since = time.monotonic()
+        code = await _run_until(child, stop, started)
+        if code is None:
+            return
+        if code in HOPELESS:
+            raise Failure(f"{child.name} can't run:\n{tail(child.log)}", f"Its whole log: {child.log}")
+        lived = time.monotonic() - since
+        say(f"{child.name} {_ending(code)} after {lived:.0f} s; it starts again in {backoff.seconds:.1f} s")
+        if await _set_within(stop, backoff.seconds):
+            return
+        backoff = backoff.after(lived)
+
+
+async def run_once(child: Child, stop: asyncio.Event) -> int | None:
+    """Run a child to its end and return its exit code; None if `stop` came first."""
+
+    async def nothing(_pid: int) -> None: ...
+
+    return await _run_until(child, stop, nothing)
+
+
+async def _run_until(child: Child, stop: asyncio.Event, started: Callable[[int], Awaitable[None]]) -> int | None:
+    with child.log.open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            *child.command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+    ended = asyncio.create_task(process.wait())
+    stopping = asyncio.create_task(stop.wait())
+    starting = asyncio.ensure_future(started(process.pid))
+    try:
+        await _first(ended, stopping, starting)
+        return ended.result() if ended.done() else None
+    finally:
+        stopping.cancel()
+        starting.cancel()
+        await _end(process)
+        await asyncio.wait({ended, starting, stopping})
+
+
+async def _first(ended: asyncio.Task[int], stopping: asyncio.Task[bool], starting: asyncio.Future[None]) -> None:
+    """Wait for the end of the process or of the command; what `started` raises comes through at once."""
+    waiting: set[asyncio.Future[Any]] = {ended, stopping, starting}
+    while not ended.done() and not stopping.done():
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if starting in waiting and starting.done():
+            waiting.remove(starting)
+            starting.result()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """SIGTERM, then SIGKILL to whatever is left of its group: a job may have started a JVM."""
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), GRACE_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _ending(code: int) -> str:
+    return f"exited with code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+
+
+def tail(log: Path) -> str:
+    """The last lines of a log, indented, for an error message."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
+    return "\n".join(f"    {line}" for line in lines)

@@ -1,0 +1,58 @@
+"""What a folder of manifests declares on the broker, in an order that needs no second attempt. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock_api import declaration
+from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
+from penstock_cli.up.manifests import Manifests
+
+__all__ = ["Declared", "declared"]
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One CREATE: what it is about, how messages to people call it, and its body."""
+
+    type: EntityType
+    name: str
+    resource: str
+    body: ExchangeDeclaration | SubscriptionDeclaration
+
+
+def declared(manifests: Manifests) -> tuple[Declared, ...]:
+    """Exchanges first, those that others name as alternate before these; then subscriptions."""
+    names = {exchange.key: declaration.exchange_name(exchange) for exchange in manifests.exchanges}
+    exchanges: list[Declared] = []
+    for exchange in manifests.exchanges:
+        ref = exchange.spec.alternate_exchange_ref
+        alternate = None if ref is None else names.get(f"{exchange.metadata.namespace}/{ref.name}", ref.name)
+        body = declaration.exchange_declaration(exchange, alternate=alternate)
+        exchanges.append(Declared(EntityType.EXCHANGE, names[exchange.key], f"Exchange {exchange.key}", body))
+    subscriptions = (
+        Declared(
+            EntityType.SUBSCRIPTION,
+            declaration.queue_name(subscription),
+            f"Subscription {subscription.key}",
+            declaration.subscription_declaration(subscription, exchange=names[exchange.key]),
+        )
+        for subscription, exchange in manifests.subscriptions
+    )
+    return (*_alternates_first(exchanges), *subscriptions)
+
+
+def _alternates_first(exchanges: list[Declared]) -> list[Declared]:
+    """Exchanges such that an alternate comes before who names it; those in a circle keep their order."""
+    ordered: list[Declared] = []
+    waiting = list(exchanges)
+    while waiting:
+        open_names = {entry.name for entry in waiting}
+        free = [entry for entry in waiting if _alternate(entry) not in open_names]
+        ordered += free or waiting
+        waiting = [entry for entry in waiting if free and entry not in free]
+    return ordered
+
+
+def _alternate(entry: Declared) -> str | None:
+    return entry.body.alternate_exchange if isinstance(entry.body, ExchangeDeclaration) else None

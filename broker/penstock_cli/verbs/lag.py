@@ -1,0 +1,21 @@
+"""`penstock lag`: the Spark job that turns the ledger into lag (docs/lag.md). The job owns its options."""
+
+from __future__ import annotations
+
+import click
+
+from penstock_cli.needing import needs_extra
+
+__all__ = ["lag"]
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    short_help="Compute the lag of every subscription by Spark, from the observer's ledger.",
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def lag(arguments: tuple[str, ...]) -> int:
+    """Compute the lag of every subscription by Spark, from the observer's ledger; `penstock lag --help` tells more."""
+    with needs_extra("lag"):
+        from penstock_lag.main import main
+    return main(list(arguments))

@@ -1,0 +1,51 @@
+"""`penstock observer`: the second process of a broker pod (docs/observer.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from penstock_cli.needing import needs_extra
+from penstock_cli.verbs.endpoint import ENDPOINT, split
+
+__all__ = ["observer"]
+
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command(context_settings={"auto_envvar_prefix": "PENSTOCK_OBSERVER"})
+@click.option("--broker-socket", type=click.Path(path_type=Path), required=True, help="Unix socket of the broker.")
+@click.option("--ledger", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the ledger.")
+@click.option("--listen", type=ENDPOINT, default="127.0.0.1:8080", show_default=True, help="Where HTTP is served.")
+@click.option("--token-file", type=FILE, required=True, help="File with the bearer token that requests must show.")
+@click.option("--broker", default="broker", show_default=True, help="Name of the Broker resource.")
+@click.option("--namespace", default="default", show_default=True, help="Namespace of the Broker resource.")
+@click.option("--ordinal", type=int, default=0, show_default=True, help="Ordinal of the broker's pod.")
+@click.option("--tls-cert", type=FILE, help="Certificate chain (PEM); together with --tls-key: HTTPS.")
+@click.option("--tls-key", type=FILE, help="Private key of --tls-cert (PEM).")
+@click.option("--interval", type=float, default=10.0, show_default=True, help="Seconds between two snapshots.")
+@click.option(
+    "--segment-seconds", type=float, default=60.0, show_default=True, help="Age at which a segment is sealed."
+)
+@click.option("--segment-rows", type=int, help="Rows at which a segment is sealed.")
+@click.option("--segment-bytes", type=int, help="Bytes at which a segment is sealed.")
+@click.option("--retain-seconds", type=float, help="How long segments are kept.")
+@click.option("--retain-bytes", type=int, help="How many bytes of segments are kept.")
+@click.option("--results-kept", type=int, help="How many lag results are kept.")
+def observer(listen: str, interval: float, **settings: object) -> int:
+    """Serve metrics, live state, the ledger and lag results of one broker.
+
+    Every option can also be set as PENSTOCK_OBSERVER_<OPTION>. The observer is never on the message path: when it dies,
+    messages still flow.
+    """
+    with needs_extra("observer"):
+        from penstock_observer.main import run
+        from penstock_observer.settings import ObserverSettings
+    host, port = split(listen)
+    given = {name: value for name, value in settings.items() if value is not None}
+    # The options above have the names and types of the settings' fields; their constructor checks the values.
+    return run(
+        ObserverSettings(host=host, port=port, interval_seconds=interval, **given),  # type: ignore[arg-type]
+        announce=lambda url: click.echo(f"observer serves {url}"),
+    )

@@ -1,0 +1,84 @@
+"""`penstock up` keeps its children running: real processes that die, that can't run, that hang on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock_api.failing import Failure
+from penstock_cli.up.backoff import Backoff
+from penstock_cli.up.children import Child, keep_running, run_once
+
+
+def python(tmp_path: Path, code: str) -> Child:
+    """A child that runs a piece of Python."""
+    return Child("child", (sys.executable, "-c", code), tmp_path / "child.log")
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process with this id exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_a_child_that_is_killed_starts_again_and_stop_ends_it(tmp_path: Path) -> None:
+    stop = asyncio.Event()
+    pids: list[int] = []
+    said: list[str] = []
+
+    async def started(pid: int) -> None:
+        pids.append(pid)
+        if len(pids) == 1:
+            os.kill(pid, signal.SIGKILL)
+        else:
+            stop.set()
+
+    await keep_running(python(tmp_path, "import time; time.sleep(600)"), stop, said.append, started)
+    assert len(pids) == 2
+    assert not any(is_alive(pid) for pid in pids)
+    assert said == ["child was ended by SIGKILL after 0 s; it starts again in 0.1 s"]
+
+
+async def test_a_child_with_wrong_settings_is_given_up_with_its_last_words(tmp_path: Path) -> None:
+    child = python(tmp_path, "import sys; print('no such listener'); sys.exit(2)")
+
+    async def started(_pid: int) -> None: ...
+
+    with pytest.raises(Failure, match="no such listener"):
+        await keep_running(child, asyncio.Event(), lambda _: None, started)
+
+
+async def test_what_goes_wrong_after_a_start_ends_the_child_and_comes_through(tmp_path: Path) -> None:
+    pids: list[int] = []
+
+    async def started(pid: int) -> None:
+        pids.append(pid)
+        raise Failure("the broker refuses the topology")
+
+    with pytest.raises(Failure, match="refuses the topology"):
+        await keep_running(python(tmp_path, "import time; time.sleep(600)"), asyncio.Event(), lambda _: None, started)
+    assert not is_alive(pids[0])
+
+
+async def test_run_once_returns_the_exit_code_and_keeps_the_output(tmp_path: Path) -> None:
+    child = python(tmp_path, "print('done'); raise SystemExit(7)")
+    assert await run_once(child, asyncio.Event()) == 7
+    assert child.log.read_text() == "done\n"
+
+
+def test_backoff_doubles_up_to_its_longest_and_begins_anew_after_a_steady_life() -> None:
+    delays: list[float] = []
+    backoff = Backoff()
+    for _ in range(9):
+        delays.append(backoff.seconds)
+        backoff = backoff.after(lived_seconds=1)
+    assert delays == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    assert backoff.after(lived_seconds=30).seconds == 0.1
