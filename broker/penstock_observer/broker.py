@@ -1,0 +1,121 @@
+"""Polling a broker over ``$management``: one READ of the broker, then QUERY of the subscriptions page by page.
+
+Pages are separate answers, so a subscription may come or go between them; a poll that saw this is repeated, and if
+it goes on, marked as not complete. Source: docs/management.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from pydantic import ValidationError
+
+from penstock_api.management import MAX_COUNT, BrokerState, SubscriptionState
+from penstock_observer.poller import BrokerAway
+from penstock_observer.rows import Poll
+
+__all__ = ["Connect", "ManagedBroker", "Management", "Page"]
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS: Final = 3
+
+
+class Page(Protocol):
+    """One answer to a QUERY."""
+
+    @property
+    def results(self) -> Sequence[Mapping[str, object]]:
+        """The entities of this page, attribute names as keys."""
+        ...
+
+    @property
+    def total_count(self) -> int:
+        """Entities that match, before offset and count."""
+        ...
+
+
+class Management(Protocol):
+    """The part of the management client that the observer uses."""
+
+    async def read_broker(self) -> Mapping[str, object]:
+        """Attributes of the broker."""
+        ...
+
+    async def query_subscriptions(self, offset: int, count: int) -> Page:
+        """One page of subscriptions in name order."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        ...
+
+
+Connect = Callable[[], Awaitable[Management]]
+
+
+class ManagedBroker:
+    """A broker behind a management connection, which is made when first needed and again after every failure."""
+
+    def __init__(self, connect: Connect, failures: tuple[type[Exception], ...]) -> None:
+        """``failures``: what ``connect`` and the client raise when the broker is away or refuses."""
+        self._connect = connect
+        self._failures: tuple[type[Exception], ...] = (OSError, EOFError, *failures)
+        self._client: Management | None = None
+
+    async def poll(self) -> Poll:
+        """Ask for everything. Raises BrokerAway with the reason; the connection is then given up."""
+        try:
+            if self._client is None:
+                self._client = await self._connect()
+            return await _complete_poll(self._client)
+        except self._failures as error:
+            await self.close()
+            raise BrokerAway(f"the broker does not answer: {error or type(error).__name__}") from error
+        except ValidationError as error:
+            await self.close()
+            raise BrokerAway(
+                f"the broker's answer was not understood: {_first(error)}; is it of another release?"
+            ) from error
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        client, self._client = self._client, None
+        if client is not None:
+            try:
+                await client.close()
+            except self._failures as error:
+                log.debug("closing the management connection: %s", error)
+
+
+async def _complete_poll(client: Management) -> Poll:
+    for _ in range(ATTEMPTS - 1):
+        poll = await _read(client)
+        if poll.complete:
+            return poll
+    return await _read(client)
+
+
+async def _read(client: Management) -> Poll:
+    broker = BrokerState.model_validate(await client.read_broker())
+    states: dict[str, SubscriptionState] = {}
+    totals: set[int] = set()
+    offset = 0
+    while True:
+        page = await client.query_subscriptions(offset, MAX_COUNT)
+        totals.add(page.total_count)
+        for attributes in page.results:
+            state = SubscriptionState.model_validate(attributes)
+            states[state.queue_name] = state
+        offset += len(page.results)
+        if not page.results or offset >= page.total_count:
+            break
+    ordered = tuple(states[name] for name in sorted(states))
+    return Poll(broker, ordered, complete=totals == {len(states)})
+
+
+def _first(error: ValidationError) -> str:
+    fault = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"

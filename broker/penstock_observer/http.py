@@ -1,0 +1,207 @@
+"""The observer's HTTP interface: routes, who may come in, and errors as JSON.
+
+Paths and bodies are those of penstock_api.observing. Handlers read the live view, list the ledger and hand results
+to the store; they decide nothing about brokers or lag. Source: docs/observer.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from penstock_api.management import SubscriptionState
+from penstock_api.observing import (
+    HEALTH,
+    LATEST,
+    MAX_RESULT_BYTES,
+    METRICS,
+    RESULTS,
+    SCALE,
+    SEGMENT,
+    SEGMENTS,
+    SUBSCRIPTIONS,
+    ObservingModel,
+    Problem,
+    Scale,
+    SegmentList,
+    Stored,
+)
+from penstock_observer.ledger import Ledger
+from penstock_observer.live import Live
+from penstock_observer.metrics import ObserverCollector
+from penstock_observer.results import Place, Rejected, ResultStore
+from penstock_observer.rows import Poll
+from penstock_observer.secrets import TokenFile
+
+__all__ = ["Api", "make_app"]
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """Everything that the handlers read or write."""
+
+    live: Live
+    ledger: Ledger
+    results: ResultStore
+    place: Place
+    token: TokenFile
+    now: Callable[[], datetime]
+
+    async def health(self, _: web.Request) -> web.StreamResponse:
+        """The process serves. It says nothing of the broker, so that a restart is never asked for in vain."""
+        return web.Response(text="ok\n")
+
+    async def metrics(self, _: web.Request) -> web.StreamResponse:
+        """Prometheus exposition."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(ObserverCollector(self.live, self.ledger, self.results, self.place.namespace))
+        return web.Response(
+            body=await asyncio.to_thread(generate_latest, registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+    async def subscriptions(self, _: web.Request) -> web.StreamResponse:
+        """Live states; 503 while the broker is away."""
+        states = [state.to_wire() for state in self._poll().subscriptions]
+        return web.json_response(states)
+
+    async def scale(self, request: web.Request) -> web.StreamResponse:
+        """Figures for an autoscaler; 503 while the broker is away, so that nobody takes a gap for an empty queue."""
+        poll = self._poll()
+        queue_name = request.match_info["queue_name"]
+        for state in poll.subscriptions:
+            if state.queue_name == queue_name:
+                return _reply(_scale(state, poll.broker.now_ms))
+        raise _problem(
+            web.HTTPNotFound, "SubscriptionNotFound", f"the broker has no subscription with queue {queue_name!r}"
+        )
+
+    async def segments(self, _: web.Request) -> web.StreamResponse:
+        """The sealed segments; answered also while the broker is away."""
+        known = self.live.known
+        problem = known.problem or known.ledger_problem
+        return _reply(
+            SegmentList(
+                broker=self.place.broker,
+                namespace=self.place.namespace,
+                ordinal=self.place.ordinal,
+                epoch=None if known.poll is None else known.poll.broker.epoch,
+                reachable=known.reachable,
+                polled_ms=None if known.poll is None else known.poll.broker.now_ms,
+                problem=None if problem is None else problem[:1024],
+                segments=self.ledger.segments,
+            )
+        )
+
+    async def segment(self, request: web.Request) -> web.StreamResponse:
+        """One Parquet file."""
+        name = request.match_info["name"]
+        path = self.ledger.path_of(name)
+        if path is None:
+            raise _problem(
+                web.HTTPNotFound, "SegmentNotFound", f"there is no segment {name!r}; it may be past its retention"
+            )
+        return web.FileResponse(path, headers={"Content-Type": "application/vnd.apache.parquet"})
+
+    async def latest(self, _: web.Request) -> web.StreamResponse:
+        """The result with the latest window end."""
+        run_name = self.results.latest_run()
+        if run_name is None:
+            raise _problem(web.HTTPNotFound, "NoResult", "no lag result has been stored yet")
+        return await self._result(run_name)
+
+    async def result(self, request: web.Request) -> web.StreamResponse:
+        """The result of one run."""
+        return await self._result(request.match_info["run_name"])
+
+    async def put_result(self, request: web.Request) -> web.StreamResponse:
+        """Store the result of one run: 201, or 200 if the same bytes are there already."""
+        run_name = request.match_info["run_name"]
+        body = await request.read()
+        try:
+            stored = await asyncio.to_thread(self.results.put, run_name, body, self.now())
+        except Rejected as error:
+            kind = web.HTTPConflict if error.conflict else web.HTTPBadRequest
+            raise _problem(kind, error.error, error.message) from error
+        except OSError as error:
+            log.error("the result of run %s could not be stored: %s", run_name, error)
+            raise _problem(
+                web.HTTPInsufficientStorage, "CannotStore", f"the result could not be stored: {error}"
+            ) from error
+        return _reply(Stored(run_name=run_name, outcome="Stored" if stored else "Unchanged"), 201 if stored else 200)
+
+    async def _result(self, run_name: str) -> web.Response:
+        body = await asyncio.to_thread(self.results.get, run_name)
+        if body is None:
+            raise _problem(web.HTTPNotFound, "NoResult", f"there is no result of run {run_name!r}")
+        return web.Response(body=body, content_type=JSON)
+
+    def _poll(self) -> Poll:
+        known = self.live.known
+        if known.poll is None or known.problem is not None:
+            raise _problem(web.HTTPServiceUnavailable, "BrokerAway", known.problem or "the broker has not answered yet")
+        return known.poll
+
+    @web.middleware
+    async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let in who shows the token, and give every error a JSON body."""
+        if request.path != HEALTH and not self.token.allows(request.headers.get("Authorization")):
+            body = Problem(error="Unauthorized", message="send 'Authorization: Bearer TOKEN' with the observer's token")
+            return _reply(body, 401, {"WWW-Authenticate": "Bearer"})
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            if error.status < 400 or error.content_type == JSON:
+                raise
+            return _reply(Problem(error=type(error).__name__.removeprefix("HTTP"), message=error.reason), error.status)
+
+
+def make_app(api: Api) -> web.Application:
+    """The application; the caller serves it."""
+    app = web.Application(middlewares=[api.guard], client_max_size=MAX_RESULT_BYTES)
+    app.router.add_get(HEALTH, api.health)
+    app.router.add_get(METRICS, api.metrics)
+    app.router.add_get(SUBSCRIPTIONS, api.subscriptions)
+    app.router.add_get(SCALE, api.scale)
+    app.router.add_get(SEGMENTS, api.segments)
+    app.router.add_get(SEGMENT, api.segment)
+    app.router.add_get(LATEST, api.latest)
+    app.router.add_get(RESULTS, api.result)
+    app.router.add_put(RESULTS, api.put_result)
+    return app
+
+
+def _scale(state: SubscriptionState, now_ms: int) -> Scale:
+    since_ms = now_ms if state.oldest_available_ms is None else state.oldest_available_ms
+    return Scale(
+        queue_name=state.queue_name,
+        lag=state.ready + state.in_flight,
+        ready=state.ready,
+        in_flight=state.in_flight,
+        oldest_seconds=max(now_ms - since_ms, 0) // 1000,
+        consumers=state.consumers,
+    )
+
+
+def _reply(body: ObservingModel, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(
+        text=body.model_dump_json(by_alias=True, exclude_none=True), status=status, content_type=JSON, headers=headers
+    )
+
+
+def _problem(kind: type[web.HTTPException], error: str, message: str) -> web.HTTPException:
+    return kind(text=json.dumps({"error": error, "message": message}), content_type=JSON)

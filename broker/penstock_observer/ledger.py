@@ -1,0 +1,239 @@
+"""The ledger folder: takes polls, seals segments, lists them, forgets old ones, and survives restarts and full disks.
+
+Synchronous and single-threaded; the caller keeps it off the event loop. Time is an argument. It knows nothing of
+brokers or HTTP. Source: docs/lag.md, "Ledger"; design section 4, "Observer".
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from penstock_api.failing import Failure
+from penstock_api.ledger import HIDDEN_PREFIX, HOUR_MS, SUFFIX, SegmentName
+from penstock_api.observing import SegmentInfo
+from penstock_observer.parquet import UnreadableSegment, outline_of, write_segment
+from penstock_observer.retention import Kept, Limits, surplus
+from penstock_observer.rows import Poll, Row, Writer, estimated_bytes, rows_of
+
+__all__ = ["Ledger", "LedgerFull", "Rolling", "WriteSegment"]
+
+log = logging.getLogger(__name__)
+
+WriteSegment = Callable[[Path, SegmentName, Sequence[Row]], int]
+
+LOCK: Final = ".lock"
+
+HELD_SEGMENTS: Final = 4
+"""While the disk can't be written, this many segments' worth of rows wait in memory; then they are given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rolling:
+    """When a segment is sealed: at the first of these. Also at each full hour, at another epoch, and at the end."""
+
+    seconds: float
+    rows: int
+    bytes: int
+
+
+class LedgerFull(Exception):
+    """A segment could not be written; its rows are kept for the next attempt. The message has cause and cure."""
+
+
+class Ledger:
+    """One ledger folder, opened for writing. Only one process may have it open.
+
+    Raises Failure if the folder can't be made or read, or if another process has it open. Files of other names are
+    left alone; hidden ones that an earlier process left half written are removed; unreadable segments are reported,
+    never listed, and go by age like all others.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        writer: Writer,
+        rolling: Rolling,
+        limits: Limits,
+        write: WriteSegment = write_segment,
+    ) -> None:
+        self.folder = folder
+        self.dropped_rows = 0
+        self.failed_writes = 0
+        # These three are replaced, never changed, so that the event loop may read them while a thread appends.
+        self.segments: tuple[SegmentInfo, ...] = ()  # sealed and readable, in ledger order
+        self.damaged: tuple[str, ...] = ()  # file names of segments that can't be read
+        self.bytes = 0  # of all segments on disk
+        self._writer = writer
+        self._rolling = rolling
+        self._limits = limits
+        self._write = write
+        self._sealed: dict[SegmentName, SegmentInfo] = {}
+        self._damaged: dict[SegmentName, Kept] = {}
+        self._rows: list[Row] = []
+        self._bytes = 0
+        self._life: tuple[str, int, int] | None = None  # instance, epoch and hour of the rows in memory
+        self._opened_ms = 0  # time of the first row in memory
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock: int | None = _lock(folder)
+            self._scan()
+        except OSError as error:
+            raise Failure(
+                f"the ledger folder {folder} can't be used: {error}.",
+                "Give the observer a folder that it may read and write (--ledger).",
+            ) from error
+        self._publish()
+        self._next_seq = max((name.last for name in (*self._sealed, *self._damaged)), default=0) + 1
+
+    @property
+    def waiting_rows(self) -> int:
+        """Rows in memory, not sealed yet."""
+        return len(self._rows)
+
+    def path_of(self, name: str) -> Path | None:
+        """The file of a listed segment; None for any other name, so that no name leads out of the folder."""
+        parsed = SegmentName.parse(name)
+        return self.folder / name if parsed is not None and parsed in self._sealed else None
+
+    def close(self) -> None:
+        """Let another process have the folder. Rows that are not sealed are lost: seal first."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def append(self, poll: Poll) -> None:
+        """Take one poll and seal what is due. Raises LedgerFull if that failed; the poll is kept in memory then."""
+        life = (poll.broker.instance_id, poll.broker.epoch, poll.broker.now_ms // HOUR_MS)
+        failure: LedgerFull | None = None
+        if self._rows and life != self._life:
+            try:
+                self.seal(poll.broker.now_ms)
+            except LedgerFull as error:
+                failure = error
+                self._forget_waiting()  # rows of two lives can't share a segment
+        rows = rows_of(poll, self._writer, self._next_seq)
+        self._next_seq += len(rows)
+        if not self._rows:
+            self._life, self._opened_ms = life, poll.broker.now_ms
+        self._rows += rows
+        self._bytes += estimated_bytes(poll)
+        if self._is_due(poll.broker.now_ms):
+            self.seal(poll.broker.now_ms)
+        if failure is not None:
+            raise failure
+
+    def seal(self, now_ms: int) -> None:
+        """Write the rows in memory as a segment, then forget what is surplus. Without rows, only the latter.
+
+        Raises LedgerFull if the segment could not be written; the rows stay in memory, up to a bound.
+        """
+        try:
+            if self._rows:
+                self._seal_rows()
+        finally:  # also when the disk is full: that is when giving up old segments helps
+            self._retain(now_ms)
+            self._publish()
+
+    def _is_due(self, now_ms: int) -> bool:
+        return (
+            now_ms - self._opened_ms >= self._rolling.seconds * 1000
+            or len(self._rows) >= self._rolling.rows
+            or self._bytes >= self._rolling.bytes
+        )
+
+    def _is_over_bound(self) -> bool:
+        bytes_held, rows_held = HELD_SEGMENTS * self._rolling.bytes, HELD_SEGMENTS * self._rolling.rows
+        return self._bytes > bytes_held or len(self._rows) > rows_held
+
+    def _seal_rows(self) -> None:
+        first, last = self._rows[0], self._rows[-1]
+        name = SegmentName(first=_int(first, "seq"), last=_int(last, "seq"), epoch=_int(first, "epoch"))
+        try:
+            size = self._write(self.folder, name, self._rows)
+        except OSError as error:
+            self.failed_writes += 1
+            if self._is_over_bound():
+                self._forget_waiting()
+            raise LedgerFull(
+                f"segment {name} could not be written to {self.folder}: {error}. Free space on the ledger volume "
+                f"or lower --retain-bytes; {len(self._rows)} rows wait in memory, {self.dropped_rows} were given up"
+            ) from error
+        times = [_int(row, "time_ms") for row in self._rows]
+        self._sealed[name] = SegmentInfo(
+            name=str(name), bytes=size, rows=len(self._rows), first_ms=min(times), last_ms=max(times)
+        )
+        self._rows, self._bytes = [], 0
+
+    def _forget_waiting(self) -> None:
+        self.dropped_rows += len(self._rows)
+        log.error("the ledger can't be written: %d rows are given up, lag has a gap there", len(self._rows))
+        self._rows, self._bytes = [], 0
+
+    def _retain(self, now_ms: int) -> None:
+        kept = [Kept(name, info.bytes, info.last_ms) for name, info in self._sealed.items()]
+        for name in surplus([*kept, *self._damaged.values()], self._limits, now_ms):
+            try:
+                (self.folder / str(name)).unlink(missing_ok=True)
+            except OSError as error:
+                log.error("segment %s is surplus but can't be removed: %s; will be tried again", name, error)
+                continue
+            self._sealed.pop(name, None)
+            self._damaged.pop(name, None)
+
+    def _publish(self) -> None:
+        self.segments = tuple(self._sealed[name] for name in sorted(self._sealed))
+        self.damaged = tuple(str(name) for name in sorted(self._damaged))
+        self.bytes = sum(info.bytes for info in self.segments) + sum(kept.bytes for kept in self._damaged.values())
+
+    def _scan(self) -> None:
+        for path in sorted(self.folder.iterdir()):
+            if path.name.startswith(HIDDEN_PREFIX) and path.name.endswith(SUFFIX):
+                log.info("removing %s, which an earlier process left half written", path.name)
+                path.unlink()
+            elif (name := SegmentName.parse(path.name)) is not None:
+                self._adopt(path, name)
+
+    def _adopt(self, path: Path, name: SegmentName) -> None:
+        status = path.stat()
+        try:
+            outline = outline_of(path)
+            if outline.rows != name.rows:
+                raise UnreadableSegment(f"{path.name}: holds {outline.rows} rows, its name says {name.rows}")
+        except UnreadableSegment as error:
+            log.error("segment left out of the ledger, it can't be read: %s", error)
+            self._damaged[name] = Kept(name, status.st_size, int(status.st_mtime * 1000))
+            return
+        self._sealed[name] = SegmentInfo(
+            name=path.name,
+            bytes=status.st_size,
+            rows=outline.rows,
+            first_ms=outline.first_ms,
+            last_ms=outline.last_ms,
+        )
+
+
+def _lock(folder: Path) -> int:
+    """Take the folder for this process until the descriptor is closed; the system lets go when the process dies."""
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise Failure(
+            f"the ledger folder {folder} is in use by another observer.",
+            "Stop that one, or give each observer a folder of its own (--ledger).",
+        ) from None
+    return descriptor
+
+
+def _int(row: Row, name: str) -> int:
+    value = row[name]
+    if not isinstance(value, int):
+        raise TypeError(f"column {name} must be an integer, not {value!r}")
+    return value

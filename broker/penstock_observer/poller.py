@@ -1,0 +1,107 @@
+"""The loop that asks the broker at a fixed rate and hands each answer to the live view and the ledger.
+
+It owns no socket and no file: both are behind the protocols it is given. A broker that is away is normal here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, Protocol
+
+from penstock_observer.ledger import Ledger, LedgerFull
+from penstock_observer.live import Live
+from penstock_observer.rows import Poll
+
+__all__ = ["BrokerAway", "BrokerSource", "Poller"]
+
+log = logging.getLogger(__name__)
+
+POLL_TIMEOUT_SECONDS: Final = 30.0
+"""A poll of a hundred thousand subscriptions takes a few seconds; a broker that needs longer counts as away."""
+
+
+class BrokerAway(Exception):
+    """The broker did not answer a poll; the message is a sentence without its full stop."""
+
+
+class BrokerSource(Protocol):
+    """Where polls come from."""
+
+    async def poll(self) -> Poll:
+        """Ask the broker for everything. Raises BrokerAway; the next call then tries again from the start."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the connection; harmless when there is none."""
+        ...
+
+
+class Poller:
+    """Polls until told to stop, then seals the ledger."""
+
+    def __init__(self, source: BrokerSource, live: Live, ledger: Ledger, interval_seconds: float) -> None:
+        self._source = source
+        self._live = live
+        self._ledger = ledger
+        self._interval = interval_seconds
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Poll every interval until ``stop``. A poll that takes longer delays the next one; they never pile up."""
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while not stop.is_set():
+            await self.once()
+            due = max(due + self._interval, loop.time())
+            await _until(stop, due - loop.time())
+        await self._source.close()
+        await self._seal()
+
+    async def once(self) -> None:
+        """One poll, whatever comes of it."""
+        try:
+            poll = await asyncio.wait_for(self._source.poll(), POLL_TIMEOUT_SECONDS)
+        except BrokerAway as error:
+            self._away(str(error))
+        except TimeoutError:
+            await self._source.close()
+            self._away(f"the broker did not answer within {POLL_TIMEOUT_SECONDS:.0f} s")
+        else:
+            if not self._live.known.reachable:
+                log.info("the broker answers, epoch %d", poll.broker.epoch)
+            self._live.answered(poll)
+            await self._record(poll)
+
+    async def _record(self, poll: Poll) -> None:
+        try:
+            await asyncio.to_thread(self._ledger.append, poll)
+        except LedgerFull as error:
+            self._ledger_failed(error)
+        else:
+            self._live.ledger(None)
+
+    async def _seal(self) -> None:
+        known = self._live.known.poll
+        if known is None:
+            return
+        try:
+            await asyncio.to_thread(self._ledger.seal, known.broker.now_ms)
+        except LedgerFull as error:
+            self._ledger_failed(error)
+
+    def _away(self, problem: str) -> None:
+        if self._live.known.problem != problem:  # once per reason, not once per poll
+            log.warning("%s; what is known is served on, the next attempt is in %g s", problem, self._interval)
+        self._live.away(problem)
+
+    def _ledger_failed(self, error: LedgerFull) -> None:
+        if self._live.known.ledger_problem is None:
+            log.error("%s", error)
+        self._live.ledger(str(error))
+
+
+async def _until(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(stop.wait(), seconds)
+    except TimeoutError:
+        return

@@ -1,0 +1,208 @@
+"""The store of lag results: takes what the lag job PUTs, keeps the newest ones, names the latest.
+
+A result is decided on before anything is written; the decision is pure. Source: docs/observer.md, "Lag results".
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final, assert_never
+
+from pydantic import ValidationError
+
+from penstock_api.failing import Failure
+from penstock_api.ledger import HIDDEN_PREFIX
+from penstock_api.observing import RUN_NAME
+from penstock_api.result import VERSION, LagResult
+from penstock_observer.parquet import fsync_folder
+
+__all__ = ["Place", "Rejected", "ResultStore", "read_result"]
+
+log = logging.getLogger(__name__)
+
+SUFFIX: Final = ".json"
+CLOCK_TOLERANCE: Final = timedelta(hours=1)
+_RUN_NAME: Final = re.compile(RUN_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose results these are."""
+
+    broker: str
+    namespace: str
+    ordinal: int
+
+
+class Rejected(Exception):
+    """A result is not taken; nothing was changed."""
+
+    def __init__(self, error: str, message: str, conflict: bool = False) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+        self.conflict = conflict
+        """True: the document is well formed but in the way of what is here. False: it is not what may be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write the candidate, then remove these runs."""
+
+    remove: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Do not write the candidate."""
+
+    error: str
+    message: str
+
+
+def decide(stored: Mapping[str, datetime], run_name: str, window_end: datetime, keep: int) -> Store | Refuse:
+    """Whether a result goes in, given the window ends of what is there."""
+    before = stored.get(run_name)
+    if before is not None and window_end < before:
+        return Refuse(
+            "OlderThanStored", f"run {run_name} is stored with a window until {before}, later than {window_end}"
+        )
+    others = sorted(((end, name) for name, end in stored.items() if name != run_name), reverse=True)
+    if len(others) >= keep and window_end < others[keep - 1][0]:
+        return Refuse("OlderThanKept", f"the newest {keep} results are kept and all end later than {window_end}")
+    return Store(tuple(name for _, name in others[keep - 1 :]))
+
+
+def read_result(body: bytes) -> LagResult:
+    """Parse a result document. Raises Rejected with the first thing that is wrong."""
+    try:
+        result = LagResult.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "document"
+        raise Rejected("NotAResult", f"{where}: {first['msg']} ({error.error_count()} faults in all)") from error
+    if result.version != VERSION:
+        raise Rejected(
+            "OtherVersion",
+            f"the document has version {result.version}, this observer takes version {VERSION}: "
+            "run the lag job of the same release as the broker",
+        )
+    return result
+
+
+class ResultStore:
+    """A folder of results, one file per run. Synchronous; the caller keeps it off the event loop."""
+
+    def __init__(self, folder: Path, place: Place, keep: int) -> None:
+        self._folder = folder
+        self._place = place
+        self._keep = keep
+        self._ends: dict[str, datetime] = {}
+        self._latest: LagResult | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in sorted(folder.iterdir()):
+                self._adopt(path)
+        except OSError as error:
+            raise Failure(
+                f"the result folder {folder} can't be used: {error}.", "Make it readable and writable."
+            ) from error
+
+    def latest_result(self) -> LagResult | None:
+        """The result with the latest window end (of equals, the last run name), if there is any."""
+        return self._latest
+
+    def latest_run(self) -> str | None:
+        """The run name of that result."""
+        return None if self._latest is None else self._latest.run_name
+
+    def get(self, run_name: str) -> bytes | None:
+        """The stored bytes of a run, None if there is none of that name."""
+        return self._path(run_name).read_bytes() if run_name in self._ends else None
+
+    def put(self, run_name: str, body: bytes, now: datetime) -> bool:
+        """Store a result; False if the very same bytes are there. Raises Rejected, or OSError if the disk fails."""
+        result = self._checked(run_name, body, now)
+        decision = decide(self._ends, run_name, result.window_end, self._keep)
+        match decision:
+            case Refuse(error, message):
+                raise Rejected(error, message, conflict=True)
+            case Store(remove):
+                if self.get(run_name) == body:
+                    return False
+                self._write(run_name, body)
+                self._ends[run_name] = result.window_end
+                self._remove(remove)
+                self._note(result)
+                return True
+            case _:
+                assert_never(decision)
+
+    def _checked(self, run_name: str, body: bytes, now: datetime) -> LagResult:
+        if self._place.ordinal != 0:
+            raise Rejected(
+                "NotKeptHere", "results are kept by the observer of ordinal 0, this is another", conflict=True
+            )
+        if _RUN_NAME.fullmatch(run_name) is None or run_name == "latest":
+            raise Rejected("BadRunName", f"{run_name!r} can't name a run: it must match {RUN_NAME} and not be 'latest'")
+        result = read_result(body)
+        if result.run_name != run_name:
+            raise Rejected("BadRunName", f"the document is of run {result.run_name!r}, the address says {run_name!r}")
+        if (result.broker, result.namespace) != (self._place.broker, self._place.namespace):
+            raise Rejected(
+                "OtherBroker",
+                f"the document is of broker {result.namespace}/{result.broker}, "
+                f"this observer belongs to {self._place.namespace}/{self._place.broker}",
+                conflict=True,
+            )
+        if result.window_end > now + CLOCK_TOLERANCE:
+            raise Rejected("FutureWindow", f"the window ends in the future, at {result.window_end}; it is {now}")
+        return result
+
+    def _write(self, run_name: str, body: bytes) -> None:
+        path = self._path(run_name)
+        hidden = path.with_name(f"{HIDDEN_PREFIX}{path.name}")
+        try:
+            with hidden.open("wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            hidden.rename(path)
+        except BaseException:
+            hidden.unlink(missing_ok=True)
+            raise
+        fsync_folder(self._folder)
+
+    def _remove(self, run_names: tuple[str, ...]) -> None:
+        for run_name in run_names:
+            self._path(run_name).unlink(missing_ok=True)
+            del self._ends[run_name]
+
+    def _adopt(self, path: Path) -> None:
+        if path.name.startswith(HIDDEN_PREFIX):
+            path.unlink()
+            return
+        if path.suffix != SUFFIX:
+            return
+        try:
+            result = read_result(path.read_bytes())
+        except Rejected as error:
+            log.error("result %s is left out, it can't be read: %s", path.name, error)
+            return
+        if self._path(result.run_name) == path:
+            self._ends[result.run_name] = result.window_end
+            self._note(result)
+
+    def _note(self, result: LagResult) -> None:
+        latest = self._latest
+        if latest is None or (latest.window_end, latest.run_name) <= (result.window_end, result.run_name):
+            self._latest = result
+
+    def _path(self, run_name: str) -> Path:
+        return self._folder / f"{run_name}{SUFFIX}"

@@ -1,0 +1,43 @@
+"""Which segments a ledger gives up: by age first, then by size, oldest first, never the newest.
+
+Pure. Source: docs/observer.md, "Retention".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock_api.ledger import SegmentName
+
+__all__ = ["Kept", "Limits", "surplus"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a ledger keeps."""
+
+    age_ms: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One segment as retention sees it."""
+
+    name: SegmentName
+    bytes: int
+    last_ms: int
+
+
+def surplus(segments: Iterable[Kept], limits: Limits, now_ms: int) -> list[SegmentName]:
+    """Names to delete, in order. The newest stays, however old or big: it tells where seq goes on."""
+    ordered = sorted(segments, key=lambda segment: segment.name)
+    size = sum(segment.bytes for segment in ordered)
+    gone: list[SegmentName] = []
+    for segment in ordered[:-1]:
+        if segment.last_ms >= now_ms - limits.age_ms and size <= limits.bytes:
+            break
+        gone.append(segment.name)
+        size -= segment.bytes
+    return gone

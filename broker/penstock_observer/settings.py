@@ -1,0 +1,73 @@
+"""What an observer is told when it starts; checked here once, so that the rest can rely on it.
+
+Source: docs/observer.md. The command line builds this; nothing else in this package reads arguments or the environment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from penstock_api.failing import Misuse
+
+__all__ = ["ObserverSettings"]
+
+HOUR: Final = 3600
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserverSettings:
+    """Settings of one observer. Raises Misuse when made with values that can't work."""
+
+    broker_socket: Path
+    """Unix socket of the broker in the same pod."""
+    ledger: Path
+    """Folder of the segments and, below ``results/``, of the lag results; made if absent."""
+    host: str
+    port: int
+    """TCP port; 0 lets the system choose one, which `announce` of `main.run` then tells."""
+    token_file: Path
+    """File with the bearer token that every request but ``/healthz`` must show; read again when it changes."""
+    broker: str
+    """Name of the Broker resource."""
+    namespace: str
+    ordinal: int = 0
+    """Ordinal of the broker's pod; results are kept by ordinal 0."""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    interval_seconds: float = 10.0
+    """Time between two snapshots."""
+    segment_seconds: float = 60.0
+    """A segment is sealed when its first row is this old: the most that a crash can lose, and the freshness of lag."""
+    segment_rows: int = 250_000
+    segment_bytes: int = 32 * MIB
+    """Estimated size in memory at which a segment is sealed."""
+    retain_seconds: float = 48 * HOUR
+    retain_bytes: int = 1024 * MIB
+    results_kept: int = 20
+
+    def __post_init__(self) -> None:
+        """Refuse what can't work, naming the setting."""
+        self._check(self.interval_seconds >= 1, "interval", "at least 1 second")
+        self._check(self.segment_seconds >= 1, "segment-seconds", "at least 1 second")
+        self._check(self.segment_rows >= 1, "segment-rows", "at least 1")
+        self._check(self.segment_bytes >= 1, "segment-bytes", "at least 1")
+        self._check(self.retain_seconds >= 1, "retain-seconds", "at least 1 second")
+        self._check(self.retain_bytes >= 1, "retain-bytes", "at least 1 byte")
+        self._check(self.results_kept >= 1, "results-kept", "at least 1")
+        self._check(0 <= self.ordinal < 1000, "ordinal", "0 to 999")
+        self._check(0 <= self.port < 65536, "listen", "HOST:PORT with a port from 0 to 65535")
+        self._check(bool(self.broker) and bool(self.namespace), "broker and namespace", "a name, not empty")
+        self._check((self.tls_cert is None) == (self.tls_key is None), "tls-cert and tls-key", "both or neither")
+
+    @staticmethod
+    def _check(good: bool, name: str, rule: str) -> None:
+        if not good:
+            raise Misuse(f"observer setting {name} can't be used.", f"It must be {rule}.")
+
+    @property
+    def results(self) -> Path:
+        """Folder of the lag results."""
+        return self.ledger / "results"

@@ -1,0 +1,89 @@
+"""Polls with few words: what a broker says in the tests of the observer and of the lag job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock_api.management import BrokerState, SubscriptionState
+from penstock_observer.poller import BrokerAway
+from penstock_observer.rows import Poll
+
+START_MS = 1_700_000_400_000
+"""2023-11-14T22:20:00Z, not on the hour."""
+
+
+def a_broker(now_ms: int = START_MS, **changes: Any) -> BrokerState:
+    """A broker at one time."""
+    values: dict[str, Any] = {
+        "instance_id": "i-1",
+        "epoch": 3,
+        "version": "0.1.0",
+        "started_ms": START_MS - 60_000,
+        "now_ms": now_ms,
+        "connections": 2,
+        "subscriptions": 1,
+        "exchanges": 1,
+        "queues": 0,
+        "durable_work": "Ok",
+        "log_bytes": 4096,
+        "log_segments": 1,
+        "log_syncs": 7,
+        "turns": 99,
+    }
+    return BrokerState(**(values | changes))
+
+
+def a_subscription(name: str = "orders", **changes: Any) -> SubscriptionState:
+    """A shared durable global subscription, empty and unused unless told otherwise."""
+    values: dict[str, Any] = {
+        "queue_name": f"psub:durable:global:{name}",
+        "subscription_name": name,
+        "scope": "Global",
+        "sharing": "Shared",
+        "durable": True,
+        "expiry_policy": "Never",
+        "exchange": "events",
+        "binding_keys": ("#",),
+        "incarnation": 11,
+        "revision": 5,
+        "depth": 0,
+        "depth_bytes": 0,
+        "ready": 0,
+        "in_flight": 0,
+        "consumers": 0,
+        "credit": 0,
+        "enqueued": 0,
+        "enqueued_bytes": 0,
+        "delivered": 0,
+        "redelivered": 0,
+        "acked": 0,
+        "returned": 0,
+    }
+    return SubscriptionState(**(values | changes))
+
+
+def a_poll(now_ms: int = START_MS, *states: SubscriptionState, complete: bool = True, **broker: Any) -> Poll:
+    """One poll."""
+    return Poll(a_broker(now_ms, subscriptions=len(states), **broker), states, complete=complete)
+
+
+@dataclass(slots=True)
+class ScriptedBroker:
+    """A broker that gives prepared answers, the last one for ever; an exception in the list is raised."""
+
+    answers: list[Poll | BrokerAway] = field(default_factory=list[Poll | BrokerAway])
+    asked: int = 0
+    closed: int = 0
+
+    async def poll(self) -> Poll:
+        """The next answer."""
+        self.asked += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, BrokerAway):
+            raise answer
+        return answer
+
+    async def close(self) -> None:
+        """Count."""
+        self.closed += 1

@@ -1,0 +1,218 @@
+"""The HTTP interface of a real server on real files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp.test_utils import TestServer
+from observer.samples import START_MS, a_poll, a_subscription
+from observer.test_observer_results import a_result
+from yarl import URL
+
+from penstock_api.observing import MAX_RESULT_BYTES, SegmentList
+from penstock_observer.http import Api, make_app
+from penstock_observer.ledger import Ledger, Rolling
+from penstock_observer.live import Live
+from penstock_observer.results import Place, ResultStore
+from penstock_observer.retention import Limits
+from penstock_observer.rows import Writer
+from penstock_observer.secrets import TokenFile
+
+TestServer.__test__ = False  # pytest would collect it by its name
+
+PLACE = Place("main", "shop", 0)
+
+
+@dataclass(frozen=True)
+class Observer:
+    """A running observer without its poll loop."""
+
+    api: Api
+    session: aiohttp.ClientSession
+    base: str
+
+    async def get(self, path: str, **options: Any) -> tuple[int, Any]:
+        """Status and JSON body of a GET."""
+        async with self.session.get(f"{self.base}{path}", **options) as answer:
+            return answer.status, await answer.json()
+
+    async def put(self, path: str, body: bytes | io.BytesIO) -> tuple[int, Any]:
+        """Status and JSON body of a PUT."""
+        async with self.session.put(f"{self.base}{path}", data=body) as answer:
+            return answer.status, await answer.json()
+
+
+@pytest.fixture
+async def observer(tmp_path: Path) -> AsyncIterator[Observer]:
+    """A server, and a client that shows the token."""
+    (tmp_path / "token").write_text("s3cret\n")
+    rolling, limits = Rolling(60, 1000, 10**9), Limits(10**12, 10**12)
+    ledger = Ledger(tmp_path / "ledger", Writer("main", 0, 1000), rolling, limits)
+    results = ResultStore(tmp_path / "ledger" / "results", PLACE, keep=3)
+    token = TokenFile(tmp_path / "token")
+    api = Api(Live(), ledger, results, PLACE, token, lambda: datetime(2026, 1, 1, 13, tzinfo=UTC))
+    headers = {"Authorization": "Bearer s3cret"}
+    async with TestServer(make_app(api)) as server, aiohttp.ClientSession(headers=headers) as session:
+        yield Observer(api, session, str(server.make_url("")).rstrip("/"))
+    ledger.close()
+
+
+PATHS = [
+    "/metrics",
+    "/v1/subscriptions",
+    "/v1/subscriptions/x/scale",
+    "/v1/ledger/segments",
+    "/v1/ledger/segments/x",
+    "/v1/lag/results/latest",
+    "/v1/lag/results/run-1",
+    "/nowhere",
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_nothing_is_told_without_the_token(observer: Observer, path: str) -> None:
+    """Not even which paths exist."""
+    async with aiohttp.ClientSession() as stranger:
+        for headers in ({}, {"Authorization": "Bearer wrong"}):
+            async with stranger.get(f"{observer.base}{path}", headers=headers) as answer:
+                assert answer.status == 401
+                assert answer.headers["WWW-Authenticate"] == "Bearer"
+                assert (await answer.json())["error"] == "Unauthorized"
+
+
+async def test_health_needs_no_token(observer: Observer) -> None:
+    """And does not depend on the broker."""
+    async with aiohttp.ClientSession() as stranger, stranger.get(f"{observer.base}/healthz") as answer:
+        assert (answer.status, await answer.text()) == (200, "ok\n")
+
+
+async def test_metrics_are_text_for_prometheus(observer: Observer) -> None:
+    """With the content type that tells the format."""
+    observer.api.live.answered(a_poll(START_MS, a_subscription(depth=3)))
+    async with observer.session.get(f"{observer.base}/metrics") as answer:
+        text = await answer.text()
+        assert answer.headers["Content-Type"].startswith("text/plain")
+    labels = 'exchange="events",namespace="shop",subscription="psub:durable:global:orders"'
+    assert f"penstock_subscription_depth_messages{{{labels}}} 3.0" in text
+    assert "penstock_broker_reachable 1.0" in text
+
+
+async def test_live_state_is_the_brokers(observer: Observer) -> None:
+    """The documents of `$management`."""
+    state = a_subscription(depth=3, ready=3)
+    observer.api.live.answered(a_poll(START_MS, state))
+    assert await observer.get("/v1/subscriptions") == (200, [state.to_wire()])
+
+
+async def test_live_state_is_unavailable_while_the_broker_is_away(observer: Observer) -> None:
+    """Before the first answer and after the last; a gap is not an empty queue."""
+    for path in ("/v1/subscriptions", "/v1/subscriptions/psub:durable:global:orders/scale"):
+        assert (await observer.get(path))[0] == 503
+    observer.api.live.answered(a_poll(START_MS, a_subscription()))
+    observer.api.live.away("the broker does not answer: refused")
+    status, body = await observer.get("/v1/subscriptions/psub:durable:global:orders/scale")
+    assert (status, body) == (503, {"error": "BrokerAway", "message": "the broker does not answer: refused"})
+
+
+async def test_scale_counts_what_is_in_flight(observer: Observer) -> None:
+    """Ready and in flight, not what is scheduled for later; whole seconds."""
+    state = a_subscription(
+        depth=9, ready=4, in_flight=3, scheduled=2, consumers=2, oldest_available_ms=START_MS - 61_900
+    )
+    observer.api.live.answered(a_poll(START_MS, state))
+    assert await observer.get("/v1/subscriptions/psub:durable:global:orders/scale") == (
+        200,
+        {
+            "queueName": "psub:durable:global:orders",
+            "lag": 7,
+            "ready": 4,
+            "inFlight": 3,
+            "oldestSeconds": 61,
+            "consumers": 2,
+        },
+    )
+
+
+async def test_scale_of_a_name_with_percent_signs(observer: Observer) -> None:
+    """Queue names are percent-encoded themselves, so the address encodes them once more."""
+    state = a_subscription(queue_name="psub:durable:global:a%2Fb", ready=1, depth=1)
+    observer.api.live.answered(a_poll(START_MS, state))
+    async with observer.session.get(
+        URL(f"{observer.base}/v1/subscriptions/psub:durable:global:a%252Fb/scale", encoded=True)
+    ) as answer:
+        assert (answer.status, (await answer.json())["lag"]) == (200, 1)
+
+
+async def test_scale_of_an_unknown_subscription(observer: Observer) -> None:
+    """Not found, which a scaler takes for an error and not for zero."""
+    observer.api.live.answered(a_poll())
+    status, body = await observer.get("/v1/subscriptions/nobody/scale")
+    assert (status, body["error"]) == (404, "SubscriptionNotFound")
+
+
+async def test_segments_are_listed_and_served(observer: Observer) -> None:
+    """Also while the broker is away, with the reason; the file is the file."""
+    observer.api.live.answered(a_poll())
+    observer.api.ledger.append(a_poll())
+    observer.api.ledger.seal(START_MS)
+    observer.api.live.away("the broker does not answer: refused")
+    status, body = await observer.get("/v1/ledger/segments")
+    listing = SegmentList.model_validate(body)
+    assert status == 200
+    assert (listing.broker, listing.namespace, listing.ordinal, listing.epoch) == ("main", "shop", 0, 3)
+    assert (listing.reachable, listing.polled_ms) == (False, START_MS)
+    assert listing.problem == "the broker does not answer: refused"
+    (segment,) = listing.segments
+    assert (segment.name, segment.rows) == ("0000000003-000000000001-000000000001.parquet", 1)
+    async with observer.session.get(f"{observer.base}/v1/ledger/segments/{segment.name}") as answer:
+        assert await answer.read() == (observer.api.ledger.folder / segment.name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["x", "..%2Ftoken", ".lock", "0000000003-000000000001-000000000001.parquet"])
+async def test_what_is_no_segment_is_not_found(observer: Observer, name: str) -> None:
+    """No name leads out of the ledger."""
+    url = URL(f"{observer.base}/v1/ledger/segments/{name}", encoded=True)
+    async with observer.session.get(url) as answer:
+        assert (answer.status, (await answer.json())["error"]) == (404, "SegmentNotFound")
+
+
+async def test_results_are_stored_and_given_back(observer: Observer) -> None:
+    """201, then 200 for the same bytes; latest and by name."""
+    body = a_result()
+    assert await observer.get("/v1/lag/results/latest") == (
+        404,
+        {"error": "NoResult", "message": "no lag result has been stored yet"},
+    )
+    assert await observer.put("/v1/lag/results/run-1", body) == (201, {"runName": "run-1", "outcome": "Stored"})
+    assert await observer.put("/v1/lag/results/run-1", body) == (200, {"runName": "run-1", "outcome": "Unchanged"})
+    for name in ("latest", "run-1"):
+        async with observer.session.get(f"{observer.base}/v1/lag/results/{name}") as answer:
+            assert await answer.read() == body
+
+
+async def test_bad_results_are_refused_with_reason(observer: Observer) -> None:
+    """400 for what is none, 409 for what is in the way."""
+    status, body = await observer.put("/v1/lag/results/run-1", b"{}")
+    assert (status, body["error"]) == (400, "NotAResult")
+    status, body = await observer.put("/v1/lag/results/run-1", a_result(broker="other"))
+    assert (status, body["error"]) == (409, "OtherBroker")
+
+
+async def test_a_result_that_is_too_large_is_refused(observer: Observer) -> None:
+    """By its length; the observer's memory is its broker pod's."""
+    status, body = await observer.put("/v1/lag/results/run-1", io.BytesIO(b"x" * (MAX_RESULT_BYTES + 1)))
+    assert (status, body["error"]) == (413, "RequestEntityTooLarge")
+
+
+async def test_errors_of_the_router_are_json_too(observer: Observer) -> None:
+    """Unknown path, wrong method."""
+    assert await observer.get("/nowhere") == (404, {"error": "NotFound", "message": "Not Found"})
+    status, body = await observer.put("/v1/subscriptions", b"")
+    assert (status, body["error"]) == (405, "MethodNotAllowed")

@@ -1,0 +1,102 @@
+"""The poll loop: what it makes of answers, of silence and of a full disk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from observer.samples import START_MS, ScriptedBroker, a_poll
+
+from penstock_api.ledger import SegmentName
+from penstock_observer.ledger import Ledger, Rolling
+from penstock_observer.live import Live
+from penstock_observer.parquet import write_segment
+from penstock_observer.poller import BrokerAway, Poller
+from penstock_observer.retention import Limits
+from penstock_observer.rows import Row, Writer
+
+
+def a_ledger(folder: Path, seconds: float = 60) -> Ledger:
+    """A ledger in a folder."""
+    rolling = Rolling(seconds=seconds, rows=1000, bytes=10**9)
+    return Ledger(folder, Writer("main", 0, 1000), rolling, Limits(10**12, 10**12))
+
+
+async def test_an_answer_goes_to_the_live_view_and_the_ledger(tmp_path: Path) -> None:
+    """One poll, one row waiting."""
+    live, ledger = Live(), a_ledger(tmp_path)
+    await Poller(ScriptedBroker([a_poll()]), live, ledger, 1).once()
+    assert live.known.poll == a_poll()
+    assert live.known.reachable
+    assert ledger.waiting_rows == 1
+    ledger.close()
+
+
+async def test_silence_keeps_what_is_known(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The problem is told once, not at every poll, and the ledger gets no row."""
+    live, ledger = Live(), a_ledger(tmp_path)
+    away = BrokerAway("the broker does not answer: connection refused")
+    poller = Poller(ScriptedBroker([a_poll(), away, away, a_poll(START_MS + 1)]), live, ledger, 1)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            await poller.once()
+    assert not live.known.reachable
+    assert live.known.problem == "the broker does not answer: connection refused"
+    assert live.known.poll == a_poll()
+    assert (live.known.polls, live.known.failures) == (3, 2)
+    assert len(caplog.records) == 1
+    assert ledger.waiting_rows == 1
+    await poller.once()
+    assert live.known.reachable
+    assert live.known.poll == a_poll(START_MS + 1)
+    ledger.close()
+
+
+async def test_a_full_disk_is_known_and_polling_goes_on(tmp_path: Path) -> None:
+    """Live state does not depend on the ledger; the problem goes when the disk is back."""
+    full = True
+
+    def write(folder: Path, name: SegmentName, rows: Sequence[Row]) -> int:
+        if full:
+            raise OSError(28, "No space left on device")
+        return write_segment(folder, name, rows)
+
+    ledger = Ledger(tmp_path, Writer("main", 0, 1000), Rolling(1, 1, 10**9), Limits(10**12, 10**12), write)
+    live = Live()
+    poller = Poller(ScriptedBroker([a_poll(), a_poll(START_MS + 1000)]), live, ledger, 1)
+    await poller.once()
+    assert live.known.reachable
+    assert "No space left on device" in (live.known.ledger_problem or "")
+    full = False
+    await poller.once()
+    assert live.known.ledger_problem is None
+    assert [info.rows for info in ledger.segments] == [2]
+    ledger.close()
+
+
+async def test_stopping_seals_what_waits_and_lets_go_of_the_broker(tmp_path: Path) -> None:
+    """The rows of the last minute are not lost by a roll-out."""
+    source, live, ledger = ScriptedBroker([a_poll()]), Live(), a_ledger(tmp_path)
+    stop = asyncio.Event()
+    running = asyncio.create_task(Poller(source, live, ledger, 3600).run(stop))
+    while live.known.poll is None:
+        await asyncio.sleep(0)
+    stop.set()
+    await asyncio.wait_for(running, 10)
+    assert [info.rows for info in ledger.segments] == [1]
+    assert source.closed == 1
+    ledger.close()
+
+
+async def test_it_polls_again_after_the_interval(tmp_path: Path) -> None:
+    """Three polls come by themselves."""
+    source, ledger, stop = ScriptedBroker([a_poll()]), a_ledger(tmp_path), asyncio.Event()
+    running = asyncio.create_task(Poller(source, Live(), ledger, 0.001).run(stop))
+    while source.asked < 3:
+        await asyncio.sleep(0)
+    stop.set()
+    await asyncio.wait_for(running, 10)
+    ledger.close()

@@ -1,0 +1,149 @@
+"""The result store: what goes in, what is kept, which is the latest."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock_api.result import LagResult
+from penstock_observer.results import Place, Refuse, Rejected, ResultStore, Store, decide
+
+PLACE = Place(broker="main", namespace="shop", ordinal=0)
+END = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+NOW = END + timedelta(minutes=5)
+
+
+def a_result(run_name: str = "run-1", end: datetime = END, **changes: Any) -> bytes:
+    """A small valid document."""
+    values: dict[str, Any] = {
+        "broker": "main",
+        "namespace": "shop",
+        "run_name": run_name,
+        "window_start": end - timedelta(minutes=5),
+        "window_end": end,
+        "expected_brokers": 1,
+        "reporting_brokers": 1,
+    }
+    return LagResult(**(values | changes)).to_json().encode()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    """A store of three."""
+    return ResultStore(tmp_path, PLACE, keep=3)
+
+
+def minutes(count: int) -> datetime:
+    """A window end."""
+    return END + timedelta(minutes=count)
+
+
+@pytest.mark.parametrize(
+    ("stored", "run_name", "end", "expected"),
+    [
+        ({}, "a", 0, Store(())),
+        ({"a": 0}, "b", -1, Store(())),  # an older window still has its place
+        ({"a": 0, "b": 1}, "c", 2, Store(("a",))),
+        ({"a": 1, "b": 0}, "c", 2, Store(("b",))),
+        ({"a": 0, "b": 1}, "a", 3, Store(())),  # the same run again, later
+        ({"a": 0, "b": 1, "c": 2}, "d", 3, Store(("b", "a"))),  # the limit was lowered
+    ],
+)
+def test_what_is_stored_and_what_has_to_go(stored: dict[str, int], run_name: str, end: int, expected: Store) -> None:
+    """Two are kept."""
+    assert decide({name: minutes(at) for name, at in stored.items()}, run_name, minutes(end), keep=2) == expected
+
+
+@pytest.mark.parametrize(
+    ("stored", "run_name", "end", "error"),
+    [
+        ({"a": 5}, "a", 4, "OlderThanStored"),
+        ({"a": 5, "b": 6}, "c", 4, "OlderThanKept"),
+    ],
+)
+def test_what_is_too_old_is_refused(stored: dict[str, int], run_name: str, end: int, error: str) -> None:
+    """A late run never replaces a newer one."""
+    decision = decide({name: minutes(at) for name, at in stored.items()}, run_name, minutes(end), keep=2)
+    assert isinstance(decision, Refuse)
+    assert decision.error == error
+
+
+def test_a_result_comes_back_byte_for_byte(store: ResultStore) -> None:
+    """And is the latest."""
+    assert store.put("run-1", a_result(), NOW)
+    assert store.get("run-1") == a_result()
+    assert store.latest_run() == "run-1"
+
+
+def test_the_same_bytes_again_change_nothing(store: ResultStore) -> None:
+    """A retried PUT is no error."""
+    assert store.put("run-1", a_result(), NOW)
+    assert not store.put("run-1", a_result(), NOW)
+
+
+def test_the_latest_is_by_window_end_not_by_arrival(store: ResultStore) -> None:
+    """A slow run of an older window comes second."""
+    store.put("new", a_result("new", minutes(2)), NOW)
+    store.put("old", a_result("old", minutes(1)), NOW)
+    assert store.latest_run() == "new"
+
+
+def test_only_the_newest_are_kept(store: ResultStore, tmp_path: Path) -> None:
+    """Three files, whatever came before."""
+    for number in range(5):
+        store.put(f"run-{number}", a_result(f"run-{number}", minutes(number)), NOW)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run-2.json", "run-3.json", "run-4.json"]
+    assert store.get("run-1") is None
+
+
+def test_a_restart_finds_the_latest_again(store: ResultStore, tmp_path: Path) -> None:
+    """Half-written files go, unreadable ones are left out."""
+    store.put("run-1", a_result("run-1", minutes(1)), NOW)
+    store.put("run-2", a_result("run-2", minutes(2)), NOW)
+    (tmp_path / ".run-3.json").write_text("half")
+    (tmp_path / "run-4.json").write_text("{")
+    again = ResultStore(tmp_path, PLACE, keep=3)
+    assert again.latest_run() == "run-2"
+    assert again.get("run-4") is None
+    assert not (tmp_path / ".run-3.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("run_name", "body", "error", "told"),
+    [
+        ("run-1", b"{", "NotAResult", "document: Invalid JSON"),
+        ("run-1", b"{}", "NotAResult", "broker: Field required"),
+        ("run-1", a_result(version=0), "OtherVersion", "version 0, this observer takes version 1"),
+        ("run-1", a_result(version=2), "OtherVersion", "version 2, this observer takes version 1"),
+        ("other", a_result(), "BadRunName", "the document is of run 'run-1', the address says 'other'"),
+        ("latest", a_result("latest"), "BadRunName", "'latest' can't name a run"),
+        ("../x", a_result("../x"), "BadRunName", "can't name a run"),
+        (".hidden", a_result(".hidden"), "BadRunName", "can't name a run"),
+        ("run-1", a_result(end=NOW + timedelta(hours=2)), "FutureWindow", "ends in the future"),
+    ],
+)
+def test_what_is_no_result_is_refused(store: ResultStore, run_name: str, body: bytes, error: str, told: str) -> None:
+    """With a word for programs and a sentence for people; nothing is stored."""
+    with pytest.raises(Rejected) as refused:
+        store.put(run_name, body, NOW)
+    assert (refused.value.error, refused.value.conflict) == (error, False)
+    assert told in refused.value.message
+    assert store.latest_run() is None
+
+
+def test_the_result_of_another_broker_is_refused(store: ResultStore) -> None:
+    """A job with the wrong address must not overwrite somebody's lag."""
+    with pytest.raises(Rejected, match="shop/other, this observer belongs to shop/main") as refused:
+        store.put("run-1", a_result(broker="other"), NOW)
+    assert (refused.value.error, refused.value.conflict) == ("OtherBroker", True)
+
+
+def test_results_are_kept_by_ordinal_0_only(tmp_path: Path) -> None:
+    """So that there is one latest."""
+    store = ResultStore(tmp_path, Place("main", "shop", 1), keep=3)
+    with pytest.raises(Rejected, match="ordinal 0") as refused:
+        store.put("run-1", a_result(), NOW)
+    assert refused.value.error == "NotKeptHere"
