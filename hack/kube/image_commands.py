@@ -19,16 +19,18 @@ a tag is a hash of what goes into the images, so unchanged images are not built 
 DISK_GIB = 6
 
 
-def build(options: argparse.Namespace) -> int:
+def _build(options: argparse.Namespace) -> dict[str, str]:
     places = folders()
     names = options.names or sources.APPLICATIONS
     install = options.yes or bool(os.environ.get("CI"))
     preflight.check(places, preflight.IMAGES, builds_go=False, disk_gib=DISK_GIB, install=install)
     if "spark-operator" in names:
         binaries.build(places)
-    built = images.build(places, names)
-    for image in built.values():
-        print(image)
+    return images.build(places, names)
+
+
+def build(options: argparse.Namespace) -> int:
+    print(*_build(options).values(), sep="\n")
     return 0
 
 
@@ -37,18 +39,18 @@ def load(options: argparse.Namespace) -> int:
     cluster = Cluster(places, addresses(), binaries.located(places))
     if sandbox.running(places) is None:
         raise Failure("the cluster is not up; start it with: hack/cluster up")
-    names = options.names or sources.APPLICATIONS
-    with step(f"load {', '.join(names)}"):
-        images.load(cluster, names)
-    for name in names:
-        print(images.reference(name))
+    built = _build(options)
+    with step(f"load {', '.join(built)}"):
+        images.load(cluster, built.values())
+    print(*built.values(), sep="\n")
     return 0
 
 
 def push(options: argparse.Namespace) -> int:
-    names = options.names or sources.APPLICATIONS
-    for image in images.push(folders(), options.registry, names, tls_verify=options.tls_verify == "true"):
-        print(image)
+    for name, image in _build(options).items():
+        with step(f"push {name}"):
+            target = images.push(folders(), options.registry, image, tls_verify=options.tls_verify == "true")
+        print(target)
     return 0
 
 
@@ -66,18 +68,17 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(run=run_it)
         return added
 
-    def takes_names(parser: argparse.ArgumentParser) -> None:
+    def builds(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--yes", action="store_true", help="install missing Debian packages (always done if CI is set)")
         text = f"which images, of: {', '.join(sources.NAMES)}; all of our own if none is named"
         parser.add_argument("names", nargs="*", choices=[*sources.NAMES, []], metavar="NAME", help=text)
 
-    builder = verb("build", build, "build what changed; prints the full image names, progress goes to standard error")
-    builder.add_argument("--yes", action="store_true", help="install missing Debian packages (always done if CI is set)")
-    takes_names(builder)
-    takes_names(verb("load", load, "bring built images into the running cluster of hack/cluster; prints their names"))
-    pusher = verb("push", push, "push built images to a registry, as REGISTRY/penstock-NAME:TAG; log in first with buildah login")
+    builds(verb("build", build, "build what changed; prints the full image names, progress goes to standard error"))
+    builds(verb("load", load, "build what changed and bring it into the cluster of hack/cluster; prints the names"))
+    pusher = verb("push", push, "build what changed and push it, as REGISTRY/penstock-NAME:TAG; log in first with buildah login")
     pusher.add_argument("--tls-verify", choices=("true", "false"), default="true", help="false for a registry without TLS")
     pusher.add_argument("registry", metavar="REGISTRY")
-    takes_names(pusher)
+    builds(pusher)
     tagger = verb("tag", tag, "print the tag of the present sources")
     tagger.add_argument("name", nargs="?", choices=sources.NAMES, default="broker", metavar="NAME", help="default: our own images")
     return parser

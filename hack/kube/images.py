@@ -30,11 +30,6 @@ def layout(folders: Folders) -> Path:
     return folders.cache / "images" / "layout"
 
 
-def reference(name: str) -> str:
-    """The full name of an image as built from the present sources."""
-    return sources.reference(name)
-
-
 def _environment(folders: Folders) -> dict[str, str]:
     """buildah keeps build caches in its temporary folder: that too belongs into ours."""
     temporary = folders.cache / "buildah" / "tmp"
@@ -145,17 +140,14 @@ def _prune(folders: Folders) -> None:
     run(_buildah(folders, "rmi", *names), folders.logs / "images.log", env=_environment(folders))
 
 
-def load(cluster: Cluster, names: Iterable[str]) -> list[str]:
-    """Imports built images into the node, without the layers it has. Returns the images that were not there yet."""
+def load(cluster: Cluster, wanted: Iterable[str]) -> None:
+    """Imports built images, by full name, into the node: only those, and only the layers, that it lacks."""
     there = set(output(cluster.ctr("images", "list", "--quiet")).split())
     content = set(output(cluster.ctr("content", "list", "--quiet")).split())
-    images = [image for image in map(reference, names) if image not in there]
-    chosen = [manifest for manifest in _index(cluster.folders) if _name_of(manifest) in images]
-    if unbuilt := set(images) - {_name_of(manifest) for manifest in chosen}:
-        raise Failure(f"not built from the present sources: {', '.join(sorted(unbuilt))}; run hack/images build")
+    lacking = set(wanted) - there
+    chosen = [manifest for manifest in _index(cluster.folders) if _name_of(manifest) in lacking]
     if chosen:
         _import(cluster, chosen, content)
-    return images
 
 
 def _import(cluster: Cluster, manifests: list[dict[str, Any]], content: set[str]) -> None:
@@ -176,16 +168,10 @@ def _import(cluster: Cluster, manifests: list[dict[str, Any]], content: set[str]
             raise Failure(f"containerd refused the images; see the end of {log}")
 
 
-def push(folders: Folders, registry: str, names: Iterable[str], *, tls_verify: bool) -> list[str]:
-    """Pushes built images to REGISTRY/penstock-NAME:TAG. Returns those names."""
-    pushed: list[str] = []
-    for name in names:
-        source = reference(name)
-        if not _built(folders, source):
-            raise Failure(f"not built from the present sources: {source}; run hack/images build")
-        target = f"{registry.rstrip('/')}/{source.removeprefix('localhost/')}"
-        with step(f"push {target}"):
-            options = ["--quiet", f"--tls-verify={'true' if tls_verify else 'false'}"]
-            run(_buildah(folders, "push", *options, source, f"docker://{target}"), folders.logs / "images.log", env=_environment(folders))
-        pushed.append(target)
-    return pushed
+def push(folders: Folders, registry: str, image: str, *, tls_verify: bool) -> str:
+    """Pushes a built image, given by full name, to REGISTRY/penstock-NAME:TAG. Returns that name."""
+    target = f"{registry.rstrip('/')}/{image.removeprefix('localhost/')}"
+    options = ["--quiet", f"--tls-verify={'true' if tls_verify else 'false'}"]
+    command = _buildah(folders, "push", *options, image, f"docker://{target}")
+    run(command, folders.logs / "images.log", env=_environment(folders))
+    return target

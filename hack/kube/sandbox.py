@@ -22,8 +22,8 @@ from kube.settings import CGROUP, HOST_LINK, Addresses, Folders
 from kube.steps import NOT_POSSIBLE, Failure, output, run, wait_until
 
 CGROUPS = Path("/sys/fs/cgroup")
-# Places outside the cache that kubelet and CNI write to whatever they are told; inside the node they are empty memory.
-COVERED = ("/var/lib/cni", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods", "/usr/libexec/kubernetes")
+# Places outside the cache that the daemons write to whatever they are told; inside the node they are empty memory.
+COVERED = ("/run/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers")
 SYSCTLS = ("net.ipv4.ip_forward=1", "net.bridge.bridge-nf-call-iptables=1")
 
 

@@ -24,10 +24,9 @@ def install(cluster: Cluster) -> None:
     With `jobNamespaces` holding the empty string the operator watches every namespace, also later ones, and makes no
     service account in them.
     """
-    images.build(cluster.folders, ("spark-operator",))
+    image = images.build(cluster.folders, ("spark-operator",))["spark-operator"]
     with step("load spark-operator"):
-        images.load(cluster, ("spark-operator",))
-    image = images.reference("spark-operator")
+        images.load(cluster, (image,))
     registry, _, rest = image.partition("/")
     repository, _, tag = rest.partition(":")
     values = {
