@@ -72,7 +72,7 @@ class ClientListeners(base.Spec):
     """Where clients connect. The management listener always exists and has TLS."""
 
     amqps: bool = True
-    """Port 5671 with TLS; the certificate is the operator's, its CA in the Secret `BROKER-ca`."""
+    """Port 5671 with TLS; the certificate is the operator's, its CA in the ConfigMap `BROKER-ca`."""
     amqp: bool = False
     """Port 5672 without TLS."""
 
@@ -117,13 +117,25 @@ class LagAnalysis(base.Spec):
     suspend: bool = False
     """Keep the schedule, start no run."""
     image: Image | None = None
-    """Image of the job; left out: the operator's default when the schedule was made."""
+    """Image of the job; left out: the operator's default."""
     memory: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}[mg]$")] = "1g"
     """Heap of the Spark driver, in Spark's notation."""
 
 
+_SOMEBODY: Final = base.cel(
+    "self.authentication.anonymous || has(self.authentication.usersSecretRef)",
+    "nobody could connect: set `authentication.anonymous` or `authentication.usersSecretRef`",
+)
+_PLAIN_TEXT: Final = base.cel(
+    "!self.listeners.amqp || self.authentication.anonymous || self.authentication.allowInsecurePlain",
+    "`listeners.amqp` has no TLS: it needs `authentication.anonymous` or `authentication.allowInsecurePlain`",
+)
+
+
 class BrokerSpec(base.Spec):
     """A message broker: pods, volumes, listeners."""
+
+    model_config = ConfigDict(json_schema_extra=base.validations(_SOMEBODY, _PLAIN_TEXT))
 
     replicas: Annotated[int, Field(ge=0, le=1)] = 1
     """Broker pods. 0 stops the Broker and keeps its volumes."""
@@ -143,7 +155,7 @@ class BrokerSpec(base.Spec):
     """Volumes."""
     listeners: ClientListeners = ClientListeners()
     """Where clients connect."""
-    authentication: Authentication = Authentication()
+    authentication: Authentication
     """How clients say who they are."""
     allowed_namespaces: base.AllowedNamespaces = ()
     """Other namespaces whose Exchanges and Subscriptions may use this Broker; `*` allows all."""
@@ -155,6 +167,14 @@ class BrokerSpec(base.Spec):
     """What is put on broker pods."""
     lag_analysis: LagAnalysis = LagAnalysis()
     """The scheduled lag job."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.authentication.anonymous and self.authentication.users_secret_ref is None:
+            raise ValueError(str(_SOMEBODY["message"]))
+        if self.listeners.amqp and not (self.authentication.anonymous or self.authentication.allow_insecure_plain):
+            raise ValueError(str(_PLAIN_TEXT["message"]))
+        return self
 
 
 class Orphan(base.Status):

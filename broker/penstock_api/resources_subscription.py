@@ -124,8 +124,8 @@ class SubscriptionSpec(base.Spec):
     consumes (JMS); wait until it is also empty; nothing.
     """
     deletion_policy: Literal["Delete", "DeleteWhenEmpty", "Retain"] = "Delete"
-    """When the resource is deleted: end the subscription with its backlog, wait until it is empty, or leave it to its
-    clients.
+    """When the resource is deleted: end the subscription with its backlog, wait until it is empty, or leave it there,
+    marked, for a resource of the same name.
     """
     client_overrides: Literal["Refuse", "Ignore"] = "Refuse"
     """The answer to a client that asks for another exchange, key or filter: an error that names this resource, or the

@@ -1,0 +1,98 @@
+"""What a broker pod is told: the broker's settings file, and where everything is mounted.
+
+The file's keys are those of `penstock_broker.settings`; a test holds the two together. What is rendered belongs to a
+*pod revision* (see `pods`): a new operator may only add a revision, never change what an old one renders, or it would
+roll pods.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import yaml
+
+from penstock_api.resources import Broker, quantity_bytes
+from penstock_operator import children, credentials, names
+from penstock_operator.manifests import Manifest
+
+__all__ = [
+    "CONFIG",
+    "DATA",
+    "LEDGER",
+    "OBSERVER",
+    "PASSWORD",
+    "SOCKET",
+    "TLS",
+    "USERS",
+    "config_map",
+    "digest",
+    "render",
+]
+
+CONFIG: Final = "/etc/penstock/broker"
+TLS: Final = "/etc/penstock/tls"
+PASSWORD: Final = "/etc/penstock/management"
+USERS: Final = "/etc/penstock/users"
+OBSERVER: Final = "/etc/penstock/observer"
+RUN: Final = "/run/penstock"
+SOCKET: Final = f"{RUN}/observer.sock"
+DATA: Final = "/var/lib/penstock/data"
+LEDGER: Final = "/var/lib/penstock/ledger"
+
+_FILE: Final = "broker.yaml"
+
+
+def render(broker: Broker) -> str:
+    """The settings file of revision 1."""
+    spec = broker.spec
+    tls = {"certificate": f"{TLS}/tls.crt", "key": f"{TLS}/tls.key"}
+    listeners: list[Manifest] = []
+    if spec.listeners.amqps:
+        listeners.append({"name": "amqps", "address": f"0.0.0.0:{names.AMQPS_PORT}", "tls": tls})
+    if spec.listeners.amqp:
+        listeners.append(_without_tls(broker))
+    authentication: Manifest = {
+        "anonymous": spec.authentication.anonymous,
+        "allowInsecurePlain": spec.authentication.allow_insecure_plain,
+    }
+    if spec.authentication.users_secret_ref is not None:
+        authentication["usersFolder"] = USERS
+    management = {
+        "address": f"0.0.0.0:{names.MANAGEMENT_PORT}",
+        "tls": tls,
+        "user": credentials.MANAGEMENT_USER,
+        "passwordFile": f"{PASSWORD}/password",
+    }
+    settings: Manifest = {
+        "listeners": listeners,
+        "management": management,
+        "observerSocket": SOCKET,
+        "probes": f"0.0.0.0:{names.PROBE_PORT}",
+        "authentication": authentication,
+        "maxMessageBytes": quantity_bytes(spec.max_message_size),
+        "idleTimeoutSeconds": spec.idle_timeout_seconds,
+    }
+    return yaml.safe_dump(settings, sort_keys=False)
+
+
+def _without_tls(broker: Broker) -> Manifest:
+    listener: Manifest = {"name": "amqp", "address": f"0.0.0.0:{names.AMQP_PORT}"}
+    if not broker.spec.authentication.allow_insecure_plain:
+        listener["saslMechanisms"] = ["ANONYMOUS"]
+    return listener
+
+
+def digest(rendered: str) -> str:
+    """Part of the pod template: other settings mean other pods."""
+    return hashlib.sha256(rendered.encode()).hexdigest()[:16]
+
+
+def config_map(broker: Broker, rendered: str) -> Manifest:
+    """The ConfigMap `<broker>-config`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": children.metadata(broker, broker, f"{broker.metadata.name}-config"),
+        "data": {_FILE: rendered},
+    }

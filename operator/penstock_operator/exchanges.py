@@ -1,0 +1,204 @@
+"""What to do for an Exchange: its Service, its declaration, its deletion, one decision at a time. Pure.
+
+Source: section 5 of the design, docs/operator.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from penstock_api import declaration
+from penstock_api.management import EntityType, ExchangeDeclaration, Outcome
+from penstock_api.resources import Broker, Exchange
+from penstock_operator import access, children, conditions, deletion, names, reasons
+from penstock_operator.conditions import Condition, Truth
+from penstock_operator.decisions import (
+    AddFinalizer,
+    Answer,
+    Apply,
+    BrokerView,
+    Child,
+    Decision,
+    Declare,
+    Reach,
+    Release,
+    Report,
+    Retry,
+)
+from penstock_operator.manifests import Manifest
+from penstock_operator.reasons import Reason
+
+__all__ = ["ExchangeView", "decide"]
+
+_ACCEPTED: Final = Condition(
+    "Accepted", Truth.TRUE, Reason.ACCEPTED, "The spec is valid and its references may be followed."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeView:
+    """Everything that the plan looks at."""
+
+    exchange: Exchange
+    broker: BrokerView
+    alternate: Exchange | None
+    """What alternateExchangeRef names."""
+    winner: Exchange | None
+    """The oldest Exchange of this name on the same Broker; may be this one."""
+    cluster_id: str
+    cluster_domain: str
+    namespace_terminating: bool = False
+    now: datetime
+    service: Child = Child.UNKNOWN
+    answer: Answer | None = None
+
+    @property
+    def is_duplicate(self) -> bool:
+        """Another resource has the name."""
+        return self.winner is not None and self.winner.metadata.uid != self.exchange.metadata.uid
+
+
+def decide(view: ExchangeView) -> Decision:
+    """The next thing to do."""
+    metadata = view.exchange.metadata
+    if metadata.deletion_timestamp is not None:
+        return _delete(view) if names.FINALIZER in metadata.finalizers else Release("it does not have our finalizer")
+    if metadata.annotations.get(names.PAUSED) == "true":
+        return _paused(view)
+    problem = _not_acceptable(view)
+    if problem is not None:
+        return _report(view, problem)
+    broker = view.broker.broker
+    assert broker is not None
+    if names.FINALIZER not in metadata.finalizers:
+        return AddFinalizer()
+    if view.service is Child.UNKNOWN:
+        return Apply(children.exchange_service(broker, view.exchange, view.cluster_domain))
+    if view.service is Child.TAKEN:
+        return _report(view, _name_taken(view))
+    if view.broker.reach is Reach.STOPPED:
+        message = "The Broker is scaled to zero; it is declared when the Broker runs again."
+        return _report(view, _ACCEPTED, Condition("Declared", Truth.FALSE, Reason.BROKER_STOPPED, message))
+    if view.broker.reach is not Reach.CONNECTED:
+        unknown = Condition("Declared", Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, view.broker.problem)
+        return _report(view, _ACCEPTED, unknown)
+    if view.answer is None:
+        return Declare(EntityType.EXCHANGE, declaration.exchange_name(view.exchange), wanted(view))
+    return _conclude(view, view.answer)
+
+
+def wanted(view: ExchangeView) -> ExchangeDeclaration:
+    """What is declared."""
+    alternate = None if view.alternate is None else declaration.exchange_name(view.alternate)
+    return declaration.exchange_declaration(view.exchange, alternate=alternate, cluster_id=view.cluster_id)
+
+
+def _delete(view: ExchangeView) -> Decision:
+    metadata = view.exchange.metadata
+    assert metadata.deletion_timestamp is not None
+    decision = deletion.decide(
+        deletion.DeletionView(
+            entity=EntityType.EXCHANGE,
+            name=declaration.exchange_name(view.exchange),
+            uid=metadata.uid,
+            policy=view.exchange.spec.deletion_policy,
+            is_protected=metadata.annotations.get(names.DELETE_PROTECTION) == "true",
+            is_forced=metadata.annotations.get(names.FORCE_DELETE) == "true",
+            broker=view.broker,
+            is_duplicate=view.is_duplicate,
+            namespace_terminating=view.namespace_terminating,
+            seconds=(view.now - metadata.deletion_timestamp).total_seconds(),
+            answer=view.answer,
+        )
+    )
+    if isinstance(decision, Report):
+        return Report(decision.conditions, {**_details(view, None), **decision.details}, decision.retry)
+    return decision
+
+
+def _paused(view: ExchangeView) -> Report:
+    paused = Condition(
+        "ReconciliationPaused",
+        Truth.TRUE,
+        Reason.PAUSED_BY_ANNOTATION,
+        f"Nothing is changed on the broker while the annotation `{names.PAUSED}` is set.",
+    )
+    kept = [
+        Condition(before.type, Truth(before.status), before.reason, before.message)
+        for before in view.exchange.status.conditions
+        if before.type != "ReconciliationPaused"
+    ]
+    return Report((*kept, paused), _details(view, None))
+
+
+def _not_acceptable(view: ExchangeView) -> Condition | None:
+    namespace = view.exchange.metadata.namespace
+    home, broker_name = declaration.broker_key(view.exchange)
+    broker = view.broker.broker
+    if broker is None or not access.is_allowed(namespace, broker):
+        if home != namespace:
+            return _refuse(
+                Reason.NAMESPACE_NOT_ALLOWED,
+                f"Broker {home}/{broker_name} is not there, or its `allowedNamespaces` does not name {namespace}.",
+            )
+        return _refuse(Reason.BROKER_NOT_FOUND, f"There is no Broker {broker_name} in this namespace; make it.")
+    alternate = view.exchange.spec.alternate_exchange_ref
+    if alternate is not None:
+        if view.alternate is None:
+            return _refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no Exchange {alternate.name} here; make it.")
+        if declaration.broker_key(view.alternate) != (home, broker_name):
+            return _refuse(Reason.EXCHANGE_ON_OTHER_BROKER, f"Exchange {alternate.name} is on another Broker.")
+    return _duplicate(view, broker)
+
+
+def _duplicate(view: ExchangeView, broker: Broker) -> Condition | None:
+    if view.winner is None or not view.is_duplicate:
+        return None
+    other = view.winner.metadata
+    visible = other.namespace == view.exchange.metadata.namespace
+    who = f"Exchange {other.name}" if visible else "An Exchange of another namespace"
+    name = declaration.exchange_name(view.exchange)
+    return _refuse(
+        Reason.DUPLICATE_EXCHANGE,
+        f"{who} is older and declares {name!r} on Broker {broker.metadata.name}. "
+        "Choose another `exchangeName`, or delete one of the two.",
+    )
+
+
+def _refuse(reason: Reason, message: str) -> Condition:
+    return Condition("Accepted", Truth.FALSE, reason, message)
+
+
+def _name_taken(view: ExchangeView) -> Condition:
+    service = names.exchange_service(view.exchange)
+    message = (
+        f"A Service {service} is there and belongs to somebody else; delete it, or give the Exchange another name."
+    )
+    return _refuse(Reason.NAME_TAKEN, message)
+
+
+def _conclude(view: ExchangeView, answer: Answer) -> Report:
+    if not answer.is_success:
+        message = f"The broker refused with {answer.condition or answer.status}: {answer.description}"
+        failed = Condition("Declared", Truth.FALSE, reasons.word(answer.reason), message)
+        return _report(view, _ACCEPTED, failed, retry=Retry.BACKOFF)
+    reason = Reason.ADOPTED if answer.body.get("outcome") == Outcome.ADOPTED.value else Reason.DECLARED
+    declared = Condition("Declared", Truth.TRUE, reason, "The broker has the exchange.")
+    return _report(view, _ACCEPTED, declared, answer=answer)
+
+
+def _report(view: ExchangeView, *found: Condition, retry: Retry = Retry.RESYNC, answer: Answer | None = None) -> Report:
+    return Report(conditions.ready_from(found, "Declared on the broker."), _details(view, answer), retry)
+
+
+def _details(view: ExchangeView, answer: Answer | None) -> Manifest:
+    details: Manifest = {"exchangeName": declaration.exchange_name(view.exchange)}
+    broker = view.broker.broker
+    if broker is not None and access.is_allowed(view.exchange.metadata.namespace, broker):
+        details["address"] = names.address(broker, view.exchange)
+    bound = answer.body.get("boundSubscriptions") if answer is not None else view.exchange.status.bound_subscriptions
+    if isinstance(bound, int):
+        details["boundSubscriptions"] = bound
+    return details

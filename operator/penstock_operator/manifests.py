@@ -1,0 +1,41 @@
+"""Kubernetes objects as they travel: nested maps, read by path. What is missing or of another shape reads as None."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+__all__ = ["Manifest", "controller_uid", "dig", "items_of", "text_at"]
+
+Manifest = dict[str, object]
+
+
+def dig(node: object, *path: str) -> object:
+    """What is at `path` below `node`, None if nothing is."""
+    if not path:
+        return node
+    if not isinstance(node, Mapping):
+        return None
+    return dig(cast(Mapping[str, object], node).get(path[0]), *path[1:])
+
+
+def text_at(manifest: Mapping[str, object] | None, *path: str) -> str | None:
+    """The string at `path`, None if there is none."""
+    value = dig(manifest, *path)
+    return value if isinstance(value, str) else None
+
+
+def items_of(manifest: Mapping[str, object] | None, *path: str) -> list[Manifest]:
+    """The maps in the list at `path`."""
+    value = dig(manifest, *path)
+    if not isinstance(value, list):
+        return []
+    return [cast(Manifest, item) for item in cast(list[object], value) if isinstance(item, dict)]
+
+
+def controller_uid(manifest: Mapping[str, object]) -> str | None:
+    """The uid of the object that controls this one."""
+    for owner in items_of(manifest, "metadata", "ownerReferences"):
+        if owner.get("controller") is True:
+            return text_at(owner, "uid")
+    return None

@@ -1,0 +1,70 @@
+"""Names that others rely on: children, ports, labels, annotations, addresses. Source: section 5 of the design."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock_api import declaration
+from penstock_api.resources import Broker, Exchange
+
+__all__ = [
+    "AMQPS_PORT",
+    "AMQP_PORT",
+    "BROKER_LABEL",
+    "DELETE_PROTECTION",
+    "FINALIZER",
+    "FORCE_DELETE",
+    "LAG_MANAGER",
+    "MANAGEMENT_PORT",
+    "MANAGER",
+    "OBSERVER_PORT",
+    "PAUSED",
+    "PROBE_PORT",
+    "RECONCILE_AT",
+    "address",
+    "exchange_service",
+    "service_host",
+]
+
+MANAGER: Final = "penstock-operator"
+"""Field manager of everything that the operator applies; also `app.kubernetes.io/managed-by`."""
+LAG_MANAGER: Final = "penstock-lag"
+"""Field manager of `status.lag` and condition Lagging."""
+FINALIZER: Final = "penstock.dev/topology"
+BROKER_LABEL: Final = "penstock.dev/broker"
+PAUSED: Final = "penstock.dev/paused"
+DELETE_PROTECTION: Final = "penstock.dev/delete-protection"
+RECONCILE_AT: Final = "penstock.dev/reconcile-at"
+FORCE_DELETE: Final = "penstock.dev/force-delete"
+
+AMQPS_PORT: Final = 5671
+AMQP_PORT: Final = 5672
+MANAGEMENT_PORT: Final = 5670
+OBSERVER_PORT: Final = 8080
+PROBE_PORT: Final = 8081
+
+
+def service_host(service: str, namespace: str) -> str:
+    """The DNS name of a Service, which every server certificate has."""
+    return f"{service}.{namespace}.svc"
+
+
+def exchange_service(exchange: Exchange) -> str:
+    """The Service that an Exchange has from the first version on, so that it can move to another pod later."""
+    return f"{exchange.metadata.name}-x"
+
+
+def address(broker: Broker, exchange: Exchange) -> str:
+    """The URL of an exchange for clients: TLS where the Broker has it."""
+    host = service_host(exchange_service(exchange), exchange.metadata.namespace)
+    return f"{authority(broker, host)}/{declaration.exchange_name(exchange)}"
+
+
+def broker_address(broker: Broker) -> str:
+    """The URL of the Broker for clients."""
+    return authority(broker, service_host(f"{broker.metadata.name}-amqp", broker.metadata.namespace))
+
+
+def authority(broker: Broker, host: str) -> str:
+    """Scheme, host and port."""
+    return f"amqps://{host}:{AMQPS_PORT}" if broker.spec.listeners.amqps else f"amqp://{host}:{AMQP_PORT}"

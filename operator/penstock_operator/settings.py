@@ -1,0 +1,78 @@
+"""What the operator is told when it starts, from the environment (the chart) or the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from penstock_api.failing import Misuse
+
+__all__ = ["Settings"]
+
+_PREFIX: Final = "PENSTOCK_OPERATOR_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of one operator."""
+
+    broker_image: str
+    """Image of broker pods whose Broker names none; each Broker keeps the one it was made with."""
+    lag_image: str
+    """Image of the lag job where the Broker names none."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces to look after; none: all."""
+    cluster_domain: str = "cluster.local"
+    """DNS domain of the cluster."""
+    liveness_host: str = ""
+    """Address of /livez, /readyz and /metrics; empty: all."""
+    liveness_port: int = 8080
+    """Their port; 0 lets the system choose."""
+    resync_seconds: float = 120
+    """Time between two complete lists, after which everything is looked at again."""
+    poll_seconds: float = 5
+    """Time between two looks at each broker and its newest lag result."""
+    workers: int = 32
+    """Resources worked on at the same time."""
+    log_level: str = "INFO"
+
+    def __post_init__(self) -> None:
+        """Refuse what can't work, naming the setting."""
+        self._check(bool(self.broker_image), "broker-image", "the name of an image")
+        self._check(bool(self.lag_image), "lag-image", "the name of an image")
+        self._check(self.resync_seconds >= 1, "resync-seconds", "at least 1")
+        self._check(self.poll_seconds >= 1, "poll-seconds", "at least 1")
+        self._check(1 <= self.workers <= 1000, "workers", "1 to 1000")
+        self._check(0 <= self.liveness_port < 65536, "liveness-port", "0 to 65535")
+
+    @staticmethod
+    def _check(good: bool, name: str, rule: str) -> None:
+        if not good:
+            raise Misuse(f"operator setting {name} can't be used.", f"It must be {rule}.")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
+        """The settings of `PENSTOCK_OPERATOR_*` variables, such as `PENSTOCK_OPERATOR_BROKER_IMAGE`.
+
+        Raises:
+            Misuse: a variable is missing or can't be used.
+        """
+        source = os.environ if environment is None else environment
+        values = {key.removeprefix(_PREFIX).lower(): value for key, value in source.items() if key.startswith(_PREFIX)}
+        try:
+            return cls(
+                broker_image=values.get("broker_image", ""),
+                lag_image=values.get("lag_image", ""),
+                namespaces=tuple(name.strip() for name in values.get("namespaces", "").split(",") if name.strip()),
+                cluster_domain=values.get("cluster_domain", "cluster.local"),
+                liveness_host=values.get("liveness_host", ""),
+                liveness_port=int(values.get("liveness_port", "8080")),
+                resync_seconds=float(values.get("resync_seconds", "120")),
+                poll_seconds=float(values.get("poll_seconds", "5")),
+                workers=int(values.get("workers", "32")),
+                log_level=values.get("log_level", "INFO"),
+            )
+        except ValueError as error:
+            raise Misuse(f"an operator setting in the environment is not a number: {error}.", "Correct it.") from error

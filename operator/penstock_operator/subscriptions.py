@@ -1,0 +1,247 @@
+"""What to do for a Subscription: the plan, one decision at a time. Pure.
+
+Order of the checks is the order of their conditions: Accepted (may it be declared at all), Bound (does the broker
+have it), Matched (is it as declared). Every outcome has one reason. Source: section 5 of the design,
+docs/operator.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, cast
+
+from penstock_api import declaration
+from penstock_api.management import EntityType, Outcome, SubscriptionDeclaration
+from penstock_api.resources import Exchange, Subscription
+from penstock_operator import access, conditions, deletion, names, reasons
+from penstock_operator.conditions import Condition, Truth
+from penstock_operator.decisions import (
+    AddFinalizer,
+    Answer,
+    BrokerView,
+    Decision,
+    Declare,
+    Reach,
+    Release,
+    Report,
+    Retry,
+)
+from penstock_operator.manifests import Manifest
+from penstock_operator.reasons import Reason
+
+__all__ = ["SubscriptionView", "decide"]
+
+_ACCEPTED: Final = Condition(
+    "Accepted", Truth.TRUE, Reason.ACCEPTED, "The spec is valid and its references may be followed."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionView:
+    """Everything that the plan looks at."""
+
+    subscription: Subscription
+    broker: BrokerView
+    exchange: Exchange | None
+    """What exchangeRef names, None if there is no such resource."""
+    winner: Subscription | None
+    """The oldest Subscription that wants the same identity on the same Broker; may be this one."""
+    cluster_id: str
+    namespace_terminating: bool = False
+    now: datetime
+    answer: Answer | None = None
+    """The broker's answer to what this pass has sent it."""
+
+    @property
+    def is_duplicate(self) -> bool:
+        """Another resource has the identity."""
+        return self.winner is not None and self.winner.metadata.uid != self.subscription.metadata.uid
+
+
+def decide(view: SubscriptionView) -> Decision:
+    """The next thing to do."""
+    metadata = view.subscription.metadata
+    if metadata.deletion_timestamp is not None:
+        return _delete(view) if names.FINALIZER in metadata.finalizers else Release("it does not have our finalizer")
+    if metadata.annotations.get(names.PAUSED) == "true":
+        return _paused(view)
+    problem = _not_acceptable(view)
+    if problem is not None:
+        return _report(view, problem)
+    if names.FINALIZER not in metadata.finalizers:
+        return AddFinalizer()
+    if view.broker.reach is Reach.STOPPED:
+        message = "The Broker is scaled to zero; it is declared when the Broker runs again."
+        return _report(view, _ACCEPTED, Condition("Bound", Truth.FALSE, Reason.BROKER_STOPPED, message))
+    if view.broker.reach is not Reach.CONNECTED:
+        unknown = Condition("Bound", Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, view.broker.problem)
+        return _report(view, _ACCEPTED, unknown)
+    if view.answer is None:
+        return Declare(EntityType.SUBSCRIPTION, None, wanted(view))
+    return _conclude(view, view.answer)
+
+
+def wanted(view: SubscriptionView) -> SubscriptionDeclaration:
+    """What is declared; only after the references were found."""
+    assert view.exchange is not None
+    return declaration.subscription_declaration(
+        view.subscription, exchange=declaration.exchange_name(view.exchange), cluster_id=view.cluster_id
+    )
+
+
+def _delete(view: SubscriptionView) -> Decision:
+    metadata = view.subscription.metadata
+    assert metadata.deletion_timestamp is not None
+    decision = deletion.decide(
+        deletion.DeletionView(
+            entity=EntityType.SUBSCRIPTION,
+            name=declaration.queue_name(view.subscription),
+            uid=metadata.uid,
+            policy=view.subscription.spec.deletion_policy,
+            is_protected=metadata.annotations.get(names.DELETE_PROTECTION) == "true",
+            is_forced=metadata.annotations.get(names.FORCE_DELETE) == "true",
+            broker=view.broker,
+            is_duplicate=view.is_duplicate,
+            namespace_terminating=view.namespace_terminating,
+            seconds=(view.now - metadata.deletion_timestamp).total_seconds(),
+            answer=view.answer,
+        )
+    )
+    return _with_details(view, decision) if isinstance(decision, Report) else decision
+
+
+def _paused(view: SubscriptionView) -> Report:
+    paused = Condition(
+        "ReconciliationPaused",
+        Truth.TRUE,
+        Reason.PAUSED_BY_ANNOTATION,
+        f"Nothing is changed on the broker while the annotation `{names.PAUSED}` is set.",
+    )
+    kept = [
+        Condition(before.type, Truth(before.status), before.reason, before.message)
+        for before in view.subscription.status.conditions
+        if before.type not in ("ReconciliationPaused", "Lagging")
+    ]
+    return _with_details(view, Report((*kept, paused), {}))
+
+
+def _not_acceptable(view: SubscriptionView) -> Condition | None:
+    """Why the spec can't be declared, None if it can."""
+    namespace = view.subscription.metadata.namespace
+    home, broker_name = declaration.broker_key(view.subscription)
+    broker, exchange = view.broker.broker, view.exchange
+    if broker is None or not access.is_allowed(namespace, broker):
+        if home != namespace:
+            return _refuse(
+                Reason.NAMESPACE_NOT_ALLOWED,
+                f"Broker {home}/{broker_name} is not there, or its `allowedNamespaces` does not name {namespace}.",
+            )
+        return _refuse(Reason.BROKER_NOT_FOUND, f"There is no Broker {broker_name} in this namespace; make it.")
+    exchange_home, exchange_name = declaration.exchange_key(view.subscription)
+    if exchange is None or not access.is_allowed(namespace, exchange):
+        if exchange_home != namespace:
+            return _refuse(
+                Reason.NAMESPACE_NOT_ALLOWED,
+                f"Exchange {exchange_home}/{exchange_name} is not there, or its `allowedNamespaces` does not name "
+                f"{namespace}.",
+            )
+        return _refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no Exchange {exchange_name} in this namespace; make it.")
+    if declaration.broker_key(exchange) != (home, broker_name):
+        return _refuse(
+            Reason.EXCHANGE_ON_OTHER_BROKER,
+            f"Exchange {exchange_name} is not on Broker {broker_name}; `exchangeRef` must name one that is.",
+        )
+    return _duplicate(view)
+
+
+def _duplicate(view: SubscriptionView) -> Condition | None:
+    if view.winner is None or not view.is_duplicate:
+        return None
+    other = view.winner.metadata
+    visible = other.namespace == view.subscription.metadata.namespace
+    who = f"Subscription {other.name}" if visible else "A Subscription of another namespace"
+    return _refuse(
+        Reason.DUPLICATE_SUBSCRIPTION,
+        f"{who} is older and declares {declaration.subscription_identity(view.subscription)} on this Broker. "
+        "Choose another `subscriptionName`, or delete one of the two.",
+    )
+
+
+def _refuse(reason: Reason, message: str) -> Condition:
+    return Condition("Accepted", Truth.FALSE, reason, message)
+
+
+def _conclude(view: SubscriptionView, answer: Answer) -> Report:
+    """The report on the broker's answer to the declaration."""
+    if not answer.is_success:
+        reason = reasons.word(answer.reason)
+        message = f"The broker refused with {answer.condition or answer.status}: {answer.description}"
+        return _report(view, _ACCEPTED, Condition("Bound", Truth.FALSE, reason, message), retry=Retry.BACKOFF)
+    outcome = answer.body.get("outcome")
+    bound_as = {Outcome.ADOPTED.value: Reason.ADOPTED, Outcome.REBOUND.value: Reason.REBOUND}
+    bound = Condition(
+        "Bound", Truth.TRUE, bound_as.get(str(outcome), Reason.DECLARED), "The broker has the subscription."
+    )
+    matched = _matched(view, answer)
+    blocked = matched.reason == Reason.REBIND_BLOCKED
+    return _report(view, _ACCEPTED, bound, matched, retry=Retry.BACKOFF if blocked else Retry.RESYNC, answer=answer)
+
+
+def _matched(view: SubscriptionView, answer: Answer) -> Condition:
+    if answer.body.get("outcome") == Outcome.REBIND_BLOCKED.value:
+        blocked_by = answer.body.get("blockedBy", "its rebindPolicy")
+        message = (
+            f"The old binding still holds: {blocked_by} stands in the way of `rebindPolicy: "
+            f"{view.subscription.spec.rebind_policy}`. Stop the consumers or empty the queue, or choose `InPlace`."
+        )
+        return Condition("Matched", Truth.FALSE, Reason.REBIND_BLOCKED, message)
+    asked = view.subscription.spec.expiry_policy
+    there = answer.body.get("expiryPolicy", asked)
+    if there != asked:
+        message = f"The broker keeps `expiryPolicy: {there}` of the subscription that was there before."
+        return Condition("Matched", Truth.FALSE, Reason.SOURCE_MODIFIED, message)
+    return Condition("Matched", Truth.TRUE, Reason.IN_SYNC, "The broker has what is declared.")
+
+
+def _report(
+    view: SubscriptionView, *found: Condition, retry: Retry = Retry.RESYNC, answer: Answer | None = None
+) -> Report:
+    # A modified source keeps no subscription from working (decision 7); a binding that isn't the declared one does.
+    for_ready = [condition for condition in found if condition.reason != Reason.SOURCE_MODIFIED]
+    ready = conditions.ready_from(for_ready, "Declared on the broker.")
+    modified = tuple(condition for condition in found if condition.reason == Reason.SOURCE_MODIFIED)
+    details: Manifest = {} if answer is None else {"applied": _applied(answer)}
+    return _with_details(view, Report((*ready, *modified), details, retry))
+
+
+def _with_details(view: SubscriptionView, report: Report) -> Report:
+    details: Manifest = {
+        "subscriptionName": declaration.subscription_name(view.subscription),
+        "queueName": declaration.queue_name(view.subscription),
+    }
+    if view.broker.broker is not None and view.exchange is not None and _may_see(view):
+        details["address"] = names.address(view.broker.broker, view.exchange)
+    applied = view.subscription.status.applied
+    if applied is not None:
+        details["applied"] = applied.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return Report(report.conditions, {**details, **report.details}, report.retry)
+
+
+def _may_see(view: SubscriptionView) -> bool:
+    namespace = view.subscription.metadata.namespace
+    assert view.broker.broker is not None
+    assert view.exchange is not None
+    return access.is_allowed(namespace, view.broker.broker) and access.is_allowed(namespace, view.exchange)
+
+
+def _applied(answer: Answer) -> Manifest:
+    keys = answer.body.get("bindingKeys")
+    applied: Manifest = {
+        "exchange": answer.body.get("exchange", ""),
+        "bindingKeys": [str(key) for key in cast(list[object], keys)] if isinstance(keys, (list, tuple)) else [],
+        "expiryPolicy": answer.body.get("expiryPolicy", ""),
+        "sharing": answer.body.get("sharing", ""),
+    }
+    selector = answer.body.get("selector")
+    return {**applied, "selector": selector} if selector is not None else applied
