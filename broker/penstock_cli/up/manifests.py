@@ -80,7 +80,7 @@ def _read_file(file: Path, problems: list[str]) -> Iterator[_Placed]:
     except (OSError, UnicodeDecodeError, yaml.reader.ReaderError) as error:
         problems.append(f"{file}: can't be read: {error}")
         return
-    construct = cast("Callable[[yaml.Node], object]", loader.construct_document)  # untyped in its stubs
+    construct = cast("Callable[[yaml.Node], object]", getattr(loader, "construct_document"))  # noqa: B009  # untyped in its stubs
     number = 0
     try:
         while loader.check_node():

@@ -1,13 +1,48 @@
-"""`penstock up`: options."""
+"""`penstock up`: a broker with its topology, observer and lag job from a folder of manifests, without Kubernetes."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
+
+from penstock_cli.needing import needs_extra
+from penstock_cli.verbs.endpoint import ENDPOINT, split
 
 __all__ = ["up"]
 
 
 @click.command()
-def up() -> int:
-    """x"""
-    return 0
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("penstock-data"),
+    show_default=True,
+    help="Folder of messages, ledger and logs; made if absent, kept at the end.",
+)
+@click.option("--listen", type=ENDPOINT, default="127.0.0.1:5672", show_default=True, help="AMQP; port 0: a free one.")
+@click.option("--observer", type=ENDPOINT, default="127.0.0.1:0", help="HTTP of the observer; port 0: a free one.")
+@click.option("--snapshot-seconds", type=float, default=10.0, show_default=True, help="Time between two snapshots.")
+@click.option("--segment-seconds", type=float, default=60.0, show_default=True, help="Age of a finished ledger segment.")
+@click.option("--lag/--no-lag", default=True, help="Run the lag job as spec.lagAnalysis says (default: do).")
+def up(
+    folder: Path, data: Path, listen: str, observer: str, snapshot_seconds: float, segment_seconds: float, lag: bool
+) -> int:
+    """Run the Broker that DIR describes, with its Exchanges and Subscriptions, until Ctrl-C or SIGTERM.
+
+    DIR holds the same manifests that `kubectl apply` takes. A broker that dies starts again. Clients may come without a
+    name or as guest/guest, and make queues and topics by naming them.
+    """
+    with needs_extra("broker"):
+        from penstock_cli.up.commands import Pace
+        from penstock_cli.up.run import Options, run
+    options = Options(
+        folder=folder,
+        data=data,
+        listen=split(listen),
+        observer=split(observer),
+        pace=Pace(snapshot_seconds, segment_seconds),
+        scheduled=lag,
+    )
+    return run(options, lambda line: click.echo(line))

@@ -15,8 +15,8 @@ import org.apache.qpid.jms.JmsConnectionFactory;
  * "doubtful" and the number is sent again as the next attempt. So whoever counts can tell a broker's second delivery from a
  * producer's second attempt; hence no failover URI here, which would repeat attempts unseen.
  *
- * <p>Options: {@code --uri --topic --name --count}, {@code --connections} (4), {@code --size} of a body in bytes (100). Events:
- * {@code accepted ID}, {@code doubtful ID REASON}, {@code published COUNT}.
+ * <p>Options: {@code --uri --topic --name --count}, {@code --connections} (4), {@code --size} of a body in bytes (100),
+ * {@code --amount}, a property of each message (none). Events: {@code accepted ID}, {@code doubtful ID REASON}, {@code published COUNT}.
  */
 public final class Publish {
     private static final int RECONNECT_AFTER_MILLIS = 100;
@@ -26,12 +26,14 @@ public final class Publish {
     private final AtomicInteger next = new AtomicInteger();
     private final AtomicInteger accepted = new AtomicInteger();
     private final int count;
+    private final int amount;
     private final String body;
 
     private Publish(Options options) throws Exception {
         this.options = options;
         this.factory = Access.factory(options);
         this.count = options.number("count", 1);
+        this.amount = options.number("amount", 0);
         this.body = "x".repeat(options.number("size", 100));
     }
 
@@ -80,6 +82,9 @@ public final class Publish {
     private boolean send(Session session, MessageProducer producer, String id) throws JMSException {
         TextMessage message = session.createTextMessage(body);
         message.setStringProperty("id", id);
+        if (amount > 0) {
+            message.setIntProperty("amount", amount);
+        }
         try {
             producer.send(message);
             accepted.incrementAndGet();

@@ -1,0 +1,83 @@
+"""From manifests to what each child is told: the broker's configuration and the command lines. Pure."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from penstock_api.resources import Broker, quantity_bytes
+from penstock_cli.up.children import Child
+from penstock_cli.up.layout import Layout
+
+__all__ = ["Endpoints", "Pace", "broker_child", "broker_settings", "lag_child", "observer_child"]
+
+PENSTOCK = (sys.executable, "-m", "penstock_cli")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """HOST:PORT of what is served, ports chosen."""
+
+    amqp: str
+    observer: str
+
+    @property
+    def observer_url(self) -> str:
+        """Base URL of the observer."""
+        return f"http://{self.observer}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often the observer looks, and how long a ledger segment stays open."""
+
+    snapshot_seconds: float
+    segment_seconds: float
+
+
+def broker_settings(broker: Broker, endpoints: Endpoints, layout: Layout) -> dict[str, object]:
+    """The broker's configuration: the resource's settings, with plain AMQP where this machine alone can reach it."""
+    spec = broker.spec
+    return {
+        "listeners": [{"name": "amqp", "address": endpoints.amqp}],
+        "management": {"address": f"unix:{layout.management}"},
+        "observerSocket": str(layout.observer),
+        "maxMessageBytes": quantity_bytes(spec.max_message_size),
+        "idleTimeoutSeconds": spec.idle_timeout_seconds,
+    }
+
+
+def broker_child(layout: Layout) -> Child:
+    """The broker, in development mode: ANONYMOUS, guest/guest, auto-creation."""
+    command = (*PENSTOCK, "broker", "--data", str(layout.data), "--config", str(layout.broker_config), "--dev")
+    return Child("broker", command, layout.log("broker"))
+
+
+def observer_child(broker: Broker, endpoints: Endpoints, layout: Layout, pace: Pace) -> Child:
+    """The observer, as the second container of a pod would run."""
+    options = {
+        "--broker-socket": layout.observer,
+        "--ledger": layout.ledger,
+        "--listen": endpoints.observer,
+        "--token-file": layout.token,
+        "--broker": broker.metadata.name,
+        "--namespace": broker.metadata.namespace,
+        "--interval": pace.snapshot_seconds,
+        "--segment-seconds": pace.segment_seconds,
+    }
+    words = (str(word) for option in options.items() for word in option)
+    return Child("observer", (*PENSTOCK, "observer", *words), layout.log("observer"))
+
+
+def lag_child(broker: Broker, endpoints: Endpoints, layout: Layout, run_name: str) -> Child:
+    """One run of the lag job; its result goes to the observer."""
+    options = {
+        "--observer": endpoints.observer_url,
+        "--token-file": layout.token,
+        "--broker": broker.metadata.name,
+        "--namespace": broker.metadata.namespace,
+        "--window-minutes": broker.spec.lag_analysis.window_minutes,
+        "--run-name": run_name,
+    }
+    words = (str(word) for option in options.items() for word in option)
+    return Child("lag", (*PENSTOCK, "lag", *words), layout.log("lag"))

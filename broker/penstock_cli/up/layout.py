@@ -1,0 +1,87 @@
+"""Where `penstock up` keeps things: one folder for what lasts, one short-lived folder for Unix sockets.
+
+Sockets have a folder of their own because their paths must be short (108 bytes), whatever the data folder is called.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Layout", "free_endpoint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths of one `penstock up`."""
+
+    root: Path
+    """Folder of this Broker; survives the command."""
+    sockets: Path
+    """Folder of the sockets; goes with the command."""
+
+    @property
+    def data(self) -> Path:
+        """The broker's log."""
+        return self.root / "data"
+
+    @property
+    def ledger(self) -> Path:
+        """The observer's ledger and the lag results."""
+        return self.root / "ledger"
+
+    @property
+    def token(self) -> Path:
+        """Bearer token of the observer."""
+        return self.root / "observer.token"
+
+    @property
+    def broker_config(self) -> Path:
+        """Configuration of the broker, made from the manifests at each start."""
+        return self.root / "broker.yaml"
+
+    @property
+    def management(self) -> Path:
+        """Socket of `$management` with all rights."""
+        return self.sockets / "management.sock"
+
+    @property
+    def observer(self) -> Path:
+        """Socket of `$management` for the observer."""
+        return self.sockets / "observer.sock"
+
+    @property
+    def state(self) -> Path:
+        """What other programs want to know of a running `penstock up`: addresses and process ids, as JSON."""
+        return self.root / "up.json"
+
+    def log(self, name: str) -> Path:
+        """Output of one child."""
+        return self.root / f"{name}.log"
+
+    def prepare(self) -> None:
+        """Make the folders and the token, unless they are there."""
+        for folder in (self.data, self.ledger):
+            folder.mkdir(parents=True, exist_ok=True)
+        if not self.token.exists():
+            self.token.touch(mode=0o600)
+            self.token.write_text(secrets.token_urlsafe(32) + "\n", encoding="ascii")
+
+    def write_state(self, state: dict[str, object]) -> None:
+        """Replace the state at once, so that a reader never sees half of it."""
+        hidden = self.state.with_suffix(".new")
+        hidden.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+        hidden.replace(self.state)
+
+
+def free_endpoint(host: str, port: int) -> str:
+    """HOST:PORT, with a free port in the place of 0: a child must come back on the port its clients know."""
+    if port == 0:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((host, 0))
+            port = int(probe.getsockname()[1])
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,162 @@
+"""`penstock up`: starts broker and observer, declares the topology after each start, runs the lag job, ends everything.
+
+One task per concern in one task group; `stop` ends them all. The broker may die at any time: it is started again on the same
+port and data folder, and declared to again, which changes nothing unless the data folder was emptied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from penstock_api.failing import Failure
+from penstock_api.resources import Broker
+from penstock_cli.lag_table import lag_table
+from penstock_cli.up import commands, declaring, observing
+from penstock_cli.up.children import keep_running, run_once, tail
+from penstock_cli.up.commands import Endpoints, Pace
+from penstock_cli.up.layout import Layout, free_endpoint
+from penstock_cli.up.manifests import Manifests, read
+from penstock_cli.up.topology import declared
+
+__all__ = ["Options", "run"]
+
+READY_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line says."""
+
+    folder: Path
+    data: Path
+    listen: tuple[str, int]
+    observer: tuple[str, int]
+    pace: Pace
+    scheduled: bool
+    """Run the lag job as `spec.lagAnalysis` says."""
+
+
+def run(options: Options, say: Callable[[str], None]) -> int:
+    """Run until SIGTERM or SIGINT; 0 after an orderly end.
+
+    Raises:
+        Misuse: the manifests are wrong; nothing was started.
+        Failure: a child can't run, or another `penstock up` has the data folder.
+    """
+    manifests = read(options.folder)
+    with tempfile.TemporaryDirectory(prefix="penstock-") as sockets:
+        layout = Layout(options.data, Path(sockets))
+        layout.prepare()
+        with _alone(layout):
+            endpoints = Endpoints(free_endpoint(*options.listen), free_endpoint(*options.observer))
+            settings = commands.broker_settings(manifests.broker, endpoints, layout)
+            layout.broker_config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+            try:
+                asyncio.run(_Up(manifests, endpoints, layout, options, say).run())
+            except* Failure as failures:
+                raise failures.exceptions[0] from None
+            finally:
+                layout.state.unlink(missing_ok=True)
+    say("everything has ended")
+    return 0
+
+
+@contextmanager
+def _alone(layout: Layout) -> Generator[None, None, None]:
+    """Hold the folder for this command."""
+    with (layout.root / "up.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failure(
+                f"another `penstock up` uses {layout.root}.", "End it, or give this one another folder by --data."
+            ) from None
+        yield
+
+
+class _Up:
+    """The running command: what its tasks share."""
+
+    def __init__(
+        self, manifests: Manifests, endpoints: Endpoints, layout: Layout, options: Options, say: Callable[[str], None]
+    ) -> None:
+        self._manifests = manifests
+        self._endpoints = endpoints
+        self._layout = layout
+        self._options = options
+        self._say = say
+        self._stop = asyncio.Event()
+        self._pids: dict[str, int] = {"up": os.getpid()}
+        self._told = False
+
+    @property
+    def _broker(self) -> Broker:
+        return self._manifests.broker
+
+    async def run(self) -> None:
+        """Until a signal comes or a child can't run."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        observer = commands.observer_child(self._broker, self._endpoints, self._layout, self._options.pace)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(
+                keep_running(commands.broker_child(self._layout), self._stop, self._say, self._broker_started)
+            )
+            tasks.create_task(keep_running(observer, self._stop, self._say, self._observer_started))
+            if self._options.scheduled:
+                tasks.create_task(self._analyse_on_schedule())
+
+    async def _broker_started(self, pid: int) -> None:
+        """Declare, then tell who waits that the broker can be used."""
+        outcomes = await declaring.declare(self._layout.management, declared(self._manifests), READY_SECONDS)
+        for line in outcomes if not self._told else [line for line in outcomes if declaring.is_news(line)]:
+            self._say(line)
+        self._note("broker", pid)
+        if not self._told:
+            self._told = True
+            self._say(f"clients connect to amqp://{self._endpoints.amqp} (guest/guest, or without a name)")
+
+    async def _observer_started(self, pid: int) -> None:
+        await observing.wait_until_serving(self._endpoints.observer_url, READY_SECONDS)
+        self._note("observer", pid)
+        self._say(f"observer serves {self._endpoints.observer_url} (token in {self._layout.token})")
+
+    def _note(self, name: str, pid: int) -> None:
+        """Keep `up.json` true; it has a child's process id from the moment on that the child can be used."""
+        self._pids[name] = pid
+        state = {"amqp": self._endpoints.amqp, "observer": self._endpoints.observer_url, "pids": dict(self._pids)}
+        self._layout.write_state(state)
+
+    async def _analyse_on_schedule(self) -> None:
+        """Run the lag job every `intervalMinutes`, the first time one interval after the start."""
+        analysis = self._broker.spec.lag_analysis
+        if analysis.suspend or analysis.backend == "None":
+            return
+        while not self._stop.is_set():
+            try:
+                await asyncio.wait_for(self._stop.wait(), analysis.interval_minutes * 60)
+            except TimeoutError:
+                await self._analyse()
+
+    async def _analyse(self) -> None:
+        run_name = f"{self._broker.metadata.name}-lag-{int(time.time())}"
+        child = commands.lag_child(self._broker, self._endpoints, self._layout, run_name)
+        code = await run_once(child, self._stop)
+        if code == 0:
+            result = await observing.latest_result(self._endpoints.observer_url, self._layout.token)
+            self._say(lag_table(result))
+        elif code is not None:
+            self._say(f"lag run {run_name} failed with code {code}; messages flow on.\n{tail(child.log)}")

@@ -1,0 +1,51 @@
+"""What hack/demo runs once the machine is found fit: `python -m e2e.demo --work DIR --messages N [--cluster ...]`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+import click
+from e2e import local_demo
+from e2e.story import StoryError
+
+__all__ = ["main"]
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(1)  # an exception, so that `with` blocks end what they started
+
+
+def main() -> int:
+    """Play the story; 0 if all went as told."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--messages", type=int, required=True)
+    parser.add_argument("--cluster", action="store_true")
+    parser.add_argument("--context")
+    parser.add_argument("--registry")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, _leave)
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        seconds = int(time.monotonic() - started)
+        for line in text.splitlines():
+            click.echo(f"[{seconds // 60}:{seconds % 60:02}] {line}")
+
+    try:
+        say("compiling the JMS clients")
+        local_demo.build_clients(options.work / "maven.log")
+        local_demo.play(options.work, options.messages, say)
+    except (StoryError, TimeoutError, RuntimeError) as error:
+        click.echo(f"hack/demo: {error}", err=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""Runs the Java clients of tests/jms (Publish, Consume) as processes and follows what they report.
+
+Each event of a client is one line on its standard output; a thread per client reads them into the tally. Who waits
+looks at the tally every few hundredths of a second: conditions over whole sets are too dear to be asked at each event.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from e2e.tally import Receipt, Tally
+
+__all__ = ["Board", "Client", "build", "consume", "publish"]
+
+PROJECT: Final = Path(__file__).resolve().parent.parent / "jms"
+CLASSES: Final = "dev.penstock.jms.tool"
+PATIENCE_SECONDS: Final = 120.0
+LOOK_SECONDS: Final = 0.05
+
+
+def build(run: Callable[[Sequence[str], Path], None]) -> None:
+    """Compile the clients and fetch what they need, unless that is done; `run` executes a command in a folder."""
+    sources = sorted([PROJECT / "pom.xml", *PROJECT.glob("src/main/**/*.*")])
+    want = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    stamp = PROJECT / "target" / "tool.stamp"
+    if stamp.exists() and stamp.read_text() == want:
+        return
+    goals = ("compile", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=target/lib")
+    run(["mvn", "-q", "-B", *goals], PROJECT)
+    stamp.write_text(want)
+
+
+class Board:
+    """The tally that all clients write into."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self.lock = threading.Lock()
+
+    def wait_for(self, what: str, condition: Callable[[Tally], bool], seconds: float = PATIENCE_SECONDS) -> None:
+        """Return when the condition holds.
+
+        Raises:
+            TimeoutError: it did not within the time.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            with self.lock:
+                if condition(self.tally):
+                    return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {seconds:.0f} s in vain for: {what}")
+            time.sleep(LOOK_SECONDS)
+
+
+class Client:
+    """One Java client process; `with` ends it whatever happens."""
+
+    def __init__(self, board: Board, name: str, main: str, arguments: Sequence[str], log: Path) -> None:
+        self.name = name
+        self.ready = False
+        self.failures: list[str] = []
+        self._board = board
+        self._log = log.open("ab")
+        classpath = f"{PROJECT / 'target' / 'classes'}:{PROJECT / 'target' / 'lib'}/*"
+        self.process = subprocess.Popen(
+            ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", classpath, f"{CLASSES}.{main}", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, name=f"read {name}", daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._board.lock:
+                self._note(line.split())
+
+    def _note(self, words: list[str]) -> None:
+        tally = self._board.tally
+        match words:
+            case ["accepted", id_]:
+                tally.accepted.add(id_)
+            case ["doubtful", id_, *_reason]:
+                tally.doubtful.add(id_)
+            case ["received", id_, count]:
+                tally.receipts.append(Receipt(self.name, id_, int(count)))
+            case ["settled", id_]:
+                tally.settled.add(id_)
+            case ["ready"]:
+                self.ready = True
+            case ["failed", *reason]:
+                self.failures.append(" ".join(reason))
+            case _:
+                pass  # closing counts, which the tally has already
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        for stream in (self.process.stdin, self.process.stdout, self._log):
+            assert stream is not None
+            stream.close()
+
+    def wait_ready(self, seconds: float = PATIENCE_SECONDS) -> None:
+        """Return when a consumer has its link."""
+        self._board.wait_for(f"{self.name} to attach", lambda _: self.ready or self.process.poll() is not None, seconds)
+        if not self.ready:
+            raise RuntimeError(f"{self.name} ended with code {self.process.returncode}; see {self._log.name}")
+
+    def stop(self, seconds: float = PATIENCE_SECONDS) -> None:
+        """Let a consumer close in good order."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.finish(seconds)
+
+    def finish(self, seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait for the end of a client that ends by itself.
+
+        Raises:
+            RuntimeError: it ended with an error.
+        """
+        code = self.process.wait(timeout=seconds)
+        self._reader.join()
+        if code != 0:
+            raise RuntimeError(f"{self.name} ended with code {code}; see {self._log.name}")
+
+
+def publish(
+    board: Board, name: str, access: Sequence[str], topic: str, count: int, log: Path, **more: object
+) -> Client:
+    """Start a producer; `access` is `--uri ...` and what else reaches the broker."""
+    return Client(board, name, "Publish", [*access, *_options(topic=topic, name=name, count=count, **more)], log)
+
+
+def consume(
+    board: Board, name: str, access: Sequence[str], topic: str, subscription: str, log: Path, **more: object
+) -> Client:
+    """Start a consumer of a shared durable subscription."""
+    return Client(board, name, "Consume", [*access, *_options(topic=topic, subscription=subscription, **more)], log)
+
+
+def _options(**options: object) -> list[str]:
+    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]

@@ -1,0 +1,70 @@
+"""The demo on this machine: `penstock up examples/local`, the story of e2e.story, and the lag computed by Spark.
+
+Asserts what it tells; a StoryError names what is off.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from e2e import jms_tool
+from e2e.jms_tool import Board
+from e2e.local_site import LocalSite
+from e2e.story import Backlog, Disruption, StoryError, grow_backlog, share_through_disruptions
+
+from penstock_api.result import LagResult
+from penstock_cli.lag_table import lag_table
+
+__all__ = ["build_clients", "compare", "play"]
+
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
+MANIFESTS: Final = ROOT / "examples" / "local"
+
+
+def build_clients(log: Path) -> None:
+    """Compile the Java clients by Maven, quietly; the log has what Maven says."""
+
+    def run(command: Sequence[str], folder: Path) -> None:
+        with log.open("ab") as out:
+            if subprocess.run(command, cwd=folder, stdout=out, stderr=subprocess.STDOUT).returncode != 0:
+                raise StoryError(f"{' '.join(command)} failed; see {log}")
+
+    jms_tool.build(run)
+
+
+def play(work: Path, messages: int, say: Callable[[str], None]) -> None:
+    """The whole demo in a folder of its own.
+
+    Raises:
+        StoryError: something is not as it has to be.
+        TimeoutError: something that has to happen did not.
+    """
+    board = Board()
+    with LocalSite(MANIFESTS, work / "penstock") as site:
+        site.wait_until_serving()
+        say(f"penstock up {MANIFESTS.relative_to(ROOT)}: the broker serves amqp://{site.state()['amqp']}")
+        kill = Disruption(0.5, "kill -9 of the broker", site.kill)
+        share_through_disruptions(site, board, messages, [kill], work, say)
+        backlog = Backlog(plain=messages // 8, of_region=messages // 20, large=messages // 40, settled=messages // 16)
+        expected = grow_backlog(site, board, backlog, work, say)
+        segments = site.wait_for_segment(after_ms=int(time.time() * 1000))
+        say(f"the lag job (Spark) reads {segments} ledger segments")
+        result = site.analyse("demo")
+        say(lag_table(result))
+        compare(result, expected)
+        say("Spark's lag equals the clients' own count for each of the three subscriptions")
+
+
+def compare(result: LagResult, expected: dict[str, int]) -> None:
+    """The lag job's figures against the clients' own.
+
+    Raises:
+        StoryError: they differ.
+    """
+    found = {entry.owner_name: entry.messages for entry in result.subscriptions if entry.owner_name is not None}
+    if found != expected:
+        raise StoryError(f"the lag job says {found}; the clients counted {expected}")

@@ -1,0 +1,129 @@
+"""A broker run by `penstock up` on this machine, as the story's site: its addresses, its death, its lag."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, cast
+
+from e2e.story import StoryError
+
+from penstock_api import observing
+from penstock_api.result import LagResult
+
+__all__ = ["LocalSite"]
+
+START_SECONDS: Final = 90.0
+LAG_SECONDS: Final = 300.0
+LOOK_SECONDS: Final = 0.1
+FAILOVER: Final = "failover.reconnectDelay=50&failover.useReconnectBackOff=false&failover.maxReconnectAttempts=-1"
+PREFETCH: Final = "jms.prefetchPolicy.all=100"
+"""Small enough that neither consumer hoards; the client's default is 1000 (docs/jms.md)."""
+
+
+class LocalSite:
+    """`penstock up FOLDER` as a child process; `with` ends it whatever happens."""
+
+    def __init__(self, manifests: Path, data: Path) -> None:
+        self.data = data
+        self._log = (data.parent / "up.log").open("ab")
+        pace = ("--snapshot-seconds", "1", "--segment-seconds", "3")
+        where = (str(manifests), "--data", str(data), "--listen", "127.0.0.1:0")
+        self._up = subprocess.Popen(
+            [sys.executable, "-m", "penstock_cli", "up", *where, "--no-lag", *pace],
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def __enter__(self) -> LocalSite:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._up.terminate()
+        try:
+            self._up.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self._up.kill()
+            self._up.wait()
+        self._log.close()
+
+    def state(self) -> Mapping[str, object]:
+        """What `penstock up` tells in up.json; empty before it serves."""
+        path = self.data / "up.json"
+        return cast("Mapping[str, object]", json.loads(path.read_text())) if path.exists() else {}
+
+    def pid(self, name: str) -> int | None:
+        """Process id of `broker` or `observer`, once it serves."""
+        pids = cast("Mapping[str, int]", self.state().get("pids", {}))
+        return pids.get(name)
+
+    def wait_until_serving(self, broker_other_than: int | None = None) -> None:
+        """Return when broker and observer serve; the broker as another process than the given one."""
+        deadline = time.monotonic() + START_SECONDS
+        while self.pid("broker") in (None, broker_other_than) or self.pid("observer") is None:
+            if self._up.poll() is not None or time.monotonic() > deadline:
+                raise StoryError(f"penstock up does not serve; see {self._log.name}")
+            time.sleep(LOOK_SECONDS)
+
+    def access(self, *, failover: bool) -> list[str]:
+        """Options of the Java clients."""
+        amqp = f"amqp://{self.state()['amqp']}"
+        uri = f"failover:({amqp})?{PREFETCH}&{FAILOVER}" if failover else f"{amqp}?{PREFETCH}"
+        return ["--uri", uri]
+
+    def kill(self) -> str:
+        """kill -9 the broker and wait until `penstock up` has it serving again."""
+        pid = self.pid("broker")
+        assert pid is not None
+        started = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        self.wait_until_serving(broker_other_than=pid)
+        return f"process {pid} killed, process {self.pid('broker')} serves after {time.monotonic() - started:.1f} s"
+
+    def get(self, path: str) -> object:
+        """JSON from the observer."""
+        url = f"{self.state()['observer']}{path}"
+        token = (self.data / "observer.token").read_text(encoding="ascii").strip()
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
+
+    def depth(self, subscription: str) -> int:
+        """Unsettled messages as the broker counts them now."""
+        states = cast("list[dict[str, object]]", self.get(observing.SUBSCRIPTIONS))
+        for state in states:
+            if state["subscriptionName"] == subscription and state["scope"] == "Global" and state["durable"]:
+                return int(cast("int", state["depth"]))
+        raise StoryError(f"the observer knows no subscription {subscription!r}")
+
+    def wait_for_segment(self, after_ms: int) -> int:
+        """Wait until the ledger has a finished segment that reaches beyond a time; return how many there are."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            listing = cast("dict[str, list[dict[str, int]]]", self.get(observing.SEGMENTS))
+            segments = listing["segments"]
+            if any(segment["lastMs"] > after_ms for segment in segments):
+                return len(segments)
+            if time.monotonic() > deadline:
+                raise StoryError("the observer finished no ledger segment in time")
+            time.sleep(LOOK_SECONDS)
+
+    def analyse(self, run_name: str) -> LagResult:
+        """Run the lag job once, as `penstock lag` does, and fetch its result from the observer."""
+        command = [sys.executable, "-m", "penstock_cli", "lag", "--observer", str(self.state()["observer"])]
+        command += ["--token-file", str(self.data / "observer.token"), "--broker", "shop", "--namespace", "default"]
+        command += ["--run-name", run_name]
+        log = self.data.parent / "lag.log"
+        with log.open("ab") as out:
+            code = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=LAG_SECONDS).returncode
+        if code != 0:
+            raise StoryError(f"penstock lag ended with code {code}; see {log}")
+        return LagResult.model_validate(self.get(observing.RESULTS.format(run_name=run_name)))
