@@ -1,0 +1,178 @@
+"""What is reported of a Broker: conditions and status from what was observed. Pure.
+
+Ready never depends on lag, nor on the schedule of the lag job. Source: sections 5 and 6 of the design,
+docs/operator.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock_api.management import BrokerState
+from penstock_api.resources import Broker
+from penstock_operator import children, conditions, names, schedule_state
+from penstock_operator.conditions import Condition, Truth
+from penstock_operator.decisions import Reach, Report, Retry
+from penstock_operator.manifests import Manifest, dig, items_of, text_at
+from penstock_operator.pods import Pinned
+from penstock_operator.reasons import Reason
+
+__all__ = ["BrokerReportView", "report"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerReportView:
+    """Everything that the report looks at."""
+
+    broker: Broker
+    taken: tuple[str, ...] = ()
+    """Children whose name somebody else's object has, as `Kind name`."""
+    users_missing: bool = False
+    """The Secret of `authentication.usersSecretRef` is not there."""
+    stateful_set: Manifest | None = None
+    pod: Manifest | None = None
+    """The pod of ordinal 0."""
+    pinned: Pinned
+    default_image: str
+    """What new Brokers get."""
+    reach: Reach
+    problem: str = ""
+    """Why the management can't be reached."""
+    state: BrokerState | None = None
+    """What the broker says of itself."""
+    spark_installed: bool
+    schedule: Manifest | None = None
+    last_run: Manifest | None = None
+    exchanges: int
+    subscriptions: int
+    orphans: tuple[Manifest, ...] = ()
+    lag: Manifest | None = None
+    """`status.lagAnalysis`."""
+    now: datetime
+
+
+def report(view: BrokerReportView) -> Report:
+    """The status of a Broker."""
+    available = _available(view)
+    deciding = (_accepted(view), available)
+    ready = conditions.ready_from(deciding, "The broker serves its clients.")
+    if available.reason == Reason.SCALED_TO_ZERO and deciding[0].truth is Truth.TRUE:
+        # What was asked for is reached; kstatus would wait for ever otherwise.
+        ready = (Condition("Ready", Truth.TRUE, Reason.SCALED_TO_ZERO, available.message), *deciding)
+    further = [condition for condition in (_storage(view), _version(view), _insecure(view)) if condition is not None]
+    scheduled = schedule_state.condition(
+        view.broker,
+        spark_installed=view.spark_installed,
+        observed=view.schedule,
+        last_run=view.last_run,
+        now=view.now,
+    )
+    waits = available.truth is not Truth.TRUE and available.reason != Reason.SCALED_TO_ZERO
+    retry = Retry.BACKOFF if waits or view.users_missing else Retry.RESYNC
+    return Report((*ready, *further, scheduled), _details(view), retry)
+
+
+def _accepted(view: BrokerReportView) -> Condition:
+    if view.taken:
+        message = (
+            f"There is already {', '.join(view.taken)}, which belongs to somebody else. Delete it, or give the Broker "
+            "another name."
+        )
+        return Condition("Accepted", Truth.FALSE, Reason.NAME_TAKEN, message)
+    users = view.broker.spec.authentication.users_secret_ref
+    if view.users_missing and users is not None:
+        message = f"There is no Secret {users.name}; make it: each key is a user, its value the password."
+        return Condition("Accepted", Truth.FALSE, Reason.USERS_SECRET_NOT_FOUND, message)
+    return Condition("Accepted", Truth.TRUE, Reason.ACCEPTED, "The spec is valid and its children are ours.")
+
+
+def _available(view: BrokerReportView) -> Condition:
+    if view.broker.spec.replicas == 0:
+        message = "Scaled to zero; its volumes are kept."
+        return Condition("Available", Truth.FALSE, Reason.SCALED_TO_ZERO, message)
+    if _ready_replicas(view) < view.broker.spec.replicas:
+        return Condition("Available", Truth.FALSE, Reason.POD_NOT_READY, _why_not_ready(view))
+    if view.reach is not Reach.CONNECTED:
+        return Condition("Available", Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, view.problem)
+    return Condition("Available", Truth.TRUE, Reason.SERVING, "The broker serves its clients.")
+
+
+def _why_not_ready(view: BrokerReportView) -> str:
+    """What kubelet or scheduler say of the pod, in one sentence."""
+    name = f"{view.broker.metadata.name}-0"
+    if view.pod is None:
+        return f"Pod {name} is not there yet."
+    for status in items_of(view.pod, "status", "containerStatuses"):
+        waiting = text_at(status, "state", "waiting", "reason")
+        if status.get("name") == "broker" and waiting is not None:
+            said = text_at(status, "state", "waiting", "message") or ""
+            return f"Pod {name}: {waiting}. {said}".strip()
+    for condition in items_of(view.pod, "status", "conditions"):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"Pod {name} can't be scheduled: {condition.get('message', '')}"
+    return f"Pod {name} is {text_at(view.pod, 'status', 'phase') or 'Pending'} and not ready yet."
+
+
+def _storage(view: BrokerReportView) -> Condition | None:
+    if view.state is None:
+        return None
+    match view.state.durable_work:
+        case "Ok":
+            return Condition("StorageHealthy", Truth.TRUE, "Ok", "Durable messages are taken.")
+        case "Full":
+            message = "The volume is full: publishing of durable messages is refused until consumers have drained some."
+            return Condition("StorageHealthy", Truth.FALSE, "StorageFull", message)
+        case "Failed":
+            message = "The volume failed: durable work has stopped. See the broker's log; then delete the pod."
+            return Condition("StorageHealthy", Truth.FALSE, "StorageFailed", message)
+
+
+def _version(view: BrokerReportView) -> Condition | None:
+    if view.broker.spec.image is not None:
+        return None
+    pinned = view.pinned.image
+    if pinned == view.default_image:
+        return Condition("VersionAligned", Truth.TRUE, Reason.PINNED, f"The pods run {pinned}.")
+    message = (
+        f"The pods run {pinned}; new Brokers get {view.default_image}. Set `spec.image` to it to have them replaced."
+    )
+    return Condition("VersionAligned", Truth.FALSE, Reason.UPDATE_AVAILABLE, message)
+
+
+def _insecure(view: BrokerReportView) -> Condition | None:
+    spec = view.broker.spec
+    if not (spec.listeners.amqp and spec.authentication.allow_insecure_plain):
+        return None
+    message = "Passwords are taken on port 5672 without TLS: whoever sees the traffic can read them."
+    return Condition("InsecurePlain", Truth.TRUE, Reason.PLAIN_TEXT_PASSWORDS, message)
+
+
+def _ready_replicas(view: BrokerReportView) -> int:
+    status = dig(view.stateful_set, "status")
+    # Numbers of an older generation of the StatefulSet say nothing about this one.
+    current = dig(status, "observedGeneration") == dig(view.stateful_set, "metadata", "generation")
+    ready = dig(status, "readyReplicas")
+    return ready if current and isinstance(ready, int) else 0
+
+
+def _details(view: BrokerReportView) -> Manifest:
+    broker = view.broker
+    replicas = dig(view.stateful_set, "status", "replicas")
+    selector = ",".join(f"{key}={value}" for key, value in children.pod_selector(broker).items())
+    details: Manifest = {
+        "replicas": replicas if isinstance(replicas, int) else 0,
+        "readyReplicas": _ready_replicas(view),
+        "selector": selector,
+        "address": names.broker_address(broker),
+        "image": view.pinned.image,
+        "exchanges": view.exchanges,
+        "subscriptions": view.subscriptions,
+    }
+    if view.state is not None:
+        details |= {"version": view.state.version, "instanceId": view.state.instance_id, "epoch": view.state.epoch}
+    if view.orphans:
+        details["orphans"] = list(view.orphans)
+    if view.lag is not None:
+        details["lagAnalysis"] = view.lag
+    return details
