@@ -422,6 +422,10 @@ class Endpoint:
         """The link's unsettled deliveries, oldest first."""
         return [held for held in self.unsettled.values() if held[0] is link]
 
+    def all_links(self) -> tuple[InLink | OutLink, ...]:
+        """Every link that is attached."""
+        return tuple(self._links.values())
+
     def credit(self, link: InLink, count: int) -> None:
         """Let the peer send `count` messages more."""
         link.credit += count

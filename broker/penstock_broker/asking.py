@@ -1,0 +1,98 @@
+"""What an attach asks for: its frame read into the words of the rules.
+
+Must not know what exists. Source: seed 001 (capabilities, filters), design section 3, decisions 2, 3 and 12; the filters
+are those of the Qpid JMS client and of the AMQP filter registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from penstock_amqp.performatives import Attach, Source
+from penstock_amqp.values import Described, Symbol, ULong, Value
+from penstock_core.attach import AskedSource, AttachRequest
+from penstock_core.binding import NO_FILTER, Filter
+from penstock_core.reason import Refuse
+from penstock_core.terms import DistributionMode, Durability, ExpiryPolicy
+
+__all__ = ["attach_request", "capabilities", "distribution_mode", "filter_of", "filter_to_wire"]
+
+_SELECTOR: Final = frozenset((0x0000_468C_0000_0004, "apache.org:selector-filter:string"))
+_NO_LOCAL: Final = frozenset((0x0000_468C_0000_0003, "apache.org:no-local-filter:list"))
+
+
+def capabilities(attach: Attach) -> frozenset[str]:
+    """The source's capabilities; those the link desires if the source is null (decision 3)."""
+    if attach.source is None:
+        return frozenset(attach.desired_capabilities or ())
+    return frozenset(attach.source.capabilities or ())
+
+
+def distribution_mode(source: Source) -> DistributionMode | None:
+    """The distribution mode asked; an unknown one counts as absent."""
+    try:
+        return None if source.distribution_mode is None else DistributionMode(source.distribution_mode)
+    except ValueError:
+        return None
+
+
+def filter_of(source: Source) -> Filter | Refuse:
+    """The filters that we know; others are left out of the reply, which says so (AMQP 3.5.8)."""
+    selector: str | None = None
+    no_local = False
+    for value in (source.filter or {}).values():
+        if not isinstance(value, Described):
+            continue
+        if value.descriptor in _NO_LOCAL:
+            no_local = True
+        elif value.descriptor in _SELECTOR and isinstance(value.value, str):
+            selector = value.value.strip() or None
+    return Filter(selector, no_local) if selector is not None or no_local else NO_FILTER
+
+
+def filter_to_wire(put_in_place: Filter, source: Source | None) -> Mapping[Symbol, Value]:
+    """The filters in place, under the names the client gave them."""
+    asked = source.filter if source is not None and source.filter is not None else {}
+    names = {value.descriptor: name for name, value in asked.items() if isinstance(value, Described)}
+    filters: dict[Symbol, Value] = {}
+    if put_in_place.selector is not None:
+        descriptor = ULong(0x0000_468C_0000_0004)
+        filters[names.get(descriptor, Symbol("jms-selector"))] = Described(descriptor, put_in_place.selector)
+    if put_in_place.no_local:
+        descriptor = ULong(0x0000_468C_0000_0003)
+        filters[names.get(descriptor, Symbol("no-local"))] = Described(descriptor, "NoLocalFilter{}")
+    return filters
+
+
+def attach_request(
+    attach: Attach, *, container_id: str, user: str, source: AskedSource | None, nonce: str
+) -> AttachRequest:
+    """The request of a consuming link."""
+    asked = capabilities(attach)
+    wire = attach.source
+    return AttachRequest(
+        container_id=container_id,
+        link_name=attach.name,
+        user=user,
+        shared="shared" in asked,
+        global_="global" in asked,
+        durability=_durability(wire),
+        expiry=_expiry(wire),
+        source=source,
+        nonce=nonce,
+    )
+
+
+def _durability(source: Source | None) -> Durability:
+    try:
+        return Durability(source.durable or 0) if source is not None else Durability.NONE
+    except ValueError:
+        return Durability.UNSETTLED_STATE
+
+
+def _expiry(source: Source | None) -> ExpiryPolicy | None:
+    try:
+        return None if source is None or source.expiry_policy is None else ExpiryPolicy(source.expiry_policy)
+    except ValueError:
+        return None

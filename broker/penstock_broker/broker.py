@@ -1,0 +1,145 @@
+"""The broker's state in one place, and the few moves that several modules share.
+
+`loop` drives it; `serving` and its neighbours change it. One object per process; everything that lives per connection,
+link or queue hangs below it and is taken apart when it ends, because cycles are not collected while the broker serves.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock_amqp import message, message_fields
+from penstock_amqp.endpoint_events import AmqpError
+from penstock_amqp.errors import DecodeError
+from penstock_broker.connection import Connection
+from penstock_broker.errors import amqp_error
+from penstock_broker.journal import Journal
+from penstock_broker.links import Browser, Consumer, Producer
+from penstock_broker.log import Log
+from penstock_broker.queue import Queue
+from penstock_broker.routes import ExchangeTarget, QueueTarget, RelayTarget, Route
+from penstock_broker.settings import Settings
+from penstock_broker.timing import Timers
+from penstock_broker.topology import creating
+from penstock_broker.topology.store import Topology
+from penstock_core import address, queues
+from penstock_core.identity import LinkKey
+from penstock_core.reason import Reason, Refuse
+
+if TYPE_CHECKING:
+    from penstock_broker.management.node import ManagementNode
+
+__all__ = ["Broker"]
+
+
+class Broker:
+    """What the broker knows while it runs."""
+
+    def __init__(self, settings: Settings, log: Log, topology: Topology, container_id: str) -> None:
+        self.settings = settings
+        self.log = log
+        self.journal = Journal(log)
+        self.topology = topology
+        self.container_id = container_id
+        self.management: ManagementNode
+        self.connections: dict[int, Connection] = {}
+        self.containers: dict[str, list[Connection]] = {}
+        """Open connections by container-id."""
+        self.live: dict[LinkKey, Consumer] = {}
+        """Links that consume now, by (container, link name)."""
+        self.ready: deque[Queue] = deque()
+        """Queues that may have something to send."""
+        self.browsing: deque[Browser] = deque()
+        self.dirty: list[Connection] = []
+        """Connections to flush at the end of the turn."""
+        self.draining: list[Consumer] = []
+        """Consumers that want their credit back once nothing is left to send."""
+        self.timers = Timers()
+        self.marked: set[Queue] = set()
+        """Logged queues whose delivered-up-to mark rose in this turn."""
+        self.now_us = 0
+        """Time of this turn, microseconds since the epoch."""
+        self.now_ms = 0
+        """Monotonic time of this turn, milliseconds."""
+        self.is_stopping = False
+        self.turns = 0
+        self.next_connection = 0
+        self._routes: dict[tuple[Queue, ...], Route] = {}
+
+    def touch(self, connection: Connection) -> None:
+        """There is something to send on this connection."""
+        if not connection.is_dirty:
+            connection.is_dirty = True
+            self.dirty.append(connection)
+
+    def when_durable(self, action: Callable[[], None]) -> None:
+        """Run `action` now, or, if the topology changed since it was last asked, once that change is synced."""
+        if self.topology.has_unsynced:
+            self.journal.after_sync(action)
+        else:
+            action()
+
+    def after(self, milliseconds: int, action: Callable[[], None]) -> None:
+        """Run `action` later."""
+        self.timers.at(self.now_ms + milliseconds, action)
+
+    def storage_refusal(self) -> AmqpError:
+        """Why durable messages are not taken now."""
+        if self.log.failed is not None:
+            cause = f"The log has failed ({self.log.failed}); restart the broker once its volume is sound."
+        else:
+            cause = "The broker's volume is full; consume messages or enlarge it."
+        return amqp_error(Refuse(Reason.STORAGE_FULL, cause))
+
+    def route_of(self, reached: tuple[Queue, ...]) -> Route:
+        """The route of exactly these queues, for messages that filters kept from some."""
+        if len(self._routes) > 1024:
+            self._routes.clear()
+        route = self._routes.get(reached)
+        if route is None:
+            route = self._routes[reached] = Route(reached, self.log.route_set)
+        return route
+
+    def forget_routes(self) -> None:
+        """Bindings or policies have changed."""
+        self._routes.clear()
+
+    def relay_target(
+        self, producer: Producer, relay: RelayTarget, data: bytes
+    ) -> ExchangeTarget | QueueTarget | AmqpError:
+        """Where a message of an anonymous producer goes."""
+        try:
+            named = message_fields.properties_field(data, message.inspect(data).start, message_fields.Field.TO)
+        except DecodeError as error:
+            return AmqpError("amqp:decode-error", f"The message can't be read: {error}")
+        to = named if isinstance(named, str) else ""
+        parsed = address.parse_target(to or None, (), self.topology, auto_create=self.settings.auto_create)
+        match parsed:
+            case address.AutoCreate():
+                self.auto_create(parsed)
+                return self.relay_target(producer, relay, data)
+            case address.ExchangeAddress():
+                exchange = self.topology.exchanges[parsed.exchange]
+                known = relay.known.get(to)
+                if isinstance(known, ExchangeTarget) and known.exchange is exchange:
+                    return known
+                target = relay.known[to] = ExchangeTarget(exchange, parsed.key)
+                return target
+            case address.QueueAddress():
+                return QueueTarget(self.topology.queues[parsed.queue])
+            case address.SubscriptionQueue():
+                refused = queues.decide_publish(parsed)
+                assert isinstance(refused, Refuse)
+                return amqp_error(refused)
+            case address.ManagementNode():
+                return amqp_error(Refuse(Reason.NOT_ALLOWED, "Attach to $management to send requests."))
+            case address.AnonymousRelay():
+                return amqp_error(Refuse(Reason.INVALID_ADDRESS, "The message has no `to`; say where it goes."))
+            case Refuse():
+                return amqp_error(parsed)
+
+    def auto_create(self, wanted: address.AutoCreate) -> None:
+        """Make a queue or topic exchange that somebody named for the first time."""
+        creating.auto_create(self.topology, wanted, self.now_us)

@@ -1,0 +1,200 @@
+"""Ends links, sessions and connections: deliveries come back, lifetimes are looked at, the rules decide about closes.
+
+Whatever the reason, a link ends through `_leave`, which takes every reference apart. Source: design, section 3, decisions
+5, 8, 9 and 14; section 4 ("a lost link counts only for its oldest unsettled delivery").
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from penstock_amqp.endpoint_events import AmqpError, Detached, Ended, Held
+from penstock_amqp.endpoint_links import InLink, OutLink
+from penstock_broker import settling
+from penstock_broker.connection import Connection
+from penstock_broker.errors import amqp_error
+from penstock_broker.links import Browser, Consumer, Finder, Producer
+from penstock_broker.topology.records import Subscription
+from penstock_core.detach import Detach, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
+from penstock_core.existing import Existing
+from penstock_core.identity import Identity
+from penstock_core.lifetimes import Session, has_ended
+from penstock_core.reason import Reason, Refuse
+from penstock_core.stealing import STOLEN
+from penstock_core.terms import Durability
+
+if TYPE_CHECKING:
+    from penstock_broker.broker import Broker
+
+__all__ = ["close_consumer", "connection_gone", "detached", "end_if_over", "end_subscription", "session_ended", "steal"]
+
+
+def detached(broker: Broker, connection: Connection, event: Detached) -> None:
+    """The peer detached or closed a link: answer it."""
+    link = event.link
+    context = link.context
+    if isinstance(context, Consumer | Producer) and not context.is_active:
+        # Its attach waits for the log; the answers leave in order.
+        context.after_reply.append(lambda: detached(broker, connection, event))
+        return
+    if isinstance(context, Consumer) and context.identity is not None:
+        _detach_consumer(broker, connection, context, event.closed)
+    elif isinstance(context, Finder):
+        _detach_finder(broker, connection, context, event.closed)
+    else:
+        _leave(broker, link, connection.endpoint.held_by(link) if isinstance(link, OutLink) else [])
+        connection.endpoint.detach(link, closed=event.closed)
+    broker.touch(connection)
+
+
+def _detach_consumer(broker: Broker, connection: Connection, consumer: Consumer, closed: bool) -> None:
+    identity = consumer.identity
+    assert identity is not None
+    request = DetachRequest(
+        closed=closed, source=SourceKind.TOPIC, durability=consumer.durability, user=connection.user
+    )
+    others = len(consumer.queue.consumers) - 1
+    decision = decide_detach(request, _still_there(broker, consumer), others)
+    _leave(broker, consumer.link, connection.endpoint.held_by(consumer.link))
+    _finish(broker, connection, consumer.link, identity, decision, closed)
+
+
+def _detach_finder(broker: Broker, connection: Connection, finder: Finder, closed: bool) -> None:
+    subscription = broker.topology.subscriptions.get(finder.identity)
+    request = DetachRequest(closed=closed, source=SourceKind.LOOKUP, durability=Durability.NONE, user=connection.user)
+    consumers = len(subscription.queue.consumers) if subscription is not None else 0
+    existing = subscription.existing() if subscription is not None else None
+    decision = decide_detach(request, existing, consumers)
+    _leave(broker, finder.link, [])
+    _finish(broker, connection, finder.link, finder.identity, decision, closed)
+
+
+def _finish(
+    broker: Broker,
+    connection: Connection,
+    link: OutLink,
+    identity: Identity,
+    decision: Detach | EndSubscription | RefuseClose,
+    closed: bool,
+) -> None:
+    """Apply a detach decision and answer, once whatever it wrote is synced."""
+    error: AmqpError | None = None
+    match decision:
+        case Detach():
+            end_if_over(broker, identity)
+        case EndSubscription():
+            subscription = broker.topology.subscriptions.get(identity)
+            if subscription is not None:
+                end_subscription(broker, subscription)
+        case RefuseClose():
+            error = amqp_error(decision.refuse)
+        case _:
+            assert_never(decision)
+    broker.when_durable(lambda: _answer(broker, connection, link, error, closed))
+
+
+def _answer(broker: Broker, connection: Connection, link: OutLink, error: AmqpError | None, closed: bool) -> None:
+    if link.is_open:
+        connection.endpoint.detach(link, closed=closed, error=error)
+        broker.touch(connection)
+
+
+def _still_there(broker: Broker, consumer: Consumer) -> Existing | None:
+    there = broker.topology.by_incarnation.get(consumer.queue.incarnation)
+    return there.existing() if isinstance(there, Subscription) else None
+
+
+def steal(broker: Broker, loser: Consumer) -> None:
+    """The same link was attached elsewhere: end this one."""
+    connection, link = loser.connection, loser.link
+    _leave(broker, link, connection.endpoint.held_by(link))
+    connection.endpoint.detach(link, closed=True, error=amqp_error(STOLEN))
+    broker.touch(connection)
+
+
+def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
+    """The peer ended a session; its links are gone with it."""
+    by_link: dict[OutLink, list[Held]] = {}
+    for held in event.held:
+        by_link.setdefault(held[0], []).append(held)
+    for link in event.links:
+        _leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [])
+    number = event.session.context
+    if isinstance(number, int):
+        session = Session(connection.number, number)
+        for identity in list(connection.attached):
+            subscription = broker.topology.subscriptions.get(identity)
+            if subscription is not None:
+                subscription.users = subscription.users.session_ended(session)
+                end_if_over(broker, identity)
+    broker.touch(connection)
+
+
+def connection_gone(broker: Broker, connection: Connection) -> None:
+    """The connection is closed or lost: its links go, and what lived as long as it."""
+    by_link: dict[OutLink, list[Held]] = {}
+    for held in connection.endpoint.unsettled.values():
+        by_link.setdefault(held[0], []).append(held)
+    for link in connection.endpoint.all_links():
+        _leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [])
+    for identity in connection.attached:
+        subscription = broker.topology.subscriptions.get(identity)
+        if subscription is not None:
+            subscription.users = subscription.users.connection_closed(connection.number)
+            end_if_over(broker, identity)
+    connection.attached.clear()
+    sharers = broker.containers.get(connection.container_id)
+    if sharers is not None and connection in sharers:
+        sharers.remove(connection)
+        if not sharers:
+            del broker.containers[connection.container_id]
+
+
+def end_if_over(broker: Broker, identity: Identity) -> None:
+    """End a subscription whose lifetime is over."""
+    subscription = broker.topology.subscriptions.get(identity)
+    if subscription is not None and has_ended(
+        subscription.lifetime, len(subscription.queue.consumers), subscription.users
+    ):
+        end_subscription(broker, subscription)
+
+
+def end_subscription(broker: Broker, subscription: Subscription) -> None:
+    """The subscription goes with its backlog; links that still consume are told."""
+    for consumer in list(subscription.queue.consumers):
+        told = Refuse(Reason.SUBSCRIPTION_ENDED, f"The {subscription.identity} was ended.")
+        close_consumer(broker, consumer, amqp_error(told))
+    broker.topology.end(subscription)
+    broker.forget_routes()
+
+
+def close_consumer(broker: Broker, consumer: Consumer, error: AmqpError) -> None:
+    """Close a link of our own accord."""
+    connection, link = consumer.connection, consumer.link
+    _leave(broker, link, connection.endpoint.held_by(link))
+    connection.endpoint.detach(link, closed=True, error=error)
+    broker.touch(connection)
+
+
+def _leave(broker: Broker, link: InLink | OutLink, held: list[Held]) -> None:
+    """Take a link out of everything that refers to it."""
+    context = link.context
+    link.context = None
+    match context:
+        case Consumer():
+            queue = context.queue
+            queue.consumers.remove(context)
+            if not queue.consumers:
+                queue.unused_since_us = broker.now_us
+            if broker.live.get(context.key) is context:
+                del broker.live[context.key]
+            settling.lost(broker, queue, held)
+            context.after_reply = []
+        case Browser():
+            context.queue.browsers.remove(context)
+            context.pending.clear()
+            context.is_active = False
+        case Producer() | Finder():
+            context.is_active = False
+        case _:
+            broker.management.left(link)

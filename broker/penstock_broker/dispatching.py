@@ -1,0 +1,247 @@
+"""Messages from queues to the links that have credit: fair among the links of one queue, bounded per visit.
+
+Written for speed: `serve` runs for every queue visit and moves up to 64 messages. A queue is in the broker's ready list
+while it may have something to send; a visit that finds nothing takes it out, and new messages, credit, a returned
+delivery or an unblocked socket put it back. The links of a queue take turns; each gets at most an even share of what
+waits, so that nobody's large prefetch empties the queue alone.
+
+Source: section 4 of the design ("Bounds").
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock_amqp import message
+from penstock_amqp.endpoint_events import Entry
+from penstock_amqp.endpoint_links import InLink, OutLink
+from penstock_broker.links import Browser, Consumer
+from penstock_broker.log import Outcome
+from penstock_broker.queue import AVAILABLE, DATA, EXPIRES, FLAGS, LOGGED, NUMBER, Queue
+
+if TYPE_CHECKING:
+    from penstock_broker.broker import Broker
+
+__all__ = ["VISIT_MESSAGES", "drop", "finish_drains", "resume", "schedule", "serve", "serve_browser"]
+
+VISIT_MESSAGES: Final = 64
+"""Messages of one queue before it is the next one's turn."""
+
+TURN_BYTES: Final = 131_072
+"""Output of one connection before its socket gets it."""
+
+HELD_BACK_BYTES: Final = 262_144
+"""What the engine may hold for a peer whose session window is shut."""
+
+_BURST: Final = 16
+"""Messages for one of several links before it is the next one's turn."""
+
+
+def schedule(broker: Broker, queue: Queue) -> None:
+    """Have a look at the queue in this turn: it may have something to send."""
+    if not queue.is_scheduled:
+        queue.is_scheduled = True
+        broker.ready.append(queue)
+
+
+def serve(broker: Broker, queue: Queue) -> bool:
+    """Send up to `VISIT_MESSAGES`; True if the queue has more for somebody who may get more in a later turn."""
+    consumers = queue.consumers
+    left = VISIT_MESSAGES
+    idle = 0
+    over_budget = False
+    count = len(consumers)
+    while left > 0 and idle < count and (queue.ready or queue.returned):
+        if queue.turn >= count:
+            queue.turn = 0
+        consumer = consumers[queue.turn]
+        queue.turn += 1
+        link = consumer.link
+        connection = consumer.connection
+        if link.credit <= 0 or not consumer.is_active or connection.is_blocked:
+            idle += 1
+            continue
+        if connection.turn_bytes > TURN_BYTES or connection.endpoint.is_congested(link, HELD_BACK_BYTES):
+            idle += 1
+            over_budget = over_budget or connection.turn_bytes > TURN_BYTES
+            continue
+        share = left if count == 1 else min(left, _BURST, 1 + queue.waiting // count)
+        sent = _send(broker, queue, consumer, min(share, link.credit))
+        left -= sent
+        idle = 0 if sent else idle + 1
+    return over_budget or (left <= 0 and bool(queue.ready or queue.returned))
+
+
+def _send(broker: Broker, queue: Queue, consumer: Consumer, count: int) -> int:
+    """Send up to `count` messages to one consumer; how many were."""
+    now = broker.now_us
+    link = consumer.link
+    connection = consumer.connection
+    if queue.returned or queue.has_expiry or queue.seen or queue.attempts:
+        return _send_one_by_one(broker, queue, consumer, count)
+    ready = queue.ready
+    if count >= len(ready):
+        entries = list(ready)
+        ready.clear()
+    else:
+        take = ready.popleft
+        entries = [take() for _ in range(count)]
+    sent = len(entries)
+    connection.endpoint.send(link, entries, now)
+    # Messages of one turn became available together: one histogram entry per run.
+    since, run, size = entries[0][AVAILABLE], 0, 0
+    for entry in entries:
+        size += len(entry[DATA])
+        if entry[AVAILABLE] == since:
+            run += 1
+        else:
+            queue.wait.add(now - since, run)
+            since, run = entry[AVAILABLE], 1
+    queue.wait.add(now - since, run)
+    link.credit -= sent
+    link.transfers += sent
+    connection.turn_bytes += size
+    queue.delivered += sent
+    if link.presettled:
+        _sent_settled(broker, queue, entries)
+    else:
+        queue.in_flight += sent
+    last = entries[-1][NUMBER]
+    if last > queue.mark:
+        queue.mark = last
+        if queue.is_logged:
+            broker.marked.add(queue)
+    if not connection.is_dirty:
+        connection.is_dirty = True
+        broker.dirty.append(connection)
+    return sent
+
+
+def _send_one_by_one(broker: Broker, queue: Queue, consumer: Consumer, count: int) -> int:
+    """The same where a message may have expired, or its header has to tell something."""
+    now = broker.now_us
+    link, connection = consumer.link, consumer.connection
+    sent = 0
+    while sent < count:
+        entry = _take(queue, consumer)
+        if entry is None:
+            break
+        if entry[EXPIRES] and entry[EXPIRES] <= now:
+            queue.expired += 1
+            drop(broker, queue, entry, Outcome.EXPIRED)
+            continue
+        number, data = entry[NUMBER], entry[DATA]
+        delivery_count = queue.delivery_count(number)
+        if delivery_count or entry[EXPIRES]:
+            data = _rewritten(entry, delivery_count, now)
+        connection.endpoint.send_as(link, entry, data, now)
+        sent += 1
+        link.credit -= 1
+        link.transfers += 1
+        connection.turn_bytes += len(data)
+        queue.delivered += 1
+        if delivery_count or number <= queue.mark:
+            queue.redelivered += 1
+        else:
+            queue.wait.add(now - entry[AVAILABLE], 1)
+        if link.presettled:
+            _sent_settled(broker, queue, [entry])
+        else:
+            queue.in_flight += 1
+        if number > queue.mark:
+            queue.mark = number
+            if queue.is_logged:
+                broker.marked.add(queue)
+    if sent and not connection.is_dirty:
+        connection.is_dirty = True
+        broker.dirty.append(connection)
+    if queue.has_expiry and not queue.ready and not queue.returned and not queue.in_flight:
+        queue.has_expiry = False
+    return sent
+
+
+def _rewritten(entry: Entry, delivery_count: int, now_us: int) -> bytes:
+    """The message with its delivery-count, and with the time it has left to live."""
+    data = entry[DATA]
+    head = message.inspect(data)
+    left_ms = max((entry[EXPIRES] - now_us) // 1000, 1) if entry[EXPIRES] else None
+    return message.with_header(data, head, ttl=left_ms, delivery_count=head.delivery_count + delivery_count)
+
+
+def _take(queue: Queue, consumer: Consumer) -> Entry | None:
+    """The next message for this consumer, who may have said of some that they are undeliverable here."""
+    returned = queue.returned
+    if returned:
+        if not queue.excluded:
+            return returned.pop(0)
+        for index, entry in enumerate(returned):
+            if consumer not in queue.excluded.get(entry[NUMBER], ()):
+                return returned.pop(index)
+    return queue.ready.popleft() if queue.ready else None
+
+
+def drop(broker: Broker, queue: Queue, entry: Entry, outcome: Outcome) -> None:
+    """A message that is in no list of the queue any more has left it for good."""
+    queue.depth_bytes -= len(entry[DATA])
+    queue.forget(entry[NUMBER])
+    if entry[FLAGS] & LOGGED:
+        broker.log.ack(queue.incarnation, entry[NUMBER], outcome)
+
+
+def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:
+    """Deliveries that nothing is heard of again count as accepted."""
+    now = broker.now_us
+    for entry in entries:
+        queue.acked += 1
+        queue.sojourn.add(now - entry[AVAILABLE], 1)
+        drop(broker, queue, entry, Outcome.ACCEPTED)
+
+
+def serve_browser(broker: Broker, browser: Browser) -> None:
+    """Send copies of what waited when the browser attached; nothing leaves the queue."""
+    link, connection = browser.link, browser.connection
+    if not browser.is_active or connection.is_blocked:
+        return
+    entries: list[Entry] = []
+    size = 0
+    while browser.pending and link.credit > 0 and size < TURN_BYTES:
+        entry = browser.pending.popleft()
+        if entry[EXPIRES] and entry[EXPIRES] <= broker.now_us:
+            continue
+        entries.append(entry)
+        size += len(entry[DATA])
+        link.credit -= 1
+    if entries:
+        connection.endpoint.send(link, entries, broker.now_us)
+        connection.turn_bytes += size
+        broker.touch(connection)
+    if link.credit > 0 and browser.pending:
+        broker.browsing.append(browser)
+    elif link.drain:
+        connection.endpoint.drained(link)
+        broker.touch(connection)
+
+
+def resume(broker: Broker, link: InLink | OutLink) -> None:
+    """The link's socket takes bytes again."""
+    context = link.context
+    if isinstance(context, Consumer):
+        schedule(broker, context.queue)
+        if context.link.drain:
+            broker.draining.append(context)
+    elif isinstance(context, Browser):
+        broker.browsing.append(context)
+
+
+def finish_drains(broker: Broker) -> None:
+    """Give back the credit of consumers that drain, now that nothing is left for them."""
+    waiting, broker.draining = broker.draining, []
+    for consumer in waiting:
+        link, connection, queue = consumer.link, consumer.connection, consumer.queue
+        if not link.is_open or not link.drain or connection.is_blocked:
+            continue  # `resume` comes back to a blocked one
+        if link.credit > 0 and queue.is_scheduled and queue.waiting:
+            broker.draining.append(consumer)
+            continue
+        connection.endpoint.drained(link)
+        broker.touch(connection)

@@ -1,0 +1,37 @@
+"""What gives way when a queue is full. Losses are counted per queue. Source: section 4 of the design, "Limits"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from penstock_broker.log import Outcome
+from penstock_broker.queue import DATA, FLAGS, LOGGED, NUMBER, Queue
+from penstock_core.terms import Overflow
+
+if TYPE_CHECKING:
+    from penstock_broker.broker import Broker
+
+__all__ = ["enforce", "is_full"]
+
+
+def is_full(queue: Queue) -> bool:
+    """True if one message more would be one too many."""
+    return queue.depth_bytes >= queue.max_bytes or 0 < queue.max_messages <= queue.depth
+
+
+def enforce(broker: Broker, queue: Queue) -> None:
+    """Drop messages that wait until the queue is within its limits; what is in flight is never taken back."""
+    while queue.ready and (queue.depth_bytes > queue.max_bytes or 0 < queue.max_messages < queue.depth):
+        match queue.overflow:
+            case Overflow.DROP_OLDEST:
+                entry = queue.returned.pop(0) if queue.returned else queue.ready.popleft()
+            case Overflow.DROP_NEWEST | Overflow.REJECT:
+                # Reject asks before it takes; a batch may still go over by its own size.
+                entry = queue.ready.pop()
+            case _:
+                assert_never(queue.overflow)
+        queue.depth_bytes -= len(entry[DATA])
+        queue.dropped += 1
+        queue.forget(entry[NUMBER])
+        if entry[FLAGS] & LOGGED:
+            broker.log.ack(queue.incarnation, entry[NUMBER], Outcome.DROPPED)

@@ -1,0 +1,105 @@
+"""What the broker keeps per link: consumers, browsers, producers. Contexts of the endpoint's links.
+
+Plain records; whoever ends a link clears its references, because cycles are not collected in the broker process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock_amqp.endpoint_events import Entry
+from penstock_amqp.endpoint_ffi import Ptr
+from penstock_amqp.endpoint_links import InLink, OutLink
+from penstock_core.existing import LinkKind
+from penstock_core.identity import Identity, LinkKey
+from penstock_core.terms import Durability
+
+if TYPE_CHECKING:
+    from penstock_broker.connection import Connection
+    from penstock_broker.queue import Queue
+    from penstock_broker.routes import Destination
+
+__all__ = ["Browser", "Consumer", "Finder", "Producer"]
+
+
+class _Link:
+    """What all kinds share."""
+
+    __slots__ = ("after_reply", "connection", "is_active")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.is_active = False
+        """The attach was answered: messages and credit may flow."""
+        self.after_reply: list[Callable[[], None]] = []
+        """What has to wait until the attach is answered, e.g. the client's own detach."""
+
+
+class Consumer(_Link):
+    """A link that takes messages out of a queue."""
+
+    __slots__ = ("durability", "identity", "key", "kind", "link", "queue")
+
+    def __init__(
+        self,
+        connection: Connection,
+        link: OutLink,
+        queue: Queue,
+        *,
+        identity: Identity | None,
+        kind: LinkKind,
+        key: LinkKey,
+        durability: Durability,
+    ) -> None:
+        super().__init__(connection)
+        self.link = link
+        self.queue = queue
+        self.identity = identity
+        """The subscription it consumes from; None for a queue of its own."""
+        self.kind = kind
+        self.key = key
+        self.durability = durability
+        """What the attach asked."""
+
+
+class Finder(_Link):
+    """A link with a null source that found its subscription: it never receives a message."""
+
+    __slots__ = ("identity", "link")
+
+    def __init__(self, connection: Connection, link: OutLink, identity: Identity) -> None:
+        super().__init__(connection)
+        self.link = link
+        self.identity = identity
+
+
+class Browser(_Link):
+    """A link that gets copies of what waited when it attached."""
+
+    __slots__ = ("link", "pending", "queue")
+
+    def __init__(self, connection: Connection, link: OutLink, queue: Queue) -> None:
+        super().__init__(connection)
+        self.link = link
+        self.queue = queue
+        self.pending: deque[Entry] = deque((*queue.returned, *queue.ready))
+
+
+class Producer(_Link):
+    """A link that brings messages. `destination` is where they go."""
+
+    __slots__ = ("destination", "link", "owed_credit", "transfers", "waiting", "window")
+
+    def __init__(self, connection: Connection, link: InLink, destination: Destination, window: int) -> None:
+        super().__init__(connection)
+        self.link = link
+        self.destination = destination
+        self.window = window
+        """Messages the client may send ahead."""
+        self.owed_credit = 0
+        """Messages accepted since the last top-up."""
+        self.transfers = 0
+        self.waiting: list[Ptr] = []
+        """Deliveries of this turn whose accept waits for the log."""

@@ -1,0 +1,320 @@
+"""The loop: one thread, raw epoll, turns bounded in time. Everything the broker does happens in a turn of it.
+
+A turn: read ready sockets -> route and append to the log -> queues to consumers -> delivered marks -> write the log's
+block -> flush sockets -> ask for the fdatasync. What waits for a sync leaves in the turn in which the log says it is
+done. At most 16 descriptors per poll, the deadline is checked between connections, and what did not get its turn is
+still ready in the next one.
+
+An exception while one connection is served closes that connection and is logged; it never ends the broker.
+
+Written for speed: `_turn` and what it calls run for every batch.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from penstock_amqp.endpoint_events import AmqpError, Event
+from penstock_amqp.tls import TlsConnection
+from penstock_broker import detaching, dispatching, opening, serving
+from penstock_broker.broker import Broker
+from penstock_broker.connection import MAX_BACKLOG, Connection, Phase
+from penstock_broker.listening import Port
+
+__all__ = ["Loop"]
+
+logger = logging.getLogger(__name__)
+
+TURN_SECONDS: Final = 0.002
+MAX_EVENTS: Final = 16
+IDLE_MS: Final = 1000
+LOGIN_MS: Final = 30_000
+"""A peer that has not opened its connection by then is dropped."""
+GOODBYE_MS: Final = 5_000
+"""How long a closing peer gets to take what we still have for it."""
+COLLECT_TURNS: Final = 20_000
+
+_READ: Final = select.EPOLLIN
+_WRITE: Final = select.EPOLLOUT
+_LOST: Final = select.EPOLLHUP | select.EPOLLERR
+
+
+class Loop:
+    """Drives a broker until `stop`."""
+
+    def __init__(self, broker: Broker, ports: list[Port]) -> None:
+        self.broker = broker
+        self._ports = ports
+        self._epoll = select.epoll()
+        self._readers: dict[int, Callable[[], None]] = {}
+        """Descriptors that are no connections: listening sockets, the log, signals, probes."""
+        self._by_fd: dict[int, Connection] = {}
+        self._running = False
+        self._events: list[Event] = []
+        self.last_turn = time.monotonic()
+
+    def watch(self, fd: int, action: Callable[[], None]) -> None:
+        """Call `action` whenever `fd` is readable."""
+        self._readers[fd] = action
+        self._epoll.register(fd, _READ)
+
+    def unwatch(self, fd: int) -> None:
+        """Forget a descriptor."""
+        if self._readers.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def open_ports(self) -> None:
+        """Take connections from now on; the ports are bound."""
+        for port in self._ports:
+            assert port.sock is not None
+            self.watch(port.sock.fileno(), partial(self._accept, port))
+
+    def run(self) -> None:
+        """Turn until `stop` has told everybody and everything is out."""
+        sys.setswitchinterval(0.0005)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        self._running = True
+        try:
+            while self._running:
+                self._turn()
+        finally:
+            gc.enable()
+
+    # -- one turn ---------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        broker = self.broker
+        has_work = bool(broker.ready or broker.browsing or broker.dirty or broker.draining)
+        self._set_clock()
+        wait_ms = 0 if has_work else broker.timers.wait_ms(broker.now_ms, IDLE_MS)
+        ready = self._epoll.poll(wait_ms / 1000, MAX_EVENTS)
+        start = time.perf_counter()
+        self._set_clock()
+        broker.turns += 1
+        self.last_turn = time.monotonic()
+        broker.timers.run(broker.now_ms)
+        deadline = start + TURN_SECONDS
+        by_fd = self._by_fd
+        for fd, mask in ready:
+            connection = by_fd.get(fd)
+            if connection is None:
+                reader = self._readers.get(fd)
+                if reader is not None:
+                    reader()
+                continue
+            self._serve(connection, mask)
+            if time.perf_counter() > deadline:
+                break
+        self._dispatch(deadline)
+        self._finish()
+        if not ready and not has_work:
+            self._idle()
+
+    def _set_clock(self) -> None:
+        self.broker.now_us = time.time_ns() // 1000
+        self.broker.now_ms = time.monotonic_ns() // 1_000_000
+
+    def _serve(self, connection: Connection, mask: int) -> None:
+        try:
+            if mask & _WRITE:
+                self._unblocked(connection)
+            if mask & (_READ | _LOST):
+                self._read(connection)
+        except Exception:
+            self._failed(connection)
+
+    def _read(self, connection: Connection) -> None:
+        if connection.phase is Phase.CLOSING:
+            # Nothing it says matters any more; only its leaving does.
+            try:
+                if not connection.sock.recv(65_536):
+                    self._drop(connection)
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._drop(connection)
+            return
+        events = self._events
+        alive = connection.receive(events)
+        try:
+            serving.handle(self.broker, connection, events)
+        finally:
+            events.clear()
+        if not alive:
+            self._drop(connection)
+
+    def _dispatch(self, deadline: float) -> None:
+        broker = self.broker
+        ready = broker.ready
+        again = []
+        clock = time.perf_counter
+        while ready:
+            queue = ready.popleft()
+            if dispatching.serve(broker, queue):
+                again.append(queue)
+            else:
+                queue.is_scheduled = False
+            if clock() > deadline:
+                break
+        ready.extend(again)
+        browsing = broker.browsing
+        for _ in range(len(browsing)):
+            dispatching.serve_browser(broker, browsing.popleft())
+        if broker.draining:
+            dispatching.finish_drains(broker)
+
+    def _finish(self) -> None:
+        """Marks, the log's block, sockets, the sync: in this order."""
+        broker = self.broker
+        log = broker.log
+        if broker.marked:
+            for queue in broker.marked:
+                log.delivered_up_to(queue.incarnation, queue.mark)
+            broker.marked.clear()
+        broker.journal.write()
+        broker.topology.has_unsynced = False
+        while broker.dirty:
+            dirty, broker.dirty = broker.dirty, []
+            for connection in dirty:
+                try:
+                    self._flush(connection)
+                except Exception:
+                    self._failed(connection)
+        log.request_sync()
+
+    def _flush(self, connection: Connection) -> None:
+        if connection.phase is Phase.GONE:
+            return
+        if not connection.flush():
+            self._drop(connection)
+            return
+        if connection.is_blocked or connection.events_mask & _WRITE:
+            self._set_mask(connection)
+        if connection.phase is Phase.CLOSING and not connection.backlog:
+            self._drop(connection)
+
+    def _unblocked(self, connection: Connection) -> None:
+        if not connection.flush():
+            self._drop(connection)
+            return
+        if not connection.is_blocked:
+            for link in connection.endpoint.all_links():
+                dispatching.resume(self.broker, link)
+        self._set_mask(connection)
+        if connection.phase is Phase.CLOSING and not connection.backlog:
+            self._drop(connection)
+
+    def _set_mask(self, connection: Connection) -> None:
+        mask = 0 if len(connection.backlog) > MAX_BACKLOG else _READ
+        if connection.is_blocked:
+            mask |= _WRITE
+        if mask != connection.events_mask:
+            connection.events_mask = mask
+            self._epoll.modify(connection.fd, mask)
+
+    def _idle(self) -> None:
+        """Nothing is to be done: collect what cycles there may be, and let the log prepare."""
+        if self.broker.turns % 64 == 0:
+            gc.collect(1)
+
+    # -- connections ------------------------------------------------------------------------------------------------
+
+    def _accept(self, port: Port) -> None:
+        for _ in range(16):
+            accepted = port.accept()
+            if accepted is None:
+                return
+            self._add(port, *accepted)
+
+    def _add(self, port: Port, sock: socket.socket, peer: str, tls: TlsConnection | None) -> None:
+        broker = self.broker
+        broker.next_connection += 1
+        connection = Connection(broker.next_connection, sock, peer, port, tls)
+        connection.events_mask = _READ
+        broker.connections[connection.number] = connection
+        self._by_fd[connection.fd] = connection
+        self._epoll.register(connection.fd, _READ)
+        number = connection.number
+        broker.timers.at(broker.now_ms + LOGIN_MS, lambda: self._check_login(number))
+        if port.idle_timeout_ms:
+            broker.timers.at(broker.now_ms, lambda: self._tick(number))
+
+    def _check_login(self, number: int) -> None:
+        connection = self.broker.connections.get(number)
+        if connection is not None and connection.phase in (Phase.SASL, Phase.OPENING):
+            self._drop(connection)
+
+    def _tick(self, number: int) -> None:
+        """Heartbeats and the idle time-out of one connection; by number, so that the timer keeps nothing alive."""
+        connection = self.broker.connections.get(number)
+        if connection is None or connection.phase is Phase.GONE:
+            return
+        events: list[Event] = []
+        due_ms = connection.endpoint.tick(self.broker.now_ms, events)
+        serving.handle(self.broker, connection, events)
+        if due_ms > 0:
+            self.broker.timers.at(due_ms, lambda: self._tick(number))
+        else:
+            # Not opened yet: the peer's own time-out is not known.
+            self.broker.timers.at(self.broker.now_ms + IDLE_MS, lambda: self._tick(number))
+
+    def _failed(self, connection: Connection) -> None:
+        """An exception: a bug of ours. It costs this connection and no other."""
+        logger.exception("Connection %d of %s is closed after an internal error", connection.number, connection.peer)
+        try:
+            opening.close(self.broker, connection, AmqpError("amqp:internal-error", "See the broker's log."))
+            connection.flush()
+        except Exception:
+            logger.exception("Connection %d could not be told", connection.number)
+        self._drop(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        """Forget a connection: its peer is gone, or has been told."""
+        if connection.phase is Phase.GONE:
+            return
+        broker = self.broker
+        detaching.connection_gone(broker, connection)
+        del broker.connections[connection.number]
+        del self._by_fd[connection.fd]
+        self._epoll.unregister(connection.fd)
+        connection.free()
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Stop taking work, tell every client, and end once that is out (or their time is up)."""
+        broker = self.broker
+        if broker.is_stopping:
+            return
+        broker.is_stopping = True
+        for port in self._ports:
+            if port.sock is not None:
+                self.unwatch(port.sock.fileno())
+                port.close()
+        told = AmqpError("amqp:connection:forced", "The broker is stopping; connect again.")
+        for connection in list(broker.connections.values()):
+            opening.close(broker, connection, told)
+        broker.timers.at(broker.now_ms + GOODBYE_MS, self._end)
+        self._check_end()
+
+    def _check_end(self) -> None:
+        broker = self.broker
+        if not broker.connections and broker.journal.is_idle:
+            self._end()
+        else:
+            broker.timers.at(broker.now_ms + 10, self._check_end)
+
+    def _end(self) -> None:
+        self._running = False
+        for connection in list(self.broker.connections.values()):
+            self._drop(connection)

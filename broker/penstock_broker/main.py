@@ -1,0 +1,163 @@
+"""Starts a broker: settings, log, recovery, sockets, loop. What `penstock broker` calls."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from penstock_api.failing import CannotRun, Failure, Misuse
+from penstock_broker import listening, restoring, settings
+from penstock_broker.broker import Broker
+from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, NewerFormat
+from penstock_broker.log import Settings as LogSettings
+from penstock_broker.loop import Loop
+from penstock_broker.management.node import ManagementNode
+from penstock_broker.probes import Probes
+from penstock_broker.settings import Listener, Management, Settings
+from penstock_broker.topology import documents
+from penstock_broker.topology.store import Topology
+
+__all__ = ["ADDRESSES_FILE", "run", "serve"]
+
+logger = logging.getLogger(__name__)
+
+ADDRESSES_FILE: Final = "addresses.json"
+"""In the data folder: a JSON map from the name of each listener (and `probes`) to the address it got."""
+
+
+def run(
+    *,
+    data: Path,
+    listen: Sequence[str] = (),
+    config: Path | None = None,
+    dev: bool = False,
+    management: str | None = None,
+    observer_socket: Path | None = None,
+    probes: str | None = None,
+    ready_file: Path | None = None,
+) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code.
+
+    `listen`: HOST:PORT of client listeners, beside those of `config`. `management`, `observer_socket` and `probes` take
+    the place of the file's. `ready_file`: also write the addresses there. Raises `Failure` and its kinds.
+    """
+    given = settings.load(config) if config is not None else Settings()
+    listeners = (*given.listeners, *(_listener(number, address) for number, address in enumerate(listen)))
+    update: dict[str, object] = {"listeners": listeners}
+    if management is not None:
+        update["management"] = Management(address=management)
+    if observer_socket is not None:
+        update["observer_socket"] = observer_socket
+    if probes is not None:
+        update["probes"] = probes
+    merged = Settings.model_validate(given.model_copy(update=update).model_dump())
+    if dev:
+        merged = merged.for_dev()
+        logger.warning("--dev: anybody may connect, and names are made when first used; not for production")
+    if not merged.listeners:
+        raise Misuse("The broker has nowhere to listen.", "Give --listen HOST:PORT, or listeners in the configuration.")
+    return serve(merged, data, ready_file=ready_file)
+
+
+def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files: FileLayer | None = None) -> int:
+    """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
+    ports = listening.ports_of(given)
+    broker, _ = _recover(given, data, files)
+    loop = Loop(broker, ports)
+    broker.management = ManagementNode(broker)
+    probes = Probes(loop, listening.split_address(given.probes)) if given.probes is not None else None
+    loop.watch(broker.log.descriptor, lambda: _synced(broker))
+    _stop_on_signals(loop)
+    for port in ports:
+        port.bind()
+    loop.open_ports()
+    addresses = {port.name: port.bound for port in ports}
+    if probes is not None:
+        addresses["probes"] = probes.bound
+        probes.is_ready = True
+    _announce(addresses, data / ADDRESSES_FILE, ready_file)
+    try:
+        loop.run()
+    finally:
+        broker.log.close()
+    if broker.log.failed is not None:
+        raise Failure(f"The log has failed: {broker.log.failed}.", "Check the volume, then start the broker again.")
+    return 0
+
+
+def _listener(number: int, address: str) -> Listener:
+    return Listener(name="amqp" if number == 0 else f"amqp-{number + 1}", address=address)
+
+
+def _recover(given: Settings, data: Path, files: FileLayer | None) -> tuple[Broker, str]:
+    data.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    try:
+        log, recovered = Log.open(
+            data / "log", files=files, settings=LogSettings(segment_bytes=given.log.segment_bytes)
+        )
+    except FolderLocked as error:
+        raise CannotRun(f"Another broker uses the data folder {data}.", "Stop it, or name another folder.") from error
+    except (NewerFormat, ForeignSegment) as error:
+        raise CannotRun(f"The log in {data} can't be used: {error}.", "Start the Penstock that wrote it.") from error
+    except OSError as error:
+        raise CannotRun(f"The data folder {data} can't be used: {error}.", "Check its volume and owner.") from error
+    topology = Topology(log, given.queue_max_bytes or _quarter_of_volume(data))
+    restoring.restore(topology, recovered, time.time_ns() // 1000)
+    instance = restoring.instance_of(recovered)
+    if instance is None:
+        instance = uuid.uuid4().hex
+        log.topology(documents.BROKER, "instance", instance.encode())
+    broker = Broker(given, log, topology, container_id=f"penstock-{instance}")
+    logger.info("Recovery took %.2f s", time.monotonic() - started)
+    return broker, instance
+
+
+def _quarter_of_volume(data: Path) -> int:
+    return max(shutil.disk_usage(data).total // 4, 1)
+
+
+def _synced(broker: Broker) -> None:
+    broker.log.collect()
+    broker.journal.release()
+
+
+def _stop_on_signals(loop: Loop) -> None:
+    """SIGTERM and SIGINT reach the loop as a readable descriptor."""
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+    def ignore(_number: int, _frame: FrameType | None) -> None:
+        """Only the byte in the pipe matters."""
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ignore)
+
+    def read() -> None:
+        received = os.read(reader, 16)
+        if any(number in (signal.SIGTERM, signal.SIGINT) for number in received):
+            logger.info("Stopping")
+            loop.stop()
+
+    loop.watch(reader, read)
+
+
+def _announce(addresses: dict[str, str], *files: Path | None) -> None:
+    for path in files:
+        if path is not None:
+            hidden = path.with_name(f".{path.name}")
+            hidden.write_text(json.dumps(addresses) + "\n")
+            hidden.replace(path)
+    for name, address in addresses.items():
+        sys.stdout.write(f"listening {name} {address}\n")
+    sys.stdout.flush()

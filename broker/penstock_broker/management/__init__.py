@@ -1,0 +1,1 @@
+"""`$management`: AMQP Management on exchanges, subscriptions, queues, connections, links and the broker."""

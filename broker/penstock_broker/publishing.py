@@ -1,0 +1,274 @@
+"""A batch of messages from a producer into the queues it reaches, and the accept back.
+
+Written for speed: `publish` runs for every message. Routing appends references; what is asked per message on the plain
+path is one `startswith` (the header is that of the message before) and one tuple. A message is accepted in the turn in
+which it came, unless a record of it is in the log: then once that is synced. It may be delivered before: nobody was
+promised anything yet, and a crash then means at worst a delivery of a message that its sender will send again.
+
+Source: sections 3 ("Addresses") and 4 of the design.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock_amqp import message, message_fields
+from penstock_amqp.endpoint_events import AmqpError, Arrival, Entry
+from penstock_amqp.endpoint_ffi import Ptr
+from penstock_amqp.errors import DecodeError
+from penstock_broker import limits
+from penstock_broker.errors import amqp_error
+from penstock_broker.links import Producer
+from penstock_broker.queue import LOGGED, Queue
+from penstock_broker.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget, Route
+from penstock_core.reason import Reason, Refuse
+from penstock_core.terms import Unroutable
+
+if TYPE_CHECKING:
+    from penstock_broker.broker import Broker
+
+__all__ = ["publish"]
+
+_NEVER: Final = b"\xff"
+"""No message begins so."""
+
+
+def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
+    """Route and store a batch; accept it, or see to it that it is accepted once synced."""
+    destination = producer.destination
+    if isinstance(destination, ExchangeTarget):
+        exchange = destination.exchange
+        exchange.received += len(batch)
+        if destination.version != exchange.version:
+            destination.refresh(broker.log.route_set)
+    elif isinstance(destination, QueueTarget):
+        if destination.version != destination.node.revision:
+            destination.refresh(broker.log.route_set)
+    elif isinstance(destination, ManagementTarget):
+        broker.management.receive(producer, batch)
+        return
+    else:
+        _relay(broker, producer, destination, batch)
+        return
+    producer.transfers += len(batch)
+    route = destination.constant
+    if route is not None and route.is_plain and route.queues:
+        _publish_plain(broker, producer, route, batch)
+    else:
+        _publish_each(broker, producer, destination, batch)
+
+
+def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list[Arrival]) -> None:
+    """Every message goes to every queue of `route`."""
+    now = broker.now_us
+    log = broker.log
+    logged_set, kept_set = route.logged_set, route.kept_set
+    if logged_set and not log.accepts_publishing():
+        _reject(producer, [delivery for delivery, _, settled in batch if not settled], broker.storage_refusal())
+        return
+    next_message = log.next_message
+    durable = False
+    ttl_us = 0
+    prefix = _NEVER
+    entries: list[Entry] = []
+    add = entries.append
+    deliveries: list[Ptr] = []
+    presettled: list[Ptr] = []
+    size = 0
+    any_logged = False
+    for delivery, data, settled in batch:
+        if not data.startswith(prefix):
+            try:
+                head = message.inspect(data)
+            except DecodeError as error:
+                _refuse(producer, delivery, settled, _malformed(error))
+                continue
+            prefix = _prefix(data, head)
+            data = message.forwarded(data, head)
+            durable, ttl_us = head.durable, (head.ttl or 0) * 1000
+        expires = now + ttl_us if ttl_us else 0
+        size += len(data)
+        if logged_set and (durable or kept_set):
+            any_logged = True
+            add((log.put(logged_set if durable else kept_set, data, now), data, now, expires, LOGGED))
+        else:
+            add((next_message(), data, now, expires, 0))
+        if settled:
+            presettled.append(delivery)
+        else:
+            deliveries.append(delivery)
+        if expires:
+            for queue in route.queues:
+                queue.has_expiry = True
+    for queue in route.queues:
+        queue.ready.extend(entries)
+        queue.enqueued += len(entries)
+        queue.enqueued_bytes += size
+        queue.depth_bytes += size
+        if not queue.is_scheduled and queue.consumers:
+            queue.is_scheduled = True
+            broker.ready.append(queue)
+        if queue.depth_bytes > queue.max_bytes or queue.max_messages:
+            limits.enforce(broker, queue)
+    destination = producer.destination
+    if isinstance(destination, ExchangeTarget):
+        destination.exchange.received_bytes += size
+    if presettled:
+        producer.connection.endpoint.settle(presettled)
+        producer.owed_credit += len(presettled)
+    _accept(broker, producer, deliveries, any_logged)
+
+
+def _publish_each(
+    broker: Broker, producer: Producer, destination: ExchangeTarget | QueueTarget, batch: list[Arrival]
+) -> None:
+    """Messages whose key, filter or limit has to be looked at one by one."""
+    plain_accept: list[Ptr] = []
+    logged_accept: list[Ptr] = []
+    for delivery, data, settled in batch:
+        try:
+            head = message.inspect(data)
+            route = destination.constant
+            if route is None:
+                assert isinstance(destination, ExchangeTarget)
+                subject = message_fields.properties_field(data, head.start, message_fields.Field.SUBJECT)
+                route = destination.route(subject if isinstance(subject, str) else "", broker.log.route_set)
+        except DecodeError as error:
+            _refuse(producer, delivery, settled, _malformed(error))
+            continue
+        refused = _refusal(broker, destination, route)
+        if refused is not None:
+            _refuse(producer, delivery, settled, refused)
+            continue
+        data = message.forwarded(data, head)
+        logged = _store(broker, producer, route, data, head)
+        if isinstance(destination, ExchangeTarget):
+            destination.exchange.received_bytes += len(data)
+            if not route.queues:
+                destination.exchange.unroutable_messages += 1
+        if settled:
+            producer.connection.endpoint.settle([delivery])
+            producer.owed_credit += 1
+        elif logged:
+            logged_accept.append(delivery)
+        else:
+            plain_accept.append(delivery)
+    if plain_accept or not logged_accept:
+        _accept(broker, producer, plain_accept, False)
+    if logged_accept:
+        _accept(broker, producer, logged_accept, True)
+
+
+def _store(broker: Broker, producer: Producer, route: Route, data: bytes, head: message.Head) -> bool:
+    """Put one message into the queues that take it; True if it is in the log."""
+    queues: tuple[Queue, ...] = route.queues
+    if route.picky:
+        connection = producer.connection
+        queues = tuple(queue for queue in queues if queue.admits is None or queue.admits(data, connection))
+        if len(queues) != len(route.queues):
+            route = broker.route_of(queues)
+    if not queues:
+        return False
+    now = broker.now_us
+    expires = now + head.ttl * 1000 if head.ttl else 0
+    route_set = route.logged_set if head.durable else route.kept_set
+    if route_set:
+        number = broker.log.put(route_set, data, now)
+    else:
+        number = broker.log.next_message()
+    entry: Entry = (number, data, now, expires, LOGGED)
+    unlogged: Entry = (number, data, now, expires, 0)
+    for queue in queues:
+        is_kept = queue.is_logged and (head.durable or queue.keeps_all)
+        queue.ready.append(entry if is_kept else unlogged)
+        queue.enqueued += 1
+        queue.enqueued_bytes += len(data)
+        queue.depth_bytes += len(data)
+        if expires:
+            queue.has_expiry = True
+        if not queue.is_scheduled and queue.consumers:
+            queue.is_scheduled = True
+            broker.ready.append(queue)
+        if queue.depth_bytes > queue.max_bytes or queue.max_messages:
+            limits.enforce(broker, queue)
+    return route_set != 0
+
+
+def _refusal(broker: Broker, destination: ExchangeTarget | QueueTarget, route: Route) -> AmqpError | None:
+    """Why this message is not taken; None if it is."""
+    if route.logged_set and not broker.log.accepts_publishing():
+        return broker.storage_refusal()
+    for queue in route.rejecting:
+        if limits.is_full(queue):
+            return amqp_error(
+                Refuse(Reason.LIMIT_EXCEEDED, f"The queue {queue.name!r} is full and rejects; consume from it first.")
+            )
+    if not route.queues and isinstance(destination, ExchangeTarget):
+        exchange = destination.exchange
+        if exchange.unroutable is Unroutable.REJECT:
+            exchange.unroutable_messages += 1
+            return amqp_error(
+                Refuse(Reason.ADDRESS_NOT_FOUND, f"No binding of exchange {exchange.name!r} matches this message.")
+            )
+    return None
+
+
+def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[Arrival]) -> None:
+    """Each message goes where its `to` says."""
+    for arrival in batch:
+        delivery, data, settled = arrival
+        target = broker.relay_target(producer, relay, data)
+        if isinstance(target, AmqpError):
+            _refuse(producer, delivery, settled, target)
+            continue
+        producer.destination = target
+        publish(broker, producer, [arrival])
+        producer.destination = relay
+
+
+def _accept(broker: Broker, producer: Producer, deliveries: list[Ptr], logged: bool) -> None:
+    if logged:
+        broker.journal.after_sync(lambda: _accept_synced(broker, producer, deliveries))
+        return
+    producer.connection.endpoint.accept(deliveries)
+    producer.owed_credit += len(deliveries)
+    if producer.owed_credit * 2 >= producer.window:
+        _top_up(producer)
+
+
+def _accept_synced(broker: Broker, producer: Producer, deliveries: list[Ptr]) -> None:
+    if producer.link.is_open:
+        _accept(broker, producer, deliveries, False)
+        broker.touch(producer.connection)
+
+
+def _top_up(producer: Producer) -> None:
+    producer.connection.endpoint.credit(producer.link, producer.owed_credit)
+    producer.owed_credit = 0
+
+
+def _prefix(data: bytes, head: message.Head) -> bytes:
+    """Bytes at the start of a message that make `inspect` say the same of the next one."""
+    if head.start != head.header_end or data[head.header_end + 1] != 0x53:
+        return _NEVER
+    return data[: head.header_end + 3]
+
+
+def _malformed(error: DecodeError) -> AmqpError:
+    return AmqpError("amqp:decode-error", f"The message can't be read: {error}")
+
+
+def _refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
+    """Reject one message; of one that its sender settled nobody hears."""
+    if settled:
+        producer.connection.endpoint.settle([delivery])
+        producer.owed_credit += 1
+    else:
+        _reject(producer, [delivery], error)
+
+
+def _reject(producer: Producer, deliveries: list[Ptr], error: AmqpError) -> None:
+    producer.connection.endpoint.reject(deliveries, error)
+    producer.owed_credit += len(deliveries)
+    if producer.owed_credit * 2 >= producer.window:
+        _top_up(producer)

@@ -1,0 +1,113 @@
+"""Works through what happened on a connection: each event to the module that knows what to do.
+
+Written for speed: messages and accepts come in batches and go straight on. Must not decide anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from penstock_amqp.endpoint_events import (
+    AmqpError,
+    Attached,
+    Closed,
+    Detached,
+    Ended,
+    Event,
+    Flowed,
+    Kind,
+    Opened,
+    Other,
+    Settled,
+    TooLarge,
+)
+from penstock_amqp.endpoint_links import InLink, OutLink
+from penstock_broker import attaching, detaching, dispatching, opening, publishing, settling
+from penstock_broker.connection import Connection, Phase
+from penstock_broker.links import Browser, Consumer, Producer
+
+if TYPE_CHECKING:
+    from penstock_broker.broker import Broker
+
+__all__ = ["handle"]
+
+
+def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
+    """Work through `events` in order."""
+    for event in events:
+        if event[0] is Kind.MESSAGES:
+            producer = event[1].context
+            if isinstance(producer, Producer) and event[1].is_open:
+                publishing.publish(broker, producer, event[2])
+        elif event[0] is Kind.ACCEPTED:
+            consumer = event[1].context
+            if isinstance(consumer, Consumer):
+                settling.accepted(broker, consumer, event[2])
+            else:
+                broker.management.settled(event[2])
+        else:
+            _other(broker, connection, event[2])
+    broker.touch(connection)
+
+
+def _other(broker: Broker, connection: Connection, event: Other) -> None:
+    match event:
+        case Flowed():
+            _flowed(broker, connection, event.link)
+        case Settled():
+            consumer = event.held[0].context
+            if isinstance(consumer, Consumer):
+                settling.settled(broker, consumer, event)
+        case Attached():
+            _attached(broker, connection, event)
+        case Detached():
+            detaching.detached(broker, connection, event)
+        case Opened():
+            opening.opened(broker, connection, event)
+        case Ended():
+            detaching.session_ended(broker, connection, event)
+        case TooLarge():
+            _too_large(broker, connection, event.link)
+        case Closed():
+            _closed(broker, connection, event)
+        case _:
+            assert_never(event)
+
+
+def _attached(broker: Broker, connection: Connection, event: Attached) -> None:
+    if isinstance(event.link, OutLink):
+        attaching.attach_consumer(broker, connection, event.link, event.attach)
+    else:
+        attaching.attach_producer(broker, connection, event.link, event.attach)
+
+
+def _flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
+    context = link.context
+    if isinstance(context, Consumer):
+        queue = context.queue
+        if link.drain and context.is_active:
+            broker.draining.append(context)
+        if link.credit > 0:
+            dispatching.schedule(broker, queue)
+    elif isinstance(context, Browser):
+        broker.browsing.append(context)
+    else:
+        broker.management.flowed(connection, link)
+
+
+def _too_large(broker: Broker, connection: Connection, link: InLink) -> None:
+    if not link.is_open:
+        return
+    told = AmqpError(
+        "amqp:link:message-size-exceeded",
+        f"The link takes messages of at most {connection.port.max_message_bytes} bytes; send smaller ones.",
+    )
+    link.context = None
+    connection.endpoint.detach(link, closed=True, error=told)
+
+
+def _closed(broker: Broker, connection: Connection, event: Closed) -> None:
+    """The peer closed or broke the connection: answer, and drop it once the answer is out."""
+    detaching.connection_gone(broker, connection)
+    connection.endpoint.close(None)
+    connection.phase = Phase.CLOSING

@@ -1,0 +1,150 @@
+"""What a broker is told at start: the configuration file (YAML), with the command line's options laid over it.
+
+Keys are camelCase in the file. Times are seconds, sizes bytes. `--dev` is a shorthand for `Settings.for_dev`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Final
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from penstock_api.failing import Misuse
+
+__all__ = ["Authentication", "Listener", "LogSettings", "Role", "Settings", "Tls", "load"]
+
+UNIX: Final = "unix:"
+
+
+class Role(Enum):
+    """What the peers of a listener may do in `$management`."""
+
+    CLIENT = "client"
+    OBSERVER = "observer"
+    MANAGEMENT = "management"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+
+class Tls(_Model):
+    """Server certificate chain and key, PEM. Both are read again when the files change."""
+
+    certificate: Path
+    key: Path
+
+
+class Listener(_Model):
+    """Where clients connect. `address` is HOST:PORT, [HOST]:PORT or unix:PATH; port 0 lets the system choose."""
+
+    name: str = "amqp"
+    address: str
+    tls: Tls | None = None
+    sasl_mechanisms: tuple[str, ...] | None = None
+    """Names in the order of preference; absent: all that `authentication` allows."""
+    role: Role = Role.CLIENT
+    max_message_bytes: int | None = Field(default=None, ge=1024)
+    """Absent: that of the broker."""
+
+    @property
+    def is_local(self) -> bool:
+        """True if only processes of this machine reach it."""
+        if self.address.startswith(UNIX):
+            return True
+        host = self.address.rsplit(":", 1)[0].strip("[]")
+        if host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return False
+
+
+class Authentication(_Model):
+    """Who may connect to client listeners."""
+
+    anonymous: bool = False
+    users_folder: Path | None = None
+    """A file per user, named like the user, holding the password; read at each log-in."""
+    users: dict[str, str] = {}
+    """Passwords by user."""
+    allow_insecure_plain: bool = False
+    """Take passwords without TLS on listeners that other machines reach."""
+
+
+class Management(_Model):
+    """The operator's access to `$management`: everything is allowed."""
+
+    address: str
+    tls: Tls | None = None
+    user: str = "operator"
+    password_file: Path | None = None
+    """Absent on a Unix socket, whose file mode is the protection."""
+
+
+class LogSettings(_Model):
+    """The log's files."""
+
+    segment_bytes: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
+
+
+class Settings(_Model):
+    """One broker."""
+
+    listeners: tuple[Listener, ...] = ()
+    management: Management | None = None
+    observer_socket: Path | None = None
+    probes: str | None = None
+    """HOST:PORT of GET /livez and /readyz."""
+    authentication: Authentication = Authentication()
+    log: LogSettings = LogSettings()
+    auto_create: bool = False
+    """Make queues and topic exchanges when they are first named."""
+    max_message_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)
+    max_frame_bytes: Annotated[int, Field(ge=4096, le=65_536)] = 65_536
+    idle_timeout_seconds: int = Field(default=60, ge=0)
+    queue_max_bytes: int | None = Field(default=None, ge=1)
+    """How much a queue holds if nothing else is said; absent: a quarter of the volume of the data folder."""
+    link_credit: int = Field(default=1000, ge=2)
+    """Messages that a producer may send ahead."""
+
+    @model_validator(mode="after")
+    def _has_passwords_protected(self) -> Settings:
+        for listener in self.listeners:
+            offers_plain = listener.sasl_mechanisms is None or "PLAIN" in listener.sasl_mechanisms
+            has_users = bool(self.authentication.users or self.authentication.users_folder)
+            insecure = listener.tls is None and not listener.is_local
+            if offers_plain and has_users and insecure and not self.authentication.allow_insecure_plain:
+                raise ValueError(
+                    f"listener {listener.name!r} would take passwords without TLS from other machines: give it tls, "
+                    "or set authentication.allowInsecurePlain"
+                )
+        return self
+
+    def for_dev(self) -> Settings:
+        """`--dev`: ANONYMOUS, PLAIN guest/guest, and queues and topic exchanges made when first named."""
+        authentication = self.authentication.model_copy(
+            update={"anonymous": True, "users": {**self.authentication.users, "guest": "guest"}}
+        )
+        return self.model_copy(update={"authentication": authentication, "auto_create": True})
+
+
+def load(path: Path) -> Settings:
+    """Read the configuration file. Raises `Misuse` that names every wrong key."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise Misuse(f"The configuration {path} can't be read: {error.strerror}.", "Check the path.") from error
+    except yaml.YAMLError as error:
+        raise Misuse(f"The configuration {path} is no YAML: {error}.", "Correct the line.") from error
+    try:
+        return Settings.model_validate(content or {})
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, each['loc'])) or 'file'}: {each['msg']}" for each in error.errors()]
+        raise Misuse(f"The configuration {path} is wrong: {'; '.join(lines)}.", "Correct these keys.") from error

@@ -1,0 +1,104 @@
+"""What becomes of deliveries that consumers settle, or whose link is lost.
+
+Written for speed: `accepted` runs for every message. Accepted: the message is gone. Released: back, nothing counts.
+Modified: back; delivery-failed counts an attempt, undeliverable-here keeps it from this link. Rejected: gone, counted as
+dropped (there is no dead-letter queue in this version). Settled without an outcome: the source's default, released. A lost
+link: all come back marked as possibly seen, and only the oldest counts an attempt, so that restarts of a prefetching
+client don't condemn healthy messages.
+
+Source: AMQP 1.0 part 3, 3.4; section 4 of the design ("Limits").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, assert_never
+
+from penstock_amqp.endpoint_events import Held, Outcome, Settled
+from penstock_broker.dispatching import drop, schedule
+from penstock_broker.links import Consumer
+from penstock_broker.log import Outcome as LogOutcome
+from penstock_broker.queue import AVAILABLE, DATA, FLAGS, LOGGED, NUMBER, Queue
+
+if TYPE_CHECKING:
+    from penstock_broker.broker import Broker
+
+__all__ = ["accepted", "lost", "settled"]
+
+
+def accepted(broker: Broker, consumer: Consumer, batch: list[Held]) -> None:
+    """A consumer accepted and settled these."""
+    now = broker.now_us
+    queue = consumer.queue
+    count = len(batch)
+    queue.in_flight -= count
+    queue.acked += count
+    # Runs again: what arrived, or was sent, in one turn shares its time.
+    _, first, sent_at = batch[0]
+    since, waited, held, size = first[AVAILABLE], 0, 0, 0
+    logged: list[int] = []
+    for _, entry, sent in batch:
+        size += len(entry[DATA])
+        if entry[AVAILABLE] == since:
+            waited += 1
+        else:
+            queue.sojourn.add(now - since, waited)
+            since, waited = entry[AVAILABLE], 1
+        if sent == sent_at:
+            held += 1
+        else:
+            queue.hold.add(now - sent_at, held)
+            sent_at, held = sent, 1
+        if entry[FLAGS]:
+            logged.append(entry[NUMBER])
+    queue.sojourn.add(now - since, waited)
+    queue.hold.add(now - sent_at, held)
+    queue.depth_bytes -= size
+    if queue.attempts or queue.seen:
+        for _, entry, _ in batch:
+            queue.forget(entry[NUMBER])
+    ack, incarnation = broker.log.ack, queue.incarnation
+    for number in logged:
+        ack(incarnation, number)
+
+
+def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
+    """A consumer ended one delivery in another way."""
+    queue = consumer.queue
+    entry = event.held[1]
+    number = entry[NUMBER]
+    queue.hold.add(broker.now_us - event.held[2], 1)
+    match event.outcome:
+        case Outcome.REJECTED:
+            queue.in_flight -= 1
+            queue.dropped += 1
+            drop(broker, queue, entry, LogOutcome.REJECTED)
+            return
+        case Outcome.MODIFIED:
+            if event.failed:
+                _fail(broker, queue, number, bool(entry[FLAGS] & LOGGED))
+            if event.undeliverable_here:
+                queue.excluded.setdefault(number, set()).add(consumer)
+        case Outcome.RELEASED | Outcome.NONE | Outcome.UNKNOWN:
+            pass
+        case _:
+            assert_never(event.outcome)
+    queue.put_back((event.held,))
+    schedule(broker, queue)
+
+
+def lost(broker: Broker, queue: Queue, held: Sequence[Held]) -> None:
+    """A link went without settling these, oldest first."""
+    if not held:
+        return
+    oldest = min(held, key=lambda delivery: delivery[2])[1]
+    _fail(broker, queue, oldest[NUMBER], bool(oldest[FLAGS] & LOGGED))
+    queue.seen.update(delivery[1][NUMBER] for delivery in held)
+    queue.put_back(held)
+    schedule(broker, queue)
+
+
+def _fail(broker: Broker, queue: Queue, number: int, logged: bool) -> None:
+    queue.fail(number)
+    if logged:
+        broker.log.delivery_count(queue.incarnation, number, queue.attempts[number])

@@ -1,0 +1,160 @@
+"""The topology as documents of the log: what is written when it changes, and how it is read back at start.
+
+The format is private to the broker: JSON, one document per exchange, subscription and queue. Must not know the log.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from penstock_api import management
+from penstock_broker.queue import Queue
+from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
+from penstock_core.binding import Binding, ByConnection, ByContainer, Filter, NoLocal
+from penstock_core.existing import Managed
+from penstock_core.identity import Identity, LinkKey, Scope
+from penstock_core.routing import Router
+from penstock_core.terms import ClientOverrides, ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
+
+__all__ = [
+    "BROKER",
+    "EXCHANGE",
+    "QUEUE",
+    "SUBSCRIPTION",
+    "dump",
+    "load_exchange",
+    "load_queue",
+    "load_subscription",
+    "mark_of",
+]
+
+BROKER: Final = "broker"
+EXCHANGE: Final = "exchange"
+SUBSCRIPTION: Final = "subscription"
+QUEUE: Final = "queue"
+
+
+def mark_of(owner: management.Owner | None, client_overrides: str) -> Managed | None:
+    """What the rules need to know of an owner mark."""
+    if owner is None:
+        return None
+    resource = f"{owner.namespace}/{owner.name}"
+    return Managed(resource, owner.uid, owner.cluster_id, ClientOverrides(client_overrides))
+
+
+def dump(record: Exchange | Subscription | PointToPoint) -> bytes:
+    """The document of `record`."""
+    match record:
+        case Exchange():
+            fields = _exchange(record)
+        case Subscription():
+            fields = _subscription(record)
+        case PointToPoint():
+            fields = {
+                "durable": record.durable,
+                "persistence": record.persistence.value if record.persistence else None,
+                "limits": record.limits.to_wire(),
+            }
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _exchange(exchange: Exchange) -> dict[str, object]:
+    return {
+        "type": exchange.type.value,
+        "unroutable": exchange.unroutable.value,
+        "alternate": exchange.alternate,
+        "persistence": exchange.persistence.value if exchange.persistence else None,
+        "owner": exchange.owner.to_wire() if exchange.owner else None,
+    }
+
+
+def _subscription(subscription: Subscription) -> dict[str, object]:
+    binding = subscription.binding
+    link = subscription.owner_link
+    return {
+        "scope": subscription.identity.scope.container_id,
+        "name": subscription.identity.name,
+        "exclusivity": subscription.exclusivity.value,
+        "exchange": binding.exchange,
+        "exchangeType": subscription.exchange_type.value,
+        "keys": list(binding.ordered_keys),
+        "selector": binding.filter.selector,
+        "noLocal": binding.filter.no_local,
+        "ownerLink": [link.container_id, link.link_name] if link else None,
+        "user": subscription.user,
+        "persistence": subscription.persistence.value if subscription.persistence else None,
+        "limits": subscription.limits.to_wire(),
+        "rebindPolicy": subscription.rebind_policy,
+        "clientOverrides": subscription.client_overrides,
+        "owner": subscription.owner.to_wire() if subscription.owner else None,
+    }
+
+
+def load_exchange(name: str, payload: bytes) -> Exchange:
+    """The exchange of a document."""
+    fields: dict[str, Any] = json.loads(payload)
+    kind = ExchangeType(fields["type"])
+    return Exchange(
+        name=name,
+        type=kind,
+        unroutable=Unroutable(fields["unroutable"]),
+        alternate=fields["alternate"],
+        persistence=_persistence(fields["persistence"]),
+        owner=_owner(fields["owner"]),
+        router=Router(kind),
+    )
+
+
+def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscription:
+    """The subscription of a document, its queue still empty. Only durable, permanent ones have documents."""
+    fields: dict[str, Any] = json.loads(payload)
+    identity = Identity(Scope(fields["scope"]), fields["name"], True)
+    owner = _owner(fields["owner"])
+    binding = Binding(fields["exchange"], frozenset(fields["keys"]), Filter(fields["selector"], fields["noLocal"]))
+    subscription = Subscription(
+        identity=identity,
+        exclusivity=Exclusivity(fields["exclusivity"]),
+        lifetime=Lifetime.PERMANENT,
+        binding=binding,
+        exchange_type=ExchangeType(fields["exchangeType"]),
+        queue=Queue("", incarnation, is_logged=True, now_us=now_us),
+        owner_link=LinkKey(*fields["ownerLink"]) if fields["ownerLink"] else None,
+        user=fields["user"],
+        no_local=_no_local(binding, identity),
+        persistence=_persistence(fields["persistence"]),
+        limits=management.Limits.model_validate(fields["limits"]),
+        rebind_policy=fields["rebindPolicy"],
+        client_overrides=fields["clientOverrides"],
+        owner=owner,
+        managed=mark_of(owner, fields["clientOverrides"]),
+    )
+    subscription.queue.name = subscription.name
+    return subscription
+
+
+def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> PointToPoint:
+    """The point-to-point queue of a document, still empty."""
+    fields: dict[str, Any] = json.loads(payload)
+    return PointToPoint(
+        name=name,
+        durable=fields["durable"],
+        queue=Queue(name, incarnation, is_logged=fields["durable"], now_us=now_us),
+        persistence=_persistence(fields["persistence"]),
+        limits=management.Limits.model_validate(fields["limits"]),
+    )
+
+
+def _no_local(binding: Binding, identity: Identity) -> NoLocal | None:
+    if not binding.filter.no_local:
+        return None
+    container_id = identity.scope.container_id
+    return ByConnection() if container_id is None else ByContainer(container_id)
+
+
+def _persistence(value: str | None) -> Persistence | None:
+    return None if value is None else Persistence(value)
+
+
+def _owner(value: dict[str, Any] | None) -> management.Owner | None:
+    return None if value is None else management.Owner.model_validate(value)

@@ -1,0 +1,98 @@
+"""The things of the topology. Mutable records; `store.Topology` changes them, others read.
+
+Must not know links' engines or the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock_api import management
+from penstock_broker.queue import Queue
+from penstock_core.binding import Binding, NoLocal
+from penstock_core.existing import Existing, Managed
+from penstock_core.identity import Identity, LinkKey, queue_name
+from penstock_core.lifetimes import Users, outlives_process
+from penstock_core.routing import Router
+from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
+
+__all__ = ["Exchange", "PointToPoint", "Subscription"]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Exchange:
+    """Where messages are published. `version` grows with each change of its bindings."""
+
+    name: str
+    type: ExchangeType
+    durable: bool = True
+    unroutable: Unroutable = Unroutable.ACCEPT
+    alternate: str | None = None
+    persistence: Persistence | None = None
+    owner: management.Owner | None = None
+    revision: int = 0
+    router: Router[Queue]
+    version: int = 0
+    received: int = 0
+    received_bytes: int = 0
+    unroutable_messages: int = 0
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Subscription:
+    """A named place in which messages of one exchange wait for one application."""
+
+    identity: Identity
+    exclusivity: Exclusivity
+    lifetime: Lifetime
+    binding: Binding
+    exchange_type: ExchangeType
+    queue: Queue
+    owner_link: LinkKey | None = None
+    user: str | None = None
+    no_local: NoLocal | None = None
+    persistence: Persistence | None = None
+    limits: management.Limits = field(default_factory=management.Limits)
+    rebind_policy: str = "InPlace"
+    client_overrides: str = "Refuse"
+    owner: management.Owner | None = None
+    managed: Managed | None = None
+    users: Users = field(default_factory=Users)
+    revision: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of its queue."""
+        return queue_name(self.identity)
+
+    @property
+    def is_logged(self) -> bool:
+        """It and its durable messages outlive the process."""
+        return outlives_process(self.identity.durable, self.lifetime)
+
+    def existing(self) -> Existing:
+        """What the rules need to know of it."""
+        return Existing(
+            identity=self.identity,
+            incarnation=self.queue.incarnation,
+            exclusivity=self.exclusivity,
+            lifetime=self.lifetime,
+            binding=self.binding,
+            exchange_type=self.exchange_type,
+            consumers=len(self.queue.consumers),
+            owner=self.owner_link,
+            user=self.user,
+            managed=self.managed,
+        )
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PointToPoint:
+    """A queue of its own: what is published to it waits there for whoever consumes."""
+
+    name: str
+    durable: bool
+    queue: Queue
+    persistence: Persistence | None = None
+    limits: management.Limits = field(default_factory=management.Limits)
+    revision: int = 0

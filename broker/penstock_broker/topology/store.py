@@ -1,0 +1,264 @@
+"""The topology of the broker: finds, makes, changes and ends exchanges, subscriptions and queues, and writes what lasts
+to the log. It applies decisions of `penstock_core` and takes none.
+
+Durability order is visible in each method: record, then state; the reply is the caller's and waits for the sync. Must not
+know links' engines or sockets. Source: sections 3 and 4 of the design.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock_broker.log.log import Log
+from penstock_broker.queue import Queue
+from penstock_broker.topology import documents
+from penstock_broker.topology.admission import admission
+from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
+from penstock_core.address import PREDEFINED
+from penstock_core.attach import Create, Rebind
+from penstock_core.binding import Binding
+from penstock_core.existing import Existing, Managed
+from penstock_core.identity import Identity, LinkKey
+from penstock_core.lifetimes import outlives_process
+from penstock_core.persistence import effective_persistence
+from penstock_core.routing import Router
+from penstock_core.terms import ExchangeType, Overflow, Persistence
+
+__all__ = ["Topology"]
+
+DEFAULT_EXCHANGES: Final = tuple(PREDEFINED.items())
+
+
+class Topology:
+    """All that exists on this broker. Names are looked up here (`penstock_core.address.Directory`)."""
+
+    def __init__(self, log: Log, default_max_bytes: int) -> None:
+        self._log = log
+        self._default_max_bytes = default_max_bytes
+        self.exchanges: dict[str, Exchange] = {}
+        self.subscriptions: dict[Identity, Subscription] = {}
+        self.queues: dict[str, PointToPoint] = {}
+        self.by_incarnation: dict[int, Subscription | PointToPoint] = {}
+        self.has_unsynced = False
+        """A record of this turn's block describes the topology; cleared when the block is written."""
+        self.revision = 1
+        """Grows with each change of a declaration."""
+        for name, kind in DEFAULT_EXCHANGES:
+            self.exchanges[name] = Exchange(name=name, type=kind, router=Router(kind))
+
+    # -- looking up -------------------------------------------------------------------------------------------------
+
+    def has_queue(self, name: str) -> bool:
+        """True if there is a point-to-point queue of this name."""
+        return name in self.queues
+
+    def exchange_type(self, name: str) -> ExchangeType | None:
+        """The type of the exchange of this name; None if there is none."""
+        exchange = self.exchanges.get(name)
+        return None if exchange is None else exchange.type
+
+    def existing(self, identity: Identity) -> Existing | None:
+        """What the rules need to know of a subscription; None if it is not there."""
+        subscription = self.subscriptions.get(identity)
+        return None if subscription is None else subscription.existing()
+
+    def bound(self, exchange: str) -> list[Subscription]:
+        """The subscriptions bound to an exchange."""
+        return [each for each in self.subscriptions.values() if each.binding.exchange == exchange]
+
+    # -- exchanges --------------------------------------------------------------------------------------------------
+
+    def put_exchange(self, exchange: Exchange) -> None:
+        """Make an exchange, or write down that one changed."""
+        self._record(documents.EXCHANGE, exchange.name, documents.dump(exchange))
+        exchange.revision = self.next_revision()
+        exchange.version += 1
+        self.exchanges[exchange.name] = exchange
+        for subscription in self.bound(exchange.name):
+            self._apply_policies(subscription)
+            self._bind(subscription)
+
+    def delete_exchange(self, name: str) -> None:
+        """Take an exchange away; subscriptions that are bound to it stay and get nothing more."""
+        exchange = self.exchanges.pop(name)
+        self._erase(documents.EXCHANGE, name)
+        exchange.router = Router(exchange.type)
+        exchange.version += 1
+        self.next_revision()
+
+    # -- subscriptions ----------------------------------------------------------------------------------------------
+
+    def create(self, decision: Create, now_us: int) -> Subscription:
+        """Make and bind the subscription that a client's attach asks for."""
+        exchange = self.exchanges[decision.binding.exchange]
+        logged = outlives_process(decision.identity.durable, decision.lifetime)
+        subscription = Subscription(
+            identity=decision.identity,
+            exclusivity=decision.exclusivity,
+            lifetime=decision.lifetime,
+            binding=decision.binding,
+            exchange_type=exchange.type,
+            queue=Queue("", self._log.next_incarnation(), is_logged=logged, now_us=now_us),
+            owner_link=decision.owner,
+            user=decision.user,
+            no_local=decision.no_local,
+        )
+        self.add(subscription)
+        return subscription
+
+    def add(self, subscription: Subscription) -> None:
+        """Write down and bind a new subscription."""
+        subscription.queue.name = subscription.name
+        self.write(subscription)
+        self.restore(subscription)
+
+    def restore(self, subscription: Subscription) -> None:
+        """Put a subscription in its place that the log knows already."""
+        self.subscriptions[subscription.identity] = subscription
+        self.by_incarnation[subscription.queue.incarnation] = subscription
+        self._apply_policies(subscription)
+        self._bind(subscription)
+
+    def rebind(self, decision: Rebind, now_us: int) -> Subscription:
+        """Drop the backlog and start a new incarnation with another binding."""
+        subscription = self.subscriptions[decision.existing.identity]
+        subscription.no_local = decision.no_local
+        self.drop_and_rebind(subscription, decision.binding, now_us)
+        return subscription
+
+    def drop_and_rebind(self, subscription: Subscription, binding: Binding, now_us: int) -> None:
+        """A new incarnation with `binding`; the messages of the old one are gone in one record."""
+        self._unbind(subscription)
+        del self.by_incarnation[subscription.queue.incarnation]
+        old = subscription.queue
+        old.admits = None  # it may refer to the queue
+        subscription.queue = Queue(
+            subscription.name, self._log.next_incarnation(), is_logged=subscription.is_logged, now_us=now_us
+        )
+        subscription.queue.dropped = old.depth
+        subscription.binding = binding
+        subscription.exchange_type = self.exchanges[binding.exchange].type
+        self.write(subscription)
+        self.restore(subscription)
+
+    def rebind_in_place(self, subscription: Subscription, binding: Binding) -> None:
+        """From one record on the new binding holds; backlog and consumers stay."""
+        self._unbind(subscription)
+        subscription.binding = binding
+        subscription.exchange_type = self.exchanges[binding.exchange].type
+        self.write(subscription)
+        self._apply_policies(subscription)
+        self._bind(subscription)
+
+    def claim(self, subscription: Subscription, owner: LinkKey) -> None:
+        """Record the link that owns a not-shared subscription from now on."""
+        subscription.owner_link = owner
+        self.write(subscription)
+
+    def changed(self, subscription: Subscription, managed: Managed | None) -> None:
+        """Write down that mark, limits or policies of a subscription are others now."""
+        subscription.managed = managed
+        self.write(subscription)
+        self._apply_policies(subscription)
+        self._touch(subscription.binding.exchange)
+
+    def end(self, subscription: Subscription) -> None:
+        """The subscription is gone, and its backlog with it. Its consumers are the caller's."""
+        if subscription.is_logged:
+            self._erase(documents.SUBSCRIPTION, subscription.name)
+        self._unbind(subscription)
+        del self.subscriptions[subscription.identity]
+        del self.by_incarnation[subscription.queue.incarnation]
+        subscription.queue.clear()
+        subscription.queue.admits = None  # it may refer to the queue
+        self.next_revision()
+
+    def write(self, subscription: Subscription) -> None:
+        """Write the document of a subscription that lasts."""
+        subscription.revision = self.next_revision()
+        if subscription.is_logged:
+            payload = documents.dump(subscription)
+            self._record(documents.SUBSCRIPTION, subscription.name, payload, subscription.queue.incarnation)
+
+    # -- point-to-point queues --------------------------------------------------------------------------------------
+
+    def make_queue(self, name: str, *, durable: bool, now_us: int) -> PointToPoint:
+        """Make a queue of its own, with default policies."""
+        queue = Queue(name, self._log.next_incarnation(), is_logged=durable, now_us=now_us)
+        node = PointToPoint(name=name, durable=durable, queue=queue)
+        self.put_queue(node)
+        return node
+
+    def put_queue(self, node: PointToPoint) -> None:
+        """Put a queue in its place, or write down that its policies changed."""
+        if node.durable:
+            self._record(documents.QUEUE, node.name, documents.dump(node), node.queue.incarnation)
+        self.restore_queue(node)
+
+    def restore_queue(self, node: PointToPoint) -> None:
+        """Put a queue in its place that the log knows already."""
+        node.revision = self.next_revision()
+        node.queue.keeps_all = effective_persistence(None, node.persistence, managed=False) is Persistence.ALWAYS
+        self._apply_limits(node)
+        self.queues[node.name] = node
+        self.by_incarnation[node.queue.incarnation] = node
+
+    def delete_queue(self, name: str) -> PointToPoint:
+        """Take a queue away with its messages. Its consumers are the caller's."""
+        node = self.queues.pop(name)
+        if node.durable:
+            self._erase(documents.QUEUE, name)
+        del self.by_incarnation[node.queue.incarnation]
+        node.queue.clear()
+        self.next_revision()
+        return node
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+
+    def next_revision(self) -> int:
+        """One revision further."""
+        self.revision += 1
+        return self.revision
+
+    def _record(self, kind: str, key: str, payload: bytes, incarnation: int = 0) -> None:
+        self._log.topology(kind, key, payload, incarnation)
+        self.has_unsynced = True
+
+    def _erase(self, kind: str, key: str) -> None:
+        self._log.delete(kind, key)
+        self.has_unsynced = True
+
+    def _bind(self, subscription: Subscription) -> None:
+        exchange = self.exchanges.get(subscription.binding.exchange)
+        if exchange is not None:
+            exchange.router.bind(subscription.queue, subscription.binding.keys)
+            exchange.version += 1
+
+    def _unbind(self, subscription: Subscription) -> None:
+        exchange = self.exchanges.get(subscription.binding.exchange)
+        if exchange is not None:
+            exchange.router.unbind(subscription.queue)
+            exchange.version += 1
+
+    def _touch(self, name: str) -> None:
+        """Make producers look at the queues' policies again."""
+        exchange = self.exchanges.get(name)
+        if exchange is not None:
+            exchange.version += 1
+
+    def _apply_policies(self, subscription: Subscription) -> None:
+        exchange = self.exchanges.get(subscription.binding.exchange)
+        policy = effective_persistence(
+            exchange.persistence if exchange else None,
+            subscription.persistence,
+            managed=subscription.managed is not None,
+        )
+        subscription.queue.keeps_all = policy is Persistence.ALWAYS
+        subscription.queue.admits = admission(subscription)
+        self._apply_limits(subscription)
+
+    def _apply_limits(self, record: Subscription | PointToPoint) -> None:
+        queue, limits = record.queue, record.limits
+        queue.max_bytes = limits.max_bytes or self._default_max_bytes
+        queue.max_messages = limits.max_messages or 0
+        queue.overflow = Overflow(limits.overflow)
