@@ -1,0 +1,237 @@
+"""Which texts are selectors, in which spelling they compare, and where a bad one is wrong (JMS 2.0, 3.8.1)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_core.reason import Condition, Reason, Refuse
+from penstock_core.selector import Selector, compile_selector
+
+
+def selector(text: str) -> Selector:
+    compiled = compile_selector(text)
+    assert isinstance(compiled, Selector), compiled
+    return compiled
+
+
+def refused(text: str) -> Refuse:
+    compiled = compile_selector(text)
+    assert isinstance(compiled, Refuse), compiled
+    return compiled
+
+
+@pytest.mark.parametrize("text", ["", " ", "\t\f\r\n"])
+def test_a_blank_text_is_no_selector(text: str) -> None:
+    assert compile_selector(text) is None
+
+
+SAME = [
+    ("color='red'", "color = 'red'"),
+    ("  color\n=\t'red' ", "color = 'red'"),
+    ("a=1 and b=2 oR nOt c=3", "a = 1 AND b = 2 OR NOT c = 3"),
+    ("((a = 1) AND (b = 2))", "a = 1 AND b = 2"),
+    ("a = 1 AND (b = 2 AND c = 3)", "a = 1 AND b = 2 AND c = 3"),
+    ("a = 1 AND (b = 2 OR c = 3)", "a = 1 AND (b = 2 OR c = 3)"),
+    ("(a = 1 AND b = 2) OR c = 3", "a = 1 AND b = 2 OR c = 3"),
+    ("not (a = 1 or b = 2)", "NOT (a = 1 OR b = 2)"),
+    ("NOT NOT a", "NOT NOT a"),
+    ("a between 1 and 2", "a BETWEEN 1 AND 2"),
+    ("a not between 1 and 2 and b", "a NOT BETWEEN 1 AND 2 AND b"),
+    ("NOT a BETWEEN 1 AND 2", "a NOT BETWEEN 1 AND 2"),
+    ("a in('y','x','x')", "a IN ('x', 'y')"),
+    ("a not in ('x')", "a NOT IN ('x')"),
+    ("a like 'x%'", "a LIKE 'x%'"),
+    ("a not like '!%_' escape '!'", "a NOT LIKE '!%_' ESCAPE '!'"),
+    ("a is null", "a IS NULL"),
+    ("a is not null", "a IS NOT NULL"),
+    ("a = 'it''s'", "a = 'it''s'"),
+    ("a = 0x1F", "a = 31"),
+    ("a = 017", "a = 15"),
+    ("a = 5L", "a = 5"),
+    ("a = 0xFFFFFFFFFFFFFFFF", "a = -1"),
+    ("a = -9223372036854775808", "a = -9223372036854775808"),
+    ("a = 9223372036854775807", "a = 9223372036854775807"),
+    ("a = 7E3", "a = 7000.0"),
+    ("a = -57.9E2", "a = -5790.0"),
+    ("a = 7.", "a = 7.0"),
+    ("a = .5f", "a = 0.5"),
+    ("a = 5d", "a = 5.0"),
+    ("a = +62", "a = 62"),
+    ("a = - - 5", "a = 5"),
+    ("a = -(5)", "a = -5"),
+    ("-a = +b", "-a = +b"),
+    ("a - -b = 0", "a - -b = 0"),
+    ("-(a + b) = 0", "-(a + b) = 0"),
+    ("(a + b) * c > a + (b * c)", "(a + b) * c > a + b * c"),
+    ("a - (b - c) = a - b - c", "a - (b - c) = a - b - c"),
+    ("a / (b * c) <> a / b * c", "a / (b * c) <> a / b * c"),
+    ("TRUE or false", "TRUE OR FALSE"),
+    ("flag", "flag"),
+    ("flag = TRUE", "flag = TRUE"),
+    ("$a._b.c1 = 1", "$a._b.c1 = 1"),
+    ("größe > 3", "größe > 3"),
+    ("\"my-name\" = 1", "\"my-name\" = 1"),
+    ("\"name\" = 1", "name = 1"),
+    ("\"Not\" = 1", "\"Not\" = 1"),
+    ("\"a\"\"b\" = 1", "\"a\"\"b\" = 1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "normal"), SAME)
+def test_one_spelling_for_what_is_the_same(text: str, normal: str) -> None:
+    assert selector(text).text == normal
+    assert selector(normal).text == normal
+    assert selector(text) == selector(normal)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a = 1", "a = 1.0"),
+        ("a = 1", "a = TRUE"),
+        ("a = '1'", "a = 1"),
+        ("a = 1 AND b = 2", "b = 2 AND a = 1"),
+        ("A = 1", "a = 1"),
+        ("a = 'x'", "a = 'X'"),
+        ("a - b - c = 0", "a - (b - c) = 0"),
+    ],
+)
+def test_what_is_different(one: str, other: str) -> None:
+    assert selector(one) != selector(other)
+
+
+def test_only_the_named_properties_are_asked_for() -> None:
+    asked: list[str] = []
+
+    def lookup(name: str) -> object:
+        asked.append(name)
+        return None
+
+    compiled = selector("b = 'x' AND a > 3 OR b = 'y' AND c.d LIKE '%'")
+    assert compiled.names == ("b", "a", "c.d")
+    compiled.selects(lookup)
+    assert asked == ["b", "a", "c.d"]
+
+
+@pytest.mark.parametrize(
+    ("text", "equality"),
+    [
+        ("color = 'red'", ("color", "red")),
+        ("('red') = color", ("color", "red")),
+        ("color <> 'red'", None),
+        ("color = 5", None),
+        ("color = shade", None),
+        ("color = 'red' AND a", None),
+    ],
+)
+def test_pure_equality_can_be_indexed(text: str, equality: tuple[str, str] | None) -> None:
+    assert selector(text).equality == equality
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("a = ", 5),
+        ("= 5", 1),
+        ("a = 5 b", 7),
+        ("a = 'abc", 5),
+        ("a # 5", 3),
+        ("a\n= 5 AND\n#", 11),
+        ("(a = 5", 7),
+        ("a = 5)", 6),
+        ("a = 5abc", 6),
+        ("a IN ()", 7),
+        ("a IN (5)", 7),
+        ("a LIKE 5", 8),
+        ("a LIKE 'x' ESCAPE 'ab'", 19),
+        ("a LIKE 'x' ESCAPE ''", 19),
+        ("a LIKE 'x!' ESCAPE '!'", 8),
+        ("a LIKE '!x' ESCAPE '!'", 8),
+        ("5 LIKE 'x'", 1),
+        ("a + b IN ('x')", 1),
+        ("'x' IS NULL", 1),
+        ("a IS 5", 6),
+        ("5", 1),
+        ("'x'", 1),
+        ("a + b", 1),
+        ("a = 1 AND 5", 11),
+        ("NOT 'x'", 5),
+        ("a > 'x'", 5),
+        ("TRUE < a", 1),
+        ("a + 'x' = 5", 5),
+        ("-TRUE = a", 2),
+        ("a BETWEEN 'x' AND 'y'", 11),
+        ("a = (b = c)", 6),
+        ("a = NULL", 5),
+        ("NULL = 5", 1),
+        ("and = 5", 1),
+        ("a = 09", 5),
+        ("a = 9223372036854775808", 5),
+        ("a = 9223372036854775808 + 1", 5),
+        ("a BETWEEN 1 AND 9223372036854775808", 17),
+        ("a = 0x10000000000000000", 5),
+        ("a = " + "9" * 5000, 5),
+        ("a = 1e999", 5),
+        ("a" * 8193, 8193),
+    ],
+)
+def test_decision_12_a_bad_selector_is_invalid_field_with_the_position(text: str, position: int) -> None:
+    refuse = refused(text)
+    assert refuse.reason is Reason.INVALID_SELECTOR
+    assert refuse.condition is Condition.INVALID_FIELD
+    assert refuse.error_info() == {
+        "penstock:reason": "InvalidSelector",
+        "invalid-field": "filter",
+        "position": position,
+    }
+    assert f"at character {position}:" in refuse.description
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NOT " * 2000 + "a",
+        "-" * 8000 + "a = 1",
+        "a" + " + a" * 2000 + " = 1",
+        "(" * 30 + "a" + (" * 1" * 60 + ")") * 30 + " = 1",
+        "a = 1 AND NOT (b = 1 OR NOT (" * 250 + "c" + "))" * 250,
+    ],
+)
+def test_deep_selectors_are_refused(text: str) -> None:
+    assert "levels deep" in refused(text).description
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 4000 + "a" + ")" * 4000,
+        " OR ".join(f"a = {number}" for number in range(700)),
+        "a = 1" + " AND a = 1" * 700,
+    ],
+)
+def test_long_selectors_are_not(text: str) -> None:
+    assert selector(text).selects({"a": 1}.get) in (True, False)
+
+
+WORDS = (
+    *("a", "b", "1", "2.5", "0x", "'x'", "'x%'", "(", ")", ",", "=", "<>", "<", "+", "-", "*", "/", "$", ".", "'", '"'),
+    *("AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE"),
+)
+ANY_TEXT = st.text() | st.lists(st.sampled_from(WORDS)).map(" ".join)
+
+
+@given(ANY_TEXT)
+def test_every_text_has_an_answer(text: str) -> None:
+    compiled = compile_selector(text)
+    match compiled:
+        case None:
+            assert not text.strip(" \t\f\r\n")
+        case Refuse():
+            position = compiled.error_info()["position"]
+            assert isinstance(position, int)
+            assert 1 <= position <= len(text) + 1
+        case Selector():
+            assert selector(compiled.text) == compiled
+            compiled.selects({"a": 1, "b": "x"}.get)

@@ -1,0 +1,393 @@
+"""What selectors select: JMS 2.0, 3.8.1.2, by cases and, by Hypothesis, against a plain three-valued interpreter."""
+
+from __future__ import annotations
+
+import math
+from typing import assert_never
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock_core.selector import Selector, compile_selector
+from penstock_core.selector.normal import normal_text
+from penstock_core.selector.reading import read
+from penstock_core.selector.syntax import (
+    Arithmetic,
+    ArithmeticOp,
+    Between,
+    Comparison,
+    ComparisonOp,
+    Identifier,
+    In,
+    IsNull,
+    Junction,
+    JunctionOp,
+    Like,
+    Literal,
+    Node,
+    Not,
+    Sign,
+)
+
+VALUES: dict[str, object] = {
+    "red": "red",
+    "empty": "",
+    "percent": "100%",
+    "lines": "a\nb",
+    "five": 5,
+    "zero": 0,
+    "one": 1,
+    "min": -(2**63),
+    "max": 2**63 - 1,
+    "half": 0.5,
+    "nan": math.nan,
+    "yes": True,
+    "no": False,
+    "bytes": b"red",
+    "list": ["red"],
+}
+
+
+def selects(text: str) -> bool:
+    compiled = compile_selector(text)
+    assert isinstance(compiled, Selector), compiled
+    return compiled.selects(VALUES.get)
+
+
+TRUE = [
+    "TRUE",
+    "yes",
+    "NOT no",
+    "yes = TRUE",
+    "yes <> no",
+    "red = 'red'",
+    "'red' = red",
+    "red <> 'blue'",
+    "empty = ''",
+    "five = 5",
+    "five = 5.0",
+    "5 = five",
+    "five >= 5 AND five <= 5 AND five > 4 AND five < 6",
+    "half < 1",
+    "half = .5",
+    "one = 1 AND NOT one = 2",
+    "five BETWEEN 5 AND 5",
+    "half BETWEEN 0 AND 0.5",
+    "five NOT BETWEEN 6 AND 9",
+    "five + 1 BETWEEN 6 AND 6",
+    "red IN ('blue', 'red')",
+    "red NOT IN ('blue')",
+    "five NOT IN ('5')",
+    "red LIKE 'r_d'",
+    "red LIKE 'red'",
+    "red LIKE 'r%'",
+    "red LIKE '%d'",
+    "red LIKE '%e%'",
+    "red LIKE '%_%_%_%'",
+    "red LIKE 'r%%d'",
+    "red NOT LIKE 'r_'",
+    "red NOT LIKE 'R%'",
+    "red NOT LIKE 'red_%'",
+    "lines LIKE 'a%b'",
+    "lines LIKE 'a_b'",
+    "percent LIKE '100!%' ESCAPE '!'",
+    "percent LIKE '%!%' ESCAPE '!'",
+    "red NOT LIKE 'r.d'",
+    "empty LIKE '%'",
+    "empty LIKE ''",
+    "missing IS NULL",
+    "red IS NOT NULL",
+    "bytes IS NOT NULL",
+    "five + 2 * 3 = 11",
+    "(five + 2) * 3 = 21",
+    "five - 2 - 2 = 1",
+    "7 / 2 = 3",
+    "-7 / 2 = -3",
+    "7 / 2.0 = 3.5",
+    "-five = -5",
+    "+five = 5",
+    "max + 1 = min",
+    "-min = min",
+    "max * 2 = -2",
+    "min / -1 = min",
+    "half / 0 > max",
+    "-half / 0.0 < min",
+    "NOT zero / 0.0 = zero",
+    "max = 9223372036854775808.0",
+    "missing = 1 OR yes",
+    "NOT (missing = 1 AND no)",
+    "NOT (red = 5)",
+    "NOT (bytes = 'red')",
+    "NOT (red > five)",
+    "NOT (yes = 'red')",
+]
+NOT_TRUE = [
+    "FALSE",
+    "no",
+    "red",
+    "NOT red",
+    "five",
+    "missing",
+    "NOT missing",
+    "missing = missing",
+    "missing <> 'red'",
+    "NOT (missing = 'red')",
+    "NOT (missing <> 'red')",
+    "missing > 1",
+    "NOT (missing > 1)",
+    "missing BETWEEN 1 AND 2",
+    "missing NOT BETWEEN 1 AND 2",
+    "five BETWEEN missing AND 9",
+    "five NOT BETWEEN missing AND 9",
+    "missing IN ('red')",
+    "missing NOT IN ('red')",
+    "missing LIKE '%'",
+    "missing NOT LIKE '%'",
+    "missing = 1 OR no",
+    "missing = 1 AND yes",
+    "missing + 1 = 1",
+    "five / 0 = 0",
+    "NOT (five / 0 = 0)",
+    "red + 1 = 2",
+    "NOT (red + 1 = 2)",
+    "-red = 1",
+    "five = '5'",
+    "five <> '5'",
+    "red <> 5",
+    "yes = 1",
+    "one = TRUE",
+    "one",
+    "zero = FALSE",
+    "yes <> 1",
+    "yes > zero",
+    "nan = nan",
+    "nan > 0",
+    "red > five",
+    "bytes = 'red'",
+    "bytes <> 'red'",
+    "bytes IN ('red')",
+    "list IN ('red')",
+    "bytes LIKE '%'",
+    "list LIKE '%'",
+    "red LIKE 're'",
+    "red LIKE 'rr%'",
+    "red LIKE 'red%d'",
+    "red LIKE '%e%e%'",
+    "percent LIKE '1__!%_' ESCAPE '!'",
+    "red = 'RED'",
+    "five BETWEEN 6 AND 4",
+    "red BETWEEN 1 AND 2",
+    "yes BETWEEN 0 AND 2",
+]
+
+
+@pytest.mark.parametrize("text", TRUE)
+def test_selected(text: str) -> None:
+    assert selects(text)
+
+
+@pytest.mark.parametrize("text", NOT_TRUE)
+def test_not_selected(text: str) -> None:
+    assert not selects(text)
+
+
+@pytest.mark.parametrize("text", ["five NOT BETWEEN 6 AND missing", "NOT (five BETWEEN 6 AND missing)"])
+def test_between_is_two_comparisons(text: str) -> None:
+    # five >= 6 is false, whatever the other end: false AND unknown is false
+    assert selects(text)
+
+
+def test_a_hostile_pattern_stays_linear() -> None:
+    compiled = compile_selector("a LIKE '" + "%a" * 60 + "%b'")
+    assert isinstance(compiled, Selector)
+    assert not compiled.selects({"a": "a" * 20_000}.get)
+
+
+def test_a_selector_can_not_inject_code() -> None:
+    compiled = compile_selector("\"__import__('os')\" = '{0}\" or True or \"\\'")
+    assert isinstance(compiled, Selector)
+    nothing: dict[str, object] = {}
+    assert not compiled.selects(nothing.get)
+
+
+# A plain interpreter, for comparison
+
+
+def naive(node: Node) -> bool | None:
+    """The truth of a condition, None for unknown."""
+    match node:
+        case Literal():
+            return node.value is True
+        case Identifier():
+            value = VALUES.get(node.name)
+            return value if isinstance(value, bool) else None
+        case Not():
+            operand = naive(node.operand)
+            return None if operand is None else not operand
+        case Junction():
+            truths = [naive(each) for each in node.operands]
+            decisive = node.op is JunctionOp.OR
+            if decisive in truths:
+                return decisive
+            return None if None in truths else not decisive
+        case IsNull():
+            return VALUES.get(node.identifier.name) is None
+        case In() | Like():
+            value = VALUES.get(node.identifier.name)
+            if value is None:
+                return None
+            if not isinstance(value, str):
+                return False
+            return value in node.choices if isinstance(node, In) else naive_like(node.pattern, value)
+        case Between():
+            low = naive(Comparison(ComparisonOp.GREATER_OR_EQUAL, node.operand, node.low))
+            high = naive(Comparison(ComparisonOp.LESS_OR_EQUAL, node.operand, node.high))
+            if low is False or high is False:
+                return False
+            return None if low is None or high is None else True
+        case Comparison():
+            return naive_comparison(node.op, naive_value(node.left), naive_value(node.right))
+        case Sign() | Arithmetic():
+            raise AssertionError("no condition")
+        case _:
+            assert_never(node)
+
+
+def naive_like(pattern: str, value: str) -> bool:
+    if not pattern:
+        return not value
+    if pattern[0] == "%":
+        return any(naive_like(pattern[1:], value[skip:]) for skip in range(len(value) + 1))
+    return bool(value) and pattern[0] in ("_", value[0]) and naive_like(pattern[1:], value[1:])
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def naive_comparison(op: ComparisonOp, left: object, right: object) -> bool | None:
+    if left is None or right is None:
+        return None
+    numbers = is_number(left) and is_number(right)
+    texts = isinstance(left, str) and isinstance(right, str)
+    truths = isinstance(left, bool) and isinstance(right, bool)
+    if not (numbers or ((texts or truths) and not op.is_ordering)):
+        return False
+    if isinstance(left, int | float) and isinstance(right, int | float) and numbers:
+        if isinstance(left, float) is not isinstance(right, float):
+            left, right = float(left), float(right)
+        return ordered(op, left, right)
+    return (left == right) is (op is ComparisonOp.EQUAL)
+
+
+def ordered(op: ComparisonOp, left: float, right: float) -> bool:
+    return {
+        ComparisonOp.EQUAL: left == right,
+        ComparisonOp.NOT_EQUAL: left != right,
+        ComparisonOp.LESS: left < right,
+        ComparisonOp.LESS_OR_EQUAL: left <= right,
+        ComparisonOp.GREATER: left > right,
+        ComparisonOp.GREATER_OR_EQUAL: left >= right,
+    }[op]
+
+
+def naive_value(node: Node) -> object:
+    match node:
+        case Literal():
+            return node.value
+        case Identifier():
+            return VALUES.get(node.name)
+        case Sign():
+            operand = naive_value(node.operand)
+            if not is_number(operand):
+                return None
+            return naive_arithmetic(ArithmeticOp.SUBTRACT, 0, operand) if node.negative else operand
+        case Arithmetic():
+            left, right = naive_value(node.left), naive_value(node.right)
+            return naive_arithmetic(node.op, left, right) if is_number(left) and is_number(right) else None
+        case _:
+            raise AssertionError("no value")
+
+
+def naive_arithmetic(op: ArithmeticOp, left: object, right: object) -> object:
+    assert isinstance(left, int | float)
+    assert isinstance(right, int | float)
+    if op is ArithmeticOp.DIVIDE:
+        if right == 0:
+            exact = isinstance(left, int) and isinstance(right, int)
+            if exact:
+                return None
+            return math.nan if left == 0 or left != left else math.copysign(math.inf, left) * math.copysign(1, right)
+        if isinstance(left, int) and isinstance(right, int):
+            return java_long(int(math.copysign(1, left) * math.copysign(1, right)) * (abs(left) // abs(right)))
+        return float(left) / float(right)
+    if isinstance(left, float) or isinstance(right, float):
+        left, right = float(left), float(right)
+    result = {ArithmeticOp.ADD: left + right, ArithmeticOp.SUBTRACT: left - right, ArithmeticOp.MULTIPLY: left * right}[
+        op
+    ]
+    return result if isinstance(result, float) else java_long(result)
+
+
+def java_long(value: int) -> int:
+    return int.from_bytes((value % 2**64).to_bytes(8, "big"), "big", signed=True)
+
+
+NAMES = st.builds(Identifier, st.sampled_from([*VALUES, "missing", "my-name", "NOT"]))
+NUMBERS = st.builds(Literal, st.integers(-3, 9) | st.sampled_from([2**63 - 1, -(2**63), 0.5, 2.0, 1e300]))
+TEXTS = st.sampled_from(["red", "", "it's", "100%", "r%", "_e%", "%", "a\nb"])
+TERMS = st.recursive(
+    NAMES | NUMBERS,
+    lambda terms: (
+        st.builds(Arithmetic, st.sampled_from(ArithmeticOp), terms, terms)
+        | st.builds(Sign, st.booleans(), terms.filter(lambda node: not isinstance(node, Literal)))
+    ),
+    max_leaves=4,
+)
+OTHERS = NAMES | st.builds(Literal, TEXTS | st.booleans())
+PREDICATES = (
+    NAMES
+    | st.builds(Literal, st.booleans())
+    | st.builds(Comparison, st.sampled_from(ComparisonOp), TERMS, TERMS)
+    | st.builds(Comparison, st.sampled_from([ComparisonOp.EQUAL, ComparisonOp.NOT_EQUAL]), TERMS | OTHERS, OTHERS)
+    | st.builds(Between, TERMS, TERMS, TERMS)
+    | st.builds(In, NAMES, st.frozensets(TEXTS, min_size=1))
+    | st.builds(Like, NAMES, TEXTS, st.none())
+    | st.builds(IsNull, NAMES)
+)
+
+
+def joined(op: JunctionOp, operands: list[Node]) -> Node:
+    flat: list[Node] = []
+    for each in operands:
+        flat += each.operands if isinstance(each, Junction) and each.op is op else (each,)
+    return Junction(op, tuple(flat))
+
+
+CONDITIONS = st.recursive(
+    PREDICATES,
+    lambda conditions: (
+        st.builds(Not, conditions)
+        | st.builds(joined, st.sampled_from(JunctionOp), st.lists(conditions, min_size=2, max_size=3))
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=500)
+@given(CONDITIONS)
+def test_the_compiled_function_equals_the_interpreter(node: Node) -> None:
+    text = normal_text(node)
+    compiled = compile_selector(text)
+    assert isinstance(compiled, Selector), text
+    assert compiled.selects(VALUES.get) is (naive(node) is True)
+    opposite = compile_selector(normal_text(Not(node)))
+    assert isinstance(opposite, Selector)
+    assert opposite.selects(VALUES.get) is (naive(node) is False)
+
+
+@settings(max_examples=500)
+@given(CONDITIONS)
+def test_the_normal_text_says_the_same(node: Node) -> None:
+    assert read(normal_text(node)) == node
