@@ -90,7 +90,7 @@ def share_through_disruptions(
         )
         for disruption in disruptions:
             wanted = int(messages * disruption.share)
-            _wait(board, producer, f"{wanted} accepted messages", lambda tally, n=wanted: len(tally.accepted) >= n)
+            _wait(board, producer, f"{wanted} accepted messages", _accepted(wanted))
             with board.lock:
                 so_far = len(board.tally.accepted)
             say(f"{so_far:,} accepted: {disruption.name}: {disruption.act()}")
@@ -106,6 +106,10 @@ def share_through_disruptions(
     if findings:
         raise StoryError("\n".join(findings))
     say(_account(tally, seconds))
+
+
+def _accepted(count: int) -> Callable[[Tally], bool]:
+    return lambda tally: len(tally.accepted) >= count
 
 
 def _consumer(site: Site, board: Board, name: str, logs: Path) -> Client:

@@ -1,7 +1,7 @@
 """`penstock up`: starts broker and observer, declares the topology after each start, runs the lag job, ends everything.
 
-One task per concern in one task group; `stop` ends them all. The broker may die at any time: it is started again on the same
-port and data folder, and declared to again, which changes nothing unless the data folder was emptied.
+One task per concern in one task group; `stop` ends them all. The broker may die at any time: it is started again on the
+same port and data folder, and declared to again, which changes nothing unless the data folder was emptied.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from penstock_cli.logs import log_level
 from penstock_cli.needing import needs_extra
 from penstock_cli.verbs.endpoint import ENDPOINT, split
 
@@ -33,6 +34,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--retain-seconds", type=float, help="How long segments are kept.")
 @click.option("--retain-bytes", type=int, help="How many bytes of segments are kept.")
 @click.option("--results-kept", type=int, help="How many lag results are kept.")
+@log_level
 def observer(listen: str, interval: float, **settings: object) -> int:
     """Serve metrics, live state, the ledger and lag results of one broker.
 

@@ -24,7 +24,9 @@ __all__ = ["up"]
 @click.option("--listen", type=ENDPOINT, default="127.0.0.1:5672", show_default=True, help="AMQP; port 0: a free one.")
 @click.option("--observer", type=ENDPOINT, default="127.0.0.1:0", help="HTTP of the observer; port 0: a free one.")
 @click.option("--snapshot-seconds", type=float, default=10.0, show_default=True, help="Time between two snapshots.")
-@click.option("--segment-seconds", type=float, default=60.0, show_default=True, help="Age of a finished ledger segment.")
+@click.option(
+    "--segment-seconds", type=float, default=60.0, show_default=True, help="Age of a finished ledger segment."
+)
 @click.option("--lag/--no-lag", default=True, help="Run the lag job as spec.lagAnalysis says (default: do).")
 def up(
     folder: Path, data: Path, listen: str, observer: str, snapshot_seconds: float, segment_seconds: float, lag: bool

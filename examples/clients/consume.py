@@ -1,0 +1,53 @@
+"""Consumes from the shared durable subscription `billing` of the exchange `orders`, as a JMS client without ClientID does.
+
+Usage: python3 consume.py amqp://HOST:PORT [HOW_MANY]        (pip install python-qpid-proton)
+"""
+
+import sys
+
+from proton import Data, Event, Link, Terminus
+from proton.handlers import MessagingHandler
+from proton.reactor import Container, LinkOption
+
+SUBSCRIPTION = "billing"
+
+
+class SharedDurable(LinkOption):
+    """The source of a shared, durable, global subscription; the subscription's name is the link's name up to `|`."""
+
+    def apply(self, link: Link) -> None:
+        link.source.durability = Terminus.DELIVERIES
+        link.source.expiry_policy = Terminus.EXPIRE_NEVER
+        link.source.capabilities.put_array(False, Data.SYMBOL)
+        link.source.capabilities.enter()
+        for capability in ("topic", "shared", "global"):
+            link.source.capabilities.put_symbol(capability)
+        link.source.capabilities.exit()
+
+
+class Consumer(MessagingHandler):
+    """Accepts each message after it has been handled, so that a crash means another consumer gets it."""
+
+    def __init__(self, url: str, limit: int) -> None:
+        super().__init__(auto_accept=True, prefetch=10)
+        self.url, self.left = url, limit
+
+    def on_start(self, event: Event) -> None:
+        connection = event.container.connect(self.url, allow_insecure_mechs=True)
+        event.container.create_receiver(connection, "orders", name=f"{SUBSCRIPTION}|1", options=SharedDurable())
+
+    def on_link_error(self, event: Event) -> None:
+        print(f"refused: {event.link.remote_condition}")
+        event.connection.close()
+
+    def on_message(self, event: Event) -> None:
+        again = " (again)" if event.message.delivery_count else ""
+        print(f"{event.message.body}{again}", flush=True)
+        self.left -= 1
+        if self.left == 0:
+            event.receiver.detach()  # not close(): closing would end the subscription
+            event.connection.close()
+
+
+if __name__ == "__main__":
+    Container(Consumer(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0)).run()

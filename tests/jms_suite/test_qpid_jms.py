@@ -1,0 +1,107 @@
+"""Qpid JMS 2.x against a broker process: runs the Maven project tests/jms and repeats Surefire's closing lines.
+
+The broker is a real `penstock broker` with a plain and a TLS listener; tests/jms/manifests are declared on it through
+`$management`, as `penstock up` does. Tests that kill a broker start their own with the command passed to them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+from amqp.certificates import Authority
+from jms_suite import surefire
+
+from penstock_cli.up import declaring
+from penstock_cli.up.layout import free_endpoint
+from penstock_cli.up.manifests import read
+from penstock_cli.up.topology import declared
+
+PROJECT = Path(__file__).resolve().parent.parent / "jms"
+MINUTES = 8
+START_SECONDS = 60.0
+
+pytestmark = pytest.mark.jms
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Path:
+    """An executable file that is `penstock`, whatever the PATH says."""
+    path = tmp_path / "penstock"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -m penstock_cli "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def trust_store(ca: Path) -> Path:
+    """A PKCS #12 trust store with one authority; Java reads no PEM. Its password is `penstock`."""
+    store = ca.with_suffix(".p12")
+    where = ("-keystore", str(store), "-storetype", "PKCS12", "-storepass", "penstock")
+    command = ["keytool", "-importcert", "-noprompt", "-alias", "authority", "-file", str(ca), *where]
+    subprocess.run(command, check=True, capture_output=True)
+    return store
+
+
+@pytest.fixture
+async def properties(tmp_path: Path, command: Path) -> AsyncIterator[dict[str, str]]:
+    """A running broker, as the system properties that the Java tests want."""
+    authority = Authority(tmp_path)
+    issued = authority.issue("localhost")
+    amqp, amqps = free_endpoint("127.0.0.1", 0), free_endpoint("127.0.0.1", 0)
+    management = tmp_path / "management.sock"
+    tls = {"certificate": str(issued.certificate), "key": str(issued.key)}
+    settings = {
+        "listeners": [{"name": "amqp", "address": amqp}, {"name": "amqps", "address": amqps, "tls": tls}],
+        "management": {"address": f"unix:{management}"},
+    }
+    config = tmp_path / "broker.yaml"
+    config.write_text(yaml.safe_dump(settings))
+    arguments = ["broker", "--data", str(tmp_path / "data"), "--config", str(config), "--dev"]
+    with (tmp_path / "broker.log").open("wb") as log:
+        broker = subprocess.Popen([command, *arguments], stdout=log, stderr=subprocess.STDOUT)
+    try:
+        await declaring.declare(management, declared(read(PROJECT / "manifests")), START_SECONDS)
+        yield {
+            "penstock.amqp": amqp,
+            "penstock.amqps": amqps.replace("127.0.0.1", "localhost"),
+            "penstock.truststore": str(trust_store(authority.ca)),
+            "penstock.command": str(command),
+        }
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait(timeout=30) == 0, (tmp_path / "broker.log").read_text()
+    finally:
+        broker.kill()
+        broker.wait()
+
+
+def test_every_jms_test_passes(properties: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
+    maven = shutil.which("mvn")
+    assert maven is not None, "Maven is needed: apt-get install -y maven openjdk-17-jdk-headless"
+    reports = PROJECT / "target" / "surefire-reports"
+    shutil.rmtree(reports, ignore_errors=True)
+    chosen = os.environ.get("PENSTOCK_JMS_TEST")  # a class or Class#method, to look at one failure
+    definitions = [f"-D{name}={value}" for name, value in properties.items()] + ([f"-Dtest={chosen}"] if chosen else [])
+    ran = subprocess.run(
+        [maven, "-B", "-ntp", "test", *definitions],
+        cwd=PROJECT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=MINUTES * 60,
+    )
+    report = surefire.read(reports)
+    with capfd.disabled():
+        sys.stdout.write(
+            "\n" + "\n".join(report.lines) + f"\nQpid JMS: {report.tests} tests, {len(report.bad)} not passed\n"
+        )
+    assert report.tests, ran.stdout
+    assert not report.bad, "\n".join(report.bad)
+    assert ran.returncode == 0, ran.stdout
