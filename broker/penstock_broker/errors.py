@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from penstock_amqp.endpoint_events import AmqpError
+from penstock_amqp.values import Symbol, Value
 from penstock_core.reason import Refuse
 
 __all__ = ["amqp_error"]
 
+_INVALID_FIELD = "invalid-field"
+
 
 def amqp_error(refuse: Refuse) -> AmqpError:
-    """The error to send: condition, description, and the reason in its info map."""
-    return AmqpError(refuse.condition.value, refuse.description, dict(refuse.error_info()))
+    """The error to send: condition, description, and the reason in its info map.
+
+    The name of an invalid field is a symbol: Qpid JMS turns ``invalid-field: container-id`` into
+    InvalidClientIDException, and compares by type.
+    """
+    info: dict[str, Value] = dict(refuse.error_info())
+    if _INVALID_FIELD in info:
+        info[_INVALID_FIELD] = Symbol(info[_INVALID_FIELD])
+    return AmqpError(refuse.condition.value, refuse.description, info)
