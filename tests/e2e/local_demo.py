@@ -17,7 +17,7 @@ from e2e.local_site import LocalSite
 from e2e.story import Backlog, Disruption, StoryError, grow_backlog, share_through_disruptions
 
 from penstock_api.result import LagResult
-from penstock_cli.lag_table import lag_table
+from penstock_lag.table import as_table
 
 __all__ = ["build_clients", "compare", "play"]
 
@@ -54,7 +54,7 @@ def play(work: Path, messages: int, say: Callable[[str], None]) -> None:
         segments = site.wait_for_segment(after_ms=int(time.time() * 1000))
         say(f"the lag job (Spark) reads {segments} ledger segments")
         result = site.analyse("demo")
-        say(lag_table(result))
+        say(as_table(result))
         compare(result, expected)
         say("Spark's lag equals the clients' own count for each of the three subscriptions")
 

@@ -76,7 +76,7 @@ def lag_child(broker: Broker, endpoints: Endpoints, layout: Layout, run_name: st
         "--token-file": layout.token,
         "--broker": broker.metadata.name,
         "--namespace": broker.metadata.namespace,
-        "--window-minutes": broker.spec.lag_analysis.window_minutes,
+        "--window": broker.spec.lag_analysis.window_minutes * 60,
         "--run-name": run_name,
     }
     words = (str(word) for option in options.items() for word in option)

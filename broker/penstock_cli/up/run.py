@@ -22,13 +22,13 @@ import yaml
 
 from penstock_api.failing import Failure
 from penstock_api.resources import Broker
-from penstock_cli.lag_table import lag_table
 from penstock_cli.up import commands, declaring, observing
 from penstock_cli.up.children import keep_running, run_once, tail
 from penstock_cli.up.commands import Endpoints, Pace
 from penstock_cli.up.layout import Layout, free_endpoint
 from penstock_cli.up.manifests import Manifests, read
 from penstock_cli.up.topology import declared
+from penstock_lag.table import as_table
 
 __all__ = ["Options", "run"]
 
@@ -157,6 +157,6 @@ class _Up:
         code = await run_once(child, self._stop)
         if code == 0:
             result = await observing.latest_result(self._endpoints.observer_url, self._layout.token)
-            self._say(lag_table(result))
+            self._say(as_table(result).rstrip())
         elif code is not None:
             self._say(f"lag run {run_name} failed with code {code}; messages flow on.\n{tail(child.log)}")
