@@ -6,6 +6,8 @@ sources a few hundred kilobytes travel, not gigabytes.
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -24,6 +26,7 @@ from kube.steps import Failure, locked, output, run, step
 DEBIAN_SOURCES = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
 LEFT_OUT = ("doc", "man", "locale", "info")  # folders of /usr/share that no image needs
 KEPT_TAGS = 3
+SMALL_LAYER = 1 << 20  # bytes: below it compressing again costs nothing
 
 
 def layout(folders: Folders) -> Path:
@@ -105,8 +108,44 @@ def _build(folders: Folders, name: str, image: str, context: Path, arguments: li
     recipe = context / sources.RECIPES / f"Dockerfile.{name}"
     options = ["--layers", "--isolation=chroot", "--network=host", "--format=oci", *arguments]
     run(_buildah(folders, "build", *options, "--file", recipe, "--tag", image, context), log, env=env)
+    _keep(folders, image)
+
+
+def _keep(folders: Folders, image: str) -> None:
+    """Copies an image from buildah's store into the layout, with its larger layers uncompressed.
+
+    buildah would compress every layer again at each copy, but leaves alone what lies there under its uncompressed digest.
+    """
     layout(folders).parent.mkdir(parents=True, exist_ok=True)
-    run(_buildah(folders, "push", "--quiet", "--disable-compression", image, f"oci:{layout(folders)}:{image}"), log, env=env)
+    push = _buildah(folders, "push", "--quiet", image, f"oci:{layout(folders)}:{image}")
+    run(push, folders.logs / "images.log", env=_environment(folders))
+    (manifest,) = (entry for entry in _index(folders) if _name_of(entry) == image)
+    compressed = [layer for layer in _layers(folders, manifest) if _worth_unpacking(layer)]
+    for layer in compressed:
+        _unpack(folders, layer["digest"])
+    if compressed:
+        run(push, folders.logs / "images.log", env=_environment(folders))
+
+
+def _layers(folders: Folders, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(json.loads(_blob(folders, manifest["digest"]).read_text())["layers"])
+
+
+def _worth_unpacking(layer: dict[str, Any]) -> bool:
+    return layer["mediaType"].endswith("+gzip") and layer["size"] > SMALL_LAYER
+
+
+def _unpack(folders: Folders, digest: str) -> None:
+    """Replaces a compressed blob by what it holds."""
+    packed = _blob(folders, digest)
+    unfinished = packed.with_name("unpacked.part")
+    sha = hashlib.sha256()
+    with gzip.open(packed) as source, unfinished.open("wb") as target:
+        while piece := source.read(1 << 20):
+            sha.update(piece)
+            target.write(piece)
+    unfinished.rename(packed.with_name(sha.hexdigest()))
+    packed.unlink()
 
 
 def _blobs(folders: Folders, manifest: dict[str, Any]) -> list[str]:
@@ -126,18 +165,17 @@ def _prune(folders: Folders) -> None:
     by_image: dict[str, list[dict[str, Any]]] = {}
     for manifest in index:
         by_image.setdefault(_name_of(manifest).rpartition(":")[0], []).append(manifest)
-    old = [manifest for tags in by_image.values() for manifest in tags[:-KEPT_TAGS]]
-    if not old:
-        return
-    kept = [manifest for manifest in index if manifest not in old]
+    by_image.pop("", None)  # replaced manifests have lost their names
+    kept = [manifest for tags in by_image.values() for manifest in tags[-KEPT_TAGS:]]
     needed = {digest for manifest in kept for digest in _blobs(folders, manifest)}
     file = layout(folders) / "index.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "manifests": kept}))
     for blob in (layout(folders) / "blobs" / "sha256").iterdir():
         if f"sha256:{blob.name}" not in needed:
             blob.unlink()
-    names = [_name_of(manifest) for manifest in old]
-    run(_buildah(folders, "rmi", *names), folders.logs / "images.log", env=_environment(folders))
+    if old := [_name_of(manifest) for tags in by_image.values() for manifest in tags[:-KEPT_TAGS]]:
+        # Not an error if one is gone already, say after an interrupted command.
+        subprocess.run(_buildah(folders, "rmi", *old), capture_output=True, env=_environment(folders), check=False)
 
 
 def load(cluster: Cluster, wanted: Iterable[str]) -> None:
