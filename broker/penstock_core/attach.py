@@ -1,9 +1,9 @@
 """What an attach with a topic source, or with none, leads to.
 
 ``decide`` answers a source, ``look_up`` a null source. Both compute only: the caller finds what exists under the
-identities that ``identities_to_look_up`` names, applies the decision, logs it and replies. Neither knows frames, logs
-or queues. Source: seed 000 (the rows and its pseudo code, of which the text is normative) and decisions 1 to 8, 14, 16,
-17 of the design.
+identities that ``asking.identities_to_look_up`` names, applies the decision, logs it and replies. Neither knows frames,
+logs or queues. Source: seed 000 (the rows and its pseudo code, of which the text is normative) and decisions 1 to 8,
+14, 16, 17 of the design.
 """
 
 from __future__ import annotations
@@ -13,27 +13,21 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from penstock_core import ownership
+from penstock_core.asking import AskedSource, AttachRequest, binding_asked, identities_to_look_up
 from penstock_core.binding import (
-    NO_FILTER,
     Binding,
     ByConnection,
     ByContainer,
-    Filter,
     NoLocal,
     check_keys,
-    default_keys,
 )
-from penstock_core.existing import Existing, LiveLink, Managed, TopicLink
-from penstock_core.identity import GLOBAL, Identity, LinkKey, Scope, private_name, subscription_name, suffix_of
+from penstock_core.existing import Existing, LiveLink, Managed
+from penstock_core.identity import Identity, LinkKey
 from penstock_core.reason import Reason, Refuse
 from penstock_core.stealing import NothingLive, Steal, decide_steal
-from penstock_core.table import NULL_SOURCE, TABLE, Key, Naming, NullKey, Row, Space
 from penstock_core.terms import (
     ClientOverrides,
-    Durability,
-    ExchangeType,
     Exclusivity,
-    ExpiryPolicy,
     Lifetime,
     lifetime_of,
 )
@@ -50,54 +44,6 @@ __all__ = [
     "identities_to_look_up",
     "look_up",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedSource:
-    """A topic source as asked, its address already parsed (``address.parse_source``)."""
-
-    address: str
-    """The address as the client wrote it."""
-    exchange: str
-    exchange_type: ExchangeType
-    keys: frozenset[str] | None
-    """The binding keys; None if the address names the exchange alone."""
-    filter: Filter = NO_FILTER
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttachRequest:
-    """What one attach of a consuming link asks for."""
-
-    container_id: str
-    link_name: str
-    user: str
-    shared: bool
-    """From the source's capabilities, or from the link's desired ones if the source is null (decision 3)."""
-    global_: bool
-    durability: Durability = Durability.NONE
-    expiry: ExpiryPolicy | None = None
-    source: AskedSource | None
-    """None: the source is null."""
-    may_use_others: bool = False
-    """The user may use what other users made (decision 16)."""
-    nonce: str = ""
-    """A unique text for the queue's random name, if the row needs one."""
-
-    @property
-    def link(self) -> LinkKey:
-        """The link as AMQP identifies it."""
-        return LinkKey(self.container_id, self.link_name)
-
-    @property
-    def kind(self) -> TopicLink:
-        """The three words of the link (decision 5)."""
-        return TopicLink(self.shared, self.global_, self.durability.is_durable)
-
-    @property
-    def row(self) -> Row:
-        """The row of the table."""
-        return TABLE[Key(self.shared, self.global_, self.durability.is_durable)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,20 +94,6 @@ class Found:
 Decision = Create | Join | Rebind | Refuse
 
 
-def identities_to_look_up(request: AttachRequest) -> tuple[Identity, ...]:
-    """The subscriptions that the attach may mean, the row's own first; with a source it is exactly one."""
-    if request.source is not None:
-        return (_identity(request, request.row.naming, request.row.scope, request.durability.is_durable),)
-    lookup = NULL_SOURCE[NullKey(request.shared, request.global_)]
-    own = _identity(request, lookup.naming, lookup.scope, True)
-    if request.shared or request.global_:
-        return (own,)
-    # Decision 3: no capability came. Clients that can't send any name a global subscription by the suffix alone.
-    scope = GLOBAL if suffix_of(request.link_name).startswith("global") else Scope(request.container_id)
-    other = Identity(scope, subscription_name(request.link_name), True)
-    return (own,) if other == own else (own, other)
-
-
 def decide(request: AttachRequest, existing: Existing | None, live: LiveLink | None) -> Decision:
     """Decide an attach with a source.
 
@@ -196,7 +128,7 @@ def look_up(request: AttachRequest, existing: Mapping[Identity, Existing]) -> Fo
 
 
 def _decide(request: AttachRequest, source: AskedSource, existing: Existing | None, *, steals: bool) -> Decision:
-    binding = _binding_asked(request, source)
+    binding = binding_asked(request, source)
     refused = check_keys(binding.keys)
     if refused is not None:
         return refused
@@ -223,7 +155,7 @@ def _decide(request: AttachRequest, source: AskedSource, existing: Existing | No
 
 def _create(request: AttachRequest, binding: Binding, steals: bool) -> Create | Refuse:
     row = request.row
-    identity = _identity(request, row.naming, row.scope, row.durable)
+    (identity,) = identities_to_look_up(request)
     if not identity.name:
         return Refuse(
             Reason.INVALID_NAME,
@@ -293,44 +225,10 @@ def _by_resource(existing: Existing) -> str:
     return "" if existing.managed is None else f" (declared by Subscription {existing.managed.resource})"
 
 
-def _binding_asked(request: AttachRequest, source: AskedSource) -> Binding:
-    keys = default_keys(source.exchange_type) if source.keys is None else source.keys
-    # Decision 17: on a shared source no-local is not put in place.
-    return Binding(
-        source.exchange, keys, replace(source.filter, no_local=source.filter.no_local and not request.shared)
-    )
-
-
 def _no_local(request: AttachRequest, binding: Binding) -> NoLocal | None:
     if not binding.filter.no_local:
         return None
     return ByContainer(request.container_id) if request.durability.is_durable else ByConnection()
-
-
-def _identity(request: AttachRequest, naming: Naming, scope: Space, durable: bool) -> Identity:
-    return Identity(_scope(request, scope), _name(request, naming), durable)
-
-
-def _scope(request: AttachRequest, kind: Space) -> Scope:
-    match kind:
-        case Space.GLOBAL:
-            return GLOBAL
-        case Space.CONTAINER:
-            return Scope(request.container_id)
-        case _:
-            assert_never(kind)
-
-
-def _name(request: AttachRequest, naming: Naming) -> str:
-    match naming:
-        case Naming.RANDOM:
-            return private_name(request.nonce)
-        case Naming.LINK:
-            return request.link_name
-        case Naming.PREFIX:
-            return subscription_name(request.link_name)
-        case _:
-            assert_never(naming)
 
 
 def _without(live: LiveLink | None, existing: Existing | None) -> Existing | None:
