@@ -14,7 +14,7 @@ GOOD = """\
 apiVersion: penstock.dev/v1alpha1
 kind: Broker
 metadata: {name: shop}
-spec: {}
+spec: {authentication: {anonymous: true}}
 ---
 apiVersion: penstock.dev/v1alpha1
 kind: Exchange
@@ -89,7 +89,11 @@ def test_every_problem_is_told_at_once_with_file_line_document_and_field(tmp_pat
         """,
     )
     broken = put(tmp_path, "broken.yaml", "a: [1, 2\nb: 3\n")
-    put(tmp_path, "shop.yaml", "apiVersion: penstock.dev/v1alpha1\nkind: Broker\nmetadata: {name: shop}\nspec: {}\n")
+    put(
+        tmp_path,
+        "shop.yaml",
+        GOOD.split("---\n")[0],
+    )
     lines = problems(tmp_path)
     assert len(lines) == 4
     assert lines[0].startswith(f"{bad}:1 (document 1): Exchange orders: spec.type: ")
@@ -147,3 +151,9 @@ def test_two_resources_that_mean_one_subscription_are_named(tmp_path: Path) -> N
     assert line.startswith(
         f"{file}:1 (document 1): Subscription default/twin: is the durable subscription 'billing' (global), which "
     )
+
+
+def test_a_selector_that_is_none_is_named(tmp_path: Path) -> None:
+    file = put(tmp_path, "all.yaml", GOOD + '  filter: {selector: "amount > > 3"}\n')
+    [line] = problems(tmp_path)
+    assert line.startswith(f"{file}:13 (document 3): Subscription default/billing: spec.filter.selector: ")

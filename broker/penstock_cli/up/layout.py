@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,7 +71,7 @@ class Layout:
             self.token.touch(mode=0o600)
             self.token.write_text(secrets.token_urlsafe(32) + "\n", encoding="ascii")
 
-    def write_state(self, state: dict[str, object]) -> None:
+    def write_state(self, state: Mapping[str, object]) -> None:
         """Replace the state at once, so that a reader never sees half of it."""
         hidden = self.state.with_suffix(".new")
         hidden.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")

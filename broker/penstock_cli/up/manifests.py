@@ -17,6 +17,8 @@ import yaml
 from penstock_api import declaration
 from penstock_api.failing import Misuse
 from penstock_api.resources import GROUP, AnyResource, Broker, Exchange, InvalidManifest, Subscription, parse
+from penstock_core.reason import Refuse
+from penstock_core.selector import compile_selector
 
 __all__ = ["Manifests", "Place", "read"]
 
@@ -135,6 +137,7 @@ def _assemble(placed: Sequence[_Placed], problems: list[str], folder: Path) -> M
             else:
                 subscriptions.append((entry.resource, exchange))
     _report_same_on_broker(placed, problems)
+    _report_selectors(placed, problems)
     return Manifests(broker, tuple(exchanges.values()), tuple(subscriptions))
 
 
@@ -172,6 +175,14 @@ def _report_same_on_broker(placed: Sequence[_Placed], problems: list[str]) -> No
             problems.append(
                 f"{entry.place}: {_title(entry)}: is {name}, which {_title(other)} at {other.place} declares"
             )
+
+
+def _report_selectors(placed: Sequence[_Placed], problems: list[str]) -> None:
+    for entry in placed:
+        if isinstance(entry.resource, Subscription) and entry.resource.spec.filter.selector is not None:
+            compiled = compile_selector(entry.resource.spec.filter.selector)
+            if isinstance(compiled, Refuse):
+                problems.append(f"{entry.place}: {_title(entry)}: spec.filter.selector: {compiled.description}")
 
 
 def _title(entry: _Placed) -> str:

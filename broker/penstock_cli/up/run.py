@@ -122,8 +122,9 @@ class _Up:
     async def _broker_started(self, pid: int) -> None:
         """Declare, then tell who waits that the broker can be used."""
         outcomes = await declaring.declare(self._layout.management, declared(self._manifests), READY_SECONDS)
-        for line in outcomes if not self._told else [line for line in outcomes if declaring.is_news(line)]:
-            self._say(line)
+        for outcome in outcomes:
+            if outcome.is_news or not self._told:
+                self._say(str(outcome))
         self._note("broker", pid)
         if not self._told:
             self._told = True
