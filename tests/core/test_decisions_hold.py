@@ -56,9 +56,13 @@ def requests(draw: st.DrawFn, null_source: st.SearchStrategy[bool] = BOOLS) -> A
 
 
 @st.composite
-def existing_for(draw: st.DrawFn, request: AttachRequest) -> Existing:
+def existing_for(
+    draw: st.DrawFn,
+    request: AttachRequest,
+    exclusivities: st.SearchStrategy[Exclusivity] = st.sampled_from(Exclusivity),  # noqa: B008 - a frozen strategy
+) -> Existing:
     """Anything the store could hold under the identity that the request means."""
-    exclusivity = draw(st.sampled_from(Exclusivity))
+    exclusivity = draw(exclusivities)
     shared = exclusivity is Exclusivity.SHARED
     asked_for = draw(FILTERS)
     managed = draw(MANAGED)
@@ -81,8 +85,14 @@ def situations(draw: st.DrawFn) -> tuple[AttachRequest, Existing | None, LiveLin
     """An attach with a source, what exists, and what is live under its (container, link name)."""
     request = draw(requests(st.just(False)))
     existing = draw(st.none() | existing_for(request))
+    return request, existing, draw(live_for(request, existing))
+
+
+@st.composite
+def live_for(draw: st.DrawFn, request: AttachRequest, existing: Existing | None) -> LiveLink | None:
+    """What may be live under the request's (container, link name)."""
     consuming = existing is not None and existing.consumers > 0
-    live = draw(
+    return draw(
         st.none()
         | st.builds(
             LiveLink,
@@ -91,7 +101,6 @@ def situations(draw: st.DrawFn) -> tuple[AttachRequest, Existing | None, LiveLin
             user=USERS,
         )
     )
-    return request, existing, live
 
 
 @given(situations())
@@ -119,13 +128,11 @@ def test_a_busy_queue_is_never_rebound(situation: tuple[AttachRequest, Existing 
         assert decision.binding != existing.binding
 
 
-@given(situations())
-def test_a_not_shared_one_never_gets_a_second_consumer(
-    situation: tuple[AttachRequest, Existing | None, LiveLink | None],
-) -> None:
-    request, existing, live = situation
-    assume(existing is not None and existing.exclusivity is Exclusivity.LINK)
-    assert existing is not None
+@given(st.data())
+def test_a_not_shared_one_never_gets_a_second_consumer(data: st.DataObject) -> None:
+    request = replace(data.draw(requests(st.just(False))), shared=False)
+    existing = data.draw(existing_for(request, st.just(Exclusivity.LINK)))
+    live = data.draw(live_for(request, existing))
     decision = decide(request, existing, live)
     if isinstance(decision, Join | Rebind) and existing.consumers:
         assert live is not None

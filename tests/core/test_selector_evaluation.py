@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock_core.selector import Selector, compile_selector
+from penstock_core.selector.code import compile_condition
 from penstock_core.selector.normal import normal_text
 from penstock_core.selector.reading import read
 from penstock_core.selector.syntax import (
@@ -209,6 +210,21 @@ def test_a_selector_can_not_inject_code() -> None:
     assert isinstance(compiled, Selector)
     nothing: dict[str, object] = {}
     assert not compiled.selects(nothing.get)
+
+
+@pytest.mark.parametrize("node", [Sign(True, Identifier("a")), Arithmetic(ArithmeticOp.ADD, Literal(1), Literal(2))])
+def test_no_value_is_compiled_as_a_condition(node: Node) -> None:
+    with pytest.raises(AssertionError):
+        compile_condition(node)
+
+
+def test_no_condition_is_compiled_as_a_value() -> None:
+    with pytest.raises(AssertionError):
+        compile_condition(Comparison(ComparisonOp.EQUAL, Literal(1), Not(Identifier("a"))))
+
+
+def test_literals_of_different_types_differ_as_keys_too() -> None:
+    assert len({Literal(1), Literal(1.0), Literal(True), Literal("1"), Literal(1, at=9)}) == 4
 
 
 # A plain interpreter, for comparison
