@@ -1,7 +1,7 @@
 """What an attach asks for: its frame read into the words of the rules.
 
-Must not know what exists. Source: seed 001 (capabilities, filters), design section 3, decisions 2, 3 and 12; the filters
-are those of the Qpid JMS client and of the AMQP filter registry.
+Must not know what exists. Source: seed 001 (capabilities, filters), design section 3, decisions 2, 3 and 12; the
+filters are those of the Qpid JMS client and of the AMQP filter registry.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from penstock_amqp.values import Described, Symbol, ULong, Value
 from penstock_core.attach import AskedSource, AttachRequest
 from penstock_core.binding import NO_FILTER, Filter
 from penstock_core.reason import Refuse
+from penstock_core.selector import compile_selector
 from penstock_core.terms import DistributionMode, Durability, ExpiryPolicy
 
 __all__ = ["attach_request", "capabilities", "distribution_mode", "filter_of", "filter_to_wire"]
@@ -47,7 +48,10 @@ def filter_of(source: Source) -> Filter | Refuse:
         if value.descriptor in _NO_LOCAL:
             no_local = True
         elif value.descriptor in _SELECTOR and isinstance(value.value, str):
-            selector = value.value.strip() or None
+            compiled = compile_selector(value.value)
+            if isinstance(compiled, Refuse):
+                return compiled
+            selector = compiled.text if compiled is not None else None
     return Filter(selector, no_local) if selector is not None or no_local else NO_FILTER
 
 

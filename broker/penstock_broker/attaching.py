@@ -1,8 +1,8 @@
 """Answers every attach: reads it, lets the rules decide, applies the decision, replies.
 
-Consuming links (`attach_consumer`) follow the table of seed 000; producing links (`attach_producer`) need their target to
-exist. A reply whose decision made a record waits until the record is synced. A refusal changes nothing. Source: design,
-section 3.
+Consuming links (`attach_consumer`) follow the table of seed 000; producing links (`attach_producer`) need their target
+to exist. A reply whose decision made a record waits until the record is synced. A refusal changes nothing. Source:
+design, section 3.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def _attach_consumer(broker: Broker, connection: Connection, link: OutLink, atta
         case address.QueueAddress() | address.SubscriptionQueue():
             return _consume(broker, connection, link, attach, parsed)
         case address.ManagementNode():
-            return broker.management.attach_answers(connection, link, attach)
+            broker.management.attach_answers(connection, link, attach)
+            return None
         case address.AutoCreate():
             raise AssertionError("what was made is there")
         case Refuse():
@@ -361,7 +362,7 @@ def _destination(broker: Broker, connection: Connection, attach: Attach) -> Dest
             allowed = queues.decide_publish(parsed)
             return allowed if isinstance(allowed, Refuse) else QueueTarget(broker.topology.queues[allowed.queue])
         case address.ManagementNode():
-            return broker.management.admit(connection) or ManagementTarget()
+            return ManagementTarget()
         case address.AnonymousRelay():
             return RelayTarget()
         case address.AutoCreate():

@@ -6,6 +6,7 @@ link or queue hangs below it and is taken apart when it ends, because cycles are
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -37,12 +38,15 @@ __all__ = ["Broker"]
 class Broker:
     """What the broker knows while it runs."""
 
-    def __init__(self, settings: Settings, log: Log, topology: Topology, container_id: str) -> None:
+    def __init__(self, settings: Settings, log: Log, topology: Topology, instance_id: str) -> None:
         self.settings = settings
         self.log = log
         self.journal = Journal(log)
         self.topology = topology
-        self.container_id = container_id
+        self.instance_id = instance_id
+        """Made with the data folder: another one means an empty broker."""
+        self.container_id = f"penstock-{instance_id}"
+        self.started_us = time.time_ns() // 1000
         self.management: ManagementNode
         self.connections: dict[int, Connection] = {}
         self.containers: dict[str, list[Connection]] = {}

@@ -1,7 +1,7 @@
 """One client connection: its socket, what lies between socket and AMQP (TLS, SASL), its endpoint, and what it attached.
 
-`receive` and `flush` are the two moves of the loop. Nothing here decides anything about messages. Output that the socket
-does not take waits in `backlog`; while it does, the connection is blocked and queues pass it over.
+`receive` and `flush` are the two moves of the loop. Nothing here decides anything about messages. Output that the
+socket does not take waits in `backlog`; while it does, the connection is blocked and queues pass it over.
 
 Written for speed where it says so: `flush` and the plain branch of `receive` run for every batch.
 """

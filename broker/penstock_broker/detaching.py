@@ -1,7 +1,7 @@
 """Ends links, sessions and connections: deliveries come back, lifetimes are looked at, the rules decide about closes.
 
-Whatever the reason, a link ends through `_leave`, which takes every reference apart. Source: design, section 3, decisions
-5, 8, 9 and 14; section 4 ("a lost link counts only for its oldest unsettled delivery").
+Whatever the reason, a link ends through `_leave`, which takes every reference apart. Source: design, section 3,
+decisions 5, 8, 9 and 14; section 4 ("a lost link counts only for its oldest unsettled delivery").
 """
 
 from __future__ import annotations
@@ -197,4 +197,4 @@ def _leave(broker: Broker, link: InLink | OutLink, held: list[Held]) -> None:
         case Producer() | Finder():
             context.is_active = False
         case _:
-            broker.management.left(link)
+            broker.management.left(context)

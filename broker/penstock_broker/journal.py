@@ -1,4 +1,4 @@
-"""What the broker needs of the log: a narrow view of `log.Log`, and the waiting list of what may leave once it is synced.
+"""The log and the waiting list of what may leave once it is synced.
 
 "No accept, attach reply, detach reply, management answer or discharge leaves before the fdatasync that covers every
 record it depends on" (design, section 4): whoever appends a record hands what depends on it to `after_sync` in the same
@@ -18,10 +18,12 @@ __all__ = ["Journal"]
 class Journal:
     """The log and what waits for it. One turn: append, `after_sync`, `write`, `request_sync`; later `synced`."""
 
-    __slots__ = ("_this_turn", "_waiting", "log")
+    __slots__ = ("_this_turn", "_waiting", "log", "syncs")
 
     def __init__(self, log: Log) -> None:
         self.log = log
+        self.syncs = 0
+        """Syncs that came to an end."""
         self._this_turn: list[Callable[[], None]] = []
         self._waiting: deque[tuple[int, list[Callable[[], None]]]] = deque()
 
@@ -38,11 +40,17 @@ class Journal:
 
     def release(self) -> None:
         """Run what waited for blocks that are synced by now."""
+        self.syncs += 1
         synced = self.log.synced
         waiting = self._waiting
         while waiting and waiting[0][0] <= synced:
             for action in waiting.popleft()[1]:
                 action()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Something waits for a block that was written."""
+        return bool(self._waiting)
 
     @property
     def is_idle(self) -> bool:

@@ -40,7 +40,9 @@ LOGIN_MS: Final = 30_000
 """A peer that has not opened its connection by then is dropped."""
 GOODBYE_MS: Final = 5_000
 """How long a closing peer gets to take what we still have for it."""
-COLLECT_TURNS: Final = 20_000
+LAZY_SYNC_MS: Final = 5
+MAINTENANCE_MS: Final = 1.0
+COLLECT_MS: Final = 10_000
 
 _READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
@@ -59,7 +61,8 @@ class Loop:
         self._by_fd: dict[int, Connection] = {}
         self._running = False
         self._events: list[Event] = []
-        self.last_turn = time.monotonic()
+        self._lazy_sync_ms = 0
+        self._collect_ms = 0
 
     def watch(self, fd: int, action: Callable[[], None]) -> None:
         """Call `action` whenever `fd` is readable."""
@@ -96,12 +99,13 @@ class Loop:
         broker = self.broker
         has_work = bool(broker.ready or broker.browsing or broker.dirty or broker.draining)
         self._set_clock()
-        wait_ms = 0 if has_work else broker.timers.wait_ms(broker.now_ms, IDLE_MS)
+        log = broker.log
+        most_ms = LAZY_SYNC_MS if log.sequence != log.synced or log.wants_maintenance else IDLE_MS
+        wait_ms = 0 if has_work else broker.timers.wait_ms(broker.now_ms, most_ms)
         ready = self._epoll.poll(wait_ms / 1000, MAX_EVENTS)
         start = time.perf_counter()
         self._set_clock()
         broker.turns += 1
-        self.last_turn = time.monotonic()
         broker.timers.run(broker.now_ms)
         deadline = start + TURN_SECONDS
         by_fd = self._by_fd
@@ -117,6 +121,8 @@ class Loop:
                 break
         self._dispatch(deadline)
         self._finish()
+        if log.wants_maintenance:
+            log.maintain(MAINTENANCE_MS)
         if not ready and not has_work:
             self._idle()
 
@@ -190,7 +196,10 @@ class Loop:
                     self._flush(connection)
                 except Exception:
                     self._failed(connection)
-        log.request_sync()
+        if log.sequence != log.synced and (broker.journal.is_awaited or broker.now_ms >= self._lazy_sync_ms):
+            # Acks alone may wait a little: what a crash loses of them is delivered once more.
+            log.request_sync()
+            self._lazy_sync_ms = broker.now_ms + LAZY_SYNC_MS
 
     def _flush(self, connection: Connection) -> None:
         if connection.phase is Phase.GONE:
@@ -223,9 +232,10 @@ class Loop:
             self._epoll.modify(connection.fd, mask)
 
     def _idle(self) -> None:
-        """Nothing is to be done: collect what cycles there may be, and let the log prepare."""
-        if self.broker.turns % 64 == 0:
-            gc.collect(1)
+        """Nothing is to be done: collect what cycles there may be."""
+        if self.broker.now_ms >= self._collect_ms:
+            gc.collect()
+            self._collect_ms = self.broker.now_ms + COLLECT_MS
 
     # -- connections ------------------------------------------------------------------------------------------------
 

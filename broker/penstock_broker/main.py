@@ -72,7 +72,7 @@ def run(
 def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files: FileLayer | None = None) -> int:
     """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
     ports = listening.ports_of(given)
-    broker, _ = _recover(given, data, files)
+    broker = _recover(given, data, files)
     loop = Loop(broker, ports)
     broker.management = ManagementNode(broker)
     probes = Probes(loop, listening.split_address(given.probes)) if given.probes is not None else None
@@ -99,7 +99,7 @@ def _listener(number: int, address: str) -> Listener:
     return Listener(name="amqp" if number == 0 else f"amqp-{number + 1}", address=address)
 
 
-def _recover(given: Settings, data: Path, files: FileLayer | None) -> tuple[Broker, str]:
+def _recover(given: Settings, data: Path, files: FileLayer | None) -> Broker:
     data.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     try:
@@ -118,9 +118,9 @@ def _recover(given: Settings, data: Path, files: FileLayer | None) -> tuple[Brok
     if instance is None:
         instance = uuid.uuid4().hex
         log.topology(documents.BROKER, "instance", instance.encode())
-    broker = Broker(given, log, topology, container_id=f"penstock-{instance}")
+    broker = Broker(given, log, topology, instance)
     logger.info("Recovery took %.2f s", time.monotonic() - started)
-    return broker, instance
+    return broker
 
 
 def _quarter_of_volume(data: Path) -> int:

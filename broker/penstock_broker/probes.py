@@ -1,4 +1,4 @@
-"""`GET /livez` and `GET /readyz`, answered by the loop itself: live = it turns (an answer proves it), ready = AMQP is open.
+"""`GET /livez` and `GET /readyz`, answered by the loop itself: live = it turns, ready = AMQP is open.
 
 One small request per connection, no keep-alive; anything else gets 404. Source: section 4 of the design.
 """

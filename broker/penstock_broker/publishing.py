@@ -140,7 +140,9 @@ def _publish_each(
         if refused is not None:
             _refuse(producer, delivery, settled, refused)
             continue
-        data = message.forwarded(data, head)
+        if head.start != head.header_end:
+            data = message.forwarded(data, head)
+            head = message.inspect(data)
         logged = _store(broker, producer, route, data, head)
         if isinstance(destination, ExchangeTarget):
             destination.exchange.received_bytes += len(data)
@@ -164,7 +166,7 @@ def _store(broker: Broker, producer: Producer, route: Route, data: bytes, head: 
     queues: tuple[Queue, ...] = route.queues
     if route.picky:
         connection = producer.connection
-        queues = tuple(queue for queue in queues if queue.admits is None or queue.admits(data, connection))
+        queues = tuple(queue for queue in queues if queue.admits is None or queue.admits(data, head, connection))
         if len(queues) != len(route.queues):
             route = broker.route_of(queues)
     if not queues:
@@ -172,10 +174,7 @@ def _store(broker: Broker, producer: Producer, route: Route, data: bytes, head: 
     now = broker.now_us
     expires = now + head.ttl * 1000 if head.ttl else 0
     route_set = route.logged_set if head.durable else route.kept_set
-    if route_set:
-        number = broker.log.put(route_set, data, now)
-    else:
-        number = broker.log.next_message()
+    number = broker.log.put(route_set, data, now) if route_set else broker.log.next_message()
     entry: Entry = (number, data, now, expires, LOGGED)
     unlogged: Entry = (number, data, now, expires, 0)
     for queue in queues:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from penstock_amqp.endpoint_events import Entry, Held
+from penstock_amqp.message import Head
 from penstock_broker.histogram import Histogram
 from penstock_core.terms import Overflow
 
@@ -82,7 +83,7 @@ class Queue:
         self.incarnation = incarnation
         self.is_logged = is_logged
         """Its durable messages outlive the process."""
-        self.admits: Callable[[bytes, Connection], bool] | None = None
+        self.admits: Callable[[bytes, Head, Connection], bool] | None = None
         """Asked at publish about each message; None takes all."""
         self.keeps_all = False
         """Messages sent as not durable are kept as well."""

@@ -43,8 +43,6 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
             consumer = event[1].context
             if isinstance(consumer, Consumer):
                 settling.accepted(broker, consumer, event[2])
-            else:
-                broker.management.settled(event[2])
         else:
             _other(broker, connection, event[2])
     broker.touch(connection)
@@ -92,7 +90,7 @@ def _flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
     elif isinstance(context, Browser):
         broker.browsing.append(context)
     else:
-        broker.management.flowed(connection, link)
+        broker.management.flowed(link)
 
 
 def _too_large(broker: Broker, connection: Connection, link: InLink) -> None:

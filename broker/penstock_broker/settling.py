@@ -1,10 +1,10 @@
 """What becomes of deliveries that consumers settle, or whose link is lost.
 
 Written for speed: `accepted` runs for every message. Accepted: the message is gone. Released: back, nothing counts.
-Modified: back; delivery-failed counts an attempt, undeliverable-here keeps it from this link. Rejected: gone, counted as
-dropped (there is no dead-letter queue in this version). Settled without an outcome: the source's default, released. A lost
-link: all come back marked as possibly seen, and only the oldest counts an attempt, so that restarts of a prefetching
-client don't condemn healthy messages.
+Modified: back; delivery-failed counts an attempt, undeliverable-here keeps it from this link. Rejected: gone, counted
+as dropped (there is no dead-letter queue in this version). Settled without an outcome: released. A lost link: all come
+back marked as possibly seen, and only the oldest counts an attempt, so that restarts of a prefetching client don't
+condemn healthy messages.
 
 Source: AMQP 1.0 part 3, 3.4; section 4 of the design ("Limits").
 """

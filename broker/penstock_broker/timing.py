@@ -1,4 +1,4 @@
-"""Timers of the loop: heartbeats, idle time-outs, probes. A heap of deadlines; a timer that lost its object does nothing.
+"""Timers of the loop: heartbeats, idle time-outs, probes. A heap of deadlines; nothing is ever taken out early.
 
 Must not know the clock: the loop says what time it is.
 """

@@ -1,20 +1,59 @@
-"""The management node: takes requests from links, sends answers back over links of the same connection."""
+"""The management node: takes requests from links, sends answers back over links of the same connection.
+
+Requests are answered in their order within the link that answers; an answer to a change waits until what it wrote is
+synced, one to a QUERY until its rows are encoded, a slice per turn. Source: docs/management.md.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
-from penstock_amqp.endpoint_events import Arrival, Held
-from penstock_amqp.endpoint_links import InLink, OutLink
-from penstock_amqp.performatives import Attach
+from penstock_amqp.endpoint_events import AmqpError, Arrival
+from penstock_amqp.endpoint_links import OutLink
+from penstock_amqp.errors import WireError
+from penstock_amqp.performatives import Attach, Source, Target
+from penstock_amqp.values import Symbol
+from penstock_amqp.whole_message import Message, decode_message
+from penstock_api.management import NODE
 from penstock_broker.connection import Connection
 from penstock_broker.links import Producer
+from penstock_broker.management import operations
+from penstock_broker.management.answers import Answer, encode_answer, refusal
 from penstock_core.reason import Reason, Refuse
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
 
-__all__ = ["ManagementNode"]
+__all__ = ["Answers", "ManagementNode"]
+
+logger = logging.getLogger(__name__)
+
+ROWS_PER_SLICE: Final = 10
+MAX_WAITING: Final = 1000
+"""Answers that a link may leave unread."""
+
+
+class _Slot:
+    """The place of one answer in its link's order."""
+
+    __slots__ = ("data",)
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+
+
+class Answers:
+    """A link over which answers go back; requests name it by the address of its target."""
+
+    __slots__ = ("address", "connection", "link", "slots")
+
+    def __init__(self, connection: Connection, link: OutLink, address: str) -> None:
+        self.connection = connection
+        self.link = link
+        self.address = address
+        self.slots: deque[_Slot] = deque()
 
 
 class ManagementNode:
@@ -22,21 +61,96 @@ class ManagementNode:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._answers: dict[tuple[int, str], Answers] = {}
 
-    def admit(self, connection: Connection) -> Refuse | None:
-        return Refuse(Reason.NOT_PERMITTED, "Use the management listener.")
-
-    def attach_answers(self, connection: Connection, link: OutLink, attach: Attach) -> Refuse | None:
-        return self.admit(connection)
+    def attach_answers(self, connection: Connection, link: OutLink, attach: Attach) -> None:
+        """Answer the attach of a link whose source is the node."""
+        target = attach.target
+        named = target.address if isinstance(target, Target) else None
+        answers = Answers(connection, link, named or link.name)
+        link.context = answers
+        self._answers[connection.number, answers.address] = answers
+        source = Source(address=NODE, outcomes=(Symbol("amqp:accepted:list"),))
+        connection.endpoint.attach_reply(link, source=source, target=Target(address=answers.address))
 
     def receive(self, producer: Producer, batch: list[Arrival]) -> None:
-        pass
+        """Take requests; each is accepted once it is read, and answered in its turn."""
+        connection = producer.connection
+        for delivery, data, settled in batch:
+            try:
+                request = decode_message(data)
+                answers = self._answers_for(connection, request)
+            except (WireError, LookupError) as error:
+                if not settled:
+                    told = AmqpError("amqp:not-found", f"The request can't be answered: {error}")
+                    connection.endpoint.reject([delivery], told)
+                continue
+            if settled:
+                connection.endpoint.settle([delivery])
+            else:
+                connection.endpoint.accept([delivery])
+            self._take(connection, answers, request)
+        connection.endpoint.credit(producer.link, len(batch))
 
-    def settled(self, held: list[Held]) -> None:
-        pass
+    def _answers_for(self, connection: Connection, request: Message) -> Answers:
+        reply_to = request.properties.reply_to
+        if reply_to is None:
+            raise LookupError("it has no reply-to")
+        answers = self._answers.get((connection.number, reply_to))
+        if answers is None:
+            raise LookupError(f"no link of this connection takes answers for {reply_to!r}")
+        if len(answers.slots) >= MAX_WAITING:
+            raise LookupError(f"{MAX_WAITING} answers wait to be read")
+        return answers
 
-    def flowed(self, connection: Connection, link: OutLink) -> None:
-        pass
+    def _take(self, connection: Connection, answers: Answers, request: Message) -> None:
+        slot = _Slot()
+        answers.slots.append(slot)
+        try:
+            result = operations.answer(self._broker, connection, request)
+        except Exception:
+            logger.exception("A management request failed: %r", dict(request.application_properties))
+            result = refusal(Refuse(Reason.INTERNAL_ERROR, "The request failed; see the broker's log."))
+        if isinstance(result, Answer):
+            self._broker.when_durable(lambda: self._fill(answers, slot, request, result))
+        else:
+            self._slice(answers, slot, request, result)
 
-    def left(self, link: InLink | OutLink) -> None:
-        pass
+    def _slice(self, answers: Answers, slot: _Slot, request: Message, query: operations.Query) -> None:
+        if not answers.link.is_open:
+            return
+        done = query.step(ROWS_PER_SLICE)
+        if done is None:
+            self._broker.after(0, lambda: self._slice(answers, slot, request, query))
+        else:
+            self._fill(answers, slot, request, done)
+
+    def _fill(self, answers: Answers, slot: _Slot, request: Message, answer: Answer) -> None:
+        slot.data = encode_answer(answer, request.properties)
+        self._send(answers)
+
+    def _send(self, answers: Answers) -> None:
+        """Send what is ready, in order, as far as credit goes."""
+        link, connection = answers.link, answers.connection
+        if not link.is_open:
+            return
+        while link.credit > 0 and answers.slots and (data := answers.slots[0].data) is not None:
+            answers.slots.popleft()
+            link.credit -= 1
+            link.transfers += 1
+            connection.endpoint.send(link, ((0, data, 0, 0, 0),), self._broker.now_us)
+        self._broker.touch(connection)
+
+    def flowed(self, link: OutLink) -> None:
+        """Credit came."""
+        answers = link.context
+        if isinstance(answers, Answers):
+            self._send(answers)
+            if link.drain:
+                answers.connection.endpoint.drained(link)
+
+    def left(self, context: object) -> None:
+        """A link is gone."""
+        if isinstance(context, Answers):
+            self._answers.pop((context.connection.number, context.address), None)
+            context.slots.clear()

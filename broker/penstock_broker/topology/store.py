@@ -1,8 +1,8 @@
 """The topology of the broker: finds, makes, changes and ends exchanges, subscriptions and queues, and writes what lasts
 to the log. It applies decisions of `penstock_core` and takes none.
 
-Durability order is visible in each method: record, then state; the reply is the caller's and waits for the sync. Must not
-know links' engines or sockets. Source: sections 3 and 4 of the design.
+Durability order is visible in each method: record, then state; the reply is the caller's and waits for the sync. Must
+not know links' engines or sockets. Source: sections 3 and 4 of the design.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock_broker.topology.records import Exchange, PointToPoint, Subscriptio
 from penstock_core.address import PREDEFINED
 from penstock_core.attach import Create, Rebind
 from penstock_core.binding import Binding
-from penstock_core.existing import Existing, Managed
+from penstock_core.existing import Existing
 from penstock_core.identity import Identity, LinkKey
 from penstock_core.lifetimes import outlives_process
 from penstock_core.persistence import effective_persistence
@@ -135,7 +135,6 @@ class Topology:
         subscription.queue = Queue(
             subscription.name, self._log.next_incarnation(), is_logged=subscription.is_logged, now_us=now_us
         )
-        subscription.queue.dropped = old.depth
         subscription.binding = binding
         subscription.exchange_type = self.exchanges[binding.exchange].type
         self.write(subscription)
@@ -155,9 +154,8 @@ class Topology:
         subscription.owner_link = owner
         self.write(subscription)
 
-    def changed(self, subscription: Subscription, managed: Managed | None) -> None:
+    def changed(self, subscription: Subscription) -> None:
         """Write down that mark, limits or policies of a subscription are others now."""
-        subscription.managed = managed
         self.write(subscription)
         self._apply_policies(subscription)
         self._touch(subscription.binding.exchange)
@@ -179,6 +177,8 @@ class Topology:
         if subscription.is_logged:
             payload = documents.dump(subscription)
             self._record(documents.SUBSCRIPTION, subscription.name, payload, subscription.queue.incarnation)
+        else:
+            self._erase(documents.SUBSCRIPTION, subscription.name)  # its lifetime may have been a permanent one
 
     # -- point-to-point queues --------------------------------------------------------------------------------------
 

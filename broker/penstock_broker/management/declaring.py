@@ -1,0 +1,385 @@
+"""CREATE, UPDATE and DELETE: reads the document, lets the rules decide, applies the decision.
+
+Idempotent. Nothing here answers: the node does, once what was written is synced. Source: docs/management.md, design
+sections 3 (decision 14) and 5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from pydantic import ValidationError
+
+from penstock_amqp.endpoint_events import AmqpError
+from penstock_amqp.values import Value
+from penstock_api import management
+from penstock_api.management import EntityType, Outcome, Status
+from penstock_broker import detaching, opening
+from penstock_broker.management import states
+from penstock_broker.management.answers import Answer, invalid, refusal
+from penstock_broker.queue import Queue
+from penstock_broker.topology.documents import mark_of
+from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
+from penstock_core.address import check_queue_name
+from penstock_core.binding import Binding, ByContainer, Filter, default_keys
+from penstock_core.declare import (
+    Declared,
+    DeleteExisting,
+    DropAndRebind,
+    Keep,
+    Make,
+    NothingToDelete,
+    RebindInPlace,
+    SameBinding,
+    Wait,
+    decide_declaration,
+    decide_deletion,
+)
+from penstock_core.exchanges import decide_exchange_declaration, decide_exchange_deletion
+from penstock_core.identity import GLOBAL, Identity, Scope, parse_queue_name, queue_name
+from penstock_core.lifetimes import outlives_process
+from penstock_core.reason import Reason, Refuse
+from penstock_core.routing import Router
+from penstock_core.selector import compile_selector
+from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, RebindPolicy, Unroutable
+
+if TYPE_CHECKING:
+    from penstock_broker.broker import Broker
+
+__all__ = ["declare", "delete"]
+
+
+def declare(broker: Broker, kind: EntityType, name: str | None, body: Value, *, update: bool) -> Answer:
+    """CREATE or UPDATE one entity."""
+    try:
+        match kind:
+            case EntityType.EXCHANGE:
+                return _exchange(broker, name, management.ExchangeDeclaration.model_validate(body), update)
+            case EntityType.SUBSCRIPTION:
+                return _subscription(broker, name, management.SubscriptionDeclaration.model_validate(body), update)
+            case EntityType.QUEUE:
+                return _queue(broker, name, management.QueueDeclaration.model_validate(body), update)
+            case EntityType.BROKER | EntityType.CONNECTION | EntityType.LINK:
+                return refusal(Refuse(Reason.NOT_IMPLEMENTED, f"A {kind.value} can't be made or changed."))
+            case _:
+                assert_never(kind)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in error.errors())
+        return invalid(f"The body does not fit {kind.value}: {wrong}.")
+
+
+def _done(outcome: Outcome, state: states.State, blocked_by: str | None = None) -> Answer:
+    body: dict[Value, Value] = {**state, "outcome": outcome.value}
+    if blocked_by is not None:
+        body["blockedBy"] = blocked_by
+    made = outcome is Outcome.CREATED
+    return Answer(
+        status=int(Status.CREATED if made else Status.OK),
+        description=outcome.value,
+        body={key: value for key, value in body.items() if value is not None},
+    )
+
+
+# -- exchanges ------------------------------------------------------------------------------------------------------
+
+
+def _exchange(broker: Broker, name: str | None, wanted: management.ExchangeDeclaration, update: bool) -> Answer:
+    if not name:
+        return invalid("The request names no exchange.")
+    topology = broker.topology
+    there = topology.exchanges.get(name)
+    if there is None and update:
+        return refusal(Refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no exchange {name!r}; create it."))
+    kind = ExchangeType(wanted.exchange_type)
+    refused = decide_exchange_declaration(name, kind, there.type if there is not None else None)
+    if refused is None and there is not None:
+        refused = _other_owner(there.owner, wanted.owner, f"exchange {name!r}")
+    if refused is not None:
+        return refusal(refused)
+    exchange = there if there is not None else Exchange(name=name, type=kind, router=Router(kind))
+    before = None if there is None else (there.unroutable, there.alternate, there.persistence, there.owner)
+    adopted = there is not None and there.owner is None and wanted.owner is not None
+    exchange.unroutable = Unroutable(wanted.unroutable)
+    exchange.alternate = wanted.alternate_exchange
+    exchange.persistence = _persistence(wanted.persistence, wanted.owner)
+    exchange.owner = wanted.owner
+    after = (exchange.unroutable, exchange.alternate, exchange.persistence, exchange.owner)
+    if before == after:
+        return _done(Outcome.UNCHANGED, states.exchange_state(exchange))
+    topology.put_exchange(exchange)
+    broker.forget_routes()
+    outcome = Outcome.CREATED if there is None else Outcome.ADOPTED if adopted else Outcome.UPDATED
+    return _done(outcome, states.exchange_state(exchange))
+
+
+def _persistence(asked: str | None, owner: management.Owner | None) -> Persistence | None:
+    if asked is not None:
+        return Persistence(asked)
+    return Persistence.ALWAYS if owner is not None else None
+
+
+def _other_owner(there: management.Owner | None, wanted: management.Owner | None, what: str) -> Refuse | None:
+    """None if the declaration comes from whoever declared it before, or nobody did."""
+    if there is None:
+        return None
+    if wanted is None:
+        resource = f"{there.namespace}/{there.name}"
+        return Refuse(Reason.MANAGED, f"The {what} is declared by {there.kind} {resource}; change the resource.")
+    same = (there.cluster_id, there.kind, there.namespace, there.name)
+    if same == (wanted.cluster_id, wanted.kind, wanted.namespace, wanted.name):
+        return None
+    return Refuse(Reason.DUPLICATE_SUBSCRIPTION, f"Another resource declared the {what} before; choose another name.")
+
+
+# -- subscriptions --------------------------------------------------------------------------------------------------
+
+
+def _subscription(broker: Broker, name: str | None, wanted: management.SubscriptionDeclaration, update: bool) -> Answer:
+    declared = _declared(broker, name, wanted)
+    if isinstance(declared, Refuse):
+        return refusal(declared)
+    there = broker.topology.subscriptions.get(declared.identity)
+    if there is None and update:
+        return refusal(Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {declared.identity}; create it."))
+    existing = there.existing() if there is not None else None
+    decision = decide_declaration(declared, existing, there.queue.depth if there is not None else 0)
+    match decision:
+        case Refuse():
+            return refusal(decision)
+        case Make():
+            made = _make(broker, declared, wanted)
+            return _done(Outcome.CREATED, states.subscription_state(made, {}))
+        case Keep():
+            assert there is not None
+            return _keep(broker, there, declared, wanted, decision)
+        case _:
+            assert_never(decision)
+
+
+def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionDeclaration) -> Declared | Refuse:
+    if (wanted.scope == "Container") != (wanted.client_id is not None):
+        return Refuse(Reason.INVALID_REQUEST, "clientId goes with scope Container, and only with it.")
+    scope = GLOBAL if wanted.client_id is None else Scope(wanted.client_id)
+    identity = Identity(scope, wanted.subscription_name, wanted.durable)
+    if name and name != queue_name(identity):
+        return Refuse(
+            Reason.INVALID_NAME, f"The name is not that of its queue, {queue_name(identity)!r}; leave it out."
+        )
+    exchange = broker.topology.exchanges.get(wanted.exchange)
+    if exchange is None:
+        return Refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no exchange {wanted.exchange!r}; declare it first.")
+    selector = compile_selector(wanted.selector or "")
+    if isinstance(selector, Refuse):
+        return selector
+    keys = frozenset(wanted.binding_keys) or default_keys(exchange.type)
+    return Declared(
+        identity=identity,
+        exclusivity=Exclusivity(wanted.sharing),
+        lifetime=Lifetime(wanted.expiry_policy),
+        binding=Binding(
+            wanted.exchange, keys, Filter(selector.text if selector is not None else None, wanted.no_local)
+        ),
+        rebind_policy=RebindPolicy(wanted.rebind_policy),
+        managed=mark_of(wanted.owner, wanted.client_overrides),
+    )
+
+
+def _make(broker: Broker, declared: Declared, wanted: management.SubscriptionDeclaration) -> Subscription:
+    logged = outlives_process(declared.identity.durable, declared.lifetime)
+    subscription = Subscription(
+        identity=declared.identity,
+        exclusivity=declared.exclusivity,
+        lifetime=declared.lifetime,
+        binding=declared.binding,
+        exchange_type=broker.topology.exchanges[declared.binding.exchange].type,
+        queue=Queue("", broker.log.next_incarnation(), is_logged=logged, now_us=broker.now_us),
+    )
+    _put_policies(subscription, declared, wanted)
+    broker.topology.add(subscription)
+    broker.forget_routes()
+    return subscription
+
+
+def _keep(
+    broker: Broker,
+    there: Subscription,
+    declared: Declared,
+    wanted: management.SubscriptionDeclaration,
+    decision: Keep,
+) -> Answer:
+    before = _policies(there)
+    _put_policies(there, declared, wanted)
+    if decision.adopts:
+        there.user = None
+    outcome = Outcome.UNCHANGED if _policies(there) == before else Outcome.UPDATED
+    if decision.adopts:
+        outcome = Outcome.ADOPTED
+    blocked_by: str | None = None
+    topology = broker.topology
+    match decision.rebinding:
+        case SameBinding():
+            if outcome is not Outcome.UNCHANGED:
+                topology.changed(there)
+        case RebindInPlace():
+            topology.rebind_in_place(there, declared.binding)
+            outcome = Outcome.REBOUND
+        case DropAndRebind():
+            topology.drop_and_rebind(there, declared.binding, broker.now_us)
+            outcome = Outcome.REBOUND
+        case Wait(reason):
+            topology.changed(there)
+            outcome, blocked_by = Outcome.REBIND_BLOCKED, reason.value
+        case _:
+            assert_never(decision.rebinding)
+    broker.forget_routes()
+    return _done(outcome, states.subscription_state(there, states.in_flight(broker.connections.values())), blocked_by)
+
+
+def _put_policies(subscription: Subscription, declared: Declared, wanted: management.SubscriptionDeclaration) -> None:
+    subscription.lifetime = declared.lifetime
+    subscription.queue.is_logged = subscription.is_logged
+    subscription.persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
+    subscription.limits = wanted.limits
+    subscription.rebind_policy = wanted.rebind_policy
+    subscription.client_overrides = wanted.client_overrides
+    subscription.owner = wanted.owner
+    subscription.managed = declared.managed
+    client_id = declared.identity.scope.container_id
+    if declared.binding.filter.no_local and client_id is not None:
+        subscription.no_local = ByContainer(client_id)
+
+
+def _policies(subscription: Subscription) -> tuple[object, ...]:
+    return (
+        subscription.lifetime,
+        subscription.persistence,
+        subscription.limits,
+        subscription.rebind_policy,
+        subscription.client_overrides,
+        subscription.owner,
+    )
+
+
+# -- queues ---------------------------------------------------------------------------------------------------------
+
+
+def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration, update: bool) -> Answer:
+    if not name:
+        return invalid("The request names no queue.")
+    refused = check_queue_name(name)
+    there = broker.topology.queues.get(name)
+    if refused is None and there is None and update:
+        refused = Refuse(Reason.QUEUE_NOT_FOUND, f"There is no queue {name!r}; create it.")
+    if refused is None and there is not None and there.durable != wanted.durable:
+        refused = Refuse(
+            Reason.IMMUTABLE, f"The queue {name!r} is there with durable={there.durable}; delete it first."
+        )
+    if refused is not None:
+        return refusal(refused)
+    persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
+    if there is not None and (there.persistence, there.limits) == (persistence, wanted.limits):
+        return _done(Outcome.UNCHANGED, states.queue_state(there, {}))
+    node = there
+    if node is None:
+        queue = Queue(name, broker.log.next_incarnation(), is_logged=wanted.durable, now_us=broker.now_us)
+        node = PointToPoint(name=name, durable=wanted.durable, queue=queue)
+    node.persistence, node.limits = persistence, wanted.limits
+    broker.topology.put_queue(node)
+    return _done(Outcome.CREATED if there is None else Outcome.UPDATED, states.queue_state(node, {}))
+
+
+# -- deletion -------------------------------------------------------------------------------------------------------
+
+
+def delete(broker: Broker, kind: EntityType, name: str | None, body: Value) -> Answer:
+    """DELETE one entity; what is absent is gone already."""
+    try:
+        wanted = management.Deletion.model_validate(body if body is not None else {})
+    except ValidationError as error:
+        return invalid(f"The body does not fit a deletion: {error.errors()[0]['msg']}.")
+    match kind:
+        case EntityType.EXCHANGE:
+            return _delete_exchange(broker, name or "", wanted)
+        case EntityType.SUBSCRIPTION:
+            return _delete_subscription(broker, name or "", wanted)
+        case EntityType.QUEUE:
+            return _delete_queue(broker, name or "", wanted)
+        case EntityType.CONNECTION:
+            return _close_connection(broker, name or "")
+        case EntityType.BROKER | EntityType.LINK:
+            return refusal(Refuse(Reason.NOT_IMPLEMENTED, f"A {kind.value} can't be deleted."))
+        case _:
+            assert_never(kind)
+
+
+_GONE = Answer(status=int(Status.DELETED), description="Gone")
+
+
+def _delete_exchange(broker: Broker, name: str, wanted: management.Deletion) -> Answer:
+    exchange = broker.topology.exchanges.get(name)
+    if exchange is None:
+        return _GONE
+    if wanted.owner_uid is not None and exchange.owner is not None and exchange.owner.uid != wanted.owner_uid:
+        return refusal(Refuse(Reason.MANAGED, f"The exchange {name!r} is declared by another resource by now."))
+    bound = len(broker.topology.bound(name))
+    refused = decide_exchange_deletion(name, bound, if_unused=wanted.if_unused)
+    if refused is not None:
+        return refusal(refused, {"boundSubscriptions": bound})
+    broker.topology.delete_exchange(name)
+    broker.forget_routes()
+    return _GONE
+
+
+def _delete_subscription(broker: Broker, name: str, wanted: management.Deletion) -> Answer:
+    identity = parse_queue_name(name)
+    if identity is None:
+        return invalid(f"{name!r} is not the queue name of a subscription.")
+    subscription = broker.topology.subscriptions.get(identity)
+    decision = decide_deletion(
+        subscription.existing() if subscription is not None else None,
+        subscription.queue.depth if subscription is not None else 0,
+        if_unused=wanted.if_unused,
+        if_empty=wanted.if_empty,
+        owner_uid=wanted.owner_uid,
+    )
+    match decision:
+        case NothingToDelete():
+            return _GONE
+        case Refuse():
+            assert subscription is not None
+            return refusal(decision, _in_the_way(subscription.queue))
+        case DeleteExisting():
+            assert subscription is not None
+            detaching.end_subscription(broker, subscription)
+            return _GONE
+        case _:
+            assert_never(decision)
+
+
+def _in_the_way(queue: Queue) -> Value:
+    containers: list[Value] = list(dict.fromkeys(each.connection.container_id for each in queue.consumers))
+    return {"containers": containers[: states.MAX_CONTAINERS], "depth": queue.depth}
+
+
+def _delete_queue(broker: Broker, name: str, wanted: management.Deletion) -> Answer:
+    node = broker.topology.queues.get(name)
+    if node is None:
+        return _GONE
+    if wanted.if_unused and node.queue.consumers:
+        told = Refuse(Reason.CONSUMERS_ACTIVE, f"The queue {name!r} has consuming links; stop them first.")
+        return refusal(told, _in_the_way(node.queue))
+    if wanted.if_empty and node.queue.depth:
+        told = Refuse(Reason.NOT_EMPTY, f"The queue {name!r} holds {node.queue.depth} message(s); consume them first.")
+        return refusal(told, _in_the_way(node.queue))
+    error = AmqpError("amqp:resource-deleted", f"The queue {name!r} was deleted.")
+    for consumer in list(node.queue.consumers):
+        detaching.close_consumer(broker, consumer, error)
+    broker.topology.delete_queue(name)
+    return _GONE
+
+
+def _close_connection(broker: Broker, name: str) -> Answer:
+    connection = broker.connections.get(int(name)) if name.isdigit() else None
+    if connection is not None:
+        opening.close(broker, connection, AmqpError("amqp:connection:forced", "Closed by the administrator."))
+    return _GONE
