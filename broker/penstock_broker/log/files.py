@@ -33,8 +33,6 @@ class FileLayer(Protocol):
         """Bytes written, which can be fewer than given."""
         ...
 
-    def truncate(self, handle: int, size: int) -> None: ...
-
     def fdatasync(self, handle: int) -> None:
         """May be called from another thread than the rest."""
         ...
@@ -75,9 +73,6 @@ class RealFiles:
 
     def pwrite(self, handle: int, data: Buffer, offset: int) -> int:
         return os.pwrite(handle, data, offset)
-
-    def truncate(self, handle: int, size: int) -> None:
-        os.ftruncate(handle, size)
 
     def fdatasync(self, handle: int) -> None:
         os.fdatasync(handle)

@@ -210,7 +210,8 @@ class Log:
 
     def delivered_up_to(self, incarnation: int, message: int) -> None:
         """Messages up to this number may be seen by a consumer once this turn's transfers leave."""
-        self._new_marks[incarnation] = message
+        if message > self._new_marks.get(incarnation, 0):
+            self._new_marks[incarnation] = message
 
     def delivery_count(self, incarnation: int, message: int, count: int) -> None:
         """`count` unsuccessful deliveries of this message count against its limit."""

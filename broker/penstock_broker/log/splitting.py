@@ -12,7 +12,7 @@ from penstock_broker.log.records import PUT, RecordType
 
 @dataclass(slots=True)
 class Part:
-    """Records of one block; `puts`: message numbers per route set; `first_message`: the lowest number put here, 0 if none."""
+    """Records of one block; `puts`: message numbers per route set; `first_message`: the lowest put here, 0 if none."""
 
     records: list[Buffer] = field(default_factory=list[Buffer])
     puts: dict[int, list[int]] = field(default_factory=dict[int, list[int]])

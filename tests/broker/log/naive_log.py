@@ -1,0 +1,61 @@
+"""What a log means, written down as simply as possible: the oracle of the crash tests. Knows no bytes."""
+
+from dataclasses import dataclass, field
+
+DocumentKey = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class NaiveMessage:
+    number: int
+    payload: bytes
+    flags: int
+    arrival: int
+
+
+@dataclass
+class NaiveState:
+    """Everything a reader must find again."""
+
+    documents: dict[DocumentKey, tuple[int, bytes]] = field(default_factory=dict[DocumentKey, tuple[int, bytes]])
+    queues: dict[int, dict[int, NaiveMessage]] = field(default_factory=dict[int, dict[int, NaiveMessage]])
+    marks: dict[int, int] = field(default_factory=dict[int, int])
+    counts: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+
+    def copy(self) -> "NaiveState":
+        queues = {incarnation: dict(queue) for incarnation, queue in self.queues.items()}
+        return NaiveState(dict(self.documents), queues, dict(self.marks), dict(self.counts))
+
+    def topology(self, key: DocumentKey, incarnation: int, payload: bytes) -> None:
+        before = self.documents.get(key, (0, b""))[0]
+        if before != incarnation:
+            self.queues.pop(before, None)
+        self.documents[key] = (incarnation, payload)
+        if incarnation:
+            self.queues.setdefault(incarnation, {})
+
+    def delete(self, key: DocumentKey) -> None:
+        incarnation, _ = self.documents.pop(key)
+        self.queues.pop(incarnation, None)
+
+    def put(self, incarnations: tuple[int, ...], message: NaiveMessage) -> None:
+        for incarnation in incarnations:
+            self.queues[incarnation][message.number] = message
+
+    def ack(self, incarnation: int, message: int) -> None:
+        del self.queues[incarnation][message]
+
+
+@dataclass
+class NaiveLog:
+    """The state now, and the state after each block that was written."""
+
+    now: NaiveState = field(default_factory=NaiveState)
+    after: dict[int, NaiveState] = field(default_factory=dict[int, NaiveState])
+
+    def written(self, sequence: int) -> None:
+        self.after[sequence] = self.now.copy()
+
+    def at(self, sequence: int) -> NaiveState:
+        """The state that block `sequence` left behind; seals and checkpoints change nothing."""
+        return self.after[max(known for known in self.after if known <= sequence)]
