@@ -1,0 +1,62 @@
+"""The options of the lag job: the same for `penstock lag`, for `python -m penstock_lag` and for a SparkApplication."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from penstock_lag.settings import RUN_NAME_VARIABLE, TOKEN_VARIABLE, LagSettings
+
+__all__ = ["parse"]
+
+
+def parse(arguments: Sequence[str]) -> LagSettings:
+    """Settings from command-line arguments. Raises Misuse for bad values; argparse itself exits for unknown options."""
+    given = _parser().parse_args(list(arguments))
+    return LagSettings(
+        observers=tuple(url.strip() for urls in given.observer for url in urls.split(",") if url.strip()),
+        broker=given.broker,
+        namespace=given.namespace,
+        run_name=given.run_name,
+        token_file=given.token_file,
+        window_seconds=given.window,
+        stale_seconds=given.stale,
+        ca_file=given.ca_file,
+        as_of=given.as_of,
+        publish=not given.no_publish,
+        output=given.output,
+        table=given.table,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="penstock lag", description="Compute the lag of every subscription of a broker."
+    )
+    add = parser.add_argument
+    add(
+        "--observer",
+        action="append",
+        required=True,
+        metavar="URL[,URL...]",
+        help="observers, in order of their ordinals",
+    )
+    add("--broker", required=True, help="name of the Broker")
+    add("--namespace", required=True, help="namespace of the Broker")
+    add("--run-name", help=f"default: ${RUN_NAME_VARIABLE}, else the name of the Spark application")
+    add("--token-file", type=Path, help=f"file with the observers' token; default: ${TOKEN_VARIABLE}")
+    add("--ca-file", type=Path, help="certificates that the observers' are checked against")
+    add("--window", type=int, default=300, metavar="SECONDS", help="length of the window (default: %(default)s)")
+    add("--stale", type=int, default=180, metavar="SECONDS", help="a broker silent for longer is missing (%(default)s)")
+    add("--as-of", type=_time, metavar="TIME", help="end of the window, ISO 8601 (default: the last sealed row)")
+    add("--no-publish", action="store_true", help="do not PUT the result to the first observer")
+    add("--output", type=Path, metavar="FILE", help="write the result here too; - is the standard output")
+    add("--table", action="store_true", help="print a table")
+    return parser
+
+
+def _time(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -1,0 +1,19 @@
+"""Log2 buckets of durations as numbers: what a bucket stands for.
+
+Bucket i holds durations d with 2**(i/8) < d <= 2**((i+1)/8) milliseconds, bucket -1 everything up to 1 ms
+(penstock_api.management).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+__all__ = ["PER_OCTAVE", "midpoint_ms"]
+
+PER_OCTAVE: Final = 8
+
+
+def midpoint_ms(bucket: int) -> int:
+    """The whole millisecond nearest to the geometric middle: within 4.5 % and half a millisecond of what is inside."""
+    return round(math.exp2((bucket + 0.5) / PER_OCTAVE))

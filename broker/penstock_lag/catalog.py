@@ -1,0 +1,50 @@
+"""Asking each observer for its segments. One that does not answer, or is another one, is absent, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from penstock_api.ledger import SegmentName
+from penstock_api.observing import SEGMENTS, SegmentList
+from penstock_lag.observer_http import Observer, ObserverError
+from penstock_lag.windows import Absent, Present
+
+__all__ = ["ask", "understood"]
+
+
+def ask(observers: Sequence[Observer], broker: str, namespace: str) -> list[Present | Absent]:
+    """One entry per observer, in their order, which is that of the ordinals."""
+    return [_ask_one(ordinal, observer, broker, namespace) for ordinal, observer in enumerate(observers)]
+
+
+def _ask_one(ordinal: int, observer: Observer, broker: str, namespace: str) -> Present | Absent:
+    try:
+        body = observer.get(SEGMENTS)
+    except ObserverError as error:
+        return Absent(ordinal, f"the observer did not answer: {error}")
+    return understood(body, ordinal, broker, namespace)
+
+
+def understood(body: bytes, ordinal: int, broker: str, namespace: str) -> Present | Absent:
+    """What an answer means. It is untrusted: names become addresses, so only those of segments pass."""
+    try:
+        listing = SegmentList.model_validate_json(body)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in fault["loc"]) or "document"
+        return Absent(ordinal, f"the observer's list of segments was not understood: {where}: {fault['msg']}")
+    asked, answers = (namespace, broker, ordinal), (listing.namespace, listing.broker, listing.ordinal)
+    if asked != answers:
+        return Absent(
+            ordinal, f"the observer belongs to {_name(*answers)}, not to {_name(*asked)}; check the order of --observer"
+        )
+    strange = [segment.name for segment in listing.segments if SegmentName.parse(segment.name) is None]
+    if strange:
+        return Absent(ordinal, f"the observer lists {strange[0]!r}, which is no segment's name")
+    return Present(ordinal, listing)
+
+
+def _name(namespace: str, broker: str, ordinal: int) -> str:
+    return f"{namespace}/{broker}-{ordinal}"

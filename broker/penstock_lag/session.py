@@ -1,0 +1,69 @@
+"""The Spark session of a run: its own on this machine, or the one that spark-submit prepared.
+
+Source: docs/lag.md, "How Spark runs"; facts about workers: they need the interpreter that has pyarrow and this package.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from penstock_api.failing import CannotRun
+
+__all__ = ["local_session", "started_by_spark_submit"]
+
+OPTIONS: Final[Mapping[str, str]] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",  # a window is small: more partitions are only more tasks
+    "spark.sql.adaptive.enabled": "false",  # likewise: replanning costs more than it saves
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+LOCAL_OPTIONS: Final[Mapping[str, str]] = {
+    "spark.master": "local[2]",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+}
+
+
+def started_by_spark_submit(environment: Mapping[str, str] = os.environ) -> bool:
+    """True in a driver that spark-submit started: master, name and resources are its business then."""
+    return "PYSPARK_GATEWAY_PORT" in environment
+
+
+@contextmanager
+def local_session(run_name: str | None) -> Generator[SparkSession]:
+    """A session, stopped afterwards. Raises CannotRun if there is no Java."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    with tempfile.TemporaryDirectory(prefix="penstock-lag-") as scratch:
+        options = {**OPTIONS, "spark.sql.warehouse.dir": scratch}
+        if not started_by_spark_submit():
+            options |= {**LOCAL_OPTIONS, "spark.local.dir": scratch, "spark.app.name": run_name or "penstock lag"}
+        session = _start(options)
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def _start(options: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, FileNotFoundError) as error:
+        raise CannotRun(
+            f"Spark could not be started: {str(error).splitlines()[0]}",
+            "It needs Java 17 or newer: install a JRE and set JAVA_HOME, or put java on the PATH.",
+        ) from error

@@ -1,0 +1,90 @@
+"""What one run of the lag job is told; checked once. Source: docs/lag.md, "Run it by hand"."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from penstock_api.failing import Misuse
+from penstock_api.observing import RUN_NAME
+
+__all__ = ["RUN_NAME_VARIABLE", "STDOUT", "TOKEN_VARIABLE", "LagSettings", "check_run_name", "read_token"]
+
+TOKEN_VARIABLE: Final = "PENSTOCK_OBSERVER_TOKEN"
+RUN_NAME_VARIABLE: Final = "PENSTOCK_RUN_NAME"
+STDOUT: Final = Path("-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagSettings:
+    """Settings of one run. Raises Misuse when made with values that can't work."""
+
+    observers: tuple[str, ...]
+    """Base URLs in the order of the pods' ordinals, one per expected broker. The first one stores the result."""
+    broker: str
+    namespace: str
+    run_name: str | None = None
+    """None: the environment variable PENSTOCK_RUN_NAME, else the name of the Spark application."""
+    token_file: Path | None = None
+    """None: the environment variable PENSTOCK_OBSERVER_TOKEN."""
+    window_seconds: int = 300
+    stale_seconds: int = 180
+    """A broker whose rows end this long before the window does is missing."""
+    ca_file: Path | None = None
+    """Certificates that the observers' are checked against; None: those of the system."""
+    as_of: datetime | None = None
+    """End of the window; None: the last sealed row."""
+    publish: bool = True
+    """PUT the result to the first observer."""
+    output: Path | None = None
+    """Write the result here too; ``-`` is the standard output."""
+    table: bool = False
+    """Print a table for people to the standard output."""
+
+    def __post_init__(self) -> None:
+        """Refuse what can't work, naming the option."""
+        _check(bool(self.observers), "--observer", "be given at least once")
+        for url in self.observers:
+            _check(
+                url.startswith(("http://", "https://")), "--observer", f"be http:// or https:// URLs, {url!r} is not"
+            )
+        _check(1 <= self.window_seconds <= 7 * 86_400, "--window", "be 1 second to 7 days")
+        _check(self.stale_seconds >= 1, "--stale", "be at least 1 second")
+        _check(self.as_of is None or self.as_of.tzinfo is not None, "--as-of", "have a time zone, such as a final Z")
+        if self.run_name is not None:
+            check_run_name(self.run_name)
+        _check(not (self.table and self.output == STDOUT), "--table and --output -", "not be used together")
+
+
+def check_run_name(name: str) -> str:
+    """A run name that the observer takes, or Misuse."""
+    _check(
+        re.fullmatch(RUN_NAME, name) is not None and name != "latest", "--run-name", f"match {RUN_NAME}, not {name!r}"
+    )
+    return name
+
+
+def read_token(path: Path | None, environment: Mapping[str, str] = os.environ) -> str:
+    """The bearer token from its file, else from the environment. Raises Misuse if there is none."""
+    if path is None:
+        token = environment.get(TOKEN_VARIABLE, "").strip()
+        if not token:
+            raise Misuse("no token for the observers.", f"Give --token-file, or set {TOKEN_VARIABLE}.")
+        return token
+    try:
+        token = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misuse(f"the token file {path} can't be read: {error}.", "Give a readable --token-file.") from error
+    if not token:
+        raise Misuse(f"the token file {path} is empty.", "Put one line with the observer's token into it.")
+    return token
+
+
+def _check(good: bool, option: str, rule: str) -> None:
+    if not good:
+        raise Misuse(f"{option} can't be used.", f"It must {rule}.")

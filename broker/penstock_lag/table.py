@@ -1,0 +1,66 @@
+"""A result as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock_api.result import LagResult, SubscriptionLag
+
+__all__ = ["as_table"]
+
+HEAD: Final = (
+    "SUBSCRIPTION",
+    "STATE",
+    "LAG",
+    "READY",
+    "IN-FLIGHT",
+    "OLDEST",
+    "IN/MIN",
+    "OUT/MIN",
+    "DRAINED IN",
+    "CONSUMERS",
+    "WHY",
+)
+TEXT_COLUMNS: Final = frozenset({0, 1, len(HEAD) - 1})
+ABSENT: Final = "-"
+
+
+def as_table(result: LagResult) -> str:
+    """Lines with aligned columns, what is missing below; ends with a line end."""
+    rows = [HEAD, *(_row(one) for one in result.subscriptions)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+    lines = ["  ".join(_cell(row, column, width) for column, width in enumerate(widths)).rstrip() for row in rows]
+    if not result.subscriptions:
+        lines.append("(no subscriptions)")
+    lines += [f"MISSING {sentence}" for sentence in result.missing]
+    lines.append(
+        f"{result.namespace}/{result.broker}: {result.reporting_brokers} of {result.expected_brokers} brokers, "
+        f"{len(result.segments)} segments, window {result.window_start:%H:%M:%S} to {result.window_end:%H:%M:%S} UTC"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _row(lag: SubscriptionLag) -> tuple[str, ...]:
+    name = lag.queue_name if lag.owner_name is None else f"{lag.owner_namespace}/{lag.owner_name}"
+    return (
+        name,
+        lag.state.value,
+        _number(lag.messages),
+        _number(lag.ready),
+        _number(lag.in_flight),
+        _number(lag.oldest_age_seconds, " s"),
+        _number(lag.arrival_per_minute),
+        _number(lag.settled_per_minute),
+        _number(lag.drain_seconds, " s"),
+        _number(lag.consumers),
+        lag.message,
+    )
+
+
+def _number(value: int | None, unit: str = "") -> str:
+    return ABSENT if value is None else f"{value}{unit}"
+
+
+def _cell(row: Sequence[str], column: int, width: int) -> str:
+    return row[column].ljust(width) if column in TEXT_COLUMNS else row[column].rjust(width)

@@ -1,0 +1,132 @@
+"""The plan of a run: window, segments, and who is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_api.observing import SegmentInfo, SegmentList
+from penstock_lag.windows import Absent, BrokerWindow, Chosen, Plan, Present, make_plan
+
+T = 1_700_000_000_000
+MINUTE = 60_000
+
+
+def segment(number: int, first_ms: int, last_ms: int) -> SegmentInfo:
+    """A segment of ten rows."""
+    name = f"0000000001-{number * 10 + 1:012d}-{number * 10 + 10:012d}.parquet"
+    return SegmentInfo(name=name, bytes=1, rows=10, first_ms=first_ms, last_ms=last_ms)
+
+
+def present(ordinal: int = 0, *segments: SegmentInfo, **changes: Any) -> Present:
+    """An observer that answers, and whose broker does."""
+    values: dict[str, Any] = {"broker": "main", "namespace": "shop", "ordinal": ordinal, "reachable": True}
+    return Present(ordinal, SegmentList(**(values | {"segments": segments} | changes)))
+
+
+def plan_of(*brokers: Present | Absent, as_of_ms: int | None = None, window_ms: int = 5 * MINUTE) -> Plan:
+    """A plan at a clock that nothing should look at."""
+    return make_plan(brokers, window_ms, 3 * MINUTE, as_of_ms, now_ms=T + 10**9)
+
+
+FOUR = tuple(segment(number, T + number * MINUTE, T + number * MINUTE + 50_000) for number in range(4))
+
+
+def test_the_window_ends_with_the_last_sealed_row_not_with_the_clock() -> None:
+    """So the same segments give the same result whenever the job runs."""
+    plan = plan_of(present(0, *FOUR), window_ms=100_000)
+    assert (plan.start_ms, plan.end_ms) == (T + 130_000, T + 230_000)
+    assert plan.windows == (BrokerWindow(0, T + 130_000, T + 230_000),)
+    assert plan.missing == ()
+
+
+def test_only_segments_that_reach_into_the_window_are_read() -> None:
+    """The one that ends at T+110 s does not, the one that begins at T+120 s does."""
+    plan = plan_of(present(0, *FOUR), window_ms=100_000)
+    assert plan.segments == (Chosen(0, FOUR[2].name), Chosen(0, FOUR[3].name))
+
+
+def test_the_ends_belong_to_the_window() -> None:
+    """A segment whose last row is exactly at the start is read."""
+    plan = plan_of(present(0, *FOUR), window_ms=120_000)  # from T+110 s, the end of the second segment
+    assert plan.segments == tuple(Chosen(0, info.name) for info in FOUR[1:])
+
+
+def test_a_given_end_leaves_out_what_came_later() -> None:
+    """And does not look at how the broker is now."""
+    later = present(0, *FOUR, reachable=False, problem="gone", polled_ms=T + 10**8)
+    plan = plan_of(later, as_of_ms=T + 65_000, window_ms=30_000)
+    assert plan == Plan(
+        start_ms=T + 35_000,
+        end_ms=T + 65_000,
+        windows=(BrokerWindow(0, T + 35_000, T + 65_000),),
+        segments=(Chosen(0, FOUR[0].name), Chosen(0, FOUR[1].name)),
+        missing=(),
+    )
+
+
+def test_an_absent_observer_is_missing_and_the_others_still_count() -> None:
+    """Its reason is kept."""
+    plan = plan_of(present(0, *FOUR), Absent(1, "the observer did not answer: refused"))
+    assert plan.missing == ((1, "the observer did not answer: refused"),)
+    assert plan.end_ms == T + 230_000
+    assert {chosen.ordinal for chosen in plan.segments} == {0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"reachable": False, "problem": "the broker does not answer: refused"}, "the broker does not answer: refused"),
+        ({"reachable": False}, "the observer can't reach the broker"),
+        ({"polled_ms": T + 230_000 + 180_001}, "its ledger is 180 s behind the broker: no segment was sealed"),
+        (
+            {"polled_ms": T + 230_000 + 240_000, "problem": "no space"},
+            "its ledger is 240 s behind the broker: no space",
+        ),
+    ],
+)
+def test_a_broker_that_is_away_or_whose_ledger_stands_still_is_missing(changes: dict[str, Any], reason: str) -> None:
+    """Its last known window is read all the same, to show the last known figures."""
+    plan = plan_of(present(0, *FOUR, **changes))
+    assert plan.missing == ((0, reason),)
+    assert plan.windows == (BrokerWindow(0, T - 70_000, T + 230_000),)
+
+
+def test_a_ledger_that_is_only_a_segment_behind_is_fine() -> None:
+    """Exactly at the limit."""
+    assert plan_of(present(0, *FOUR, polled_ms=T + 230_000 + 180_000)).missing == ()
+
+
+def test_one_of_two_brokers_fell_silent() -> None:
+    """It is missing, and its last window is its own."""
+    old = segment(0, T - 10 * MINUTE, T - 9 * MINUTE)
+    plan = plan_of(present(0, *FOUR), present(1, old))
+    assert plan.missing == ((1, "its last row is 770 s older than the end of the window"),)
+    assert plan.windows == (
+        BrokerWindow(0, T - 70_000, T + 230_000),
+        BrokerWindow(1, T - 14 * MINUTE, T - 9 * MINUTE),
+    )
+    assert Chosen(1, old.name) in plan.segments
+
+
+def test_a_ledger_without_rows_is_missing() -> None:
+    """The only case in which the clock is used."""
+    plan = plan_of(present(0))
+    assert plan.missing == ((0, "its ledger has no row up to the end of the window"),)
+    assert (plan.end_ms, plan.windows, plan.segments) == (T + 10**9, (), ())
+
+
+def test_an_end_before_all_rows() -> None:
+    """Nothing is read."""
+    plan = plan_of(present(0, *FOUR), as_of_ms=T - 1)
+    assert (plan.windows, plan.segments) == ((), ())
+    assert plan.missing == ((0, "its ledger has no row up to the end of the window"),)
+
+
+@given(st.permutations(FOUR), st.integers(1, 300_000))
+def test_the_order_of_the_list_does_not_matter(shuffled: list[SegmentInfo], window_ms: int) -> None:
+    """Nor does a segment that is listed twice add rows of its own: it has the same name."""
+    assert plan_of(present(0, *shuffled), window_ms=window_ms) == plan_of(present(0, *FOUR), window_ms=window_ms)
