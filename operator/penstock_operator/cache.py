@@ -10,16 +10,28 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final, Literal, NamedTuple, TypeVar, cast
 
 from penstock_api import declaration
 from penstock_api.resources import AnyResource, Broker, Exchange, InvalidManifest, Subscription, parse
-from penstock_operator.manifests import Manifest, text_at
+from penstock_operator import access
+from penstock_operator.manifests import Manifest, dig, text_at
 
-__all__ = ["Cache", "Entry", "Key", "KindName", "key_of"]
+__all__ = ["Cache", "Change", "Entry", "Key", "KindName", "key_of"]
 
 KindName = Literal["Broker", "Exchange", "Subscription"]
 KIND_NAMES: Final[tuple[KindName, ...]] = ("Broker", "Exchange", "Subscription")
+
+
+class Change(Enum):
+    """What is new about a resource."""
+
+    NOTHING = "Nothing"
+    STATUS = "Status"
+    """Only what the operator itself writes; no reason to look at it again."""
+    SPEC = "Spec"
+    """It is new, or a person or another program changed it."""
 
 
 class Key(NamedTuple):
@@ -81,24 +93,25 @@ class Cache:
         """The resource, None if there is none."""
         return self._entries.get(key)
 
-    def keys(self) -> Iterator[Key]:
-        """All of them."""
-        return iter(tuple(self._entries))
+    def all(self, kind: KindName | None = None) -> list[Key]:
+        """Every resource, or every one of a kind."""
+        return [key for key in self._entries if kind is None or key.kind == kind]
 
-    def put(self, manifest: Manifest) -> bool:
-        """Take over a resource as it is now; whether that is news."""
+    def put(self, manifest: Manifest) -> Change:
+        """Take over a resource as it is now."""
         key = key_of(manifest)
         before = self._entries.get(key)
         self._tick += 1
         self._removed.pop(key, None)
         if before is not None and before.version == text_at(manifest, "metadata", "resourceVersion"):
             self._entries[key] = Entry(before.manifest, before.resource, before.problem, self._tick)
-            return False
+            return Change.NOTHING
         self._unindex(key)
         resource, problem = _read(manifest)
         self._entries[key] = Entry(manifest, resource, problem, self._tick)
         self._index(key, resource)
-        return True
+        same = before is not None and _essence(before.manifest) == _essence(manifest)
+        return Change.STATUS if same else Change.SPEC
 
     def remove(self, key: Key) -> bool:
         """Forget a resource; whether it was known."""
@@ -122,7 +135,7 @@ class Cache:
             listed.add(key)
             before = self._entries.get(key)
             newer = (before is not None and before.tick > began) or self._removed.get(key, -1) > began
-            if not newer and self.put(manifest):
+            if not newer and self.put(manifest) is Change.SPEC:
                 changed.add(key)
         within = set(namespaces)
         for key, entry in tuple(self._entries.items()):
@@ -141,6 +154,20 @@ class Cache:
         """The Exchange of that name."""
         return _as(Exchange, self._entries.get(Key("Exchange", namespace, name)))
 
+    def oldest_exchange(self, key: Key) -> Exchange | None:
+        """Of those that claim the same name on the same Broker as this one, and may, the one that has it."""
+        rivals = (_as(Exchange, self._entries.get(rival)) for rival in self.rivals(key))
+        return access.oldest(rival for rival in rivals if rival is not None and self._may_use_broker(rival))
+
+    def oldest_subscription(self, key: Key) -> Subscription | None:
+        """The same for a subscription's identity."""
+        rivals = (_as(Subscription, self._entries.get(rival)) for rival in self.rivals(key))
+        return access.oldest(rival for rival in rivals if rival is not None and self._may_use_broker(rival))
+
+    def _may_use_broker(self, resource: Exchange | Subscription) -> bool:
+        broker = self.broker(*declaration.broker_key(resource))
+        return broker is not None and access.is_allowed(resource.metadata.namespace, broker)
+
     def exchanges_of(self, broker: Key) -> list[Exchange]:
         """Exchanges that name the Broker."""
         found = (_as(Exchange, self._entries.get(key)) for key in self._by_broker.get(broker, ()))
@@ -158,9 +185,20 @@ class Cache:
         return [] if claim is None else sorted(self._by_claim.get(claim, ()))
 
     def dependents(self, key: Key) -> list[Key]:
-        """What has to be looked at again when this one changes."""
+        """What refers to this one."""
         index = self._by_broker if key.kind == "Broker" else self._by_exchange
         return sorted(index.get(key, ()))
+
+    def affected(self, key: Key) -> set[Key]:
+        """What has to be looked at again when this one changes or goes; ask before it is removed."""
+        found = {*self.dependents(key), *self.rivals(key)}
+        entry = self._entries.get(key)
+        if entry is not None and isinstance(entry.resource, Subscription):
+            # An Exchange that is being deleted may wait for its last subscription.
+            exchange = self.exchange(*declaration.exchange_key(entry.resource))
+            if exchange is not None and exchange.metadata.deletion_timestamp is not None:
+                found.add(Key("Exchange", exchange.metadata.namespace, exchange.metadata.name))
+        return found - {key}
 
     def _index(self, key: Key, resource: AnyResource | None) -> None:
         for index in self._indexes_of(resource):
@@ -205,3 +243,9 @@ def _read(manifest: Manifest) -> tuple[AnyResource | None, str]:
         return parse(manifest), ""
     except InvalidManifest as error:
         return None, str(error)
+
+
+def _essence(manifest: Manifest) -> tuple[object, ...]:
+    """What a person decides: another one of these means work."""
+    fields = ("uid", "generation", "deletionTimestamp", "annotations")
+    return tuple(dig(manifest, "metadata", field) for field in fields)

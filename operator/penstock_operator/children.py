@@ -11,9 +11,9 @@ from typing import Final
 
 from penstock_api.resources import Broker, Exchange
 from penstock_operator import names
-from penstock_operator.manifests import Manifest
+from penstock_operator.manifests import Manifest, controller_uid, text_at
 
-__all__ = ["APP", "exchange_service", "labels", "metadata", "pod_selector", "services"]
+__all__ = ["APP", "exchange_service", "is_leaving", "is_ours", "labels", "metadata", "pod_selector", "services"]
 
 APP: Final = "penstock-broker"
 
@@ -49,6 +49,23 @@ def metadata(owner: Broker | Exchange, broker: Broker, name: str, annotations: M
         "ownerReferences": [reference],
     }
     return {**made, "annotations": annotations} if annotations else made
+
+
+def is_ours(observed: Manifest, uid: str) -> bool:
+    """Whether an object that is there belongs to the owner with this uid. One that nobody controls is ours by its
+    label: a backup was restored, or its owner was deleted without it.
+    """
+    controller = controller_uid(observed)
+    return controller == uid or (controller is None and _is_labelled(observed))
+
+
+def is_leaving(observed: Manifest, uid: str) -> bool:
+    """Whether it was made for an owner of the same kind and name that is gone, and goes as well."""
+    return _is_labelled(observed) and not is_ours(observed, uid)
+
+
+def _is_labelled(observed: Manifest) -> bool:
+    return text_at(observed, "metadata", "labels", "app.kubernetes.io/managed-by") == names.MANAGER
 
 
 def services(broker: Broker) -> list[Manifest]:

@@ -19,7 +19,7 @@ __all__ = ["FIRST_RETRY_SECONDS", "LONGEST_RETRY_SECONDS", "Priority", "WorkQueu
 Key = TypeVar("Key", bound=Hashable)
 
 FIRST_RETRY_SECONDS: Final = 1.0
-LONGEST_RETRY_SECONDS: Final = 60.0
+LONGEST_RETRY_SECONDS: Final = 30.0
 
 
 class Priority(IntEnum):

@@ -1,0 +1,225 @@
+"""One pass over one Broker: look at its children, apply what they ought to be, keep its session, say how it is. Thin.
+
+All children are looked at before any is applied: if one name is somebody else's, nothing is made, or a pod would
+mount a Secret that isn't ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from penstock_api.management import BrokerState
+from penstock_api.resources import Broker
+from penstock_operator import brokers, children, credentials, names, pods, schedule
+from penstock_operator.brokers import BrokerReportView
+from penstock_operator.cache import Cache, Key
+from penstock_operator.credentials import Credentials
+from penstock_operator.decisions import Reach, Report
+from penstock_operator.kube import KINDS, Kube, kind_of
+from penstock_operator.management import Target
+from penstock_operator.manifests import Manifest, text_at
+from penstock_operator.observer import ObserverTarget
+from penstock_operator.pods import Pinned
+from penstock_operator.sessions import Sessions
+from penstock_operator.settings import Settings
+
+__all__ = ["BrokerPass", "Findings"]
+
+logger = logging.getLogger(__name__)
+
+_SECRETS: Final = ("ca", "amqp", "management", "observer")
+
+
+@dataclass(slots=True)
+class Findings:
+    """What other tasks have found out about a Broker, for its next report."""
+
+    orphans: tuple[Manifest, ...] = ()
+    lag: Manifest | None = None
+    observer: ObserverTarget | None = None
+    """Where its lag results are."""
+
+
+@dataclass(slots=True)
+class _Observed:
+    """The children as they are."""
+
+    found: dict[tuple[str, str], Manifest | None]
+    spark_installed: bool
+
+    def get(self, kind: str, name: str) -> Manifest | None:
+        return self.found.get((kind, name))
+
+
+@dataclass(slots=True)
+class BrokerPass:
+    """Brings a Broker's children to what its spec says."""
+
+    kube: Kube
+    cache: Cache
+    sessions: Sessions
+    settings: Settings
+    clock: Callable[[], datetime]
+    wake_all: Callable[[Key], None]
+    """Have a Broker and everything on it looked at."""
+    findings: dict[Key, Findings] = field(default_factory=dict[Key, Findings])
+
+    async def run(self, key: Key, broker: Broker) -> Report | None:
+        """One pass; None if there is nothing to say.
+
+        Raises:
+            KubeError: the API server refused.
+        """
+        if broker.metadata.deletion_timestamp is not None:
+            # It has no finalizer of ours: the cluster removes the children, the volumes stay as its spec says.
+            await self.sessions.drop(broker.key)
+            return None
+        now = self.clock()
+        observed = await self._observe(broker)
+        pinned = pods.pin(broker, observed.get("StatefulSet", broker.metadata.name), self.settings.broker_image)
+        keys = self._credentials(broker, observed, now)
+        wanted = self._wanted(broker, pinned, keys, observed.spark_installed)
+        taken, leaving = _foreign(broker, wanted, observed)
+        if not taken and not leaving and broker.metadata.annotations.get(names.PAUSED) != "true":
+            applied = await self._apply(broker, wanted, observed)
+            await self._keep_session(key, broker, applied, keys)
+        return brokers.report(await self._view(key, broker, observed, pinned, taken, now))
+
+    async def _observe(self, broker: Broker) -> _Observed:
+        """Every object that the Broker may have, and the CRD of the Spark operator."""
+        name, namespace = broker.metadata.name, broker.metadata.namespace
+        spark_installed = await self.kube.serves(KINDS["ScheduledSparkApplication"])
+        wanted = [
+            ("StatefulSet", name),
+            *(("Secret", f"{name}-{stem}") for stem in _SECRETS),
+            *(("Service", f"{name}-{stem}") for stem in ("amqp", "pods", "management", "observer")),
+            *(("ConfigMap", f"{name}-{stem}") for stem in ("ca", "config")),
+            ("ServiceAccount", f"{name}-lag"),
+            ("CronJob", f"{name}-lag"),
+            ("Pod", f"{name}-0"),
+        ]
+        users = broker.spec.authentication.users_secret_ref
+        if users is not None:
+            wanted.append(("Secret", users.name))
+        if spark_installed:
+            wanted.append(("ScheduledSparkApplication", f"{name}-lag"))
+        objects = await asyncio.gather(*(self.kube.get(KINDS[kind], namespace, child) for kind, child in wanted))
+        return _Observed(dict(zip(wanted, objects, strict=True)), spark_installed)
+
+    def _credentials(self, broker: Broker, observed: _Observed, now: datetime) -> Credentials:
+        name = broker.metadata.name
+        secrets = {f"{name}-{stem}": observed.get("Secret", f"{name}-{stem}") for stem in _SECRETS}
+        return credentials.renew(secrets, broker, credentials.hosts_of(broker, self.settings.cluster_domain), now)
+
+    def _wanted(self, broker: Broker, pinned: Pinned, keys: Credentials, spark_installed: bool) -> list[Manifest]:
+        """All children, in the order in which they are applied: what pods mount comes before the pods."""
+        stateful_set, config_map = pods.stateful_set(broker, pinned)
+        return [
+            *credentials.manifests(broker, keys),
+            config_map,
+            *children.services(broker),
+            stateful_set,
+            *schedule.manifests(broker, self.settings.lag_image, spark_installed=spark_installed),
+        ]
+
+    async def _apply(
+        self, broker: Broker, wanted: list[Manifest], observed: _Observed
+    ) -> dict[tuple[str, str], Manifest]:
+        applied: dict[tuple[str, str], Manifest] = {}
+        for manifest in wanted:
+            kind, name = str(manifest["kind"]), text_at(manifest, "metadata", "name") or ""
+            before = observed.get(kind, name)
+            if before is not None and schedule.has_to_be_made_anew(manifest, before):
+                logger.info("%s %s/%s is made anew", kind, broker.metadata.namespace, name)
+                await self.kube.delete(before)
+            applied[kind, name] = await self.kube.apply(manifest)
+            observed.found[kind, name] = applied[kind, name]
+        for kind in ("ScheduledSparkApplication", "CronJob"):
+            before = observed.get(kind, f"{broker.metadata.name}-lag")
+            unwanted = (kind, f"{broker.metadata.name}-lag") not in applied
+            if before is not None and unwanted and children.is_ours(before, broker.metadata.uid):
+                await self.kube.delete(before)
+                observed.found[kind, f"{broker.metadata.name}-lag"] = None
+        return applied
+
+    async def _keep_session(
+        self, key: Key, broker: Broker, applied: dict[tuple[str, str], Manifest], keys: Credentials
+    ) -> None:
+        """A session to the Service's own address: it needs no DNS, and the certificate still has to have the name."""
+        name, namespace = broker.metadata.name, broker.metadata.namespace
+        found = self.findings.setdefault(key, Findings())
+        observer = text_at(applied["Service", f"{name}-observer"], "spec", "clusterIP")
+        management = text_at(applied["Service", f"{name}-management"], "spec", "clusterIP")
+        if broker.spec.replicas == 0 or management is None or observer is None:
+            found.observer = None
+            await self.sessions.drop(broker.key)
+            return
+        found.observer = ObserverTarget(
+            host=observer,
+            port=names.OBSERVER_PORT,
+            server_name=names.service_host(f"{name}-observer", namespace),
+            ca=keys.ca.certificate,
+            token=keys.token,
+        )
+        target = Target(
+            host=management,
+            port=names.MANAGEMENT_PORT,
+            server_name=names.service_host(f"{name}-management", namespace),
+            ca=keys.ca.certificate,
+            user=credentials.MANAGEMENT_USER,
+            password=keys.password,
+        )
+        await self.sessions.ensure(broker.key, target, lambda: self.wake_all(key))
+
+    async def _view(
+        self, key: Key, broker: Broker, observed: _Observed, pinned: Pinned, taken: tuple[str, ...], now: datetime
+    ) -> BrokerReportView:
+        users = broker.spec.authentication.users_secret_ref
+        session = self.sessions.get(broker.key)
+        state: BrokerState | None = None if session is None else session.state
+        found = self.findings.get(key, Findings())
+        lag_schedule = observed.get("ScheduledSparkApplication", f"{broker.metadata.name}-lag")
+        run = text_at(lag_schedule, "status", "lastRunName")
+        return BrokerReportView(
+            broker=broker,
+            taken=taken,
+            users_missing=users is not None and observed.get("Secret", users.name) is None,
+            stateful_set=observed.get("StatefulSet", broker.metadata.name),
+            pod=observed.get("Pod", f"{broker.metadata.name}-0"),
+            pinned=pinned,
+            default_image=self.settings.broker_image,
+            reach=Reach.UNREACHABLE if session is None else session.reach,
+            problem="The operator has not connected yet." if session is None else session.problem,
+            state=state,
+            spark_installed=observed.spark_installed,
+            schedule=lag_schedule,
+            last_run=None
+            if run is None
+            else await self.kube.get(KINDS["SparkApplication"], broker.metadata.namespace, run),
+            exchanges=len(self.cache.exchanges_of(key)),
+            subscriptions=len(self.cache.subscriptions_of(key)),
+            orphans=found.orphans,
+            lag=found.lag,
+            now=now,
+        )
+
+
+def _foreign(broker: Broker, wanted: list[Manifest], observed: _Observed) -> tuple[tuple[str, ...], bool]:
+    """Names that somebody else has, and whether children of a Broker that had this name before are still going."""
+    taken: list[str] = []
+    leaving = False
+    for manifest in wanted:
+        kind, name = kind_of(manifest).kind, text_at(manifest, "metadata", "name") or ""
+        found = observed.get(kind, name)
+        if found is None or children.is_ours(found, broker.metadata.uid):
+            continue
+        if children.is_leaving(found, broker.metadata.uid):
+            leaving = True
+        else:
+            taken.append(f"{kind} {name}")
+    return tuple(taken), leaving

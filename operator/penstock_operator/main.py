@@ -1,0 +1,103 @@
+"""The operator process: connects the parts, runs until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from datetime import UTC, datetime
+
+import aiohttp
+
+from penstock_api.failing import Failure
+from penstock_operator import health, watching
+from penstock_operator.broker_pass import BrokerPass
+from penstock_operator.cache import Cache
+from penstock_operator.collector import Collector
+from penstock_operator.kube import KINDS, Kube
+from penstock_operator.lag_reader import LagReader
+from penstock_operator.management import Connector
+from penstock_operator.management_amqp import connect as connect_amqp
+from penstock_operator.manifests import text_at
+from penstock_operator.metrics import Metrics
+from penstock_operator.reconciler import Reconciler
+from penstock_operator.sessions import Sessions
+from penstock_operator.settings import Settings
+from penstock_operator.working import Work
+
+__all__ = ["operate", "run"]
+
+logger = logging.getLogger(__name__)
+
+
+def run(settings: Settings) -> int:
+    """Run the operator until SIGTERM or SIGINT; the exit code.
+
+    Raises:
+        CannotRun: no API server is known.
+        Failure: a task of the operator ended, which none may.
+    """
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    asyncio.run(operate(settings))
+    return 0
+
+
+async def operate(settings: Settings, connect: Connector = connect_amqp, kubeconfig: str | None = None) -> None:
+    """Run the operator until it is told to stop."""
+    kube = await Kube.connect(kubeconfig)
+    metrics, cache = Metrics(), Cache()
+    work = Work(cache, metrics, time.monotonic)
+    sessions = Sessions(connect, settings.poll_seconds)
+    runner = await health.serve(settings, work, metrics, time.monotonic)
+    try:
+        async with aiohttp.ClientSession() as http:
+            await _run_tasks(settings, kube, work, sessions, http)
+    finally:
+        await sessions.close()
+        await runner.cleanup()
+        await kube.close()
+
+
+async def _run_tasks(
+    settings: Settings, kube: Kube, work: Work, sessions: Sessions, http: aiohttp.ClientSession
+) -> None:
+    cluster_id = await _cluster_id(kube)
+    passes = BrokerPass(kube, work.cache, sessions, settings, _now, work.wake_all)
+    reconciler = Reconciler(kube, work.cache, sessions, settings, cluster_id, passes, _now, work.wake)
+    collector = Collector(work.cache, sessions, settings, cluster_id, passes.findings, time.monotonic, work.wake)
+    lag_reader = LagReader(kube, work.cache, http, passes.findings, _now, work.wake)
+    tasks = [
+        asyncio.create_task(work.resync(kube, settings.namespaces, settings.resync_seconds, collector.run)),
+        asyncio.create_task(lag_reader.run(settings.poll_seconds)),
+        *(asyncio.create_task(work.work(reconciler.reconcile)) for _ in range(settings.workers)),
+    ]
+    watcher = asyncio.create_task(_watch(work, settings))
+    try:
+        done, _ = await asyncio.wait([watcher, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        if watcher not in done:
+            raise Failure("A task of the operator ended.", "This is a bug; the operator is started again.")
+    finally:
+        for task in (watcher, *tasks):
+            task.cancel()
+        await asyncio.gather(watcher, *tasks, return_exceptions=True)
+
+
+async def _watch(work: Work, settings: Settings) -> None:
+    # kopf serves the kinds that it finds when it starts: the first list shows that they are there.
+    await work.listed.wait()
+    await watching.watch(work, settings)
+
+
+async def _cluster_id(kube: Kube) -> str:
+    """The uid of kube-system: it tells the marks of this cluster from those of another with the same volume."""
+    namespace = await kube.get(KINDS["Namespace"], None, "kube-system")
+    uid = text_at(namespace, "metadata", "uid")
+    if uid is None:
+        raise Failure("The namespace kube-system can't be read.", "Give the operator's role `get` on it.")
+    return uid
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
