@@ -141,7 +141,9 @@ def test_a_not_shared_one_never_gets_a_second_consumer(data: st.DataObject) -> N
 
 
 @given(situations())
-def test_a_refusal_carries_no_effect(situation: tuple[AttachRequest, Existing | None, LiveLink | None]) -> None:
+def test_decision_10_a_refusal_carries_no_effect(
+    situation: tuple[AttachRequest, Existing | None, LiveLink | None],
+) -> None:
     decision = decide(*situation)
     if isinstance(decision, Refuse):
         assert [each.name for each in dataclasses.fields(decision)] == ["reason", "description", "info"]
