@@ -25,6 +25,7 @@ __all__ = [
     "SYMBOL",
     "SYMBOLS",
     "SYMBOL_MAP",
+    "TIMESTAMP",
     "UBYTE",
     "UINT",
     "ULONG",
@@ -205,6 +206,7 @@ STRING = _scalar(str)
 SYMBOL = _scalar(Symbol)
 SYMBOL_MAP = Kind(_read_symbol_map, dict)
 SYMBOLS = Kind(_read_symbols, _write_symbols)
+TIMESTAMP = _scalar(values.Timestamp)
 UBYTE = _scalar(values.UByte)
 UINT = _scalar(values.UInt)
 ULONG = _scalar(values.ULong)

@@ -21,7 +21,16 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.message_sections import Section, end_of, section_at
 from penstock_amqp.values import Described, Symbol, ULong, Value
 
-__all__ = ["DEFAULT_PRIORITY", "Head", "forwarded", "inspect", "with_annotations", "with_delivery_count", "with_header"]
+__all__ = [
+    "DEFAULT_PRIORITY",
+    "Head",
+    "Header",
+    "forwarded",
+    "inspect",
+    "with_annotations",
+    "with_delivery_count",
+    "with_header",
+]
 
 DEFAULT_PRIORITY = 4
 MEMO_ENTRIES = 4096
