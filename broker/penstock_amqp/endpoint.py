@@ -78,6 +78,10 @@ SESSION_FRAMES: Final = 2048
 wide enough never to hold a sender back."""
 
 
+MAX_CHANNEL: Final = 255
+"""Highest channel, which bounds the sessions of one connection."""
+
+
 class Endpoint:
     """The server's end of one connection. Not thread-safe; one call at a time over all endpoints of the process, for
     they share the input and output buffers of `endpoint_ffi`.
@@ -106,6 +110,7 @@ class Endpoint:
         ffi.transport_set_server(self._transport)
         ffi.transport_require_auth(self._transport, False)
         ffi.transport_set_max_frame(self._transport, max_frame)
+        ffi.transport_set_channel_max(self._transport, MAX_CHANNEL)
         ffi.transport_set_idle_timeout(self._transport, idle_timeout_ms)
         self._connection: Ptr = ffi.connection()
         self._collector: Ptr = ffi.collector()
@@ -295,7 +300,7 @@ class Endpoint:
         elif kind == endpoint_ffi.CONNECTION_REMOTE_CLOSE:
             error = endpoint_terms.read_condition(endpoint_ffi.connection_remote_condition(self._connection))
             out.append((Kind.OTHER, None, Closed(error)))
-        elif kind == endpoint_ffi.TRANSPORT_ERROR:
+        elif kind in (endpoint_ffi.TRANSPORT_ERROR, endpoint_ffi.TRANSPORT_TAIL_CLOSED):
             self._fail(out)
 
     def _attached(self, ptr: Ptr, out: list[Event]) -> None:
@@ -323,9 +328,12 @@ class Endpoint:
     def _fail(self, out: list[Event]) -> None:
         """The engine will take no more: a protocol error of the peer, or its idle time-out."""
         if not self.closed:
-            self.closed = True
             error = endpoint_terms.read_condition(endpoint_ffi.transport_condition(self._transport))
-            out.append((Kind.OTHER, None, Closed(error or AmqpError("amqp:connection:framing-error"))))
+            if error is None:  # the engine gave up without a word (a performative by its symbol, for one)
+                error = AmqpError("amqp:connection:framing-error", "The frame can't be understood.")
+                self.close(error)
+            self.closed = True
+            out.append((Kind.OTHER, None, Closed(error)))
 
     def _break(self, error: errors.WireError, out: list[Event]) -> None:
         """The peer's frames can't be read, though the engine took them."""

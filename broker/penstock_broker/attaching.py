@@ -34,7 +34,7 @@ from penstock_core.attach import (
 )
 from penstock_core.existing import LiveLink, QueueLink
 from penstock_core.identity import Identity
-from penstock_core.lifetimes import Session
+from penstock_core.lifetimes import Session, outlives_process
 from penstock_core.reason import Reason, Refuse
 from penstock_core.reply import SourceReply, source_reply
 from penstock_core.stealing import Steal, decide_steal
@@ -112,6 +112,8 @@ def _subscribe(
     decision = decide(request, broker.topology.existing(identity), live)
     if isinstance(decision, Refuse):
         return decision
+    if broker.log.failed is not None and _writes(decision):
+        return broker.storage_refuse()
     reply = source_reply(request, decision)
     loser = broker.live[request.link] if decision.steals else None
     if loser is not None:
@@ -123,8 +125,17 @@ def _subscribe(
         detaching.end_if_over(broker, loser.identity)  # a not-shared volatile one lived as long as its link
     broker.forget_routes()
     source_told = _topic_source(reply, source)
-    broker.when_durable(lambda: _activate(broker, consumer, attach, source_told, reply.offered_capabilities))
+    broker.when_durable(
+        connection, lambda: _activate(broker, consumer, attach, source_told, reply.offered_capabilities)
+    )
     return None
+
+
+def _writes(decision: Create | Join | Rebind) -> bool:
+    """True if the decision makes a record of the log."""
+    if isinstance(decision, Create):
+        return outlives_process(decision.identity.durable, decision.lifetime)
+    return isinstance(decision, Rebind) or decision.claims is not None
 
 
 def _apply(broker: Broker, decision: Create | Join | Rebind) -> Subscription:
@@ -266,7 +277,7 @@ def _consume(
     consumer = _add_consumer(broker, connection, link, request, node.queue, None)
     consumer.kind = kind
     told = _queue_source(source, DistributionMode.MOVE)
-    broker.when_durable(lambda: _activate(broker, consumer, attach, told, ()))
+    broker.when_durable(connection, lambda: _activate(broker, consumer, attach, told, ()))
     return None
 
 
@@ -315,7 +326,7 @@ def attach_producer(broker: Broker, connection: Connection, link: InLink, attach
         return
     producer = Producer(connection, link, found, broker.settings.link_credit)
     link.context = producer
-    broker.when_durable(lambda: _admit(producer, attach))
+    broker.when_durable(connection, lambda: _admit(producer, attach))
 
 
 def _admit(producer: Producer, attach: Attach) -> None:

@@ -67,6 +67,8 @@ class Broker:
         """Time of this turn, microseconds since the epoch."""
         self.now_ms = 0
         """Monotonic time of this turn, milliseconds."""
+        self.topology_sequence = 0
+        """The last block that describes a change of the topology."""
         self.is_stopping = False
         self.turns = 0
         self.next_connection = 0
@@ -78,10 +80,13 @@ class Broker:
             connection.is_dirty = True
             self.dirty.append(connection)
 
-    def when_durable(self, action: Callable[[], None]) -> None:
-        """Run `action` now, or, if the topology changed since it was last asked, once that change is synced."""
-        if self.topology.has_unsynced:
-            self.journal.after_sync(action)
+    def when_durable(self, connection: Connection, action: Callable[[], None]) -> None:
+        """Run `action` now, or, if a change of the topology is not synced yet, once it is.
+
+        Also a change of an earlier turn, or of another client: a reply says that what it names will be there.
+        """
+        if self.topology.has_unsynced or self.log.synced < self.topology_sequence:
+            self.journal.after_sync(connection, action)
         else:
             action()
 
@@ -89,13 +94,17 @@ class Broker:
         """Run `action` later."""
         self.timers.at(self.now_ms + milliseconds, action)
 
-    def storage_refusal(self) -> AmqpError:
-        """Why durable messages are not taken now."""
+    def storage_refuse(self) -> Refuse:
+        """Why durable work is not taken now."""
         if self.log.failed is not None:
             cause = f"The log has failed ({self.log.failed}); restart the broker once its volume is sound."
         else:
             cause = "The broker's volume is full; consume messages or enlarge it."
-        return amqp_error(Refuse(Reason.STORAGE_FULL, cause))
+        return Refuse(Reason.STORAGE_FULL, cause)
+
+    def storage_refusal(self) -> AmqpError:
+        """The same, to be sent."""
+        return amqp_error(self.storage_refuse())
 
     def route_of(self, reached: tuple[Queue, ...]) -> Route:
         """The route of exactly these queues, for messages that filters kept from some."""

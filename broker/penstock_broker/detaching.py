@@ -84,13 +84,15 @@ def _finish(
             end_if_over(broker, identity)
         case EndSubscription():
             subscription = broker.topology.subscriptions.get(identity)
-            if subscription is not None:
+            if subscription is not None and subscription.is_logged and broker.log.failed is not None:
+                error = broker.storage_refusal()
+            elif subscription is not None:
                 end_subscription(broker, subscription)
         case RefuseClose():
             error = amqp_error(decision.refuse)
         case _:
             assert_never(decision)
-    broker.when_durable(lambda: _answer(broker, connection, link, error, closed))
+    broker.when_durable(connection, lambda: _answer(broker, connection, link, error, closed))
 
 
 def _answer(broker: Broker, connection: Connection, link: OutLink, error: AmqpError | None, closed: bool) -> None:

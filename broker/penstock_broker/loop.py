@@ -106,7 +106,7 @@ class Loop:
         start = time.perf_counter()
         self._set_clock()
         broker.turns += 1
-        broker.timers.run(broker.now_ms)
+        self._run_timers()
         deadline = start + TURN_SECONDS
         by_fd = self._by_fd
         for fd, mask in ready:
@@ -125,6 +125,12 @@ class Loop:
             log.maintain(MAINTENANCE_MS)
         if not ready and not has_work:
             self._idle()
+
+    def _run_timers(self) -> None:
+        try:
+            self.broker.timers.run(self.broker.now_ms)
+        except Exception:
+            logger.exception("A timer failed; it won't come again")
 
     def _set_clock(self) -> None:
         self.broker.now_us = time.time_ns() // 1000
@@ -166,10 +172,13 @@ class Loop:
         clock = time.perf_counter
         while ready:
             queue = ready.popleft()
-            if dispatching.serve(broker, queue):
-                again.append(queue)
-            else:
-                queue.is_scheduled = False
+            queue.is_scheduled = False
+            try:
+                if dispatching.serve(broker, queue) and not queue.is_scheduled:
+                    queue.is_scheduled = True
+                    again.append(queue)
+            except Exception:
+                logger.exception("Queue %r could not be served; it is tried again when something changes", queue.name)
             if clock() > deadline:
                 break
         ready.extend(again)
@@ -187,8 +196,14 @@ class Loop:
             for queue in broker.marked:
                 log.delivered_up_to(queue.incarnation, queue.mark)
             broker.marked.clear()
-        broker.journal.write()
-        broker.topology.has_unsynced = False
+        sequence = broker.journal.write()
+        if broker.topology.has_unsynced:
+            broker.topology.has_unsynced = False
+            broker.topology_sequence = sequence
+        if broker.journal.has_synced_waiting:
+            broker.journal.release()
+        if log.failed is not None and broker.journal.is_awaited:
+            self._abandon()
         while broker.dirty:
             dirty, broker.dirty = broker.dirty, []
             for connection in dirty:
@@ -200,6 +215,12 @@ class Loop:
             # Acks alone may wait a little: what a crash loses of them is delivered once more.
             log.request_sync()
             self._lazy_sync_ms = broker.now_ms + LAZY_SYNC_MS
+
+    def _abandon(self) -> None:
+        """The log has failed: whoever waits for it would wait for ever."""
+        for connection in self.broker.journal.abandon():
+            if connection.phase in (Phase.OPENING, Phase.OPEN):
+                opening.close(self.broker, connection, self.broker.storage_refusal())
 
     def _flush(self, connection: Connection) -> None:
         if connection.phase is Phase.GONE:
@@ -270,8 +291,12 @@ class Loop:
         if connection is None or connection.phase is Phase.GONE:
             return
         events: list[Event] = []
-        due_ms = connection.endpoint.tick(self.broker.now_ms, events)
-        serving.handle(self.broker, connection, events)
+        try:
+            due_ms = connection.endpoint.tick(self.broker.now_ms, events)
+            serving.handle(self.broker, connection, events)
+        except Exception:
+            self._failed(connection)
+            return
         if due_ms > 0:
             self.broker.timers.at(due_ms, lambda: self._tick(number))
         else:
@@ -286,15 +311,22 @@ class Loop:
             connection.flush()
         except Exception:
             logger.exception("Connection %d could not be told", connection.number)
-        self._drop(connection)
+        self._forget(connection)
 
     def _drop(self, connection: Connection) -> None:
         """Forget a connection: its peer is gone, or has been told."""
         if connection.phase is Phase.GONE:
             return
-        broker = self.broker
-        detaching.connection_gone(broker, connection)
-        del broker.connections[connection.number]
+        try:
+            detaching.connection_gone(self.broker, connection)
+        except Exception:
+            logger.exception("Connection %d left something behind", connection.number)
+        self._forget(connection)
+
+    def _forget(self, connection: Connection) -> None:
+        if connection.phase is Phase.GONE:
+            return
+        del self.broker.connections[connection.number]
         del self._by_fd[connection.fd]
         self._epoll.unregister(connection.fd)
         connection.free()
@@ -311,10 +343,14 @@ class Loop:
             if port.sock is not None:
                 self.unwatch(port.sock.fileno())
                 port.close()
-        told = AmqpError("amqp:connection:forced", "The broker is stopping; connect again.")
-        for connection in list(broker.connections.values()):
-            opening.close(broker, connection, told)
+        # What was published before is accepted before the Close.
+        broker.journal.after_sync(None, self._say_goodbye)
         broker.timers.at(broker.now_ms + GOODBYE_MS, self._end)
+
+    def _say_goodbye(self) -> None:
+        told = AmqpError("amqp:connection:forced", "The broker is stopping; connect again.")
+        for connection in list(self.broker.connections.values()):
+            opening.close(self.broker, connection, told)
         self._check_end()
 
     def _check_end(self) -> None:

@@ -75,7 +75,7 @@ def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files:
     broker = _recover(given, data, files)
     loop = Loop(broker, ports)
     broker.management = ManagementNode(broker)
-    probes = Probes(loop, listening.split_address(given.probes)) if given.probes is not None else None
+    probes = _probes(loop, given.probes)
     loop.watch(broker.log.descriptor, lambda: _synced(broker))
     _stop_on_signals(loop)
     for port in ports:
@@ -93,6 +93,15 @@ def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files:
     if broker.log.failed is not None:
         raise Failure(f"The log has failed: {broker.log.failed}.", "Check the volume, then start the broker again.")
     return 0
+
+
+def _probes(loop: Loop, address: str | None) -> Probes | None:
+    if address is None:
+        return None
+    try:
+        return Probes(loop, listening.split_address(address))
+    except OSError as error:
+        raise CannotRun(f"The probe port {address} can't be had: {error.strerror}.", "Name another one.") from error
 
 
 def _listener(number: int, address: str) -> Listener:

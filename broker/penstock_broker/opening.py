@@ -120,6 +120,9 @@ def _admit(broker: Broker, connection: Connection) -> None:
 def close(broker: Broker, connection: Connection, error: AmqpError) -> None:
     """Close a connection of our own accord, telling its peer why; the socket goes once that is out."""
     detaching.connection_gone(broker, connection)
-    connection.endpoint.close(error)
+    if connection.phase is Phase.OPENING:
+        connection.endpoint.refuse_open(broker.container_id, error)
+    elif connection.phase is Phase.OPEN:
+        connection.endpoint.close(error)
     connection.phase = Phase.CLOSING
     broker.touch(connection)

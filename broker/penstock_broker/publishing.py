@@ -227,7 +227,7 @@ def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[A
 
 def _accept(broker: Broker, producer: Producer, deliveries: list[Ptr], logged: bool) -> None:
     if logged:
-        broker.journal.after_sync(lambda: _accept_synced(broker, producer, deliveries))
+        broker.journal.after_sync(producer.connection, lambda: _accept_synced(broker, producer, deliveries))
         return
     producer.connection.endpoint.accept(deliveries)
     producer.owed_credit += len(deliveries)

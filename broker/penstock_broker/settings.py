@@ -115,6 +115,16 @@ class Settings(_Model):
     """Messages that a producer may send ahead."""
 
     @model_validator(mode="after")
+    def _fits_segments(self) -> Settings:
+        largest = max([self.max_message_bytes, *(each.max_message_bytes or 0 for each in self.listeners)])
+        if largest > self.log.segment_bytes // 2 - 65_536:
+            raise ValueError(
+                f"messages of {largest} bytes don't fit log segments of {self.log.segment_bytes}: raise "
+                "log.segmentBytes to more than twice maxMessageBytes, or lower maxMessageBytes"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _has_passwords_protected(self) -> Settings:
         for listener in self.listeners:
             offers_plain = listener.sasl_mechanisms is None or "PLAIN" in listener.sasl_mechanisms

@@ -112,7 +112,7 @@ class ManagementNode:
             logger.exception("A management request failed: %r", dict(request.application_properties))
             result = refusal(Refuse(Reason.INTERNAL_ERROR, "The request failed; see the broker's log."))
         if isinstance(result, Answer):
-            self._broker.when_durable(lambda: self._fill(answers, slot, request, result))
+            self._broker.when_durable(connection, lambda: self._fill(answers, slot, request, result))
         else:
             self._slice(answers, slot, request, result)
 
