@@ -60,7 +60,11 @@ def report(view: BrokerReportView) -> Report:
     if available.reason == Reason.SCALED_TO_ZERO and deciding[0].truth is Truth.TRUE:
         # What was asked for is reached; kstatus would wait for ever otherwise.
         ready = (Condition("Ready", Truth.TRUE, Reason.SCALED_TO_ZERO, available.message), *deciding)
-    further = [condition for condition in (_storage(view), _version(view), _insecure(view)) if condition is not None]
+    further = [
+        condition
+        for condition in (_storage(view), _version(view), _insecure(view), _observer(view))
+        if condition is not None
+    ]
     scheduled = schedule_state.condition(
         view.broker,
         spark_installed=view.spark_installed,
@@ -103,11 +107,10 @@ def _why_not_ready(view: BrokerReportView) -> str:
     name = f"{view.broker.metadata.name}-0"
     if view.pod is None:
         return f"Pod {name} is not there yet."
-    for status in items_of(view.pod, "status", "containerStatuses"):
-        waiting = text_at(status, "state", "waiting", "reason")
-        if status.get("name") == "broker" and waiting is not None:
-            said = text_at(status, "state", "waiting", "message") or ""
-            return f"Pod {name}: {waiting}. {said}".strip()
+    waiting = text_at(_container(view, "broker"), "state", "waiting", "reason")
+    if waiting is not None:
+        said = text_at(_container(view, "broker"), "state", "waiting", "message") or ""
+        return f"Pod {name}: {waiting}. {said}".strip()
     for condition in items_of(view.pod, "status", "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return f"Pod {name} can't be scheduled: {condition.get('message', '')}"
@@ -149,11 +152,29 @@ def _insecure(view: BrokerReportView) -> Condition | None:
 
 
 def _ready_replicas(view: BrokerReportView) -> int:
-    status = dig(view.stateful_set, "status")
-    # Numbers of an older generation of the StatefulSet say nothing about this one.
-    current = dig(status, "observedGeneration") == dig(view.stateful_set, "metadata", "generation")
-    ready = dig(status, "readyReplicas")
-    return ready if current and isinstance(ready, int) else 0
+    """Pods whose broker serves clients. Not the StatefulSet's figure: a pod with a crashing observer counts as not
+    ready there, and yet messages flow and new connections succeed.
+    """
+    if view.pod is None or dig(view.pod, "metadata", "deletionTimestamp") is not None:
+        return 0
+    return int(_container(view, "broker").get("ready") is True)
+
+
+def _container(view: BrokerReportView, name: str) -> Manifest:
+    """The status of one container of the pod, empty if there is none."""
+    for status in items_of(view.pod, "status", "containerStatuses"):
+        if status.get("name") == name:
+            return status
+    return {}
+
+
+def _observer(view: BrokerReportView) -> Condition | None:
+    """Only while something is wrong with it."""
+    waiting = text_at(_container(view, "observer"), "state", "waiting", "reason")
+    if waiting is None or waiting in ("ContainerCreating", "PodInitializing"):
+        return None
+    message = f"The observer does not run ({waiting}): messages flow, metrics and lag stand still. See its log."
+    return Condition("ObserverFailing", Truth.TRUE, waiting, message)
 
 
 def _details(view: BrokerReportView) -> Manifest:

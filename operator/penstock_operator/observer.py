@@ -76,7 +76,8 @@ async def _fetch(session: aiohttp.ClientSession, target: ObserverTarget) -> byte
                     raise ObserverError(f"the result is larger than {MAX_RESULT_BYTES} bytes")
             return bytes(body)
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise ObserverError(f"the observer can't be reached: {error!r}") from error
+        cause = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise ObserverError(f"the observer can't be reached: {cause}") from error
 
 
 def _bracketed(host: str) -> str:

@@ -29,7 +29,13 @@ def cron(broker: Broker) -> str:
     """Five fields, UTC. Which minute of the interval comes from the name, so that Brokers don't all start at once."""
     interval = broker.spec.lag_analysis.interval_minutes
     offset = int.from_bytes(hashlib.sha256(broker.key.encode()).digest()[:4]) % interval
-    return f"{offset} * * * *" if interval == 60 else f"{offset}-59/{interval} * * * *"
+    match interval:
+        case 1:
+            return "* * * * *"
+        case 60:
+            return f"{offset} * * * *"
+        case _:
+            return f"{offset}-59/{interval} * * * *"
 
 
 def manifests(broker: Broker, lag_image: str, *, spark_installed: bool) -> list[Manifest]:
