@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, Protocol
 
 from pydantic import ValidationError
 
-from penstock_api.management import MAX_COUNT, BrokerState, SubscriptionState
+from penstock_amqp.client_errors import ManagementError, RequestRefused
+from penstock_amqp.management_client import ManagementClient
+from penstock_amqp.sasl_client import NotAuthenticated
+from penstock_api.management import MAX_COUNT, BrokerState, EntityType, SubscriptionState
 from penstock_observer.poller import BrokerAway
 from penstock_observer.rows import Poll
 
-__all__ = ["Connect", "ManagedBroker", "Management", "Page"]
+__all__ = ["Connect", "ManagedBroker", "Management", "Page", "over"]
 
 log = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 3
+FAILURES: Final = (OSError, ManagementError, RequestRefused, NotAuthenticated)
+"""What the client raises when the broker is away or says no; TransportError and TimeoutError are OSErrors."""
 
 
 class Page(Protocol):
@@ -38,14 +44,14 @@ class Page(Protocol):
 
 
 class Management(Protocol):
-    """The part of the management client that the observer uses."""
+    """The part of penstock_amqp's ManagementClient that the observer uses."""
 
-    async def read_broker(self) -> Mapping[str, object]:
-        """Attributes of the broker."""
+    async def read(self, type: EntityType, name: str | None = None) -> Mapping[str, object]:
+        """Attributes of one entity."""
         ...
 
-    async def query_subscriptions(self, offset: int, count: int) -> Page:
-        """One page of subscriptions in name order."""
+    async def query(self, type: EntityType, *, offset: int, count: int) -> Page:
+        """One page of entities in name order."""
         ...
 
     async def close(self) -> None:
@@ -56,13 +62,20 @@ class Management(Protocol):
 Connect = Callable[[], Awaitable[Management]]
 
 
+def over(socket: Path) -> Connect:
+    """Connects to the broker's Unix socket."""
+
+    async def connect() -> Management:
+        return await ManagementClient.connect(f"unix:{socket}", container_id="penstock-observer")
+
+    return connect
+
+
 class ManagedBroker:
     """A broker behind a management connection, which is made when first needed and again after every failure."""
 
-    def __init__(self, connect: Connect, failures: tuple[type[Exception], ...]) -> None:
-        """``failures``: what ``connect`` and the client raise when the broker is away or refuses."""
+    def __init__(self, connect: Connect) -> None:
         self._connect = connect
-        self._failures: tuple[type[Exception], ...] = (OSError, EOFError, *failures)
         self._client: Management | None = None
 
     async def poll(self) -> Poll:
@@ -71,7 +84,7 @@ class ManagedBroker:
             if self._client is None:
                 self._client = await self._connect()
             return await _complete_poll(self._client)
-        except self._failures as error:
+        except FAILURES as error:
             await self.close()
             raise BrokerAway(f"the broker does not answer: {error or type(error).__name__}") from error
         except ValidationError as error:
@@ -86,7 +99,7 @@ class ManagedBroker:
         if client is not None:
             try:
                 await client.close()
-            except self._failures as error:
+            except FAILURES as error:
                 log.debug("closing the management connection: %s", error)
 
 
@@ -99,12 +112,12 @@ async def _complete_poll(client: Management) -> Poll:
 
 
 async def _read(client: Management) -> Poll:
-    broker = BrokerState.model_validate(await client.read_broker())
+    broker = BrokerState.model_validate(await client.read(EntityType.BROKER))
     states: dict[str, SubscriptionState] = {}
     totals: set[int] = set()
     offset = 0
     while True:
-        page = await client.query_subscriptions(offset, MAX_COUNT)
+        page = await client.query(EntityType.SUBSCRIPTION, offset=offset, count=MAX_COUNT)
         totals.add(page.total_count)
         for attributes in page.results:
             state = SubscriptionState.model_validate(attributes)

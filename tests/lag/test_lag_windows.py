@@ -24,7 +24,8 @@ def segment(number: int, first_ms: int, last_ms: int) -> SegmentInfo:
 def present(ordinal: int = 0, *segments: SegmentInfo, **changes: Any) -> Present:
     """An observer that answers, and whose broker does."""
     values: dict[str, Any] = {"broker": "main", "namespace": "shop", "ordinal": ordinal, "reachable": True}
-    return Present(ordinal, SegmentList(**(values | {"segments": segments} | changes)))
+    values |= {"segments": segments, **changes}
+    return Present(ordinal, SegmentList(**values))
 
 
 def plan_of(*brokers: Present | Absent, as_of_ms: int | None = None, window_ms: int = 5 * MINUTE) -> Plan:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import pytest
 from observer.samples import START_MS, a_broker, a_subscription
 
+from penstock_amqp.client_errors import ManagementError, TransportError
+from penstock_api.management import EntityType
 from penstock_observer.broker import ManagedBroker
 from penstock_observer.poller import BrokerAway
 
-
-class Refused(Exception):
-    """What a client raises when the broker answers with an error."""
+REFUSED = ManagementError(403, "no", condition=None, reason=None)
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,15 @@ class Client:
     offsets: list[int] = field(default_factory=list[int])
     closed: bool = False
 
-    async def read_broker(self) -> Mapping[str, object]:
+    async def read(self, type: EntityType, name: str | None = None) -> Mapping[str, object]:
         """The next poll begins."""
+        assert (type, name) == (EntityType.BROKER, None)
         self.at = min(self.at + 1, len(self.polls) - 1)
         return a_broker().to_wire()
 
-    async def query_subscriptions(self, offset: int, count: int) -> Answer:
+    async def query(self, type: EntityType, *, offset: int, count: int) -> Answer:
         """Two of the names; a name behind a slash comes only with the second page."""
-        assert count == 1000
+        assert (type, count) == (EntityType.SUBSCRIPTION, 1000)
         self.offsets.append(offset)
         names = [name for name in self.polls[self.at] if offset or not name.endswith("/late")]
         page = names[offset : offset + 2]
@@ -57,7 +58,7 @@ def broker_of(client: Client) -> ManagedBroker:
     async def connect() -> Client:
         return client
 
-    return ManagedBroker(connect, (Refused,))
+    return ManagedBroker(connect)
 
 
 async def test_all_pages_make_one_poll() -> None:
@@ -94,7 +95,7 @@ async def test_a_broker_that_never_rests_gives_a_poll_that_says_so() -> None:
     assert len(client.offsets) == 6
 
 
-@pytest.mark.parametrize("error", [ConnectionRefusedError("refused"), TimeoutError(), EOFError("gone"), Refused("403")])
+@pytest.mark.parametrize("error", [ConnectionRefusedError("refused"), TimeoutError(), TransportError("gone"), REFUSED])
 async def test_a_failure_means_away_and_the_next_poll_connects_again(error: Exception) -> None:
     """The broken connection is let go."""
     client = Client([["a"]])
@@ -106,7 +107,7 @@ async def test_a_failure_means_away_and_the_next_poll_connects_again(error: Exce
             raise error
         return client
 
-    broker = ManagedBroker(connect, (Refused,))
+    broker = ManagedBroker(connect)
     with pytest.raises(BrokerAway, match="does not answer"):
         await broker.poll()
     assert len((await broker.poll()).subscriptions) == 1
@@ -118,7 +119,7 @@ async def test_an_answer_of_another_release_is_told() -> None:
     """The field that is wrong is named, nothing crashes."""
 
     class Strange(Client):
-        async def read_broker(self) -> Mapping[str, object]:
+        async def read(self, type: EntityType, name: str | None = None) -> Mapping[str, object]:
             return {**a_broker().to_wire(), "epoch": "three"}
 
     client = Strange([[]])

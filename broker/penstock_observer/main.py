@@ -1,0 +1,119 @@
+"""The observer process: puts the parts together, serves, and stops in order.
+
+Called by the command line with settings; no decision is made here. Source: design section 4, "Observer".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from aiohttp import web
+
+from penstock_api.failing import Failure
+from penstock_observer.broker import ManagedBroker, over
+from penstock_observer.http import Api, make_app
+from penstock_observer.ledger import Ledger, Rolling
+from penstock_observer.live import Live
+from penstock_observer.poller import BrokerSource, Poller
+from penstock_observer.results import Place, ResultStore
+from penstock_observer.retention import Limits
+from penstock_observer.rows import Writer
+from penstock_observer.secrets import ServerCertificate, TokenFile
+from penstock_observer.settings import ObserverSettings
+
+__all__ = ["run", "serve"]
+
+log = logging.getLogger(__name__)
+
+Announce = Callable[[str], None]
+
+CERTIFICATE_SECONDS = 60.0
+SHUTDOWN_SECONDS = 5.0
+
+
+def run(settings: ObserverSettings, announce: Announce | None = None) -> int:
+    """Serve until SIGTERM or SIGINT, seal the ledger, return 0. Raises Failure if it can't start.
+
+    ``announce`` gets the base URL once requests are answered.
+    """
+    asyncio.run(_until_signal(settings, announce))
+    return 0
+
+
+async def _until_signal(settings: ObserverSettings, announce: Announce | None) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await serve(settings, ManagedBroker(over(settings.broker_socket)), stop, announce)
+
+
+async def serve(
+    settings: ObserverSettings, source: BrokerSource, stop: asyncio.Event, announce: Announce | None
+) -> None:
+    """Poll ``source`` and serve until ``stop`` is set. Raises Failure if the settings can't be put to use."""
+    token = TokenFile(settings.token_file)
+    certificate = _certificate(settings)
+    ledger = open_ledger(settings)
+    try:
+        live = Live()
+        place = Place(settings.broker, settings.namespace, settings.ordinal)
+        results = ResultStore(settings.results, place, settings.results_kept)
+        app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC)))
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+        await runner.setup()
+        try:
+            url = await _listen(runner, settings, certificate)
+            log.info("observing %s, serving %s", settings.broker_socket, url)
+            if announce is not None:
+                announce(url)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(Poller(source, live, ledger, settings.interval_seconds).run(stop))
+                tasks.create_task(_refresh(certificate, stop))
+        finally:
+            await runner.cleanup()
+    finally:
+        ledger.close()
+
+
+def open_ledger(settings: ObserverSettings) -> Ledger:
+    """The ledger that the settings describe."""
+    return Ledger(
+        settings.ledger,
+        Writer(settings.broker, settings.ordinal, round(settings.interval_seconds * 1000)),
+        Rolling(settings.segment_seconds, settings.segment_rows, settings.segment_bytes),
+        Limits(age_ms=round(settings.retain_seconds * 1000), bytes=settings.retain_bytes),
+    )
+
+
+def _certificate(settings: ObserverSettings) -> ServerCertificate | None:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return ServerCertificate(settings.tls_cert, settings.tls_key)
+
+
+async def _listen(runner: web.AppRunner, settings: ObserverSettings, certificate: ServerCertificate | None) -> str:
+    context = None if certificate is None else certificate.context
+    site = web.TCPSite(runner, settings.host, settings.port, ssl_context=context)
+    try:
+        await site.start()
+    except OSError as error:
+        raise Failure(
+            f"the observer can't listen on {settings.host}:{settings.port}: {error}.",
+            "Choose another --listen address.",
+        ) from error
+    port = runner.addresses[0][1]
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{'http' if certificate is None else 'https'}://{host}:{port}"
+
+
+async def _refresh(certificate: ServerCertificate | None, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), CERTIFICATE_SECONDS)
+        if certificate is not None:
+            certificate.refresh()
