@@ -1,0 +1,36 @@
+{{/* Names and labels. */}}
+
+{{- define "penstock-operator.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "penstock-operator.selector" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "penstock-operator.labels" -}}
+{{ include "penstock-operator.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "penstock-operator.serviceAccount" -}}
+{{- default (include "penstock-operator.fullname" .) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{/* The full name of an image: (list . .Values.image) */}}
+{{- define "penstock-operator.image" -}}
+{{- $top := index . 0 -}}{{- $image := index . 1 -}}
+{{- printf "%s:%s" $image.repository (default $top.Chart.AppVersion $image.tag) -}}
+{{- end -}}

@@ -1,0 +1,45 @@
+{{/*
+What the operator may do in the namespaces that it looks after. No wild cards, no pods/exec, and Secrets one by one:
+it never lists or watches them.
+*/}}
+{{- define "penstock-operator.rules" -}}
+- apiGroups: [penstock.dev]
+  resources: [brokers, exchanges, subscriptions]
+  verbs: [get, list, watch]
+- apiGroups: [penstock.dev] # finalizers
+  resources: [exchanges, subscriptions]
+  verbs: [patch]
+- apiGroups: [penstock.dev]
+  resources: [brokers/status, exchanges/status, subscriptions/status]
+  verbs: [patch]
+- apiGroups: [penstock.dev] # owner references that block deletion
+  resources: [brokers/finalizers, exchanges/finalizers]
+  verbs: [update]
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [""]
+  resources: [services, configmaps]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [""]
+  resources: [secrets, serviceaccounts]
+  verbs: [get, create, patch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+- apiGroups: [batch]
+  resources: [cronjobs]
+  verbs: [get, create, patch, delete]
+- apiGroups: [sparkoperator.k8s.io]
+  resources: [scheduledsparkapplications]
+  verbs: [get, create, patch, delete]
+- apiGroups: [sparkoperator.k8s.io]
+  resources: [sparkapplications]
+  verbs: [get]
+{{- end -}}
