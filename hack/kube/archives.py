@@ -8,7 +8,9 @@ import io
 import json
 import platform
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
@@ -33,6 +35,15 @@ def add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = len(content), 0o644
     tar.addfile(entry, io.BytesIO(content))
+
+
+def add_layout(tar: tarfile.TarFile, manifests: list[dict[str, Any]], blobs: Iterable[Path]) -> None:
+    """Fills an archive with an OCI layout: files named by their digests, and the index of what they are."""
+    for blob in blobs:
+        tar.add(blob, f"blobs/sha256/{blob.name}")
+    add(tar, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+    index = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": manifests}
+    add(tar, "index.json", json.dumps(index).encode())
 
 
 def single_program(image: str, program: Path, archive: Path, *, user: str) -> None:
@@ -63,6 +74,5 @@ def single_program(image: str, program: Path, archive: Path, *, user: str) -> No
     with tarfile.open(unfinished, "w") as tar:
         for digest, content in blobs.items():
             add(tar, f"blobs/sha256/{digest}", content)
-        add(tar, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
-        add(tar, "index.json", json.dumps({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [entry]}).encode())
+        add_layout(tar, [entry], ())
     unfinished.rename(archive)

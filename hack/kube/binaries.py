@@ -1,7 +1,7 @@
 """Builds the programs of the cluster from their Go modules, once per version, into the cache.
 
-A program's folder is named by a hash of its module's files and link flags, so nothing is built twice, a change of version
-never meets an old binary, and a machine with a filled cache needs no Go.
+A program's folder is named by a hash of its module's files and link flags, so nothing is built twice, a change of
+version never meets an old binary, and a machine with a filled cache needs no Go.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def missing(folders: Folders) -> tuple[Program, ...]:
 def build(folders: Folders) -> Binaries:
     """Builds what is missing; about ten minutes on two cores from nothing.
 
-    Go's own caches (7 GB) go away afterwards unless PENSTOCK_KEEP_GO_CACHE is set: with the binaries kept they serve nothing.
+    Go's own caches (7 GB) go away afterwards unless PENSTOCK_KEEP_GO_CACHE is set: they would serve nothing more.
     """
     wanted = missing(folders)
     if wanted:
@@ -122,13 +122,15 @@ def _build(folders: Folders, program: Program) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     target = unfinished / program.name
-    command = ["nice", "go", "build", f"-ldflags={_link_flags(program.name)}", "-o", target, program.package]
+    flags = f"-ldflags={_link_flags(program.name)}"
+    command: list[str | Path] = ["nice", "go", "build", flags, "-o", target, program.package]
     run(command, folders.logs / "go.log", env=_environment(folders), cwd=PARTS / "src" / program.name)
     if program.name == "kubernetes":
         for name in KUBERNETES_PROGRAMS:
             (unfinished / name).symlink_to(program.name)
     if program.name == "spark-operator":
-        shutil.copytree(_spark_module(folders) / "charts" / "spark-operator-chart", unfinished / "chart", copy_function=shutil.copyfile)
+        chart = _spark_module(folders) / "charts" / "spark-operator-chart"
+        shutil.copytree(chart, unfinished / "chart", copy_function=shutil.copyfile)
         _make_writable(unfinished)
     unfinished.rename(place)
 

@@ -19,10 +19,10 @@ controller manager, scheduler, kubelet, kube-proxy, CoreDNS, containerd, a volum
 operator. Nothing of it is prebuilt: the programs are built from Go modules once (about ten minutes) and kept in
 ${PENSTOCK_CACHE:-~/.cache/penstock}. Needs root. See docs/cluster.md."""
 
-EXIT_CODES = "exit codes: 0 done, 1 failed, 2 wrong usage, 3 not possible on this machine (the message says what is lacking)"
+EXIT_CODES = "exit codes: 0 done, 1 failed, 2 wrong usage, 3 not possible on this machine (it says what is lacking)"
 
 # Gigabytes that the file system of the cache must have free: to build the programs and images, or with these built.
-DISK_TO_BUILD, DISK_TO_RUN = 14, 4
+DISK_TO_BUILD, DISK_TO_RUN = 11, 4
 
 
 def _cluster() -> Cluster:
@@ -54,7 +54,7 @@ def up(options: argparse.Namespace) -> int:
             _boot_afresh(cluster)
         if options.spark and not spark.installed(cluster):
             spark.install(cluster)
-    say(f'the cluster is up: eval "$(hack/cluster env)" for kubectl and helm, hack/cluster down to end it')
+    say('the cluster is up: eval "$(hack/cluster env)" for kubectl and helm, hack/cluster down to end it')
     return 0
 
 
@@ -131,7 +131,10 @@ def load(options: argparse.Namespace) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="hack/cluster", description=DESCRIPTION, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="hack/cluster",
+        description=DESCRIPTION,
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -142,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
 
     upper = verb("up", up, "build what is missing, boot the node, install the Spark operator; nothing if it is up")
     upper.add_argument("--yes", action="store_true", help="install missing Debian packages (always done if CI is set)")
-    upper.add_argument("--no-spark", dest="spark", action="store_false", help="without the Spark operator and its image")
+    upper.add_argument("--no-spark", dest="spark", action="store_false", help="without the Spark operator")
     verb("down", down, "end the node and remove everything it made; built programs and images stay in the cache")
     verb("status", status, "which daemons run; exit code 1 unless all do and the API server serves")
     verb("env", env, 'shell lines for kubectl and helm: eval "$(hack/cluster env)"')

@@ -66,7 +66,8 @@ def api_server(folders: Folders, programs: Binaries, at: Addresses) -> Command:
 
 def _as_client(kubeconfig: Path) -> dict[str, object]:
     names = ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
-    return {**dict.fromkeys(names, kubeconfig), "bind-address": "127.0.0.1", "leader-elect": "false", "profiling": "false"}
+    switched_off = {"leader-elect": "false", "profiling": "false"}
+    return {**dict.fromkeys(names, kubeconfig), "bind-address": "127.0.0.1", **switched_off}
 
 
 def controller_manager(folders: Folders, programs: Binaries, at: Addresses) -> Command:

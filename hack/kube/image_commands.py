@@ -13,9 +13,10 @@ from kube.settings import addresses, folders
 from kube.steps import FAILED, Failure, step
 
 DESCRIPTION = """\
-The container images of Penstock: broker (the observer runs from it too), operator, lag, and spark-operator, which is the
-Kubeflow Spark operator for the local cluster. Built with buildah from hack/dockerfiles on a Debian base that is made here;
-a tag is a hash of what goes into the images, so unchanged images are not built again. Needs root. See docs/cluster.md."""
+The container images of Penstock: broker (the observer runs from it too), operator, lag, and spark-operator, which is
+the Kubeflow Spark operator for the local cluster. Built with buildah from hack/dockerfiles on a Debian base that is
+made here; a tag is a hash of what goes into the images: unchanged ones are not built again. Needs root. See
+docs/cluster.md."""
 DISK_GIB = 6
 
 
@@ -69,18 +70,22 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     def builds(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--yes", action="store_true", help="install missing Debian packages (always done if CI is set)")
+        text = "install missing Debian packages (always done if CI is set)"
+        parser.add_argument("--yes", action="store_true", help=text)
         text = f"which images, of: {', '.join(sources.NAMES)}; all of our own if none is named"
         parser.add_argument("names", nargs="*", choices=[*sources.NAMES, []], metavar="NAME", help=text)
 
     builds(verb("build", build, "build what changed; prints the full image names, progress goes to standard error"))
     builds(verb("load", load, "build what changed and bring it into the cluster of hack/cluster; prints the names"))
-    pusher = verb("push", push, "build what changed and push it, as REGISTRY/penstock-NAME:TAG; log in first with buildah login")
-    pusher.add_argument("--tls-verify", choices=("true", "false"), default="true", help="false for a registry without TLS")
+    text = "build what changed and push it, as REGISTRY/penstock-NAME:TAG; log in first with buildah login"
+    pusher = verb("push", push, text)
+    text = "false for a registry without TLS"
+    pusher.add_argument("--tls-verify", choices=("true", "false"), default="true", help=text)
     pusher.add_argument("registry", metavar="REGISTRY")
     builds(pusher)
     tagger = verb("tag", tag, "print the tag of the present sources")
-    tagger.add_argument("name", nargs="?", choices=sources.NAMES, default="broker", metavar="NAME", help="default: our own images")
+    text = "spark-operator for its tag; all others have one tag in common"
+    tagger.add_argument("name", nargs="?", choices=sources.NAMES, default="broker", metavar="NAME", help=text)
     return parser
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from kube import archives, binaries, pip_settings, sources
 from kube.node import Cluster
 from kube.settings import Folders, versions
-from kube.steps import Failure, locked, output, run, step
+from kube.steps import Failure, locked, output, run, step, succeeds
 
 DEBIAN_SOURCES = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))
 LEFT_OUT = ("doc", "man", "locale", "info")  # folders of /usr/share that no image needs
@@ -57,7 +57,15 @@ def _name_of(manifest: dict[str, Any]) -> str:
 
 
 def _built(folders: Folders, image: str) -> bool:
-    return any(_name_of(manifest) == image for manifest in _index(folders))
+    """Whether the layout has an image in whole: an interrupted command may have left a part."""
+    return any(_name_of(entry) == image and _complete(folders, entry) for entry in _index(folders))
+
+
+def _complete(folders: Folders, manifest: dict[str, Any]) -> bool:
+    try:
+        return all(_blob(folders, digest).exists() for digest in _blobs(folders, manifest))
+    except FileNotFoundError:
+        return False
 
 
 def build(folders: Folders, names: Iterable[str]) -> dict[str, str]:
@@ -83,16 +91,17 @@ def _base(folders: Folders) -> str:
     debian = versions()["DEBIAN"]
     image = f"localhost/penstock-base:{debian}"
     env = _environment(folders)
-    if subprocess.run(_buildah(folders, "inspect", "--type=image", image), capture_output=True, env=env, check=False).returncode == 0:
+    if succeeds(_buildah(folders, "inspect", "--type=image", image), env=env):
         return image
     log = folders.logs / "images.log"
     apt_sources = next((file for file in DEBIAN_SOURCES if file.is_file() and file.stat().st_size), None)
     if apt_sources is None:
-        raise Failure(f"no Debian package sources found in {' or '.join(map(str, DEBIAN_SOURCES))}: is this a Debian machine?")
+        raise Failure(f"none of {', '.join(map(str, DEBIAN_SOURCES))} is there: the base image needs a Debian machine")
     with step(f"image base (Debian {debian})"), tempfile.TemporaryDirectory(dir=env["TMPDIR"]) as scratch:
         tar = Path(scratch) / "base.tar"
-        leave_out = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in LEFT_OUT]
-        run(["nice", "mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", *leave_out, debian, tar, apt_sources], log, env=env)
+        options = ["--quiet", "--mode=root", "--variant=minbase"]
+        options += [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in LEFT_OUT]
+        run(["nice", "mmdebstrap", *options, debian, tar, apt_sources], log, env=env)
         container = output(_buildah(folders, "from", "scratch"), env=env).strip()
         run(_buildah(folders, "add", "--quiet", container, tar, "/"), log, env=env)
         run(_buildah(folders, "config", "--cmd", "bash", container), log, env=env)
@@ -114,7 +123,7 @@ def _build(folders: Folders, name: str, image: str, context: Path, arguments: li
 def _keep(folders: Folders, image: str) -> None:
     """Copies an image from buildah's store into the layout, with its larger layers uncompressed.
 
-    buildah would compress every layer again at each copy, but leaves alone what lies there under its uncompressed digest.
+    buildah would compress every layer again at each copy, but leaves alone what lies there uncompressed.
     """
     layout(folders).parent.mkdir(parents=True, exist_ok=True)
     push = _buildah(folders, "push", "--quiet", image, f"oci:{layout(folders)}:{image}")
@@ -132,7 +141,7 @@ def _layers(folders: Folders, manifest: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _worth_unpacking(layer: dict[str, Any]) -> bool:
-    return layer["mediaType"].endswith("+gzip") and layer["size"] > SMALL_LAYER
+    return str(layer["mediaType"]).endswith("+gzip") and int(layer["size"]) > SMALL_LAYER
 
 
 def _unpack(folders: Folders, digest: str) -> None:
@@ -189,19 +198,18 @@ def load(cluster: Cluster, wanted: Iterable[str]) -> None:
 
 
 def _import(cluster: Cluster, manifests: list[dict[str, Any]], content: set[str]) -> None:
+    digests = dict.fromkeys(digest for manifest in manifests for digest in _blobs(cluster.folders, manifest))
+    blobs = [_blob(cluster.folders, digest) for digest in digests if digest not in content]
+    named = [{**entry, "annotations": {archives.NAME_ANNOTATION: _name_of(entry)}} for entry in manifests]
     log = cluster.folders.logs / "load.log"
     with log.open("ab") as out:
         importer = subprocess.Popen(cluster.ctr("images", "import", "-"), stdin=subprocess.PIPE, stdout=out, stderr=out)
         assert importer.stdin is not None
-        with importer.stdin, tarfile.open(fileobj=importer.stdin, mode="w|") as tar:
-            digests = dict.fromkeys(digest for manifest in manifests for digest in _blobs(cluster.folders, manifest))
-            for digest in digests:
-                if digest not in content:
-                    tar.add(_blob(cluster.folders, digest), f"blobs/{digest.replace(':', '/')}")
-            named = [{**entry, "annotations": {archives.NAME_ANNOTATION: _name_of(entry)}} for entry in manifests]
-            archives.add(tar, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
-            index = {"schemaVersion": 2, "mediaType": archives.INDEX_TYPE, "manifests": named}
-            archives.add(tar, "index.json", json.dumps(index).encode())
+        try:
+            with importer.stdin, tarfile.open(fileobj=importer.stdin, mode="w|") as tar:
+                archives.add_layout(tar, named, blobs)
+        except BrokenPipeError:
+            pass  # ctr has ended early; its exit code tells
         if importer.wait() != 0:
             raise Failure(f"containerd refused the images; see the end of {log}")
 

@@ -111,7 +111,8 @@ def _start(cluster: Cluster, node: sandbox.Node, command: daemons.Command) -> No
 def _import_own_images(cluster: Cluster) -> None:
     folders = cluster.folders
     version = cluster.ctr("version")
-    wait_until(lambda: succeeds(version), "containerd answers", seconds=30, cure=f"see {folders.logs / 'containerd.log'}")
+    log = folders.logs / "containerd.log"
+    wait_until(lambda: succeeds(version), "containerd answers", seconds=30, cure=f"see {log}")
     images = ((configs.PAUSE_IMAGE, "pause", "65535:65535"), (configs.COREDNS_IMAGE, "coredns", ""))
     for image, program, user in images:
         place = cluster.programs[program]

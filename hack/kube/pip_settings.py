@@ -36,7 +36,7 @@ def settings() -> dict[str, str]:
 
 
 def build_arguments(folder: Path) -> list[str]:
-    """Writes the secrets into `folder` and returns the builder's arguments that pass them and the local wheel folders."""
+    """Writes the secrets into `folder`. Returns the builder's arguments for them and for local wheel folders."""
     found = settings()
     certificates = Path(found.pop("cert", "") or os.environ.get("SSL_CERT_FILE", "") or SYSTEM_CA)
     arguments: list[str] = []

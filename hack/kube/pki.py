@@ -35,14 +35,16 @@ CLIENTS = (
 
 def _servers(at: Addresses) -> tuple[Certificate, ...]:
     service = "kubernetes.default.svc"
-    names = ("DNS:kubernetes", "DNS:kubernetes.default", f"DNS:{service}", f"DNS:{service}.cluster.local", "DNS:localhost")
-    api_hosts = (*names, f"IP:{at.node}", f"IP:{at.api_service}", "IP:127.0.0.1")
+    names = ("kubernetes", "kubernetes.default", service, f"{service}.cluster.local", "localhost")
+    api_addresses = (f"IP:{at.node}", f"IP:{at.api_service}", "IP:127.0.0.1")
+    api_hosts = (*(f"DNS:{name}" for name in names), *api_addresses)
+    node_subject = f"/O=system:nodes/CN=system:node:{NODE_NAME}"
     node_hosts = (f"DNS:{NODE_NAME}", f"IP:{at.node}", "IP:127.0.0.1")
     return (
         Certificate("apiserver", "/CN=kube-apiserver", usage="serverAuth", hosts=api_hosts),
         Certificate("apiserver-to-kubelet", "/O=system:masters/CN=kube-apiserver-to-kubelet"),
         Certificate("aggregator", "/CN=aggregator", authority="aggregator-ca"),
-        Certificate("kubelet", f"/O=system:nodes/CN=system:node:{NODE_NAME}", usage="serverAuth,clientAuth", hosts=node_hosts),
+        Certificate("kubelet", node_subject, usage="serverAuth,clientAuth", hosts=node_hosts),
     )
 
 
@@ -88,7 +90,9 @@ kind: Config
 current-context: penstock
 contexts: [{{name: penstock, context: {{cluster: penstock, user: {name}}}}}]
 clusters: [{{name: penstock, cluster: {{server: "{server}", certificate-authority-data: {inline("ca.crt")}}}}}]
-users: [{{name: {name}, user: {{client-certificate-data: {inline(f"{name}.crt")}, client-key-data: {inline(f"{name}.key")}}}}}]
+users:
+- name: {name}
+  user: {{client-certificate-data: {inline(f"{name}.crt")}, client-key-data: {inline(f"{name}.key")}}}
 """
         (self._folder / f"{name}.kubeconfig").write_text(text)
 

@@ -60,7 +60,7 @@ def _go_lack() -> str | None:
     go = shutil.which("go")
     wanted = ".".join(map(str, GO_MINIMUM))
     if go is None:
-        return f"Go {wanted} or newer on PATH (the programs are built from Go modules): unpack its release and add its bin folder"
+        return f"Go {wanted} or newer on PATH, to build the programs with: unpack its release and add its bin folder"
     said = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
     found = re.match(r"go(\d+)\.(\d+)", said)
     if found is None or (int(found[1]), int(found[2])) < GO_MINIMUM:
@@ -95,7 +95,7 @@ def check(folders: Folders, needs: tuple[Need, ...], *, builds_go: bool, disk_gi
     Raises Failure (exit code 3) that lists all that is lacking.
     """
     if os.geteuid() != 0:
-        raise Failure("not possible here: this needs root (namespaces, mounts, cgroups); run it with sudo", NOT_POSSIBLE)
+        raise Failure("not possible here: namespaces, mounts and cgroups need root; run it with sudo", NOT_POSSIBLE)
     packages = _missing_packages(needs)
     if packages and install:
         _install(folders, packages)
@@ -106,7 +106,8 @@ def check(folders: Folders, needs: tuple[Need, ...], *, builds_go: bool, disk_gi
     if not packages:
         lacks += _kernel_lacks()
     if (free := _free(folders.cache)) < disk_gib * GIB:
-        lacks.append(f"{disk_gib} GiB free under {folders.cache} ({free / GIB:.1f} are): free some, or set PENSTOCK_CACHE to another folder")
+        there = f"{free / GIB:.1f} are"
+        lacks.append(f"{disk_gib} GiB free under {folders.cache} ({there}): free some, or set PENSTOCK_CACHE elsewhere")
     if (memory := _memory()) < 3 * GIB:
         lacks.append(f"3 GiB of memory ({memory / GIB:.1f} are there)")
     if lacks:

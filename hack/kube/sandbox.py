@@ -1,8 +1,8 @@
 """The node's own network, mount and process namespaces, and the cable to the host.
 
-One small process (`pause`) is process 1 of the node. Every daemon and container descends from it, every mount and link is
-made inside, so ending that one process ends all of them: nothing can be left over, however `up` was interrupted. What
-namespaces do not cover (cgroups, folders) is written down in `node.json` and removed by name.
+One small process (`pause`) is process 1 of the node. Every daemon and container descends from it, every mount and link
+is made inside, so ending that one process ends all of them: nothing can be left over, however `up` was interrupted.
+What namespaces do not cover (cgroups, folders) is written down in `node.json` and removed by name.
 """
 
 from __future__ import annotations
@@ -101,9 +101,11 @@ def refuse_clash(folders: Folders, at: Addresses) -> None:
     """Raises Failure (exit code 3) if a name or an address range is in use by somebody else."""
     other = running(folders)
     if other is not None and other.cache != str(folders.cache):
-        raise Failure(f"a cluster of the cache {other.cache} is up; end it with PENSTOCK_CACHE={other.cache} hack/cluster down", NOT_POSSIBLE)
+        cure = f"end it with: PENSTOCK_CACHE={other.cache} hack/cluster down"
+        raise Failure(f"another cluster is up; {cure}", NOT_POSSIBLE)
     if Path("/sys/class/net", HOST_LINK).exists():
-        raise Failure(f"a network link {HOST_LINK} is there that is not ours; remove it with: ip link delete {HOST_LINK}", NOT_POSSIBLE)
+        cure = f"remove it with: ip link delete {HOST_LINK}"
+        raise Failure(f"a network link {HOST_LINK} is there that is not ours; {cure}", NOT_POSSIBLE)
     for used, how in _used_ranges():
         if used.overlaps(at.whole):
             raise Failure(f"{at.whole} is in use: {how}; name a free /16 with PENSTOCK_CLUSTER_RANGE", NOT_POSSIBLE)
@@ -179,7 +181,8 @@ def remove(folders: Folders) -> None:
         wait_until(lambda: not _alive(node), "the node's processes end", seconds=60, cure=f"look at process {node.pid}")
     for root in cgroup_roots():
         _remove_cgroup(root)
-    shutil.rmtree(folders.state, ignore_errors=False) if folders.state.exists() else None
+    if folders.state.exists():
+        shutil.rmtree(folders.state)
     for name in sorted(node.made if node else (), key=len, reverse=True):
         if Path(name).is_dir() and not any(Path(name).iterdir()):
             Path(name).rmdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from kube import images
 from kube.node import Cluster
@@ -37,10 +38,11 @@ def install(cluster: Cluster) -> None:
     }
     with step("Spark operator ready"):
         _make_namespace(cluster)
-        command = [cluster.programs["helm"], "upgrade", "--install", RELEASE, cluster.programs.spark_chart, "--namespace", NAMESPACE]
-        options = ["--values", "-", "--wait", "--timeout", "180s"]
+        helm, chart = cluster.programs["helm"], cluster.programs.spark_chart
+        options = ["--namespace", NAMESPACE, "--values", "-", "--wait", "--timeout", "180s"]
         log = cluster.folders.logs / "spark.log"
-        run([*command, *options], log, env=cluster.environment, stdin=json.dumps(values).encode())
+        command: list[str | Path] = [helm, "upgrade", "--install", RELEASE, chart, *options]
+        run(command, log, env=cluster.environment, stdin=json.dumps(values).encode())
 
 
 def _make_namespace(cluster: Cluster) -> None:
