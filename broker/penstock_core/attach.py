@@ -66,6 +66,7 @@ class Join:
     """Attach to what exists, as it is."""
 
     existing: Existing
+    """What was there; if the link is stolen, with one consumer less."""
     claims: LinkKey | None
     """The owner to record: the first link on a managed, not-shared one (decision 4)."""
     no_local: NoLocal | None
