@@ -16,11 +16,11 @@ from typing import Final
 from penstock_api.management import BrokerState
 from penstock_api.resources import Broker
 from penstock_operator import brokers, children, credentials, names, pods, schedule
+from penstock_operator.api_server import KINDS, ApiServer, kind_of
 from penstock_operator.brokers import BrokerReportView
 from penstock_operator.cache import Cache, Key
 from penstock_operator.credentials import Credentials
 from penstock_operator.decisions import Reach, Report
-from penstock_operator.kube import KINDS, Kube, kind_of
 from penstock_operator.management import Target
 from penstock_operator.manifests import Manifest, text_at
 from penstock_operator.observer import ObserverTarget
@@ -60,7 +60,7 @@ class _Observed:
 class BrokerPass:
     """Brings a Broker's children to what its spec says."""
 
-    kube: Kube
+    kube: ApiServer
     cache: Cache
     sessions: Sessions
     settings: Settings

@@ -1,20 +1,13 @@
-"""The Kubernetes API, as few verbs on plain maps. The only module that imports `kubernetes`.
+"""`api_server.ApiServer` over HTTP. The only module that imports `kubernetes`.
 
 Answers are never read through the client's models: those drop what they don't know and refuse what they don't expect.
-Everything we write is a server-side apply of exactly what is ours, or a JSON patch with a test.
-
-    KubeError          the API server refused or could not be reached
-    ├─ Conflict    409  somebody changed it first, or owns the field
-    └─ Forbidden   403  the operator's role does not allow it
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
 import aiohttp
@@ -22,11 +15,11 @@ from kubernetes.aio import client, config
 
 from penstock_api.failing import CannotRun
 from penstock_operator import names
+from penstock_operator.api_server import Conflict, Forbidden, Kind, KubeError, kind_of
 from penstock_operator.manifests import Manifest, items_of, text_at
 
-__all__ = ["KINDS", "Conflict", "Forbidden", "Kind", "Kube", "KubeError", "kind_of"]
+__all__ = ["Kube"]
 
-logger = logging.getLogger(__name__)
 
 _PAGE: Final = 500
 _TIMEOUT_SECONDS: Final = 30
@@ -35,67 +28,7 @@ _JSON_PATCH: Final = "application/json-patch+json"
 _UNREACHABLE: Final = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
 
-class KubeError(Exception):
-    """The API server refused, or could not be reached (status 0)."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"{status}: {message}" if status else message)
-        self.status = status
-
-
-class Conflict(KubeError):
-    """Somebody else was first."""
-
-
-class Forbidden(KubeError):
-    """The operator's role does not allow it."""
-
-
 _ERRORS: Final[dict[int, type[KubeError]]] = {403: Forbidden, 409: Conflict}
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What is needed to build a URL."""
-
-    api_version: str
-    kind: str
-    plural: str
-    namespaced: bool = True
-
-    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The URL path of the collection, one object, or a part of it."""
-        parts = ["api" if "/" not in self.api_version else "apis", self.api_version]
-        if namespace is not None and self.namespaced:
-            parts += ["namespaces", namespace]
-        parts += [part for part in (self.plural, name, subresource) if part is not None]
-        return "/" + "/".join(parts)
-
-
-KINDS: Final[dict[str, Kind]] = {
-    kind.kind: kind
-    for kind in (
-        Kind("penstock.dev/v1alpha1", "Broker", "brokers"),
-        Kind("penstock.dev/v1alpha1", "Exchange", "exchanges"),
-        Kind("penstock.dev/v1alpha1", "Subscription", "subscriptions"),
-        Kind("v1", "ConfigMap", "configmaps"),
-        Kind("v1", "Event", "events"),
-        Kind("v1", "Namespace", "namespaces", namespaced=False),
-        Kind("v1", "Pod", "pods"),
-        Kind("v1", "Secret", "secrets"),
-        Kind("v1", "Service", "services"),
-        Kind("v1", "ServiceAccount", "serviceaccounts"),
-        Kind("apps/v1", "StatefulSet", "statefulsets"),
-        Kind("batch/v1", "CronJob", "cronjobs"),
-        Kind("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", "scheduledsparkapplications"),
-        Kind("sparkoperator.k8s.io/v1beta2", "SparkApplication", "sparkapplications"),
-    )
-}
-
-
-def kind_of(manifest: Mapping[str, object]) -> Kind:
-    """The kind of an object."""
-    return KINDS[str(manifest["kind"])]
 
 
 class Kube:
@@ -136,17 +69,13 @@ class Kube:
         """The object, None if there is none."""
         return await self._request("GET", kind.path(namespace, name), missing_ok=True)
 
-    async def list(
-        self, kind: Kind, namespace: str | None = None, labels: str | None = None
-    ) -> AsyncIterator[Manifest]:
+    async def list(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[Manifest]:
         """Every object of a kind, page by page; a page that got too old raises, and the caller starts again."""
         token = ""
         while True:
             query = {"limit": str(_PAGE)}
             if token:
                 query["continue"] = token
-            if labels is not None:
-                query["labelSelector"] = labels
             page = await self._request("GET", kind.path(namespace), query=query)
             for item in items_of(page, "items"):
                 # Items of a list don't say what they are.

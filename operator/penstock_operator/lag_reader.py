@@ -19,10 +19,10 @@ from penstock_api import declaration
 from penstock_api.resources import Broker, Subscription
 from penstock_api.result import LagResult, SubscriptionLag
 from penstock_operator import conditions, lagging, names
+from penstock_operator.api_server import ApiServer, KubeError
 from penstock_operator.broker_pass import Findings
 from penstock_operator.cache import Cache, Key
 from penstock_operator.conditions import Condition
-from penstock_operator.kube import Kube, KubeError
 from penstock_operator.manifests import Manifest, dig
 from penstock_operator.observer import ObserverError, fetch_latest
 
@@ -37,7 +37,7 @@ _WRITES_PER_SECOND: Final = 20
 class LagReader:
     """Reads results and writes what changed."""
 
-    kube: Kube
+    kube: ApiServer
     cache: Cache
     http: aiohttp.ClientSession
     findings: dict[Key, Findings]

@@ -11,10 +11,11 @@ import aiohttp
 
 from penstock_api.failing import Failure
 from penstock_operator import health, watching
+from penstock_operator.api_server import KINDS, ApiServer
 from penstock_operator.broker_pass import BrokerPass
 from penstock_operator.cache import Cache
 from penstock_operator.collector import Collector
-from penstock_operator.kube import KINDS, Kube
+from penstock_operator.kube import Kube
 from penstock_operator.lag_reader import LagReader
 from penstock_operator.management import Connector
 from penstock_operator.management_amqp import connect as connect_amqp
@@ -59,7 +60,7 @@ async def operate(settings: Settings, connect: Connector = connect_amqp, kubecon
 
 
 async def _run_tasks(
-    settings: Settings, kube: Kube, work: Work, sessions: Sessions, http: aiohttp.ClientSession
+    settings: Settings, kube: ApiServer, work: Work, sessions: Sessions, http: aiohttp.ClientSession
 ) -> None:
     cluster_id = await _cluster_id(kube)
     passes = BrokerPass(kube, work.cache, sessions, settings, _now, work.wake_all)
@@ -90,7 +91,7 @@ async def _watch(work: Work, settings: Settings) -> None:
     await watching.watch(work, settings)
 
 
-async def _cluster_id(kube: Kube) -> str:
+async def _cluster_id(kube: ApiServer) -> str:
     """The uid of kube-system: it tells the marks of this cluster from those of another with the same volume."""
     namespace = await kube.get(KINDS["Namespace"], None, "kube-system")
     uid = text_at(namespace, "metadata", "uid")

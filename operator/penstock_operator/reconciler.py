@@ -13,6 +13,7 @@ from typing import TypeVar, assert_never, cast
 from penstock_api import declaration
 from penstock_api.resources import Broker, Exchange, Subscription, parse
 from penstock_operator import children, exchanges, names, status, subscriptions
+from penstock_operator.api_server import KINDS, ApiServer, Conflict, kind_of
 from penstock_operator.broker_pass import BrokerPass
 from penstock_operator.cache import Cache, Change, Entry, Key
 from penstock_operator.conditions import Truth
@@ -30,7 +31,6 @@ from penstock_operator.decisions import (
     Undeclare,
 )
 from penstock_operator.exchanges import ExchangeView
-from penstock_operator.kube import KINDS, Conflict, Kube, kind_of
 from penstock_operator.management import Unreachable
 from penstock_operator.manifests import Manifest, dig
 from penstock_operator.sessions import Sessions
@@ -48,7 +48,7 @@ Declaring = TypeVar("Declaring", Exchange, Subscription)
 class Reconciler:
     """Brings one resource at a time to what is declared."""
 
-    kube: Kube
+    kube: ApiServer
     cache: Cache
     sessions: Sessions
     settings: Settings

@@ -9,9 +9,9 @@ from typing import Final, cast
 
 from penstock_api.resources import AnyResource
 from penstock_operator import conditions, names
+from penstock_operator.api_server import ApiServer, KubeError
 from penstock_operator.conditions import Truth
 from penstock_operator.decisions import Report
-from penstock_operator.kube import Kube, KubeError
 from penstock_operator.manifests import Manifest, dig, items_of, text_at
 from penstock_operator.reasons import Reason
 
@@ -96,7 +96,7 @@ def unreadable(manifest: Manifest, message: str, now: datetime) -> Manifest:
     return {"observedGeneration": generation, "conditions": rendered}
 
 
-async def write(kube: Kube, manifest: Manifest, resource: AnyResource, report: Report, now: datetime) -> Manifest:
+async def write(kube: ApiServer, manifest: Manifest, resource: AnyResource, report: Report, now: datetime) -> Manifest:
     """Write the report; the object as it is now."""
     status = wanted(resource, report, now)
     if not differs(manifest, status):

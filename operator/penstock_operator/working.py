@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from penstock_operator.api_server import KINDS, ApiServer, KubeError
 from penstock_operator.cache import KIND_NAMES, Cache, Change, Key, key_of
 from penstock_operator.decisions import Retry
-from penstock_operator.kube import KINDS, Kube, KubeError
 from penstock_operator.manifests import Manifest, dig
 from penstock_operator.metrics import Metrics
 from penstock_operator.work_queue import Priority, WorkQueue
@@ -73,7 +73,7 @@ class Work:
             self.wake(broker)
 
     async def resync(
-        self, kube: Kube, namespaces: tuple[str, ...], period: float, after: Callable[[], Awaitable[None]]
+        self, kube: ApiServer, namespaces: tuple[str, ...], period: float, after: Callable[[], Awaitable[None]]
     ) -> None:
         """List everything, now and every `period` seconds; what the lists lack is gone. `after` runs after each."""
         while True:
@@ -135,7 +135,7 @@ class Work:
         except TimeoutError:
             return
 
-    async def _list_all(self, kube: Kube, namespaces: tuple[str, ...]) -> None:
+    async def _list_all(self, kube: ApiServer, namespaces: tuple[str, ...]) -> None:
         events, first = self._events, not self.cache.is_complete
         changed: set[Key] = set()
         affected: set[Key] = set()
@@ -173,7 +173,7 @@ class Work:
             self.wake(key)
 
 
-async def _everywhere(kube: Kube, kind: str, namespaces: tuple[str, ...]) -> AsyncIterator[Manifest]:
+async def _everywhere(kube: ApiServer, kind: str, namespaces: tuple[str, ...]) -> AsyncIterator[Manifest]:
     for namespace in namespaces or (None,):
         async for manifest in kube.list(KINDS[kind], namespace):
             yield manifest
