@@ -27,7 +27,7 @@ import org.junit.jupiter.api.function.Executable;
  * <p>Nothing here sleeps. A persistent send returns when the broker has accepted and routed the message, and {@code receiveNoWait}
  * asks the broker (by drain) before it answers null, so that "nothing is there" is an answer and not the end of a wait.
  */
-@Timeout(60)
+@Timeout(30)
 abstract class JmsTestCase {
     /** Milliseconds to wait for what has to come; only a failing test waits this long. */
     static final long SOON = 20_000;
