@@ -215,6 +215,13 @@ def test_long_selectors_are_not(text: str) -> None:
     assert selector(text).selects({"a": 1}.get) in (True, False)
 
 
+def test_what_would_be_too_long_to_read_again_is_refused() -> None:
+    text = "a=1 OR " * 1169 + "a=1"
+    assert len(text) == 8186
+    assert refused(text).reason is Reason.INVALID_SELECTOR
+    assert selector("a = 1 OR " * 909 + "a = 1").names == ("a",)
+
+
 WORDS = (
     *("a", "b", "1", "2.5", "0x", "'x'", "'x%'", "(", ")", ",", "=", "<>", "<", "+", "-", "*", "/", "$", ".", "'", '"'),
     *("AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE"),

@@ -13,6 +13,7 @@ from typing import Final
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector.code import Lookup, compile_condition
 from penstock_core.selector.errors import InvalidSelector
+from penstock_core.selector.grammar import MAX_LENGTH
 from penstock_core.selector.normal import normal_text
 from penstock_core.selector.reading import read
 from penstock_core.selector.syntax import Comparison, ComparisonOp, Identifier, Literal, Node
@@ -53,8 +54,12 @@ def compile_selector(text: str) -> Selector | Refuse | None:
 @lru_cache(_CACHED)
 def _compile(text: str) -> Selector:
     node = read(text)
+    normal = normal_text(node)
+    if len(normal) > MAX_LENGTH:
+        # It is what is stored, and has to be read again after a restart.
+        raise InvalidSelector(1, f"with a blank around each operator it is longer than {MAX_LENGTH} characters")
     selects, names = compile_condition(node)
-    return Selector(normal_text(node), names, selects, _equality(node))
+    return Selector(normal, names, selects, _equality(node))
 
 
 def _equality(node: Node) -> tuple[str, str] | None:
