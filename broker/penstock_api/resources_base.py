@@ -9,6 +9,7 @@ of the CRD. Source: section 5 of the design; Kubernetes API conventions.
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 from typing import Annotated, Final, Literal
@@ -139,7 +140,7 @@ def quantity_bytes(text: str) -> int:
     Raises:
         ValueError: the text isn't a quantity.
     """
-    return int(-(-parse_quantity(text) // 1))
+    return math.ceil(parse_quantity(text))
 
 
 def _check_quantity(text: str) -> str:
@@ -194,7 +195,19 @@ class ExchangeRef(Spec):
     """
 
 
-AllowedNamespaces = Annotated[tuple[NamespacePattern, ...], Field(max_length=256, json_schema_extra={LIST_TYPE: "set"})]
+def check_unique(values: tuple[str, ...]) -> tuple[str, ...]:
+    """The same as `x-kubernetes-list-type: set`."""
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"{value!r} is there twice")
+    return values
+
+
+AllowedNamespaces = Annotated[
+    tuple[NamespacePattern, ...],
+    Field(max_length=256, json_schema_extra={LIST_TYPE: "set"}),
+    AfterValidator(check_unique),
+]
 
 
 class ObjectMeta(Status):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AwareDatetime, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, model_validator
 
 from penstock_api import resources_base as base
 
@@ -113,6 +113,7 @@ class SubscriptionSpec(base.Spec):
     binding_keys: Annotated[
         tuple[Annotated[str, Field(max_length=255)], ...],
         Field(max_length=256, json_schema_extra={base.LIST_TYPE: "set"}),
+        AfterValidator(base.check_unique),
     ] = ()
     """Which messages, by routing key; `*` is one word and `#` any number on a Topic exchange. None: the default of
     the exchange's type (`#` on Topic).

@@ -1,0 +1,138 @@
+"""The generated CRDs: equal to what is checked in, and with what users type and see."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = ("brokers", "exchanges", "subscriptions")
+
+
+def crd(plural: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / f"crds/{plural}.yaml").read_text())
+    return found
+
+
+def version(plural: str) -> dict[str, Any]:
+    (only,) = crd(plural)["spec"]["versions"]
+    return dict(only)
+
+
+def test_the_files_are_what_the_models_say() -> None:
+    check = subprocess.run([sys.executable, ROOT / "hack/crds", "--check"], capture_output=True, text=True)
+    assert (check.returncode, check.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("plural", "kind", "short"),
+    [("brokers", "Broker", "pbroker"), ("exchanges", "Exchange", "pex"), ("subscriptions", "Subscription", "psub")],
+)
+def test_names(plural: str, kind: str, short: str) -> None:
+    assert crd(plural)["metadata"]["name"] == f"{plural}.penstock.dev"
+    assert crd(plural)["spec"]["scope"] == "Namespaced"
+    assert crd(plural)["spec"]["names"] == {
+        "kind": kind,
+        "listKind": f"{kind}List",
+        "plural": plural,
+        "singular": kind.lower(),
+        "shortNames": [short],
+        "categories": ["messaging"],
+    }
+
+
+def test_what_kubectl_get_psub_shows() -> None:
+    shown = [
+        column["name"] for column in version("subscriptions")["additionalPrinterColumns"] if "priority" not in column
+    ]
+    assert shown == ["Exchange", "State", "Lag", "Oldest", "Ready", "Reason", "Age"]
+    paths = {column["name"]: column["jsonPath"] for column in version("subscriptions")["additionalPrinterColumns"]}
+    assert paths["Lag"] == ".status.lag.messages"
+    assert paths["Oldest"] == ".status.lag.oldestAgeSeconds"
+    assert paths["State"] == ".status.lag.state"
+
+
+def test_a_broker_can_be_scaled() -> None:
+    assert version("brokers")["subresources"] == {
+        "status": {},
+        "scale": {
+            "specReplicasPath": ".spec.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        },
+    }
+
+
+def test_references_can_be_selected() -> None:
+    paths = [field["jsonPath"] for field in version("subscriptions")["selectableFields"]]
+    assert ".spec.brokerRef.name" in paths
+    assert ".spec.exchangeRef.name" in paths
+    assert {"jsonPath": ".spec.brokerRef.name"} in version("exchanges")["selectableFields"]
+
+
+@pytest.mark.parametrize("plural", FILES)
+def test_an_object_that_no_operator_has_seen_is_pending(plural: str) -> None:
+    root = version(plural)["schema"]["openAPIV3Schema"]
+    assert root["required"] == ["spec"]
+    assert root["properties"]["status"]["default"]["observedGeneration"] == -1
+    (ready,) = root["properties"]["status"]["default"]["conditions"]
+    assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "Unknown", "Pending")
+
+
+@pytest.mark.parametrize("plural", FILES)
+def test_conditions_are_a_map_by_type(plural: str) -> None:
+    conditions = version(plural)["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"]
+    assert (conditions["x-kubernetes-list-type"], conditions["x-kubernetes-list-map-keys"]) == ("map", ["type"])
+
+
+@pytest.mark.parametrize("plural", FILES)
+def test_everything_a_person_writes_has_a_limit_and_a_description(plural: str) -> None:
+    spec = version(plural)["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    unlimited = [path for path, node in fields("spec", spec) if not is_limited(node)]
+    undescribed = [path for path, node in fields("spec", spec) if "description" not in node and not path.endswith("[]")]
+    assert (unlimited, undescribed) == ([], [])
+
+
+@pytest.mark.parametrize("plural", FILES)
+def test_the_schema_is_structural(plural: str) -> None:
+    forbidden = {"$ref", "anyOf", "oneOf", "const", "title", "propertyNames", "$defs"}
+    root = version(plural)["schema"]["openAPIV3Schema"]
+    found = [path for path, node in fields("", root) if forbidden & set(node) or "type" not in node]
+    assert found == []
+
+
+def test_quantities_that_are_immutable_keep_both_rules() -> None:
+    spec = version("brokers")["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    rules = [rule["rule"] for rule in spec["properties"]["storage"]["properties"]["size"]["x-kubernetes-validations"]]
+    assert rules == ["isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))", "self == oldSelf"]
+
+
+def fields(path: str, node: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema node below one, itself included."""
+    yield path, node
+    for name, field in node.get("properties", {}).items():
+        yield from fields(f"{path}.{name}", field)
+    if "items" in node:
+        yield from fields(f"{path}[]", node["items"])
+    if "additionalProperties" in node:
+        yield from fields(f"{path}[]", node["additionalProperties"])
+
+
+def is_limited(node: dict[str, Any]) -> bool:
+    match node["type"]:
+        case "string":
+            return "maxLength" in node or "enum" in node or "pattern" in node
+        case "integer":
+            return "enum" in node or ("minimum" in node and "maximum" in node)
+        case "array":
+            return "maxItems" in node
+        case "object":
+            return "properties" in node or "maxProperties" in node
+        case _:
+            return True
