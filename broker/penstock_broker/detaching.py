@@ -156,7 +156,10 @@ def end_if_over(broker: Broker, identity: Identity) -> None:
     """End a subscription whose lifetime is over."""
     subscription = broker.topology.subscriptions.get(identity)
     if subscription is not None and has_ended(
-        subscription.lifetime, len(subscription.queue.consumers), subscription.users
+        subscription.lifetime,
+        len(subscription.queue.consumers),
+        subscription.users,
+        managed=subscription.managed is not None,
     ):
         end_subscription(broker, subscription)
 

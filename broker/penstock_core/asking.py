@@ -47,8 +47,8 @@ class AttachRequest:
     """None: the source is null."""
     may_use_others: bool = False
     """The user may use what other users made (decision 16)."""
-    nonce: str = ""
-    """A unique text for the queue's random name, if the row needs one."""
+    nonce: str
+    """A unique text for the queue's random name, should the row need one."""
 
     @property
     def link(self) -> LinkKey:

@@ -46,11 +46,12 @@ class Users:
         )
 
 
-def has_ended(lifetime: Lifetime, consumers: int, users: Users) -> bool:
-    """True if a subscription with this lifetime ends now, with these consuming links and users left. Never while one
-    consumes.
+def has_ended(lifetime: Lifetime, consumers: int, users: Users, *, managed: bool) -> bool:
+    """True if a subscription with this lifetime ends now, with these consuming links and users left.
+
+    Never while a link consumes, and never if a resource declares it: clients don't end that by leaving (decision 14).
     """
-    if consumers:
+    if consumers or managed:
         return False
     match lifetime:
         case Lifetime.PERMANENT:

@@ -369,6 +369,13 @@ def test_decision_16_another_users_needs_a_permission(null_source: bool) -> None
     assert isinstance(answer(True), Join | Found)
 
 
+def test_decision_16_the_permission_is_never_assumed() -> None:
+    request = AttachRequest(
+        container_id="c", link_name="l", user=ANN, shared=True, global_=True, source=asked(), nonce="n"
+    )
+    assert not request.may_use_others
+
+
 def test_decision_16_stealing_from_another_user_needs_a_permission() -> None:
     old = live(identity("private|n0", container_id=CONTAINER, durable=False), user=ANN)
     assert refused(decide(attaching(user=BOB), None, old)) == (Reason.OTHER_USER, "amqp:unauthorized-access")

@@ -94,6 +94,11 @@ def test_decision_14_otherwise_and_by_null_source_it_is_locked(
     assert decision.refuse.error_info() == {"penstock:reason": "Managed", "resource": "shop/orders-eu"}
 
 
+def test_decision_16_the_permission_is_never_assumed() -> None:
+    request = DetachRequest(closed=True, source=SourceKind.TOPIC, durability=Durability.NONE, user=ANN)
+    assert not request.may_use_others
+
+
 def test_decision_16_ending_another_users_needs_a_permission() -> None:
     decision = decide_detach(detaching(user=BOB), there(identity(), user=ANN), 0)
     assert reason(decision) == (Reason.OTHER_USER, "amqp:unauthorized-access")

@@ -11,9 +11,19 @@ A1, A2, B1 = Session(1, 1), Session(1, 2), Session(2, 1)
 NOBODY = Users()
 
 
+def ends_now(lifetime: Lifetime, consumers: int, users: Users) -> bool:
+    """For a subscription that a client made."""
+    return has_ended(lifetime, consumers, users, managed=False)
+
+
+@pytest.mark.parametrize("lifetime", list(Lifetime))
+def test_decision_14_a_managed_one_never_ends_by_its_lifetime(lifetime: Lifetime) -> None:
+    assert not has_ended(lifetime, 0, NOBODY, managed=True)
+
+
 @pytest.mark.parametrize("lifetime", list(Lifetime))
 def test_never_while_a_link_consumes(lifetime: Lifetime) -> None:
-    assert not has_ended(lifetime, 1, NOBODY)
+    assert not ends_now(lifetime, 1, NOBODY)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +36,7 @@ def test_never_while_a_link_consumes(lifetime: Lifetime) -> None:
     ],
 )
 def test_when_the_last_link_is_gone(lifetime: Lifetime, ends: bool) -> None:
-    assert has_ended(lifetime, 0, NOBODY.attached(A1)) is ends
+    assert ends_now(lifetime, 0, NOBODY.attached(A1)) is ends
 
 
 @pytest.mark.parametrize(
@@ -34,7 +44,7 @@ def test_when_the_last_link_is_gone(lifetime: Lifetime, ends: bool) -> None:
     [(Lifetime.PERMANENT, False), (Lifetime.SESSION_END, True), (Lifetime.CONNECTION_CLOSE, False)],
 )
 def test_when_the_last_session_is_gone(lifetime: Lifetime, ends: bool) -> None:
-    assert has_ended(lifetime, 0, NOBODY.attached(A1).session_ended(A1)) is ends
+    assert ends_now(lifetime, 0, NOBODY.attached(A1).session_ended(A1)) is ends
 
 
 @pytest.mark.parametrize(
@@ -42,19 +52,19 @@ def test_when_the_last_session_is_gone(lifetime: Lifetime, ends: bool) -> None:
     [(Lifetime.PERMANENT, False), (Lifetime.SESSION_END, True), (Lifetime.CONNECTION_CLOSE, True)],
 )
 def test_when_the_last_connection_is_gone(lifetime: Lifetime, ends: bool) -> None:
-    assert has_ended(lifetime, 0, NOBODY.attached(A1).connection_closed(1)) is ends
+    assert ends_now(lifetime, 0, NOBODY.attached(A1).connection_closed(1)) is ends
 
 
 def test_decision_09_session_end_means_the_last_session_that_attached() -> None:
     users = NOBODY.attached(A1).attached(A2).session_ended(A1)
-    assert not has_ended(Lifetime.SESSION_END, 0, users)
-    assert has_ended(Lifetime.SESSION_END, 0, users.session_ended(A2))
+    assert not ends_now(Lifetime.SESSION_END, 0, users)
+    assert ends_now(Lifetime.SESSION_END, 0, users.session_ended(A2))
 
 
 def test_decision_09_connection_close_means_the_last_connection_that_attached() -> None:
     users = NOBODY.attached(A1).attached(B1).connection_closed(1)
-    assert not has_ended(Lifetime.CONNECTION_CLOSE, 0, users)
-    assert has_ended(Lifetime.CONNECTION_CLOSE, 0, users.connection_closed(2))
+    assert not ends_now(Lifetime.CONNECTION_CLOSE, 0, users)
+    assert ends_now(Lifetime.CONNECTION_CLOSE, 0, users.connection_closed(2))
 
 
 def test_a_connection_that_closes_takes_its_sessions_along() -> None:

@@ -77,7 +77,8 @@ class Store:
 
     def end_what_is_over(self) -> None:
         for identity, each in list(self.subscriptions.items()):
-            if each.managed is None and has_ended(each.lifetime, each.consumers, self.users[identity]):
+            managed = each.managed is not None
+            if has_ended(each.lifetime, each.consumers, self.users[identity], managed=managed):
                 self.remove(identity)
 
     def drop_link(self, key: LinkKey) -> None:
@@ -254,13 +255,16 @@ class Rules(RuleBasedStateMachine):
         selector=st.sampled_from([None, "x = 1"]),
         policy=st.sampled_from(RebindPolicy),
         owner=st.sampled_from(["shop/a", "shop/b"]),
+        lifetime=st.sampled_from(Lifetime),
     )
-    def declare(self, exclusivity: Exclusivity, selector: str | None, policy: RebindPolicy, owner: str) -> None:
+    def declare(
+        self, exclusivity: Exclusivity, selector: str | None, policy: RebindPolicy, owner: str, lifetime: Lifetime
+    ) -> None:
         (identity,) = identities_to_look_up(attaching("sub", shared=True, global_=True, durability=2))
         declared = Declared(
             identity=identity,
             exclusivity=exclusivity,
-            lifetime=Lifetime.PERMANENT,
+            lifetime=lifetime,
             binding=Binding("orders", frozenset({"#"}), Filter(selector=selector)),
             rebind_policy=policy,
             managed=resource(name=owner),
@@ -335,8 +339,8 @@ class Rules(RuleBasedStateMachine):
     @invariant()
     def nothing_outlives_its_lifetime(self) -> None:
         for identity, each in self.store.subscriptions.items():
-            if each.managed is None:
-                assert not has_ended(each.lifetime, each.consumers, self.store.users[identity])
+            managed = each.managed is not None
+            assert not has_ended(each.lifetime, each.consumers, self.store.users[identity], managed=managed)
 
 
 Rules.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

@@ -35,7 +35,7 @@ def test_decision_05_another_kind_is_locked_and_says_which(asks: LinkKind, words
     assert isinstance(decision, Refuse)
     assert decision.reason is Reason.LINK_LIVE_FOR_OTHER_KIND
     assert decision.condition is Condition.RESOURCE_LOCKED
-    assert words in decision.description
+    assert f"attached as shared, global, durable, and this attach asks for {words};" in decision.description
 
 
 def test_decision_16_another_users_link_needs_a_permission() -> None:
