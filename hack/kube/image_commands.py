@@ -36,6 +36,7 @@ def build(options: argparse.Namespace) -> int:
 
 
 def load(options: argparse.Namespace) -> int:
+    preflight.need_root()
     places = folders()
     cluster = Cluster(places, addresses(), binaries.located(places))
     if sandbox.running(places) is None:

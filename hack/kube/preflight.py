@@ -89,13 +89,18 @@ def _kernel_lacks() -> list[str]:
     return lacks
 
 
+def need_root() -> None:
+    """Raises Failure (exit code 3) for anybody else."""
+    if os.geteuid() != 0:
+        raise Failure("not possible here: namespaces, mounts and cgroups need root; run it with sudo", NOT_POSSIBLE)
+
+
 def check(folders: Folders, needs: tuple[Need, ...], *, builds_go: bool, disk_gib: int, install: bool) -> None:
     """Passes if the machine has what is needed, installing Debian packages first if `install`.
 
     Raises Failure (exit code 3) that lists all that is lacking.
     """
-    if os.geteuid() != 0:
-        raise Failure("not possible here: namespaces, mounts and cgroups need root; run it with sudo", NOT_POSSIBLE)
+    need_root()
     packages = _missing_packages(needs)
     if packages and install:
         _install(folders, packages)

@@ -60,13 +60,24 @@ def _record(folders: Folders) -> Path:
     return folders.run / "node.json"
 
 
-def recorded(folders: Folders) -> Node | None:
-    """The sandbox that was started last and not removed, alive or not."""
+def _read(folders: Folders) -> Node | None:
     try:
         fields = json.loads(_record(folders).read_text())
     except FileNotFoundError:
         return None
     return Node(**{**fields, "made": tuple(fields["made"])})
+
+
+def recorded(folders: Folders) -> Node | None:
+    """The sandbox that was started last from this cache and not removed, alive or not."""
+    node = _read(folders)
+    return node if node is not None and node.cache == str(folders.cache) else None
+
+
+def foreign(folders: Folders) -> Node | None:
+    """The sandbox of another cache, if one lives: there is room for one on a machine."""
+    node = _read(folders)
+    return node if node is not None and node.cache != str(folders.cache) and _alive(node) else None
 
 
 def running(folders: Folders) -> Node | None:
@@ -99,8 +110,7 @@ def _used_ranges() -> Iterator[tuple[IPv4Network, str]]:
 
 def refuse_clash(folders: Folders, at: Addresses) -> None:
     """Raises Failure (exit code 3) if a name or an address range is in use by somebody else."""
-    other = running(folders)
-    if other is not None and other.cache != str(folders.cache):
+    if (other := foreign(folders)) is not None:
         cure = f"end it with: PENSTOCK_CACHE={other.cache} hack/cluster down"
         raise Failure(f"another cluster is up; {cure}", NOT_POSSIBLE)
     if Path("/sys/class/net", HOST_LINK).exists():
