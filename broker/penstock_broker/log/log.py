@@ -10,7 +10,7 @@ to work elsewhere.
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -174,8 +174,12 @@ class Log:
 
     def next_message(self) -> int:
         """A number for a message that is not logged, from the same row: never given twice, also over restarts."""
+        return self.next_messages(1)
+
+    def next_messages(self, count: int) -> int:
+        """The first of `count` consecutive numbers for messages that are not logged."""
         number = self._next_message
-        self._next_message = number + 1
+        self._next_message = number + count
         return number
 
     def put(self, route_set: int, payload: Buffer, arrival: int, flags: int = 0) -> int:
@@ -207,6 +211,13 @@ class Log:
             self._acks[incarnation, outcome].append(message)
         except KeyError:
             self._acks[incarnation, outcome] = [message]
+
+    def ack_many(self, incarnation: int, messages: Iterable[int], outcome: Outcome = Outcome.ACCEPTED) -> None:
+        """`ack` for several messages of one queue."""
+        try:
+            self._acks[incarnation, outcome] += messages
+        except KeyError:
+            self._acks[incarnation, outcome] = list(messages)
 
     def delivered_up_to(self, incarnation: int, message: int) -> None:
         """Messages up to this number may be seen by a consumer once this turn's transfers leave."""
@@ -286,13 +297,21 @@ class Log:
             self._fail(f"writing failed: {error}")
             self._forget()
             return self._writer.sequence + 1
+        sequence = self._writer.sequence
         self._records, self._puts = [], {}
         self._first_message = self._next_message
         for incarnation, messages in acks:
-            named = self._living.ack(incarnation, messages, self._writer.sequence)
+            named = self._living.ack(incarnation, messages, sequence)
             for segment in touched:
                 segment.names |= named - {segment.number}
-        return self._writer.sequence
+        self._write_checkpoint()
+        return sequence
+
+    def _write_checkpoint(self) -> None:
+        try:
+            self._writer.write_checkpoint(self._first_message)
+        except OSError as error:
+            self._fail(f"writing failed: {error}")
 
     def _encode_acks(self) -> list[tuple[int, list[int]]]:
         """Append the records of pending acks; the acks of queues that still exist."""
@@ -351,8 +370,7 @@ class Log:
         records += self._count_records(self._counts)
         if sum(map(len, records)) * (2 if self._spares.full else 8) > written:
             return None
-        wanted = self._puts.keys() | set(self._route_numbers.values())
-        self._writer.routes = {number: queues for number, queues in self._writer.routes.items() if number in wanted}
+        self._writer.routes = {number: queues for queues, number in self._route_numbers.items()}
         return list[Buffer](checkpoint_records(self._writer.sequence + 1, records))
 
     def _forget(self) -> None:
@@ -453,8 +471,6 @@ class Log:
         self._spares.adopt([name for name in names if name.startswith("spare-")])
         if not self._living.segments:
             self._writer.begin_segment(1, self._next_message)
-        while self._spares.lacking and self._spares.fill_one():
-            pass
         self._syncer = choose(self._files, self._living.segments[-1].handle, self._syncer_choice)
         self.descriptor = self._syncer.descriptor
         LOGGER.info("log %s: epoch %d, synced by %s", self._folder, self.epoch, self._syncer.name)
@@ -472,6 +488,7 @@ class Log:
         """Write and sync what is pending, mark the log as closed in order, and give the folder free."""
         if self.failed is None:
             self.write()
+            self._writer.checkpoint = lambda written: None  # nothing may follow the last record
             self._records.append(closed_record())
             self.write()
             self.sync()

@@ -57,7 +57,7 @@ class Writer:
         self._checkpoints: list[tuple[int, int]] = []
         self.kept_from = 0
         self._since_checkpoint = 0
-        self._checkpointing = False
+        self._rotated = False
 
     @property
     def capacity(self) -> int:
@@ -106,21 +106,26 @@ class Writer:
         segment.end += len(block)
 
     def _rotate(self, first_message: int) -> Segment:
-        """Seal the segment being written and begin the next, with a checkpoint at its head if one is due."""
+        """Seal the segment being written and begin the next."""
         current = self._living.segments[-1]
         self._write_block(current, bytearray(_HEADER_SPACE), BlockFlag.SEAL)
         self.begin_segment(current.number + 1, first_message)
-        if not self._checkpointing:
-            self._write_checkpoint(first_message)
+        self._rotated = True
         return self._living.segments[-1]
 
-    def _write_checkpoint(self, first_message: int) -> None:
+    def write_checkpoint(self, first_message: int) -> None:
+        """Restate topology, if a segment was begun since the last call and it is due.
+
+        Called between turns: a checkpoint must not show half of what one block does as a whole.
+        """
+        if not self._rotated:
+            return
+        self._rotated = False
         records = self.checkpoint(self._since_checkpoint)
         if records is None:
             return
-        self._checkpointing = True
         first, *_ = self.place(records, {}, first_message)
-        self._checkpointing = False
+        self._rotated = False
         self._since_checkpoint = 0
         self._checkpoints.append((self.sequence, first.number))
 
