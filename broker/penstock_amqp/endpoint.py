@@ -91,6 +91,8 @@ class Endpoint:
         "_cold",
         "_collector",
         "_connection",
+        "_is_open",
+        "_peer_closed",
         "_links",
         "_offers",
         "_sessions",
@@ -125,6 +127,8 @@ class Endpoint:
         self.unsettled: dict[Ptr, Held] = {}
         """Deliveries sent and not settled, by the engine's pointer."""
         self._tag = 0
+        self._is_open = False
+        self._peer_closed = False
         self.closed = False
         """True once our Close is on its way or the engine gave up; nothing more is sent or received."""
 
@@ -200,7 +204,7 @@ class Endpoint:
                     delivery_settle(received)
                     collector_pop(collector)
                     continue
-                if delivery_partial(received) or link.parts:
+                if delivery_partial(received) or link.part_bytes:
                     data = self._part(received, link, out)
                     if data is None:
                         collector_pop(collector)
@@ -291,13 +295,15 @@ class Endpoint:
         elif kind == endpoint_ffi.SESSION_REMOTE_OPEN:
             ptr = endpoint_ffi.event_session(event)
             endpoint_ffi.session_set_incoming_capacity(ptr, SESSION_FRAMES * self.max_frame)
-            endpoint_ffi.session_open(ptr)
             self._sessions[ptr] = Session(ptr)
+            if self._is_open:
+                endpoint_ffi.session_open(ptr)
         elif kind == endpoint_ffi.SESSION_REMOTE_CLOSE:
             self._ended(endpoint_ffi.event_session(event), out)
         elif kind == endpoint_ffi.CONNECTION_REMOTE_OPEN:
             out.append((Kind.OTHER, None, endpoint_terms.opened(self._connection)))
         elif kind == endpoint_ffi.CONNECTION_REMOTE_CLOSE:
+            self._peer_closed = True
             error = endpoint_terms.read_condition(endpoint_ffi.connection_remote_condition(self._connection))
             out.append((Kind.OTHER, None, Closed(error)))
         elif kind in (endpoint_ffi.TRANSPORT_ERROR, endpoint_ffi.TRANSPORT_TAIL_CLOSED):
@@ -327,7 +333,7 @@ class Endpoint:
 
     def _fail(self, out: list[Event]) -> None:
         """The engine will take no more: a protocol error of the peer, or its idle time-out."""
-        if not self.closed:
+        if not self.closed and not self._peer_closed:
             error = endpoint_terms.read_condition(endpoint_ffi.transport_condition(self._transport))
             if error is None:  # the engine gave up without a word (a performative by its symbol, for one)
                 error = AmqpError("amqp:connection:framing-error", "The frame can't be understood.")
@@ -350,6 +356,10 @@ class Endpoint:
         endpoint_ffi.set_data(endpoint_ffi.connection_offered(connection), endpoint_terms.symbols(offered))
         endpoint_ffi.set_data(endpoint_ffi.connection_properties(connection), endpoint_terms.symbol_map(properties))
         endpoint_ffi.connection_open(connection)
+        self._is_open = True
+        # A Begin that came with the Open: the engine forgets to answer it if it is opened before the connection.
+        for session in self._sessions:
+            endpoint_ffi.session_open(session)
 
     def refuse_open(self, container_id: str, error: AmqpError) -> None:
         """Answer the peer's Open with one that announces failure, and Close."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock_amqp import message, message_fields
-from penstock_amqp.endpoint_events import AmqpError
+from penstock_amqp.endpoint_events import AmqpError, Event
 from penstock_amqp.errors import DecodeError
 from penstock_broker.connection import Connection
 from penstock_broker.errors import amqp_error
@@ -51,6 +51,8 @@ class Broker:
         self.connections: dict[int, Connection] = {}
         self.containers: dict[str, list[Connection]] = {}
         """Open connections by container-id."""
+        self.serve_events: Callable[[Connection, list[Event]], None]
+        """`serving.handle` of this broker, for modules that `serving` itself needs."""
         self.live: dict[LinkKey, Consumer] = {}
         """Links that consume now, by (container, link name)."""
         self.ready: deque[Queue] = deque()

@@ -52,6 +52,7 @@ class Connection:
         "attached",
         "backlog",
         "container_id",
+        "early",
         "endpoint",
         "enforcement",
         "events_mask",
@@ -94,6 +95,8 @@ class Connection:
         self.turn_bytes = 0
         """Message bytes handed to the endpoint since the last flush."""
         self.events_mask = 0
+        self.early: list[Event] = []
+        """What the peer sent behind its Open, before that is answered."""
         self.user = ""
         self.container_id = ""
         self.hostname = ""

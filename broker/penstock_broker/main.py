@@ -11,12 +11,13 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from penstock_api.failing import CannotRun, Failure, Misuse
-from penstock_broker import listening, restoring, settings
+from penstock_broker import listening, restoring, serving, settings
 from penstock_broker.broker import Broker
 from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, NewerFormat
 from penstock_broker.log import Settings as LogSettings
@@ -75,6 +76,7 @@ def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files:
     broker = _recover(given, data, files)
     loop = Loop(broker, ports)
     broker.management = ManagementNode(broker)
+    broker.serve_events = partial(serving.handle, broker)
     probes = _probes(loop, given.probes)
     loop.watch(broker.log.descriptor, lambda: _synced(broker))
     _stop_on_signals(loop)

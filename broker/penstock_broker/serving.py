@@ -34,6 +34,9 @@ __all__ = ["handle"]
 
 def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
     """Work through `events` in order."""
+    if connection.phase is Phase.OPENING:
+        _before_open(broker, connection, events)
+        return
     for event in events:
         if event[0] is Kind.MESSAGES:
             producer = event[1].context
@@ -48,6 +51,15 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
     broker.touch(connection)
 
 
+def _before_open(broker: Broker, connection: Connection, events: list[Event]) -> None:
+    """Clients may send Begin and Attach right behind their Open: those wait until the Open is answered."""
+    ours = [event[2] for event in events if event[0] is Kind.OTHER and isinstance(event[2], Opened | Closed)]
+    connection.early += [event for event in events if event[0] is not Kind.OTHER or event[2] not in ours]
+    for event in ours:
+        _other(broker, connection, event)
+    broker.touch(connection)
+
+
 def _other(broker: Broker, connection: Connection, event: Other) -> None:
     match event:
         case Flowed():
@@ -59,7 +71,8 @@ def _other(broker: Broker, connection: Connection, event: Other) -> None:
         case Attached():
             _attached(broker, connection, event)
         case Detached():
-            detaching.detached(broker, connection, event)
+            if event.link.is_open:
+                detaching.detached(broker, connection, event)
         case Opened():
             opening.opened(broker, connection, event)
         case Ended():
@@ -73,6 +86,8 @@ def _other(broker: Broker, connection: Connection, event: Other) -> None:
 
 
 def _attached(broker: Broker, connection: Connection, event: Attached) -> None:
+    if not event.link.is_open:
+        return  # its session ended within the same bytes
     if isinstance(event.link, OutLink):
         attaching.attach_consumer(broker, connection, event.link, event.attach)
     else:

@@ -27,19 +27,23 @@ __all__ = ["BrokerProcess"]
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 
+# Segments are written full of zeros before they are used: small ones start quickly.
+_SMALL: dict[str, object] = {"log": {"segmentBytes": 8 * 1024 * 1024}, "maxMessageBytes": 2 * 1024 * 1024}
+
 _PROGRAM = """
 import json, logging, sys
 from pathlib import Path
 from penstock_broker import main
 arguments = json.loads(sys.argv[1])
-paths = {key: Path(arguments.pop(key)) for key in ("data", "config", "observer_socket", "ready_file") if key in arguments}
+names = ("data", "config", "observer_socket", "ready_file")
+paths = {key: Path(arguments.pop(key)) for key in names if key in arguments}
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 sys.exit(main.run(**paths, **arguments))
 """
 
 
 class BrokerProcess:
-    """One broker, as often as it is started. `settings` is written as its configuration file."""
+    """One broker, as often as it is started. `settings` is its configuration file, over small log segments."""
 
     def __init__(
         self,
@@ -66,10 +70,9 @@ class BrokerProcess:
         }
         if management:
             self._arguments["management"] = f"unix:{data.with_name(f'{data.name}.sock')}"
-        if settings is not None:
-            config = data.with_name(f"{data.name}.yaml")
-            config.write_text(yaml.safe_dump(settings))
-            self._arguments["config"] = str(config)
+        config = data.with_name(f"{data.name}.yaml")
+        config.write_text(yaml.safe_dump({**_SMALL, **(settings or {})}))
+        self._arguments["config"] = str(config)
 
     def __enter__(self) -> BrokerProcess:
         self.start()
