@@ -21,6 +21,7 @@ _SPARK_API: Final = f"{SPARK_GROUP}/v1beta2"
 _SPARK_VERSION: Final = "4.3.0"
 _MOUNT: Final = "/etc/penstock/observer"
 _USER: Final = 185
+_NO_NETWORK_POLICY: Final = "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
 _KEEP_SECONDS: Final = 3600
 DEADLINE_SECONDS: Final = 1800
 
@@ -88,6 +89,7 @@ def _container_security() -> Manifest:
         "runAsNonRoot": True,
         "runAsUser": _USER,
         "runAsGroup": _USER,
+        "readOnlyRootFilesystem": True,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
 
@@ -103,6 +105,7 @@ def _scheduled_application(broker: Broker, image: str) -> Manifest:
         "labels": {names.BROKER_LABEL: broker.metadata.name},
         "secrets": [{"name": f"{broker.metadata.name}-observer", "path": _MOUNT, "secretType": "Generic"}],
         "securityContext": _container_security(),
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }
     template: Manifest = {
         "type": "Python",
@@ -111,10 +114,14 @@ def _scheduled_application(broker: Broker, image: str) -> Manifest:
         "sparkVersion": _SPARK_VERSION,
         "image": image,
         "imagePullPolicy": broker.spec.image_pull_policy,
-        "mainApplicationFile": "local:///opt/penstock/lag_job.py",
+        "mainApplicationFile": "local:///opt/penstock/lag.py",
         "arguments": _arguments(broker),
+        # From 4.2 on spark-submit makes a NetworkPolicy for the executors. The Spark operator's role does not allow
+        # that, and here are none.
+        "sparkConf": {"spark.kubernetes.driver.pod.excludedFeatureSteps": _NO_NETWORK_POLICY},
         "restartPolicy": {"type": "Never"},
         "timeToLiveSeconds": _KEEP_SECONDS,
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
         "driver": driver,
         # Required by the kind and unused: with a local master no executor starts.
         "executor": {"instances": 1, "cores": 1, "memory": "512m", "securityContext": _container_security()},
@@ -148,7 +155,7 @@ def _cron_job(broker: Broker, image: str) -> Manifest:
             }
         ],
         "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}},
-        "securityContext": {**_container_security(), "readOnlyRootFilesystem": True},
+        "securityContext": _container_security(),
         "volumeMounts": [
             {"name": "observer", "mountPath": _MOUNT, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},

@@ -44,7 +44,7 @@ def test_a_refusal_names_the_field_and_the_resource() -> None:
 
 
 def test_unknown_fields_of_a_status_are_passed_over() -> None:
-    later = {"observedGeneration": 2, "conditions": [], "somethingNew": {"a": 1}}
+    later: dict[str, object] = {"observedGeneration": 2, "conditions": [], "somethingNew": {"a": 1}}
     assert subscription(status=later).status.observed_generation == 2
 
 

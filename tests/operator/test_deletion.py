@@ -1,0 +1,120 @@
+"""Deletion: never hangs on what is gone, never loses messages against the policy. A table, by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_api.management import EntityType
+from penstock_operator.decisions import Answer, BrokerView, Reach, Release, Report, Retry, Undeclare
+from penstock_operator.deletion import DeletionView, decide
+
+VIEW = DeletionView(
+    entity=EntityType.SUBSCRIPTION,
+    name="psub:durable:global:billing",
+    uid="u1",
+    policy="Delete",
+    is_protected=False,
+    is_forced=False,
+    broker=BrokerView(reach=Reach.CONNECTED, problem="It is away."),
+    is_duplicate=False,
+    namespace_terminating=False,
+    seconds=1,
+)
+GONE = Answer(status=204)
+BUSY = Answer(status=409, reason="ConsumersActive", body={"containers": ["pod-1", "pod-2"]})
+FULL = Answer(status=409, reason="NotEmpty", body={"depth": 17})
+BOUND = Answer(status=409, reason="BindingsExist")
+ANOTHERS = Answer(status=409, reason="Managed")
+
+
+def at(reach: Reach) -> BrokerView:
+    return BrokerView(reach=reach, problem="It is away.")
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(replace(VIEW, broker=at(Reach.ABSENT)), id="broker-gone"),
+        pytest.param(replace(VIEW, broker=at(Reach.DELETING)), id="broker-being-deleted"),
+        pytest.param(replace(VIEW, broker=at(Reach.STOPPED)), id="broker-scaled-to-zero"),
+        pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE), seconds=30), id="broker-away-for-30-s"),
+        pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE), is_forced=True), id="broker-away-and-forced"),
+        pytest.param(replace(VIEW, policy="Retain"), id="retain"),
+        pytest.param(replace(VIEW, is_duplicate=True), id="never-declared-anything"),
+        pytest.param(replace(VIEW, namespace_terminating=True, seconds=30), id="namespace-terminating-for-30-s"),
+        pytest.param(
+            replace(VIEW, namespace_terminating=True, seconds=31, answer=BUSY), id="namespace-goes-though-busy"
+        ),
+        pytest.param(
+            replace(VIEW, namespace_terminating=True, seconds=31, is_protected=True),
+            id="namespace-goes-though-protected",
+        ),
+        pytest.param(replace(VIEW, answer=GONE), id="the-broker-has-removed-it"),
+        pytest.param(replace(VIEW, answer=ANOTHERS), id="another-resource-declares-it-by-now"),
+    ],
+)
+def test_released(view: DeletionView) -> None:
+    assert isinstance(decide(view), Release)
+
+
+@pytest.mark.parametrize(
+    ("view", "reason", "words"),
+    [
+        pytest.param(replace(VIEW, answer=BUSY), "ConsumersActive", ["pod-1, pod-2", "force-delete=true"], id="busy"),
+        pytest.param(replace(VIEW, answer=FULL), "NotEmpty", ["17 message(s)", "lose the messages"], id="not-empty"),
+        pytest.param(
+            replace(VIEW, entity=EntityType.EXCHANGE, answer=BOUND), "BindingsExist", ["Delete them"], id="bound"
+        ),
+        pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE)), "BrokerUnreachable", ["It is away."], id="away"),
+        pytest.param(
+            replace(VIEW, namespace_terminating=True, seconds=29, answer=BUSY),
+            "ConsumersActive",
+            [],
+            id="namespace-29-s",
+        ),
+        pytest.param(replace(VIEW, answer=Answer(status=503, reason="StorageFull")), "StorageFull", [], id="no-room"),
+    ],
+)
+def test_blocked_and_tried_again(view: DeletionView, reason: str, words: list[str]) -> None:
+    decision = decide(view)
+    assert isinstance(decision, Report)
+    assert [(it.type, it.truth.value, str(it.reason)) for it in decision.conditions] == [
+        ("Ready", "False", reason),
+        ("DeletionBlocked", "True", reason),
+    ]
+    assert decision.retry is Retry.BACKOFF
+    for word in words:
+        assert word in decision.conditions[0].message
+
+
+def test_protection_waits_for_a_person() -> None:
+    decision = decide(replace(VIEW, is_protected=True, answer=GONE))
+    assert isinstance(decision, Report)
+    assert str(decision.conditions[1].reason) == "ProtectedByAnnotation"
+    assert decision.retry is Retry.RESYNC
+
+
+@pytest.mark.parametrize(
+    ("entity", "policy", "forced", "if_unused", "if_empty"),
+    [
+        (EntityType.SUBSCRIPTION, "Delete", False, True, False),
+        (EntityType.SUBSCRIPTION, "DeleteWhenEmpty", False, True, True),
+        (EntityType.SUBSCRIPTION, "DeleteWhenEmpty", True, False, False),
+        (EntityType.SUBSCRIPTION, "Delete", True, False, False),
+        (EntityType.EXCHANGE, "Delete", False, False, False),
+        (EntityType.EXCHANGE, "DeleteWhenUnused", False, True, False),
+        (EntityType.EXCHANGE, "DeleteWhenUnused", True, False, False),
+    ],
+)
+def test_what_the_broker_is_asked(
+    entity: EntityType, policy: str, forced: bool, if_unused: bool, if_empty: bool
+) -> None:
+    assert decide(replace(VIEW, entity=entity, policy=policy, is_forced=forced)) == Undeclare(
+        entity=entity,
+        name="psub:durable:global:billing",
+        if_unused=if_unused,
+        if_empty=if_empty,
+        owner_uid="u1",
+    )

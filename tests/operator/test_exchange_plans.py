@@ -1,0 +1,168 @@
+"""The plan for an Exchange, state in and state out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from operating.making import NOW, broker, exchange
+
+from penstock_api.management import EntityType
+from penstock_api.resources import Broker, Exchange
+from penstock_operator.decisions import AddFinalizer, Answer, Apply, BrokerView, Child, Declare, Reach, Report, Retry
+from penstock_operator.exchanges import ExchangeView, decide
+
+OURS = {"finalizers": ["penstock.dev/topology"]}
+OWNER = {
+    "apiVersion": "penstock.dev/v1alpha1",
+    "kind": "Exchange",
+    "name": "orders",
+    "uid": "uid-orders",
+    "controller": True,
+    "blockOwnerDeletion": True,
+}
+LABELS = {
+    "app.kubernetes.io/name": "penstock-broker",
+    "app.kubernetes.io/instance": "main",
+    "app.kubernetes.io/managed-by": "penstock-operator",
+    "penstock.dev/broker": "main",
+}
+
+
+def view(
+    made: Exchange | None = None,
+    *,
+    of: Broker | None = None,
+    reach: Reach = Reach.CONNECTED,
+    service: Child = Child.APPLIED,
+    answer: Answer | None = None,
+) -> ExchangeView:
+    made = made or exchange(metadata=OURS)
+    return ExchangeView(
+        exchange=made,
+        broker=BrokerView(reach=reach, broker=of or broker(), problem="It does not answer."),
+        alternate=None,
+        winner=made,
+        cluster_id="c1",
+        cluster_domain="cluster.local",
+        now=NOW,
+        service=service,
+        answer=answer,
+    )
+
+
+def told(decision: object) -> list[tuple[str, str, str]]:
+    assert isinstance(decision, Report)
+    return [(condition.type, condition.truth.value, str(condition.reason)) for condition in decision.conditions]
+
+
+def test_finalizer_then_service_then_declaration() -> None:
+    assert decide(view(exchange())) == AddFinalizer()
+    assert isinstance(decide(view(service=Child.UNKNOWN)), Apply)
+    decision = decide(view())
+    assert isinstance(decision, Declare)
+    assert (decision.entity, decision.name) == (EntityType.EXCHANGE, "orders")
+
+
+def test_its_service_selects_the_broker_s_pods() -> None:
+    assert decide(view(service=Child.UNKNOWN)) == Apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "orders-x", "namespace": "shop", "labels": LABELS, "ownerReferences": [OWNER]},
+            "spec": {
+                "selector": {"app.kubernetes.io/name": "penstock-broker", "app.kubernetes.io/instance": "main"},
+                "ports": [{"name": "amqps", "port": 5671, "targetPort": 5671, "protocol": "TCP"}],
+                "publishNotReadyAddresses": True,
+            },
+        }
+    )
+
+
+def test_in_another_namespace_its_service_is_an_alias() -> None:
+    made = exchange(metadata=OURS, brokerRef={"name": "main", "namespace": "infra"})
+    of = broker(metadata={"namespace": "infra"}, allowedNamespaces=["shop"], listeners={"amqp": True})
+    decision = decide(view(made, of=of, service=Child.UNKNOWN))
+    assert isinstance(decision, Apply)
+    assert decision.manifest["spec"] == {
+        "type": "ExternalName",
+        "externalName": "main-amqp.infra.svc.cluster.local",
+        "ports": [
+            {"name": "amqps", "port": 5671, "targetPort": 5671, "protocol": "TCP"},
+            {"name": "amqp", "port": 5672, "targetPort": 5672, "protocol": "TCP"},
+        ],
+    }
+
+
+def test_declared_is_ready() -> None:
+    decision = decide(view(answer=Answer(status=201, body={"outcome": "Created", "boundSubscriptions": 4})))
+    assert told(decision) == [
+        ("Ready", "True", "Ready"),
+        ("Accepted", "True", "Accepted"),
+        ("Declared", "True", "Declared"),
+    ]
+    assert isinstance(decision, Report)
+    assert decision.details == {
+        "exchangeName": "orders",
+        "address": "amqps://orders-x.shop.svc:5671/orders",
+        "boundSubscriptions": 4,
+    }
+
+
+def test_the_address_is_plain_only_without_tls() -> None:
+    of = broker(listeners={"amqps": False, "amqp": True})
+    decision = decide(view(of=of, answer=Answer(status=201)))
+    assert isinstance(decision, Report)
+    assert decision.details["address"] == "amqp://orders-x.shop.svc:5672/orders"
+
+
+def test_a_foreign_service_of_its_name_is_not_touched() -> None:
+    decision = decide(view(service=Child.TAKEN))
+    assert told(decision) == [
+        ("Ready", "False", "NameTaken"),
+        ("Accepted", "False", "NameTaken"),
+        ("Stalled", "True", "NameTaken"),
+    ]
+
+
+def test_a_refusal_is_tried_again() -> None:
+    decision = decide(view(answer=Answer(status=503, reason="StorageFull", description="Full.")))
+    assert told(decision)[0] == ("Ready", "False", "StorageFull")
+    assert isinstance(decision, Report)
+    assert decision.retry is Retry.BACKOFF
+
+
+def test_the_alternate_has_to_be_there_and_on_the_same_broker() -> None:
+    made = exchange(metadata=OURS, unroutable="Alternate", alternateExchangeRef={"name": "rest"})
+    assert told(decide(view(made)))[0] == ("Ready", "False", "ExchangeNotFound")
+    elsewhere = exchange(metadata={"name": "rest"}, brokerRef={"name": "other"})
+    assert told(decide(replace(view(made), alternate=elsewhere)))[0] == ("Ready", "False", "ExchangeOnOtherBroker")
+    here = exchange(metadata={"name": "rest"}, exchangeName="the rest")
+    decision = decide(replace(view(made), alternate=here))
+    assert isinstance(decision, Declare)
+    assert decision.body.to_wire()["alternateExchange"] == "the rest"
+
+
+@pytest.mark.parametrize(
+    ("reach", "expected"),
+    [
+        (Reach.STOPPED, ("Ready", "False", "BrokerStopped")),
+        (Reach.UNREACHABLE, ("Ready", "Unknown", "BrokerUnreachable")),
+    ],
+)
+def test_without_the_broker_it_is_not_declared(reach: Reach, expected: tuple[str, str, str]) -> None:
+    assert told(decide(view(reach=reach)))[0] == expected
+
+
+def test_a_duplicate_waits_for_the_older_one() -> None:
+    older = exchange(metadata={"name": "first", "uid": "uid-first", "namespace": "secret"})
+    decision = decide(replace(view(), winner=older))
+    assert told(decision)[0] == ("Ready", "False", "DuplicateExchange")
+    assert isinstance(decision, Report)
+    assert "secret" not in decision.conditions[0].message
+
+
+def test_a_deleted_one_waits_for_its_subscriptions() -> None:
+    made = exchange(metadata={**OURS, "deletionTimestamp": NOW.isoformat()})
+    decision = decide(view(made, answer=Answer(status=409, reason="BindingsExist")))
+    assert ("DeletionBlocked", "True", "BindingsExist") in told(decision)
