@@ -28,10 +28,9 @@ DISK_TO_BUILD, DISK_TO_RUN = 11, 4
 def _cluster() -> Cluster:
     preflight.need_root()
     try:
-        at = addresses()
+        at, places = addresses(), folders()
     except ValueError as wrong:
         raise Failure(str(wrong), USAGE) from wrong
-    places = folders()
     return Cluster(places, at, binaries.located(places))
 
 
@@ -84,7 +83,7 @@ def _boot(cluster: Cluster) -> None:
     try:
         boot(cluster)
     except BaseException:
-        say(f"removing what was begun; the logs stay in {cluster.folders.logs}")
+        say(f"removing what was begun; the logs stay in {cluster.folders.node_logs}")
         sandbox.remove(cluster.folders)
         raise
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kube.settings import CGROUP, NODE_NAME, Addresses, Folders
+from kube.settings import NODE_NAME, Addresses, Folders
 
 PAUSE_IMAGE = "localhost/penstock-pause:1"
 COREDNS_IMAGE = "localhost/penstock-coredns:1"
@@ -62,7 +62,7 @@ tlsCertFile: {pki}/kubelet.crt
 tlsPrivateKeyFile: {pki}/kubelet.key
 containerRuntimeEndpoint: unix://{folders.containerd}
 cgroupDriver: cgroupfs
-cgroupRoot: /{CGROUP}
+cgroupRoot: /{folders.cgroup}
 failCgroupV1: false
 failSwapOn: false
 clusterDomain: cluster.local

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from kube import binaries, images, preflight, sandbox, sources
 from kube.node import Cluster
 from kube.settings import addresses, folders
-from kube.steps import FAILED, Failure, step
+from kube.steps import FAILED, USAGE, Failure, step
 
 DESCRIPTION = """\
 The container images of Penstock: broker (the observer runs from it too), operator, lag, and spark-operator, which is
@@ -93,6 +93,11 @@ def _parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Runs the command line. Returns the exit code."""
     options = _parser().parse_args()
+    try:
+        folders(), addresses()
+    except ValueError as wrong:
+        print(f"hack/images: {wrong}", file=sys.stderr)
+        return USAGE
     try:
         code: int = options.run(options)
     except Failure as failure:

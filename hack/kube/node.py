@@ -57,9 +57,9 @@ class Cluster:
 def boot(cluster: Cluster) -> None:
     """From nothing to a ready node with DNS. Raises Failure; what was begun is then removed by sandbox.remove."""
     folders, at = cluster.folders, cluster.at
-    folders.logs.mkdir(parents=True, exist_ok=True)
+    folders.node_logs.mkdir(parents=True, exist_ok=True)
     for name in DAEMONS:
-        (folders.logs / f"{name}.log").unlink(missing_ok=True)
+        (folders.node_logs / f"{name}.log").unlink(missing_ok=True)
     with step("namespaces, certificates"):
         node = sandbox.start(folders, at, cluster.programs["pause"])
         _write_configs(cluster)
@@ -79,13 +79,13 @@ def boot(cluster: Cluster) -> None:
         _wait_for_node(cluster)
     with step("DNS ready"):
         rollout = cluster.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=120s")
-        run(rollout, folders.logs / "up.log", env=cluster.environment)
+        run(rollout, folders.node_logs / "up.log", env=cluster.environment)
 
 
 def _write_configs(cluster: Cluster) -> None:
     folders, at = cluster.folders, cluster.at
     folders.state.mkdir(parents=True, mode=0o711)
-    pki.make(folders.state / "pki", at, folders.logs / "pki.log")
+    pki.make(folders.state / "pki", at, folders.node_logs / "pki.log")
     files = {
         "containerd.toml": configs.containerd(folders),
         "cni/10-penstock.conflist": configs.cni(folders, at),
@@ -97,13 +97,13 @@ def _write_configs(cluster: Cluster) -> None:
         file = folders.state / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
-    for root in sandbox.cgroup_roots():
+    for root in sandbox.cgroup_roots(folders):
         root.mkdir(exist_ok=True)
 
 
 def _start(cluster: Cluster, node: sandbox.Node, command: daemons.Command) -> None:
     """Starts a daemon in the node; the shell between ends at once, so that the node's process 1 adopts it."""
-    log = cluster.folders.logs / f"{Path(command[0]).name}.log"
+    log = cluster.folders.node_logs / f"{Path(command[0]).name}.log"
     script = 'log=$1; shift; setsid "$@" </dev/null >"$log" 2>&1 &'
     subprocess.run(node.enter(["sh", "-c", script, "sh", log, *command]), check=True)
 
@@ -111,7 +111,7 @@ def _start(cluster: Cluster, node: sandbox.Node, command: daemons.Command) -> No
 def _import_own_images(cluster: Cluster) -> None:
     folders = cluster.folders
     version = cluster.ctr("version")
-    log = folders.logs / "containerd.log"
+    log = folders.node_logs / "containerd.log"
     wait_until(lambda: succeeds(version), "containerd answers", seconds=30, cure=f"see {log}")
     images = ((configs.PAUSE_IMAGE, "pause", "65535:65535"), (configs.COREDNS_IMAGE, "coredns", ""))
     for image, program, user in images:
@@ -119,12 +119,12 @@ def _import_own_images(cluster: Cluster) -> None:
         archive = place.with_name("image.tar")
         if not archive.exists():
             archives.single_program(image, place, archive, user=user)
-        run(cluster.ctr("images", "import", str(archive)), folders.logs / "up.log")
+        run(cluster.ctr("images", "import", str(archive)), folders.node_logs / "up.log")
 
 
 def _wait_for_api(cluster: Cluster) -> None:
     ask = cluster.kubectl("get", "--raw=/readyz")
-    log = cluster.folders.logs / "kube-apiserver.log"
+    log = cluster.folders.node_logs / "kube-apiserver.log"
     wait_until(lambda: succeeds(ask, env=cluster.environment), "API server ready", seconds=120, cure=f"see {log}")
 
 
@@ -134,11 +134,11 @@ def _add_addons(cluster: Cluster) -> None:
     for name, value in values.items():
         text = text.replace(name, value)
     apply = cluster.kubectl("apply", "--server-side", "-f", "-")
-    run(apply, cluster.folders.logs / "up.log", env=cluster.environment, stdin=text.encode())
+    run(apply, cluster.folders.node_logs / "up.log", env=cluster.environment, stdin=text.encode())
 
 
 def _wait_for_node(cluster: Cluster) -> None:
     jsonpath = '-o=jsonpath={.status.conditions[?(@.type=="Ready")].status}'
     ask = cluster.kubectl("get", "node", NODE_NAME, "--ignore-not-found", jsonpath)
-    log = cluster.folders.logs / "kubelet.log"
+    log = cluster.folders.node_logs / "kubelet.log"
     wait_until(lambda: output(ask, env=cluster.environment) == "True", "node ready", seconds=120, cure=f"see {log}")

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from kube.settings import CGROUP, HOST_LINK, Addresses, Folders
+from kube.settings import Addresses, Folders
 from kube.steps import NOT_POSSIBLE, Failure, output, run, wait_until
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -75,7 +75,7 @@ def recorded(folders: Folders) -> Node | None:
 
 
 def foreign(folders: Folders) -> Node | None:
-    """The sandbox of another cache, if one lives: there is room for one on a machine."""
+    """The sandbox of the same name of another cache, if one lives."""
     node = _read(folders)
     return node if node is not None and node.cache != str(folders.cache) and _alive(node) else None
 
@@ -111,11 +111,11 @@ def _used_ranges() -> Iterator[tuple[IPv4Network, str]]:
 def refuse_clash(folders: Folders, at: Addresses) -> None:
     """Raises Failure (exit code 3) if a name or an address range is in use by somebody else."""
     if (other := foreign(folders)) is not None:
-        cure = f"end it with: PENSTOCK_CACHE={other.cache} hack/cluster down"
-        raise Failure(f"another cluster is up; {cure}", NOT_POSSIBLE)
-    if Path("/sys/class/net", HOST_LINK).exists():
-        cure = f"remove it with: ip link delete {HOST_LINK}"
-        raise Failure(f"a network link {HOST_LINK} is there that is not ours; {cure}", NOT_POSSIBLE)
+        cure = f"end it with PENSTOCK_CACHE={other.cache} hack/cluster down, or set PENSTOCK_CLUSTER_NAME and _RANGE"
+        raise Failure(f"a cluster of the same name and another cache is up; {cure}", NOT_POSSIBLE)
+    if Path("/sys/class/net", folders.link).exists():
+        cure = f"remove it with: ip link delete {folders.link}"
+        raise Failure(f"a network link {folders.link} is there that is not ours; {cure}", NOT_POSSIBLE)
     for used, how in _used_ranges():
         if used.overlaps(at.whole):
             raise Failure(f"{at.whole} is in use: {how}; name a free /16 with PENSTOCK_CLUSTER_RANGE", NOT_POSSIBLE)
@@ -127,7 +127,7 @@ def start(folders: Folders, at: Addresses, pause: Path) -> Node:
     folders.run.mkdir(mode=0o700, parents=True, exist_ok=True)
     covers = "".join(f"mount -t tmpfs -o mode=755 penstock {folder}\n" for folder in COVERED)
     script = f"set -e\nmount --make-rshared /\n{covers}ip link set lo up\nexec {pause}\n"
-    log = folders.logs / "node.log"
+    log = folders.node_logs / "node.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script]
@@ -135,7 +135,7 @@ def start(folders: Folders, at: Addresses, pause: Path) -> Node:
     pid = _first_process(outer, log)
     node = Node(pid, int(_stat_fields(pid)[19]), str(folders.cache), str(at.whole), made)
     _record(folders).write_text(json.dumps(asdict(node)))
-    _lay_cable(node, at, log)
+    _lay_cable(folders.link, node, at, log)
     return node
 
 
@@ -162,11 +162,11 @@ def _first_process(outer: subprocess.Popen[bytes], log: Path) -> int:
     return int(children.read_text())
 
 
-def _lay_cable(node: Node, at: Addresses, log: Path) -> None:
+def _lay_cable(link: str, node: Node, at: Addresses, log: Path) -> None:
     length = at.cable.prefixlen
-    run(["ip", "link", "add", HOST_LINK, "type", "veth", "peer", "name", "eth0", "netns", str(node.pid)], log)
-    run(["ip", "address", "add", f"{at.host}/{length}", "dev", HOST_LINK], log)
-    run(["ip", "link", "set", HOST_LINK, "up"], log)
+    run(["ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(node.pid)], log)
+    run(["ip", "address", "add", f"{at.host}/{length}", "dev", link], log)
+    run(["ip", "link", "set", link, "up"], log)
     run(node.enter(["ip", "address", "add", f"{at.node}/{length}", "dev", "eth0"]), log)
     run(node.enter(["ip", "link", "set", "eth0", "up"]), log)
     run(node.enter(["ip", "route", "add", "default", "via", at.host]), log)
@@ -176,11 +176,11 @@ def _lay_cable(node: Node, at: Addresses, log: Path) -> None:
         run(node.enter(["sysctl", "-q", "-w", setting]), log)
 
 
-def cgroup_roots() -> list[Path]:
+def cgroup_roots(folders: Folders) -> list[Path]:
     """Our folder in every cgroup hierarchy: one with version 2, one per controller with version 1."""
     if (CGROUPS / "cgroup.controllers").exists():
-        return [CGROUPS / CGROUP]
-    return [place / CGROUP for place in CGROUPS.iterdir() if place.is_dir() and not place.is_symlink()]
+        return [CGROUPS / folders.cgroup]
+    return [place / folders.cgroup for place in CGROUPS.iterdir() if place.is_dir() and not place.is_symlink()]
 
 
 def remove(folders: Folders) -> None:
@@ -189,14 +189,19 @@ def remove(folders: Folders) -> None:
     if node is not None and _alive(node):
         os.kill(node.pid, signal.SIGTERM)
         wait_until(lambda: not _alive(node), "the node's processes end", seconds=60, cure=f"look at process {node.pid}")
-    for root in cgroup_roots():
+    for root in cgroup_roots(folders):
         _remove_cgroup(root)
     if folders.state.exists():
         shutil.rmtree(folders.state)
-    for name in sorted(node.made if node else (), key=len, reverse=True):
+    shutil.rmtree(folders.run, ignore_errors=True)
+    if node is not None and not any(Path("/run").glob("*-cluster/node.json")):  # another cluster may use them
+        _remove_folders(node.made)
+
+
+def _remove_folders(made: tuple[str, ...]) -> None:
+    for name in sorted(made, key=len, reverse=True):
         if Path(name).is_dir() and not any(Path(name).iterdir()):
             Path(name).rmdir()
-    shutil.rmtree(folders.run, ignore_errors=True)
 
 
 def _remove_cgroup(root: Path) -> None:

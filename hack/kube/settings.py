@@ -6,6 +6,7 @@ Knows nothing of how the parts are built or started.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import IPv4Network
@@ -14,8 +15,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 PARTS = Path(__file__).resolve().parent
 NODE_NAME = "penstock"
-HOST_LINK = "penstock0"  # the host's end of the cable into the node
-CGROUP = "penstock"
+DEFAULT_NAME = "penstock"
 PROVISIONER = "penstock.dev/folder"
 
 
@@ -28,19 +28,39 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Where things are kept. Only `cache` outlives `hack/cluster down`."""
+    """Where things are kept, and the names that one cluster has on the host. All but `cache` ends with the cluster."""
 
     cache: Path
-    run: Path = Path("/run/penstock-cluster")  # sockets, whose paths may only have 107 bytes
+    name: str = DEFAULT_NAME
 
     @property
     def logs(self) -> Path:
+        """Logs of building, shared by all clusters."""
         return self.cache / "logs"
+
+    @property
+    def node_logs(self) -> Path:
+        """Logs of this cluster's daemons; they stay after it."""
+        return self.logs / self.name
 
     @property
     def state(self) -> Path:
         """Certificates, etcd, kubelet, containers and volumes of the running cluster."""
-        return self.cache / "cluster"
+        return self.cache / "clusters" / self.name
+
+    @property
+    def run(self) -> Path:
+        """Sockets, whose paths may only have 107 bytes."""
+        return Path("/run") / f"{self.name}-cluster"
+
+    @property
+    def link(self) -> str:
+        """The host's end of the cable into the node."""
+        return f"{self.name}0"
+
+    @property
+    def cgroup(self) -> str:
+        return self.name
 
     @property
     def containerd(self) -> Path:
@@ -52,9 +72,15 @@ class Folders:
 
 
 def folders() -> Folders:
-    """The folders by the environment: PENSTOCK_CACHE, or ~/.cache/penstock."""
-    named = os.environ.get("PENSTOCK_CACHE")
-    return Folders(cache=Path(named).resolve() if named else Path.home() / ".cache" / "penstock")
+    """The folders by the environment: PENSTOCK_CACHE, or ~/.cache/penstock; PENSTOCK_CLUSTER_NAME, or penstock.
+
+    Raises ValueError for a name that could not be a network link's.
+    """
+    cache = os.environ.get("PENSTOCK_CACHE")
+    name = os.environ.get("PENSTOCK_CLUSTER_NAME", DEFAULT_NAME)
+    if not re.fullmatch("[a-z][a-z0-9]{0,12}", name):
+        raise ValueError(f"PENSTOCK_CLUSTER_NAME is {name!r}, but must be 1 to 13 small letters and digits")
+    return Folders(Path(cache).resolve() if cache else Path.home() / ".cache" / "penstock", name)
 
 
 @dataclass(frozen=True, slots=True)
