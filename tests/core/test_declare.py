@@ -174,6 +174,11 @@ def test_deletion(consumers: int, depth: int, if_unused: bool, if_empty: bool, w
         assert reason(decision) is why
 
 
+def test_deletion_spares_consumers_unless_told_otherwise() -> None:
+    assert reason(decide_deletion(there(identity(), consumers=1), 0)) is Reason.CONSUMERS_ACTIVE
+    assert decide_deletion(there(identity()), 9) == DeleteExisting()
+
+
 def test_deletion_by_a_resource_that_lost_it() -> None:
     existing = there(identity(), user=None, managed=resource())
     assert reason(decide_deletion(existing, 0, owner_uid="other")) is Reason.MANAGED
