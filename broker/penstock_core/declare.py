@@ -13,7 +13,7 @@ from typing import assert_never
 
 from penstock_core.binding import Binding, check_keys
 from penstock_core.existing import Existing, Managed
-from penstock_core.identity import Identity
+from penstock_core.identity import Identity, subscription_name
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Exclusivity, Lifetime, RebindPolicy
 
@@ -171,7 +171,7 @@ def _check(declared: Declared) -> Refuse | None:
     if not declared.identity.name:
         return Refuse(Reason.INVALID_NAME, "The subscription has no name; give it one.")
     if declared.exclusivity is Exclusivity.SHARED:
-        if declared.identity.name.find("|", 1) > 0:
+        if subscription_name(declared.identity.name) != declared.identity.name:
             return Refuse(
                 Reason.INVALID_NAME,
                 f"No shared link can mean {declared.identity.name!r}: its name ends at the `|`; leave the `|` out.",
