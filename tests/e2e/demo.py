@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 import click
-from e2e import local_demo
+from e2e import cluster_demo, local_demo
 from e2e.story import StoryError
 
 __all__ = ["main"]
@@ -40,7 +41,14 @@ def main() -> int:
     try:
         say("compiling the JMS clients")
         local_demo.build_clients(options.work / "maven.log")
-        local_demo.play(options.work, options.messages, say)
+        if not options.cluster:
+            local_demo.play(options.work, options.messages, say)
+        elif options.context is not None:
+            cluster = cluster_demo.Cluster(dict(os.environ), options.context, options.registry)
+            cluster_demo.play(cluster, options.work, options.messages, say)
+        else:
+            with cluster_demo.own_cluster(say) as cluster:
+                cluster_demo.play(cluster, options.work, options.messages, say)
     except (StoryError, TimeoutError, RuntimeError) as error:
         click.echo(f"hack/demo: {error}", err=True)
         return 1
