@@ -52,6 +52,7 @@ class Connection:
         "attached",
         "backlog",
         "container_id",
+        "due_ms",
         "early",
         "endpoint",
         "enforcement",
@@ -60,6 +61,7 @@ class Connection:
         "hostname",
         "is_blocked",
         "is_dirty",
+        "login_ms",
         "number",
         "opened_us",
         "peer",
@@ -102,6 +104,10 @@ class Connection:
         self.hostname = ""
         self.properties: dict[str, str] = {}
         self.opened_us = 0
+        self.due_ms = 0
+        """When the endpoint wants its next tick (monotonic)."""
+        self.login_ms = 0
+        """When it has to be open at the latest."""
         self.asks_sole = False
         self.enforcement: Enforcement | None = None
         self.sessions = 0

@@ -41,6 +41,7 @@ LOGIN_MS: Final = 30_000
 GOODBYE_MS: Final = 5_000
 """How long a closing peer gets to take what we still have for it."""
 LAZY_SYNC_MS: Final = 5
+SWEEP_MS: Final = 250
 MAINTENANCE_MS: Final = 1.0
 COLLECT_MS: Final = 10_000
 
@@ -76,6 +77,7 @@ class Loop:
 
     def open_ports(self) -> None:
         """Take connections from now on; the ports are bound."""
+        self.broker.after(SWEEP_MS, self._sweep)
         for port in self._ports:
             assert port.sock is not None
             self.watch(port.sock.fileno(), partial(self._accept, port))
@@ -275,33 +277,34 @@ class Loop:
         broker.connections[connection.number] = connection
         self._by_fd[connection.fd] = connection
         self._epoll.register(connection.fd, _READ)
-        number = connection.number
-        broker.timers.at(broker.now_ms + LOGIN_MS, lambda: self._check_login(number))
-        if port.idle_timeout_ms:
-            broker.timers.at(broker.now_ms, lambda: self._tick(number))
+        connection.due_ms = broker.now_ms
+        connection.login_ms = broker.now_ms + LOGIN_MS
 
-    def _check_login(self, number: int) -> None:
-        connection = self.broker.connections.get(number)
-        if connection is not None and connection.phase in (Phase.SASL, Phase.OPENING):
-            self._drop(connection)
+    def _sweep(self) -> None:
+        """Heartbeats, idle time-outs and slow log-ins. A look at each connection is cheaper than a timer for each, and
+        a connection that is gone leaves nothing behind.
+        """
+        self.broker.after(SWEEP_MS, self._sweep)
+        now_ms = self.broker.now_ms
+        for connection in [each for each in self.broker.connections.values() if each.due_ms <= now_ms]:
+            if connection.phase in (Phase.SASL, Phase.OPENING) and connection.login_ms <= now_ms:
+                self._drop(connection)
+            else:
+                self._tick(connection)
 
-    def _tick(self, number: int) -> None:
-        """Heartbeats and the idle time-out of one connection; by number, so that the timer keeps nothing alive."""
-        connection = self.broker.connections.get(number)
-        if connection is None or connection.phase is Phase.GONE:
-            return
+    def _tick(self, connection: Connection) -> None:
         events: list[Event] = []
+        now_ms = self.broker.now_ms
         try:
-            due_ms = connection.endpoint.tick(self.broker.now_ms, events)
-            serving.handle(self.broker, connection, events)
+            due_ms = connection.endpoint.tick(now_ms, events)
+            if events:
+                serving.handle(self.broker, connection, events)
         except Exception:
             self._failed(connection)
             return
-        if due_ms > 0:
-            self.broker.timers.at(due_ms, lambda: self._tick(number))
-        else:
-            # Not opened yet: the peer's own time-out is not known.
-            self.broker.timers.at(self.broker.now_ms + IDLE_MS, lambda: self._tick(number))
+        self.broker.touch(connection)
+        # 0: no time-out is known yet.
+        connection.due_ms = due_ms if due_ms > 0 and connection.phase is Phase.OPEN else now_ms + IDLE_MS
 
     def _failed(self, connection: Connection) -> None:
         """An exception: a bug of ours. It costs this connection and no other."""

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
-from proton import Data, Delivery, Link, Message, ProtonException, Terminus, Timeout, symbol
+from proton import Data, Delivery, Endpoint, Link, Message, ProtonException, Terminus, Timeout, symbol
 from proton.reactor import Container, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
-__all__ = ["Browsing", "NoLocalFilter", "NullSource", "SelectedBy", "Subscribed", "connected", "publish", "take"]
+__all__ = [
+    "Browsing",
+    "NoLocalFilter",
+    "NullSource",
+    "SelectedBy",
+    "Subscribed",
+    "close",
+    "connected",
+    "is_empty",
+    "publish",
+    "take",
+]
 
 SECONDS = 20
 
 
 @contextmanager
-def connected(url: str, container: str | None = None, **arguments: object) -> Iterator[BlockingConnection]:
+def connected(url: str, container: str | None = None, **arguments: Any) -> Iterator[BlockingConnection]:
     """A connection that is closed at the end, unless the test did it."""
     owner = Container()
     if container is not None:
@@ -94,7 +106,7 @@ def put_symbols(data: Data, names: Sequence[str]) -> None:
     data.exit()
 
 
-def publish(sender: BlockingSender, bodies: Sequence[object], *, durable: bool = True, **fields: object) -> None:
+def publish(sender: BlockingSender, bodies: Sequence[str | int], *, durable: bool = True, **fields: Any) -> None:
     """Send messages and wait until each is accepted."""
     for body in bodies:
         delivery = sender.send(Message(body=body, durable=durable, **fields))
@@ -111,13 +123,24 @@ def take(receiver: BlockingReceiver, count: int) -> list[tuple[object, int]]:
     return taken
 
 
+def close(link: BlockingReceiver) -> tuple[str, object] | None:
+    """Close a link and wait for the answer: the condition and `penstock:reason` of its error, None without one."""
+    link.link.close()
+    link.connection.wait(lambda: link.link.state & Endpoint.REMOTE_CLOSED, timeout=SECONDS)
+    condition = link.link.remote_condition
+    if condition is None:
+        return None
+    info = condition.info
+    return condition.name, info["penstock:reason"] if isinstance(info, dict) else None
+
+
 def is_empty(receiver: BlockingReceiver) -> bool:
     """True if nothing comes: asked by draining, which the broker answers once it has nothing left."""
+    fetcher = receiver.fetcher
+    assert fetcher is not None
     receiver.link.drain(1)
     try:
-        receiver.connection.wait(
-            lambda: receiver.link.credit == 0 or bool(receiver.fetcher.has_message), timeout=SECONDS
-        )
+        receiver.connection.wait(lambda: receiver.link.credit == 0 or bool(fetcher.has_message), timeout=SECONDS)
     except Timeout:
         raise AssertionError("the drain was not answered") from None
-    return not receiver.fetcher.has_message
+    return not fetcher.has_message

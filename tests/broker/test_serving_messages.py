@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from broker.clients import Browsing, NoLocalFilter, SelectedBy, Subscribed, connected, is_empty, publish, take
 from proton import Delivery, Message, Terminus
+from proton.reactor import AtMostOnce
 from proton.utils import BlockingReceiver, LinkDetached, SendException
 from support.broker_process import BrokerProcess
 
@@ -41,6 +42,7 @@ def test_released_comes_back_uncounted_and_modified_counted(broker_process: Brok
         assert receiver.receive(timeout=20).delivery_count == 0
         receiver.release(delivered=False)
         assert receiver.receive(timeout=20).delivery_count == 0
+        assert receiver.fetcher is not None
         receiver.fetcher.unsettled[0].local.failed = True
         receiver.settle(Delivery.MODIFIED)
         assert receiver.receive(timeout=20).delivery_count == 1
@@ -175,8 +177,6 @@ def test_a_message_beyond_the_limit_closes_the_link(broker_process: BrokerProces
 
 
 def test_messages_sent_settled_arrive(broker_process: BrokerProcess) -> None:
-    from proton.reactor import AtMostOnce
-
     with connected(broker_process.url) as connection:
         receiver = connection.create_receiver("q", credit=10, options=AtMostOnce())
         sender = connection.create_sender("q", options=AtMostOnce())
