@@ -92,9 +92,9 @@ class Endpoint:
         "_collector",
         "_connection",
         "_is_open",
-        "_peer_closed",
         "_links",
         "_offers",
+        "_peer_closed",
         "_sessions",
         "_tag",
         "_tap",
@@ -123,7 +123,8 @@ class Endpoint:
         self._tap = tap.InputTap(transport_capacity(self._transport))
         self._links: dict[Ptr, InLink | OutLink] = {}
         self._sessions: dict[Ptr, Session] = {}
-        self._offers: dict[str, tuple[str, ...]] = {}
+        self._offers: dict[tuple[str, bool], tuple[tuple[str, ...], bool]] = {}
+        """By link name and role: what the engine can't say in an attach reply."""
         self.unsettled: dict[Ptr, Held] = {}
         """Deliveries sent and not settled, by the engine's pointer."""
         self._tag = 0
@@ -390,10 +391,13 @@ class Endpoint:
         source: performatives.Source | None,
         target: performatives.Target | None,
         offered: tuple[str, ...] = (),
+        answers_unsettled: bool = False,
         max_message_bytes: int = 0,
         sends_settled: bool = False,
     ) -> None:
-        """Answer an attach with what is really there. `offered`: the link's offered capabilities."""
+        """Answer an attach with what is really there. `offered`: the link's offered capabilities; with
+        `answers_unsettled` the peer's unsettled map gets an empty one back: nothing is resumed.
+        """
         endpoint_terms.write_source(endpoint_ffi.link_source(link.ptr), source)
         endpoint_terms.write_target(endpoint_ffi.link_target(link.ptr), target)
         if isinstance(link, InLink):
@@ -402,8 +406,8 @@ class Endpoint:
         else:
             link.presettled = sends_settled
             endpoint_ffi.link_set_snd_settle_mode(link.ptr, 1 if sends_settled else 0)
-        if offered:
-            self._offers[link.name] = offered
+        if offered or answers_unsettled:
+            self._offers[link.name, isinstance(link, InLink)] = (offered, answers_unsettled)
         endpoint_ffi.link_open(link.ptr)
 
     def refuse_attach(self, link: InLink | OutLink, error: AmqpError) -> None:
@@ -545,10 +549,15 @@ class Endpoint:
         peer_max = endpoint_ffi.transport_remote_max_frame(self._transport) or self.max_frame
 
         def offer(_channel: int, attach: performatives.Attach) -> performatives.Attach:
-            names = None if attach.role else offers.get(attach.name)
-            if names is None:
+            ours = offers.get((attach.name, attach.role))
+            if ours is None:
                 return attach
-            return replace(attach, offered_capabilities=tuple(values.Symbol(name) for name in names))
+            names, answers_unsettled = ours
+            return replace(
+                attach,
+                offered_capabilities=tuple(values.Symbol(name) for name in names) or None,
+                unsettled={} if answers_unsettled else None,
+            )
 
         return rewrite.rewrite_attaches(b"".join(pieces), offer, peer_max)
 

@@ -207,7 +207,12 @@ def _activate(
         return
     connection.flush()  # the reply has to begin on a frame boundary to be rewritten
     connection.endpoint.attach_reply(
-        link, source=source, target=_target(attach), offered=offered, sends_settled=attach.snd_settle_mode == 1
+        link,
+        source=source,
+        target=_target(attach),
+        offered=offered,
+        answers_unsettled=attach.unsettled is not None,
+        sends_settled=attach.snd_settle_mode == 1,
     )
     consumer.is_active = True
     broker.touch(connection)
@@ -335,6 +340,7 @@ def _admit(producer: Producer, attach: Attach) -> None:
         return
     assert isinstance(target, Target)
     producer.is_active = True
+    connection.flush()  # the reply has to begin on a frame boundary to be rewritten
     connection.endpoint.attach_reply(
         link,
         source=attach.source,
@@ -344,6 +350,7 @@ def _admit(producer: Producer, attach: Attach) -> None:
             expiry_policy=target.expiry_policy,
             capabilities=target.capabilities,
         ),
+        answers_unsettled=attach.unsettled is not None,
         max_message_bytes=connection.port.max_message_bytes,
     )
     connection.endpoint.credit(link, producer.window)

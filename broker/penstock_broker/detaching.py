@@ -181,6 +181,12 @@ def close_consumer(broker: Broker, consumer: Consumer, error: AmqpError) -> None
     broker.touch(connection)
 
 
+def close_finder(connection: Connection, finder: Finder, error: AmqpError) -> None:
+    """Close a link with a null source of our own accord; its subscription is not concerned."""
+    finder.link.context = None
+    connection.endpoint.detach(finder.link, closed=True, error=error)
+
+
 def _leave(broker: Broker, link: InLink | OutLink, held: list[Held]) -> None:
     """Take a link out of everything that refers to it."""
     context = link.context

@@ -24,7 +24,9 @@ from penstock_amqp.endpoint_events import (
 from penstock_amqp.endpoint_links import InLink, OutLink
 from penstock_broker import attaching, detaching, dispatching, opening, publishing, settling
 from penstock_broker.connection import Connection, Phase
-from penstock_broker.links import Browser, Consumer, Producer
+from penstock_broker.errors import amqp_error
+from penstock_broker.links import Browser, Consumer, Finder, Producer
+from penstock_core.reason import Reason, Refuse
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
@@ -104,6 +106,11 @@ def _flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
             dispatching.schedule(broker, queue)
     elif isinstance(context, Browser):
         broker.browsing.append(context)
+    elif isinstance(context, Finder):
+        if link.credit > 0:
+            # Decision 8: a link that only looked a subscription up never receives a message.
+            told = Refuse(Reason.NOT_ALLOWED, "The link has a null source: it gets no messages; attach with a source.")
+            detaching.close_finder(connection, context, amqp_error(told))
     else:
         broker.management.flowed(link)
 
