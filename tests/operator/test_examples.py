@@ -1,4 +1,4 @@
-"""The examples and the broker chart's values are good manifests, and they have a comment for whoever reads them first."""
+"""The examples are good manifests, with a comment for whoever reads them first."""
 
 from __future__ import annotations
 

@@ -1,0 +1,170 @@
+"""An operator of our own on the cluster: the chart, limited to namespaces that enforce Pod Security restricted."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import yaml
+from e2e.kube import ROOT, Kube, command, own_cluster_environment, pick, wait_for
+
+from penstock_amqp.client import Address
+from penstock_amqp.management_client import ManagementClient
+from penstock_amqp.sasl_client import Login
+
+__all__ = ["MINUTE", "Site", "Team", "open_site"]
+
+MINUTE = 60
+NAMESPACE = """
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {name}
+  labels: {{pod-security.kubernetes.io/enforce: restricted}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """One namespace that the operator looks after."""
+
+    kube: Kube
+
+    def apply(self, *manifests: dict[str, Any]) -> None:
+        """kubectl apply, in the order given."""
+        self.kube.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
+
+    def apply_whole(self, **broker: Any) -> None:
+        """examples/kubernetes/whole.yaml, with these fields in the Broker's spec."""
+        manifests = list(yaml.safe_load_all((ROOT / "examples/kubernetes/whole.yaml").read_text()))
+        manifests[0]["spec"].update(broker)
+        self.apply(*manifests)
+
+    def wait_ready(self, *names: str, seconds: float = MINUTE) -> None:
+        """Until these, as kind/name, are Ready; none: everything of whole.yaml."""
+        every = names or ("broker/main", "exchange/orders", *(f"subscription/{it}" for it in SUBSCRIPTIONS))
+        wait_for(f"{', '.join(every)} to be Ready", lambda: all(self.is_ready(*it.split("/")) for it in every), seconds)
+
+    def is_ready(self, kind: str, name: str) -> bool:
+        """Whether it is Ready."""
+        return self.reason(kind, name, "Ready")[0] == "True"
+
+    def reason(self, kind: str, name: str, condition: str) -> tuple[str, str]:
+        """Status and reason of a condition, empty without it."""
+        for one in cast("list[dict[str, str]]", pick(self.kube.get(kind, name), "status", "conditions") or []):
+            if one["type"] == condition:
+                return one["status"], one["reason"]
+        return "", ""
+
+    def field(self, kind: str, name: str, *path: str | int) -> Any:
+        """A field of an object, None without it."""
+        return pick(self.kube.get(kind, name), *path)
+
+    def are_gone(self, *kinds: str) -> bool:
+        """Whether there is none of these kinds any more."""
+        return not pick(self.kube.get(",".join(kinds)), "items")
+
+    async def management(self) -> ManagementClient:
+        """The broker's management, as the operator reaches it; whoever asks for it closes it."""
+        ca = self.kube.secret("main-amqp", "ca.crt") or ""
+        address = Address(
+            host=str(self.field("service", "main-management", "spec", "clusterIP")),
+            port=5670,
+            tls=ssl.create_default_context(cadata=ca),
+            server_name=f"main-management.{self.kube.namespace}.svc",
+        )
+        password = self.kube.secret("main-management", "password") or ""
+        return await ManagementClient.connect(address, login=Login("operator", password))
+
+    async def connect_as_client(self) -> None:
+        """A new AMQP connection through the Broker's Service, without TLS; raises if it does not succeed."""
+        host = self.field("service", "main-amqp", "spec", "clusterIP")
+        await (await ManagementClient.connect(f"{host}:5672")).close()
+
+
+SUBSCRIPTIONS = ("billing", "shipping-eu", "fraud")
+
+
+@dataclass(slots=True)
+class Site:
+    """An operator and its namespaces."""
+
+    home: Kube
+    release: str
+    images: dict[str, str]
+    _free: list[str] = field(default_factory=list[str])
+
+    @contextmanager
+    def team(self) -> Generator[Team]:
+        """A namespace that nobody has used yet."""
+        name = self._free.pop()
+        yield Team(Kube(name, self.home.environment))
+
+    def install(self, **values: str) -> None:
+        """Install or upgrade the operator, and wait for it."""
+        tag = self.images["operator"].rsplit(":", 1)[1]
+        chosen = {
+            "image.tag": tag,
+            "brokerImage.tag": tag,
+            "lagImage.tag": tag,
+            "crds.enabled": "false",
+            "resyncSeconds": "20",
+            "watchNamespaces": "{" + ",".join(self.watched) + "}",
+            **values,
+        }
+        settings = [f"--set={name}={value}" for name, value in chosen.items()]
+        self.home.helm(
+            "upgrade", "--install", self.release, str(ROOT / "helm/penstock-operator"), "--namespace",
+            self.home.namespace, *settings, "--wait", "--timeout", "120s",
+        )  # fmt: skip
+
+    @property
+    def watched(self) -> list[str]:
+        """The namespaces that the operator looks after."""
+        return [f"{self.home.namespace}-{number}" for number in range(NAMESPACES)]
+
+    def scale_operator(self, replicas: int) -> None:
+        """Stop the operator, or have it back."""
+        deployment = f"deployment/{self.release}-penstock-operator"
+        self.home.kubectl("scale", deployment, f"--replicas={replicas}")
+        wait_for(
+            f"{replicas} operators",
+            lambda: len(cast("list[object]", pick(self.home.get("pods"), "items"))) == replicas,
+            MINUTE,
+        )
+        self.home.kubectl("rollout", "status", deployment, "--timeout=60s")
+
+    def log(self) -> str:
+        """What the operator said."""
+        return self.home.kubectl("logs", f"deployment/{self.release}-penstock-operator", "--tail=-1")
+
+
+NAMESPACES = 12
+
+
+@contextmanager
+def open_site() -> Generator[Site]:
+    """Install CRDs and operator; take everything but the CRDs away in the end."""
+    environment = own_cluster_environment()
+    mark = f"penstock-t-{secrets.token_hex(3)}"
+    images = {
+        image.rsplit("/", 1)[1].split(":")[0].removeprefix("penstock-"): image
+        for image in command("hack/images", "load", "broker", "operator", "lag", env=environment).split()
+    }
+    site = Site(Kube(mark, environment), f"op-{mark[-6:]}", images)
+    site._free = site.watched[::-1]  # pyright: ignore[reportPrivateUsage]  # it is this module's own
+    every = [mark, *site.watched]
+    site.home.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
+    site.home.kubectl("apply", "-f", "-", stdin="---".join(NAMESPACE.format(name=name) for name in every))
+    try:
+        site.install()
+        yield site
+    finally:
+        # The operator last: the finalizers of the others are its own.
+        site.home.kubectl("delete", "namespace", *site.watched, "--ignore-not-found", "--wait", "--timeout=120s")
+        site.home.helm("uninstall", site.release, "--namespace", mark, "--wait")
+        site.home.kubectl("delete", "namespace", mark, "--wait", "--timeout=120s")

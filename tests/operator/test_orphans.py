@@ -1,0 +1,82 @@
+"""Orphans: what is collected, what is only listed, what is left alone. By hand."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from penstock_api.management import EntityType, Owner
+from penstock_operator.decisions import Undeclare
+from penstock_operator.orphans import Marked, Verdict, judge
+
+Policy = Literal["Delete", "DeleteWhenEmpty", "DeleteWhenUnused", "Retain"]
+CLAIM = ("Subscription", "shop", "billing", "q")
+
+
+def marked(
+    policy: Policy = "Delete", cluster: str = "c1", kind: Literal["Exchange", "Subscription"] = "Subscription"
+) -> Marked:
+    owner = Owner(cluster_id=cluster, kind=kind, namespace="shop", name="billing", uid="u1", deletion_policy=policy)
+    return Marked("q", owner)
+
+
+def verdict(
+    entity: Marked,
+    *,
+    claims: tuple[tuple[str, str, str, str], ...] = (),
+    since: float | None = None,
+    namespaces: tuple[str, ...] = (),
+) -> Verdict:
+    return judge(
+        [entity],
+        claims=claims,
+        missing_since={} if since is None else {entity.claim: since},
+        cluster_id="c1",
+        namespaces=namespaces,
+        now=1000,
+    )
+
+
+def reasons(found: Verdict) -> list[object]:
+    return [orphan["reason"] for orphan in found.listed]
+
+
+def test_what_has_its_resource_is_no_orphan() -> None:
+    assert verdict(marked(), claims=(CLAIM,), since=0) == Verdict((), (), {})
+
+
+def test_a_resource_that_claims_another_name_does_not_keep_the_old_one() -> None:
+    renamed = ("Subscription", "shop", "billing", "another-queue")
+    assert reasons(verdict(marked(), claims=(renamed,), since=1000 - 600)) == ["Collecting"]
+
+
+def test_it_is_listed_at_once_and_collected_after_ten_minutes() -> None:
+    first = verdict(marked())
+    assert (first.collect, reasons(first), first.missing_since) == ((), ["NotYetDue"], {CLAIM: 1000})
+    assert verdict(marked(), since=1000 - 599).collect == ()
+    due = verdict(marked(), since=1000 - 600)
+    assert due.collect == (
+        Undeclare(entity=EntityType.SUBSCRIPTION, name="q", if_unused=True, if_empty=False, owner_uid="u1"),
+    )
+    assert due.listed == ({"kind": "Subscription", "name": "q", "resource": "shop/billing", "reason": "Collecting"},)
+
+
+def test_retain_is_only_ever_listed() -> None:
+    found = verdict(marked("Retain"), since=0)
+    assert (found.collect, reasons(found)) == ((), ["Retain"])
+
+
+def test_conditions_of_the_policy_go_along() -> None:
+    (entry,) = verdict(marked("DeleteWhenEmpty"), since=0).collect
+    assert (entry.if_unused, entry.if_empty) == (True, True)
+    (entry,) = verdict(marked("DeleteWhenUnused", kind="Exchange"), since=0).collect
+    assert (entry.entity, entry.if_unused, entry.if_empty) == (EntityType.EXCHANGE, True, False)
+
+
+def test_another_cluster_s_marks_are_only_listed() -> None:
+    found = verdict(marked(cluster="c2"), since=0)
+    assert (found.collect, reasons(found), found.missing_since) == ((), ["OtherCluster"], {})
+
+
+def test_namespaces_that_the_operator_does_not_see_are_left_alone() -> None:
+    assert verdict(marked(), since=0, namespaces=("elsewhere",)) == Verdict((), (), {})
+    assert reasons(verdict(marked(), namespaces=("shop",))) == ["NotYetDue"]
