@@ -46,7 +46,7 @@ class Names:
 
 NAMES = Names(
     queues={"jobs", "both", "orders/eu"},
-    exchanges={**PREDEFINED, "orders": TOPIC, "both": TOPIC},
+    exchanges={**PREDEFINED, "orders": TOPIC, "both": TOPIC, "o": TOPIC},
 )
 
 
@@ -65,6 +65,7 @@ def reason(found: object) -> Reason:
         ("orders", (), ExchangeAddress("orders", TOPIC, None)),
         ("orders/us.#", (), ExchangeAddress("orders", TOPIC, "us.#")),
         ("orders/a/b", (), ExchangeAddress("orders", TOPIC, "a/b")),
+        ("o/x", (), ExchangeAddress("o", TOPIC, "x")),
         ("orders/", (), ExchangeAddress("orders", TOPIC, "")),
         ("orders/eu", (), QueueAddress("orders/eu")),
         ("orders/eu", ("topic",), ExchangeAddress("orders", TOPIC, "eu")),
@@ -138,6 +139,17 @@ def test_auto_creation(address: str, capabilities: tuple[str, ...], made: Source
     assert source(address, *capabilities, auto_create=True) == made
 
 
+def test_nothing_is_created_unless_that_is_on() -> None:
+    assert reason(parse_source("new", (), NAMES)) is Reason.ADDRESS_NOT_FOUND
+    assert reason(parse_target("new", (), NAMES)) is Reason.ADDRESS_NOT_FOUND
+
+
+def test_the_refusal_names_the_characters_to_leave_out() -> None:
+    refused = check_exchange_name("a/b")
+    assert refused is not None
+    assert refused.description.endswith("holds a character that it can't have; leave out / and |.")
+
+
 @pytest.mark.parametrize("address", ["topic:///x", "topic://", "queue://", "$other", "queue://topic://x"])
 def test_auto_creation_makes_no_invalid_name(address: str) -> None:
     assert reason(source(address, auto_create=True)) is Reason.INVALID_NAME
@@ -153,7 +165,7 @@ def test_names_that_no_queue_has(name: str) -> None:
     assert reason(check_queue_name(name)) is Reason.INVALID_NAME
 
 
-@pytest.mark.parametrize("name", ["orders", "amq.topic", "Bücher", "a b", "a" * 255])
+@pytest.mark.parametrize("name", ["orders", "a", "amq.topic", "Bücher", "a b", "a" * 255])
 def test_names_that_both_may_have(name: str) -> None:
     assert check_exchange_name(name) is None
     assert check_queue_name(name) is None

@@ -84,6 +84,10 @@ def test_decision_13_a_live_predecessor_refuses_the_newcomer() -> None:
     assert decision.error_info()["invalid-field"] == "container-id"
 
 
+def test_decision_13_the_policies_on_the_wire() -> None:
+    assert [(each.name, each.value) for each in Enforcement] == [("REFUSE", 0), ("CLOSE_EXISTING", 1)]
+
+
 def test_decision_13_close_existing() -> None:
     decision = opening(held(ProbeResult.ALIVE), enforcement=Enforcement.CLOSE_EXISTING)
     assert isinstance(decision, ClosePredecessor)
