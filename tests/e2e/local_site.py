@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final, cast
 
@@ -36,7 +38,7 @@ class LocalSite:
         self._log = (data.parent / "up.log").open("ab")
         pace = ("--snapshot-seconds", "1", "--segment-seconds", "3")
         where = (str(manifests), "--data", str(data), "--listen", "127.0.0.1:0")
-        self._up = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-m", "penstock_cli", "up", *where, "--no-lag", *pace],
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -47,12 +49,12 @@ class LocalSite:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._up.terminate()
+        self.process.terminate()
         try:
-            self._up.wait(timeout=60)
+            self.process.wait(timeout=60)
         except subprocess.TimeoutExpired:
-            self._up.kill()
-            self._up.wait()
+            self.process.kill()
+            self.process.wait()
         self._log.close()
 
     def state(self) -> Mapping[str, object]:
@@ -69,7 +71,7 @@ class LocalSite:
         """Return when broker and observer serve; the broker as another process than the given one."""
         deadline = time.monotonic() + START_SECONDS
         while self.pid("broker") in (None, broker_other_than) or self.pid("observer") is None:
-            if self._up.poll() is not None or time.monotonic() > deadline:
+            if self.process.poll() is not None or time.monotonic() > deadline:
                 raise StoryError(f"penstock up does not serve; see {self._log.name}")
             time.sleep(LOOK_SECONDS)
 
@@ -89,12 +91,20 @@ class LocalSite:
         return f"process {pid} killed, process {self.pid('broker')} serves after {time.monotonic() - started:.1f} s"
 
     def get(self, path: str) -> object:
-        """JSON from the observer."""
+        """JSON from the observer; waits while it says 503, which it does until it has seen the broker."""
         url = f"{self.state()['observer']}{path}"
         token = (self.data / "observer.token").read_text(encoding="ascii").strip()
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return json.load(answer)
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=10) as answer:
+                    return json.load(answer)
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
+                    raise
+                time.sleep(LOOK_SECONDS)
 
     def depth(self, subscription: str) -> int:
         """Unsettled messages as the broker counts them now."""

@@ -1,0 +1,109 @@
+"""The `penstock` command: what it offers, how it says no, and that it imports a process only to run it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock_api.failing import CannotRun, Failure, Misuse
+from penstock_cli import main
+from penstock_cli.needing import needs_extra
+
+
+def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user does."""
+    command = [sys.executable, "-m", "penstock_cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_help_names_every_verb_in_order_and_the_exit_codes() -> None:
+    said = penstock("--help")
+    assert said.returncode == 0
+    lines = said.stdout.partition("Commands:\n")[2].splitlines()
+    verbs = [line.split()[0] for line in lines if line.startswith("  ") and line[2].isalpha()]
+    assert verbs[:6] == ["up", "broker", "observer", "lag", "operator", "version"]
+    assert "3 this machine lacks something" in " ".join(said.stdout.split())
+
+
+def test_version() -> None:
+    assert penstock("version").stdout == "0.1.0\n"
+    assert penstock("--version").stdout == "penstock 0.1.0\n"
+
+
+@pytest.mark.parametrize("verb", ["up", "broker", "observer", "lag", "operator"])
+def test_each_verb_has_help(verb: str) -> None:
+    said = penstock(verb, "--help")
+    assert said.returncode == 0, said.stderr
+    assert "usage" in said.stdout.lower()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        pytest.param(["nonsense"], "No such command 'nonsense'", id="unknown verb"),
+        pytest.param(["broker"], "Missing option '--data'", id="missing option"),
+        pytest.param(["broker", "--data", "d", "--listen", "5672"], "'5672' is not HOST:PORT", id="no host"),
+        pytest.param(["broker", "--data", "d", "--listen", "h:66666"], "'h:66666' is not HOST:PORT", id="no port"),
+        pytest.param(["up", "/nonexistent"], "Directory '/nonexistent' does not exist", id="no folder"),
+        pytest.param(["lag", "--nonsense"], "required: --observer", id="the job's own parser"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_without_a_traceback(arguments: list[str], complaint: str) -> None:
+    said = penstock(*arguments)
+    assert said.returncode == 2
+    assert complaint in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+def test_bad_settings_are_exit_code_2_and_name_the_key(tmp_path: Path) -> None:
+    config = tmp_path / "broker.yaml"
+    config.write_text("listeners: [{address: '127.0.0.1:0', colour: red}]\n")
+    said = penstock("broker", "--data", str(tmp_path / "data"), "--config", str(config))
+    assert said.returncode == 2
+    assert "colour" in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+def test_bad_manifests_are_exit_code_2_and_nothing_is_started(tmp_path: Path) -> None:
+    said = penstock("up", str(tmp_path), "--data", str(tmp_path / "data"))
+    assert said.returncode == 2
+    assert f"{tmp_path} holds no manifest." in said.stderr
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [(Failure("cause", "cure"), 1), (Misuse("cause", "cure"), 2), (CannotRun("cause", "cure"), 3)],
+)
+def test_a_failure_prints_cause_and_cure_and_has_its_exit_code(
+    failure: Failure, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise failure
+
+    monkeypatch.setattr(main.penstock.commands["version"], "callback", fail)
+    assert main.run(["version"]) == code
+    assert capsys.readouterr().err == "penstock: cause\ncure\n"
+
+
+def test_a_missing_extra_says_how_to_install_it() -> None:
+    with pytest.raises(CannotRun, match=r"pip install 'penstock\[lag\]'"), needs_extra("lag"):
+        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
+
+
+def test_a_missing_module_of_ours_is_a_bug_and_stays_one() -> None:
+    with pytest.raises(ModuleNotFoundError), needs_extra("lag"):
+        raise ModuleNotFoundError("No module named 'penstock_lag.x'", name="penstock_lag.x")
+
+
+def test_help_imports_no_process() -> None:
+    code = (
+        "import sys; from penstock_cli.main import run; run(['--help']); "
+        "heavy = {'penstock_broker', 'penstock_observer', 'penstock_lag', 'penstock_operator', 'pyspark', 'cffi'}; "
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")

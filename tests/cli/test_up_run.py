@@ -1,0 +1,52 @@
+"""`penstock up` whole: real broker and observer from examples/local, a kill -9, a second start on the same folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from e2e.local_site import LocalSite
+from pydantic import TypeAdapter
+
+from penstock_api import observing
+from penstock_api.management import SubscriptionState
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "local"
+STATES = TypeAdapter(list[SubscriptionState])
+
+
+def subscriptions(site: LocalSite) -> dict[str, SubscriptionState]:
+    """The live state of each subscription, by name."""
+    return {state.subscription_name: state for state in STATES.validate_python(site.get(observing.SUBSCRIPTIONS))}
+
+
+def is_alive(pid: int | None) -> bool:
+    """Whether a process with this id exists."""
+    assert pid is not None
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_up_serves_what_the_manifests_declare_through_a_crash_and_leaves_nothing(tmp_path: Path) -> None:
+    with LocalSite(EXAMPLES, tmp_path / "data") as site:
+        site.wait_until_serving()
+        before = subscriptions(site)
+        assert set(before) == {"billing", "shipping-eu", "fraud"}
+        assert before["shipping-eu"].binding_keys == ("eu.#",)
+        assert before["billing"].owner is not None
+        assert (before["billing"].owner.cluster_id, before["billing"].owner.name) == ("local", "billing")
+        site.kill()
+        after = subscriptions(site)
+        assert after["billing"].incarnation == before["billing"].incarnation, "declared again, not made again"
+        pids = [site.pid("broker"), site.pid("observer")]
+        assert all(is_alive(pid) for pid in pids)
+    assert not any(is_alive(pid) for pid in pids)
+    assert not (tmp_path / "data" / "up.json").exists()
+
+
+def test_a_second_up_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+    with LocalSite(EXAMPLES, tmp_path / "data") as first:
+        first.wait_until_serving()
+        second = LocalSite(EXAMPLES, tmp_path / "data")
+        assert second.process.wait(timeout=60) == 1
+        assert "another `penstock up` uses" in (tmp_path / "up.log").read_text()
+        with second:
+            assert is_alive(first.pid("up"))
