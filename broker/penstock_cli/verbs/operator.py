@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
+import os
 
 import click
 
+from penstock_cli.logs import LEVELS
 from penstock_cli.needing import needs_extra
 
 __all__ = ["operator"]
 
 
 @click.command()
-@click.option("--namespace", "-n", "namespaces", multiple=True, help="Namespace to watch; repeat; none: all of them.")
+@click.option("--namespaces", metavar="NAME[,NAME...]", help="Namespaces to look after; none: all.")
 @click.option("--broker-image", help="Image of broker and observer for Brokers that name none.")
 @click.option("--lag-image", help="Image of the lag job for Brokers that name none.")
 @click.option("--cluster-domain", help="DNS domain of the cluster.")
-@click.option("--liveness-port", type=int, help="Port of the liveness probe.")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What is logged.")
-def operator(namespaces: tuple[str, ...], **options: object) -> int:
+@click.option("--liveness-port", help="Port of /livez, /readyz and /metrics.")
+@click.option("--resync-seconds", help="Time between two complete lists.")
+@click.option("--poll-seconds", help="Time between two looks at each broker and its newest lag result.")
+@click.option("--log-level", type=click.Choice(LEVELS), help="What is logged.")
+def operator(**options: str | None) -> int:
     """Keep a cluster's brokers and their topology as its resources say.
 
-    Each option defaults to PENSTOCK_OPERATOR_<OPTION>, then to what the chart's values describe.
+    Each option lies over the environment variable PENSTOCK_OPERATOR_<OPTION>, which is how the chart says it.
     """
     with needs_extra("operator"):
         from penstock_operator.main import run
         from penstock_operator.settings import Settings
-    given = {name: value for name, value in options.items() if value is not None}
-    if namespaces:
-        given["namespaces"] = namespaces
-    return run(dataclasses.replace(Settings.from_environment(), **given))
+    given = {f"PENSTOCK_OPERATOR_{name.upper()}": value for name, value in options.items() if value is not None}
+    return run(Settings.from_environment({**os.environ, **given}))
