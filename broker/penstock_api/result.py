@@ -81,7 +81,7 @@ class LagResult(ResultModel):
     expected_brokers: Annotated[int, Field(ge=1, le=1000)]
     reporting_brokers: Annotated[int, Field(ge=0, le=1000)]
     missing: tuple[Annotated[str, Field(max_length=1024)], ...] = ()  # one sentence per broker that did not report
-    segments: tuple[Name, ...] = ()  # file names that went in, sorted
+    segments: tuple[Name, ...] = ()  # that went in, sorted: ORDINAL/FILE
     subscriptions: Annotated[tuple[SubscriptionLag, ...], Field(max_length=100_000)] = ()
 
     def to_json(self) -> str:

@@ -9,7 +9,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -25,14 +26,17 @@ from penstock_lag.catalog import ask
 from penstock_lag.document import EPOCH, Run, make_result
 from penstock_lag.observer_http import Observer, ObserverError
 from penstock_lag.rules import Figures, Thresholds
-from penstock_lag.session import local_session, started_by_spark_submit
+from penstock_lag.session import local_session, started_by_spark_submit, suit
 from penstock_lag.settings import RUN_NAME_VARIABLE, STDOUT, LagSettings, check_run_name, read_token
 from penstock_lag.source import read_ledger
 from penstock_lag.table import as_table
 from penstock_lag.transforms.figures import figures, rows_of_run
 from penstock_lag.windows import Plan, make_plan
 
-__all__ = ["analyse", "collect_figures", "main", "run"]
+__all__ = ["Sessions", "analyse", "collect_figures", "main", "run"]
+
+Sessions = Callable[[str | None], AbstractContextManager[SparkSession]]
+"""Gives a session for a run of that name, for as long as it lasts."""
 
 log = logging.getLogger(__name__)
 
@@ -47,11 +51,11 @@ def main(arguments: Sequence[str]) -> int:
         return failure.exit_code
 
 
-def run(settings: LagSettings) -> int:
-    """One run. Returns 0, or raises Failure: nothing to tell, Spark failed, or the result was not taken."""
+def run(settings: LagSettings, sessions: Sessions = local_session) -> int:
+    """One run. Returns 0, or raises Failure: Spark failed, or the result could not be handed out."""
     token = read_token(settings.token_file)
     observers = [Observer(url, token, settings.ca_file) for url in settings.observers]
-    result = analyse(settings, observers)
+    result = analyse(settings, observers, sessions)
     body = result.to_json().encode()
     _hand_out(settings, result, body)
     if settings.publish:
@@ -59,7 +63,7 @@ def run(settings: LagSettings) -> int:
     return 0
 
 
-def analyse(settings: LagSettings, observers: Sequence[Observer]) -> LagResult:
+def analyse(settings: LagSettings, observers: Sequence[Observer], sessions: Sessions) -> LagResult:
     """Ask, plan, compute, judge. The only clock reading is for a ledger without any row."""
     brokers = ask(observers, settings.broker, settings.namespace)
     window_ms, stale_ms = settings.window_seconds * 1000, settings.stale_seconds * 1000
@@ -67,19 +71,19 @@ def analyse(settings: LagSettings, observers: Sequence[Observer]) -> LagResult:
     plan = make_plan(brokers, window_ms, stale_ms, as_of_ms, time.time_ns() // 1_000_000)
     for ordinal, reason in plan.missing:
         log.warning("%s-%d does not report: %s", settings.broker, ordinal, reason)
-    run_name, found = _figures(settings, plan)
+    run_name, found = _figures(settings, plan, sessions)
     run_of = Run(settings.broker, settings.namespace, run_name, len(observers))
     return make_result(run_of, plan, found, Thresholds(stale_after_ms=stale_ms))
 
 
-def _figures(settings: LagSettings, plan: Plan) -> tuple[str, list[Figures]]:
+def _figures(settings: LagSettings, plan: Plan, sessions: Sessions) -> tuple[str, list[Figures]]:
     """Run name and figures. Spark is not started where there is nothing for it to do."""
     run_name = _given_run_name(settings, os.environ)
     if not plan.segments and run_name is not None:
         return run_name, []
     if run_name is None and not started_by_spark_submit():
         raise Misuse("the run has no name.", f"Give --run-name, or set {RUN_NAME_VARIABLE}.")
-    with local_session(run_name) as spark:
+    with sessions(run_name) as spark:
         name = check_run_name(run_name or spark.sparkContext.appName or "")
         return name, collect_figures(spark, plan, settings)
 
@@ -88,6 +92,7 @@ def collect_figures(spark: SparkSession, plan: Plan, settings: LagSettings) -> l
     """Read the planned segments and make figures of them. Raises Failure if a segment can't be read."""
     if not plan.segments:
         return []
+    suit(spark, plan.rows)
     pairs = [(settings.observers[chosen.ordinal], chosen.name) for chosen in plan.segments]
     rows = rows_of_run(read_ledger(spark, pairs, settings.token_file, settings.ca_file), plan.windows).cache()
     try:

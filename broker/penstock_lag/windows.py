@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock_api.observing import SegmentList
+from penstock_api.observing import SegmentInfo, SegmentList
 
 __all__ = ["Absent", "BrokerWindow", "Chosen", "Plan", "Present", "make_plan"]
 
@@ -55,6 +55,8 @@ class Plan:
     end_ms: int
     windows: tuple[BrokerWindow, ...]
     segments: tuple[Chosen, ...]
+    rows: int
+    """Of those segments, as the observers count them."""
     missing: tuple[tuple[int, str], ...]
     """Ordinal and reason (a sentence without its full stop) of each broker that does not report."""
 
@@ -73,6 +75,7 @@ def make_plan(
     missing = [(broker.ordinal, broker.reason) for broker in brokers if isinstance(broker, Absent)]
     windows: list[BrokerWindow] = []
     segments: list[Chosen] = []
+    rows = 0
     for broker in present:
         window = _window_of(broker, end_ms, window_ms)
         reason = _silence(broker.listing, window, end_ms, stale_ms, live=as_of_ms is None)
@@ -80,12 +83,15 @@ def make_plan(
             missing.append((broker.ordinal, reason))
         if window is not None:
             windows.append(window)
-            segments += _segments_of(broker, window)
+            chosen = _segments_of(broker, window)
+            segments += [Chosen(broker.ordinal, segment.name) for segment in chosen]
+            rows += sum(segment.rows for segment in chosen)
     return Plan(
         start_ms=end_ms - window_ms,
         end_ms=end_ms,
         windows=tuple(sorted(windows, key=lambda window: window.ordinal)),
         segments=tuple(sorted(segments, key=lambda segment: (segment.ordinal, segment.name))),
+        rows=rows,
         missing=tuple(sorted(missing)),
     )
 
@@ -98,9 +104,9 @@ def _window_of(broker: Present, end_ms: int, window_ms: int) -> BrokerWindow | N
     return BrokerWindow(broker.ordinal, last_ms - window_ms, last_ms)
 
 
-def _segments_of(broker: Present, window: BrokerWindow) -> list[Chosen]:
+def _segments_of(broker: Present, window: BrokerWindow) -> list[SegmentInfo]:
     return [
-        Chosen(broker.ordinal, segment.name)
+        segment
         for segment in broker.listing.segments
         if segment.first_ms <= window.end_ms and segment.last_ms >= window.start_ms
     ]

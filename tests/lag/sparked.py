@@ -25,6 +25,7 @@ def make_session(scratch: str) -> SparkSession:
         "spark.sql.warehouse.dir": scratch,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.sql.adaptive.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -21,6 +21,7 @@ PLAN = Plan(
     end_ms=END_MS,
     windows=(),
     segments=(Chosen(0, "0000000001-000000000001-000000000010.parquet"),),
+    rows=10,
     missing=((1, "the observer did not answer: refused"),),
 )
 
@@ -92,7 +93,7 @@ def test_the_document_is_read_back_as_it_was() -> None:
 
 def test_a_long_reason_is_cut() -> None:
     """The model refuses longer ones, and an observer's words are not ours."""
-    plan = Plan(0, 1, (), (), ((0, "x" * 5000),))
+    plan = Plan(0, 1, (), (), 0, ((0, "x" * 5000),))
     result = result_of(figures(), plan=plan)
     assert len(result.missing[0]) == 1024
     assert len(result.subscriptions[0].message) == 1024

@@ -65,6 +65,7 @@ def test_a_given_end_leaves_out_what_came_later() -> None:
         end_ms=T + 65_000,
         windows=(BrokerWindow(0, T + 35_000, T + 65_000),),
         segments=(Chosen(0, FOUR[0].name), Chosen(0, FOUR[1].name)),
+        rows=20,
         missing=(),
     )
 
