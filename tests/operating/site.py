@@ -16,7 +16,7 @@ from penstock_amqp.client import Address
 from penstock_amqp.management_client import ManagementClient
 from penstock_amqp.sasl_client import Login
 
-__all__ = ["MINUTE", "Site", "Team", "open_site"]
+__all__ = ["MINUTE", "Site", "Team", "open_site", "whole"]
 
 MINUTE = 60
 NAMESPACE = """
@@ -40,9 +40,7 @@ class Team:
 
     def apply_whole(self, **broker: Any) -> None:
         """examples/kubernetes/whole.yaml, with these fields in the Broker's spec."""
-        manifests = list(yaml.safe_load_all((ROOT / "examples/kubernetes/whole.yaml").read_text()))
-        manifests[0]["spec"].update(broker)
-        self.apply(*manifests)
+        self.apply(*whole(**broker))
 
     def wait_ready(self, *names: str, seconds: float = MINUTE) -> None:
         """Until these, as kind/name, are Ready; none: everything of whole.yaml."""
@@ -86,6 +84,13 @@ class Team:
         await (await ManagementClient.connect(f"{host}:5672")).close()
 
 
+def whole(**broker: Any) -> list[dict[str, Any]]:
+    """The manifests of examples/kubernetes/whole.yaml; no lag job is started, the node has other things to do."""
+    manifests = list(yaml.safe_load_all((ROOT / "examples/kubernetes/whole.yaml").read_text()))
+    manifests[0]["spec"].update({"lagAnalysis": {"suspend": True}, **broker})
+    return manifests
+
+
 SUBSCRIPTIONS = ("billing", "shipping-eu", "fraud")
 
 
@@ -95,7 +100,8 @@ class Site:
 
     home: Kube
     release: str
-    images: dict[str, str]
+    tag: str
+    """Of the images of broker and operator."""
     _free: list[str] = field(default_factory=list[str])
 
     @contextmanager
@@ -106,11 +112,10 @@ class Site:
 
     def install(self, **values: str) -> None:
         """Install or upgrade the operator, and wait for it."""
-        tag = self.images["operator"].rsplit(":", 1)[1]
         chosen = {
-            "image.tag": tag,
-            "brokerImage.tag": tag,
-            "lagImage.tag": tag,
+            "image.tag": self.tag,
+            "brokerImage.tag": self.tag,
+            "lagImage.tag": self.tag,
             "crds.enabled": "false",
             "resyncSeconds": "20",
             "watchNamespaces": "{" + ",".join(self.watched) + "}",
@@ -146,16 +151,22 @@ class Site:
 NAMESPACES = 12
 
 
+def loaded_tag(environment: dict[str, str]) -> str:
+    """Build and load the images of broker and operator as the tree is now. PENSTOCK_TEST_TAG takes some that are loaded."""
+    (tag,) = {
+        image.rsplit(":", 1)[1]
+        for image in command("hack/images", "load", "broker", "operator", env=environment).split()
+    }
+    return tag
+
+
 @contextmanager
 def open_site() -> Generator[Site]:
     """Install CRDs and operator; take everything but the CRDs away in the end."""
     environment = own_cluster_environment()
     mark = f"penstock-t-{secrets.token_hex(3)}"
-    images = {
-        image.rsplit("/", 1)[1].split(":")[0].removeprefix("penstock-"): image
-        for image in command("hack/images", "load", "broker", "operator", "lag", env=environment).split()
-    }
-    site = Site(Kube(mark, environment), f"op-{mark[-6:]}", images)
+    tag = environment.get("PENSTOCK_TEST_TAG") or loaded_tag(environment)
+    site = Site(Kube(mark, environment), f"op-{mark[-6:]}", tag)
     site._free = site.watched[::-1]  # pyright: ignore[reportPrivateUsage]  # it is this module's own
     every = [mark, *site.watched]
     site.home.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))

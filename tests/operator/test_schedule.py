@@ -1,0 +1,178 @@
+"""The schedule of the lag job, as a whole, and what is said about it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from operating.making import NOW, broker
+
+from penstock_operator import schedule, schedule_state
+from penstock_operator.conditions import Condition, timestamp
+from penstock_operator.manifests import Manifest
+
+SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "runAsUser": 185,
+    "runAsGroup": 185,
+    "readOnlyRootFilesystem": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+ARGUMENTS = [
+    "--observer=https://main-observer.shop.svc:8080",
+    "--token-file=/etc/penstock/observer/token",
+    "--ca-file=/etc/penstock/observer/ca.crt",
+    "--broker=main",
+    "--namespace=shop",
+    "--window=900",
+]
+
+
+def analysed(**analysis: Any) -> list[Any]:
+    return list(schedule.manifests(broker(lagAnalysis=analysis), "r/lag:1", spark_installed=True))
+
+
+def test_the_whole_application() -> None:
+    account, scheduled = analysed(intervalMinutes=1)
+    assert (account["kind"], account["automountServiceAccountToken"]) == ("ServiceAccount", False)
+    assert scheduled["apiVersion"] == "sparkoperator.k8s.io/v1beta2"
+    assert scheduled["metadata"]["name"] == "main-lag"
+    assert scheduled["spec"] == {
+        "schedule": "* * * * *",
+        "timeZone": "UTC",
+        "suspend": False,
+        "concurrencyPolicy": "Forbid",
+        "successfulRunHistoryLimit": 3,
+        "failedRunHistoryLimit": 3,
+        "template": {
+            "type": "Python",
+            "pythonVersion": "3",
+            "mode": "cluster",
+            "sparkVersion": "4.3.0",
+            "image": "r/lag:1",
+            "imagePullPolicy": "IfNotPresent",
+            "mainApplicationFile": "local:///opt/penstock/lag.py",
+            "arguments": ARGUMENTS,
+            "sparkConf": {
+                "spark.kubernetes.driver.pod.excludedFeatureSteps": (
+                    "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
+                )
+            },
+            "restartPolicy": {"type": "Never"},
+            "timeToLiveSeconds": 3600,
+            "volumes": [{"name": "tmp", "emptyDir": {}}],
+            "driver": {
+                "cores": 1,
+                "coreRequest": "100m",
+                "memory": "1g",
+                "kubernetesMaster": "local[2]",
+                "serviceAccount": "main-lag",
+                "labels": {"penstock.dev/broker": "main"},
+                "secrets": [{"name": "main-observer", "path": "/etc/penstock/observer", "secretType": "Generic"}],
+                "securityContext": SECURITY,
+                "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+            },
+            "executor": {"instances": 1, "cores": 1, "memory": "512m", "securityContext": SECURITY},
+        },
+    }
+
+
+def test_a_cron_job_has_no_token_either() -> None:
+    _, job = analysed(backend="CronJob")
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert (job["kind"], job["spec"]["concurrencyPolicy"], job["spec"]["timeZone"]) == ("CronJob", "Forbid", "Etc/UTC")
+    assert (pod["automountServiceAccountToken"], pod["restartPolicy"]) == (False, "Never")
+    assert pod["containers"][0]["args"] == ["penstock", "lag", *ARGUMENTS]
+    assert pod["containers"][0]["securityContext"] == SECURITY
+
+
+def test_nothing_is_made_for_nothing() -> None:
+    assert analysed(backend="None") == []
+    assert schedule.manifests(broker(), "r/lag:1", spark_installed=False) == []
+
+
+def test_brokers_are_spread_over_the_interval() -> None:
+    minutes = {schedule.cron(broker(metadata={"name": f"b{number}"})).split("-")[0] for number in range(100)}
+    assert minutes == {"0", "1", "2", "3", "4"}
+    assert schedule.cron(broker()) == schedule.cron(broker())
+
+
+def test_once_an_hour_is_one_minute_of_it() -> None:
+    minute, *rest = schedule.cron(broker(lagAnalysis={"intervalMinutes": 60})).split()
+    assert 0 <= int(minute) < 60
+    assert rest == ["*", "*", "*", "*"]
+
+
+def test_a_changed_or_refused_schedule_is_made_anew() -> None:
+    _, wanted = analysed(intervalMinutes=1)
+    _, other = analysed(intervalMinutes=60)
+    assert not schedule.has_to_be_made_anew(wanted, wanted)
+    assert schedule.has_to_be_made_anew(wanted, other)
+    assert schedule.has_to_be_made_anew(wanted, {**wanted, "status": {"scheduleState": "FailedValidation"}})
+
+
+def seen(minutes_ago: float, **status: Any) -> Manifest:
+    moment = timestamp(NOW - timedelta(minutes=minutes_ago))
+    return {"metadata": {"name": "main-lag", "creationTimestamp": moment}, "status": status}
+
+
+NEXT = {"nextRun": "2026-03-01T12:01:00Z"}
+
+
+def told(
+    observed: Manifest | None, last_run: Manifest | None = None, *, installed: bool = True, **analysis: Any
+) -> tuple[str, str]:
+    found: Condition = schedule_state.condition(
+        broker(lagAnalysis=analysis), spark_installed=installed, observed=observed, last_run=last_run, now=NOW
+    )
+    assert found.type == "LagAnalysisScheduled"
+    return found.truth.value, str(found.reason)
+
+
+@pytest.mark.parametrize(
+    ("observed", "last_run", "expected"),
+    [
+        pytest.param(None, None, ("Unknown", "Pending"), id="not-made"),
+        pytest.param(seen(0), None, ("Unknown", "Pending"), id="not-seen"),
+        pytest.param(seen(1, **NEXT), None, ("True", "Scheduled"), id="waiting"),
+        pytest.param(seen(99, lastRun="2026-03-01T11:55:00Z", **NEXT), None, ("True", "Scheduled"), id="running-well"),
+        pytest.param(seen(99, lastRun="2026-03-01T11:45:00Z", **NEXT), None, ("False", "RunOverdue"), id="overdue"),
+        pytest.param(seen(15), None, ("False", "RunOverdue"), id="never-seen"),
+        pytest.param(
+            seen(99, scheduleState="FailedValidation", reason="bad", **NEXT),
+            None,
+            ("False", "ValidationFailed"),
+            id="bad",
+        ),
+        pytest.param(
+            seen(1, **NEXT),
+            seen(30, applicationState={"state": "SUBMISSION_FAILED"}),
+            ("False", "RunStuck"),
+            id="stuck",
+        ),
+        pytest.param(seen(1, **NEXT), seen(30), ("False", "RunStuck"), id="stuck-without-a-state"),
+        pytest.param(
+            seen(1, **NEXT), seen(90, applicationState={"state": "COMPLETED"}), ("True", "Scheduled"), id="completed"
+        ),
+        pytest.param(seen(1, **NEXT), seen(29), ("True", "Scheduled"), id="still-starting"),
+    ],
+)
+def test_what_is_said(observed: Manifest | None, last_run: Manifest | None, expected: tuple[str, str]) -> None:
+    assert told(observed, last_run) == expected
+
+
+def test_what_is_said_without_a_schedule() -> None:
+    assert told(None, backend="None") == ("False", "Disabled")
+    assert told(None, suspend=True) == ("False", "Suspended")
+    assert told(None, installed=False) == ("False", "CRDNotInstalled")
+    assert told(None, installed=False, backend="CronJob") == ("True", "Scheduled")
+
+
+def test_a_stuck_run_is_named_with_the_command_that_helps() -> None:
+    found = schedule_state.condition(
+        broker(), spark_installed=True, observed=seen(1, **NEXT), last_run=seen(30), now=NOW
+    )
+    assert "kubectl delete sparkapplication -n shop main-lag" in found.message
