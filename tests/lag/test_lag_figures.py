@@ -1,4 +1,4 @@
-"""All steps together over histories that Hypothesis makes up: each example is many subscriptions in one run of Spark."""
+"""All steps together over histories that Hypothesis makes up: an example is many subscriptions in one run of Spark."""
 
 from __future__ import annotations
 
