@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from penstock_amqp import endpoint_ffi, endpoint_terms, errors, performatives, rewrite, tap, values
+from penstock_amqp import echo, endpoint_ffi, endpoint_terms, errors, performatives, rewrite, tap, values
 from penstock_amqp.endpoint_events import (
     AmqpError,
     Arrival,
@@ -78,6 +78,9 @@ SESSION_FRAMES: Final = 2048
 wide enough never to hold a sender back."""
 
 
+FRAME_OVERHEAD: Final = 128
+"""More than a frame header and a transfer take."""
+
 MAX_CHANNEL: Final = 255
 """Highest channel, which bounds the sessions of one connection."""
 
@@ -88,12 +91,15 @@ class Endpoint:
     """
 
     __slots__ = (
+        "_by_handle",
         "_cold",
         "_collector",
         "_connection",
+        "_echoes",
         "_is_open",
         "_links",
         "_offers",
+        "_one_frame",
         "_peer_closed",
         "_sessions",
         "_tag",
@@ -123,12 +129,18 @@ class Endpoint:
         self._tap = tap.InputTap(transport_capacity(self._transport))
         self._links: dict[Ptr, InLink | OutLink] = {}
         self._sessions: dict[Ptr, Session] = {}
-        self._offers: dict[tuple[str, bool], tuple[tuple[str, ...], bool]] = {}
+        self._offers: dict[tuple[str, bool], tuple[InLink | OutLink, tuple[str, ...], bool]] = {}
         """By link name and role: what the engine can't say in an attach reply."""
+        self._by_handle: dict[tuple[int, int], InLink | OutLink] = {}
+        """Links by the peer's channel and handle."""
+        self._echoes: list[tap.TappedFlow] = []
+        """Flows that ask for our state, to be answered behind the engine's output."""
         self.unsettled: dict[Ptr, Held] = {}
         """Deliveries sent and not settled, by the engine's pointer."""
         self._tag = 0
         self._is_open = False
+        self._one_frame = 0
+        """Longest message that surely fits one frame of the peer's."""
         self._peer_closed = False
         self.closed = False
         """True once our Close is on its way or the engine gave up; nothing more is sent or received."""
@@ -285,6 +297,7 @@ class Endpoint:
                 link.credit = link_credit(link.ptr)
                 link.drain = endpoint_ffi.link_get_drain(link.ptr)
                 out.append((Kind.OTHER, None, Flowed(link)))
+            self._echoes += self._tap.echoes()
         elif kind == endpoint_ffi.LINK_REMOTE_OPEN:
             self._attached(endpoint_ffi.event_link(event), out)
         elif kind in (endpoint_ffi.LINK_REMOTE_DETACH, endpoint_ffi.LINK_REMOTE_CLOSE):
@@ -312,12 +325,14 @@ class Endpoint:
 
     def _attached(self, ptr: Ptr, out: list[Event]) -> None:
         name = endpoint_ffi.text(endpoint_ffi.link_name(ptr))
-        attach = self._tap.take_attach(name).attach
+        tapped = self._tap.take_attach(name)
+        attach = tapped.attach
         session = self._sessions[endpoint_ffi.link_session(ptr)]
         kind: type[InLink] | type[OutLink] = OutLink if endpoint_ffi.link_is_sender(ptr) else InLink
         link = kind(ptr, name, session)
         session.links.append(link)
         self._links[ptr] = link
+        self._by_handle[tapped.channel, attach.handle] = link
         out.append((Kind.OTHER, None, Attached(link, attach)))
 
     def _ended(self, ptr: Ptr, out: list[Event]) -> None:
@@ -358,6 +373,8 @@ class Endpoint:
         endpoint_ffi.set_data(endpoint_ffi.connection_properties(connection), endpoint_terms.symbol_map(properties))
         endpoint_ffi.connection_open(connection)
         self._is_open = True
+        peer_max = endpoint_ffi.transport_remote_max_frame(self._transport) or self.max_frame
+        self._one_frame = peer_max - FRAME_OVERHEAD
         # A Begin that came with the Open: the engine forgets to answer it if it is opened before the connection.
         for session in self._sessions:
             endpoint_ffi.session_open(session)
@@ -406,8 +423,7 @@ class Endpoint:
         else:
             link.presettled = sends_settled
             endpoint_ffi.link_set_snd_settle_mode(link.ptr, 1 if sends_settled else 0)
-        if offered or answers_unsettled:
-            self._offers[link.name, isinstance(link, InLink)] = (offered, answers_unsettled)
+        self._offers[link.name, isinstance(link, InLink)] = (link, offered, answers_unsettled)
         endpoint_ffi.link_open(link.ptr)
 
     def refuse_attach(self, link: InLink | OutLink, error: AmqpError) -> None:
@@ -437,6 +453,8 @@ class Endpoint:
         """Drop every pointer key of a link; the engine is about to reuse the pointers."""
         link.is_open = False
         self._links.pop(link.ptr, None)
+        for name in [name for name, each in self._by_handle.items() if each is link]:
+            del self._by_handle[name]
         for ptr in [ptr for ptr, held in self.unsettled.items() if held[0] is link]:
             del self.unsettled[ptr]
 
@@ -471,21 +489,30 @@ class Endpoint:
         tag = self._tag
         unsettled = self.unsettled
         presettled = link.presettled
+        most = self._one_frame
+        before = tag
         for entry in entries:
             tag = (tag + 1) & 0xFFFFFFFF
             TAG_VIEW[0] = tag
             sent = delivery(ptr, TAG)
             data = entry[1]
-            link_send(ptr, data, len(data))
+            size = len(data)
+            if size > most:
+                link.session.is_inexact = True
+            link_send(ptr, data, size)
             link_advance(ptr)
             if presettled:
                 delivery_settle(sent)
             else:
                 unsettled[sent] = (link, entry, now_us)
         self._tag = tag
+        link.session.sent_frames += (tag - before) & 0xFFFFFFFF
 
     def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> None:
         """Send `data` in the place of the entry's own bytes (a rewritten header)."""
+        link.session.sent_frames += 1
+        if len(data) > self._one_frame:
+            link.session.is_inexact = True
         self._tag = (self._tag + 1) & 0xFFFFFFFF
         TAG_VIEW[0] = self._tag
         sent = delivery(link.ptr, TAG)
@@ -548,11 +575,14 @@ class Endpoint:
         offers, self._offers = self._offers, {}
         peer_max = endpoint_ffi.transport_remote_max_frame(self._transport) or self.max_frame
 
-        def offer(_channel: int, attach: performatives.Attach) -> performatives.Attach:
+        def offer(channel: int, attach: performatives.Attach) -> performatives.Attach:
             ours = offers.get((attach.name, attach.role))
             if ours is None:
                 return attach
-            names, answers_unsettled = ours
+            link, names, answers_unsettled = ours
+            link.local = (channel, attach.handle)
+            if not names and not answers_unsettled:
+                return attach
             return replace(
                 attach,
                 offered_capabilities=tuple(values.Symbol(name) for name in names) or None,
@@ -560,6 +590,29 @@ class Endpoint:
             )
 
         return rewrite.rewrite_attaches(b"".join(pieces), offer, peer_max)
+
+    @property
+    def has_echoes(self) -> bool:
+        """True if the peer asked for our state: send `echoes` once `output` has nothing more."""
+        return bool(self._echoes)
+
+    def echoes(self) -> bytes:
+        """The flow frames that the engine owes the peer: it does not see that they were asked for."""
+        asked, self._echoes = self._echoes, []
+        return b"".join(self._echo(tapped) for tapped in asked)
+
+    def _echo(self, tapped: tap.TappedFlow) -> bytes:
+        flow = tapped.flow
+        link = self._by_handle.get((tapped.channel, flow.handle)) if flow.handle is not None else None
+        if link is None or not link.is_open or link.local is None:
+            return b""
+        channel, handle = link.local
+        session = link.session
+        if not session.is_inexact and not endpoint_ffi.session_outgoing_bytes(session.ptr):
+            # The peer's own count is behind if messages are on their way; ours is not.
+            flow = replace(flow, next_incoming_id=session.sent_frames & 0xFFFFFFFF)
+        state = echo.LinkState(handle, isinstance(link, OutLink), max(link.credit, 0))
+        return echo.answer(flow, channel, state, SESSION_FRAMES // 2)
 
     @property
     def has_offers(self) -> bool:
@@ -575,6 +628,7 @@ class Endpoint:
             link.is_open = False
             link.context = None
         self._links.clear()
+        self._by_handle.clear()
         for session in self._sessions.values():
             session.links = []
             session.context = None

@@ -13,10 +13,14 @@ __all__ = ["InLink", "OutLink", "Session"]
 class Session:
     """One session of the peer."""
 
-    __slots__ = ("context", "links", "ptr")
+    __slots__ = ("context", "is_inexact", "links", "ptr", "sent_frames")
 
     def __init__(self, ptr: Ptr) -> None:
         self.ptr = ptr
+        self.sent_frames = 0
+        """Transfer frames handed to the engine: our next-outgoing-id, which the engine does not tell."""
+        self.is_inexact = False
+        """A message took more than one frame: `sent_frames` is not known any more."""
         self.links: list[InLink | OutLink] = []
         self.context: object = None
 
@@ -24,7 +28,18 @@ class Session:
 class InLink:
     """A link on which the peer sends and we receive."""
 
-    __slots__ = ("context", "credit", "is_open", "max_bytes", "name", "part_bytes", "parts", "ptr", "session")
+    __slots__ = (
+        "context",
+        "credit",
+        "is_open",
+        "local",
+        "max_bytes",
+        "name",
+        "part_bytes",
+        "parts",
+        "ptr",
+        "session",
+    )
 
     def __init__(self, ptr: Ptr, name: str, session: Session) -> None:
         self.ptr = ptr
@@ -33,6 +48,8 @@ class InLink:
         self.is_open = True
         """False once the link is freed; its deliveries are then invalid."""
         self.credit = 0
+        self.local: tuple[int, int] | None = None
+        """Channel and handle by which we name the link."""
         self.max_bytes = 0
         """Longest message taken; 0 until the attach was answered."""
         self.parts: list[bytes] = []
@@ -44,7 +61,18 @@ class InLink:
 class OutLink:
     """A link on which we send and the peer receives."""
 
-    __slots__ = ("context", "credit", "drain", "is_open", "name", "presettled", "ptr", "session", "transfers")
+    __slots__ = (
+        "context",
+        "credit",
+        "drain",
+        "is_open",
+        "local",
+        "name",
+        "presettled",
+        "ptr",
+        "session",
+        "transfers",
+    )
 
     def __init__(self, ptr: Ptr, name: str, session: Session) -> None:
         self.ptr = ptr
@@ -52,6 +80,8 @@ class OutLink:
         self.session = session
         self.is_open = True
         self.credit = 0
+        self.local: tuple[int, int] | None = None
+        """Channel and handle by which we name the link."""
         self.drain = False
         self.presettled = False
         """True if deliveries are sent settled: nothing is heard of them again."""

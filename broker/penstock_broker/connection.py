@@ -171,8 +171,8 @@ class Connection:
         if self.backlog and not self._send_backlog():
             return False
         endpoint = self.endpoint
-        if endpoint.has_offers:
-            return self._write(endpoint.output_with_offers())
+        if endpoint.has_offers and not self._write(endpoint.output_with_offers()):
+            return False
         while size := endpoint.output():
             if self.tls is not None or self.backlog:
                 if not self._write(OUTPUT_VIEW[:size].tobytes()):
@@ -186,6 +186,8 @@ class Connection:
                 return False
             if sent < size:
                 self.backlog = OUTPUT_VIEW[sent:size].tobytes()
+        if endpoint.has_echoes and not self._write(endpoint.echoes()):
+            return False
         self.is_blocked = bool(self.backlog)
         return True
 
