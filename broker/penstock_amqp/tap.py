@@ -27,7 +27,7 @@ from penstock_amqp.errors import DecodeError, TapError
 from penstock_amqp.frames import AMQP_FRAME, performative_code, read_body, walk
 from penstock_amqp.performatives import Attach, Flow, Performative
 
-__all__ = ["InputTap", "TappedAttach"]
+__all__ = ["InputTap", "TappedAttach", "TappedFlow"]
 
 _ECHO_FIELD = 9
 """Position of `echo` in a flow: a shorter one, which is nearly every flow, need not be decoded."""
@@ -39,6 +39,14 @@ class TappedAttach:
 
     channel: int
     attach: Attach
+
+
+@dataclass(frozen=True, slots=True)
+class TappedFlow:
+    """A flow as the peer sent it, on its channel; `flow.handle` is the one of its attach (None: the session alone)."""
+
+    channel: int
+    flow: Flow
 
 
 class InputTap:
@@ -54,7 +62,7 @@ class InputTap:
         self._chunk: bytes | memoryview = b""
         self._walked = True
         self._attaches: deque[TappedAttach] = deque()
-        self._echoes: tuple[tuple[int, int | None], ...] = ()
+        self._echoes: tuple[TappedFlow, ...] = ()
 
     def pushed(self, chunk: bytes | memoryview, capacity: int) -> None:
         """Note that the engine took all of `chunk` and has room for `capacity` bytes now (below 0: it failed).
@@ -84,8 +92,8 @@ class InputTap:
             raise TapError(f"the engine attached link {name!r}, the input names {tapped.attach.name!r}")
         return tapped
 
-    def echoes(self) -> tuple[tuple[int, int | None], ...]:
-        """(channel, handle) of each flow in the chunk that asks for an echo; handle None = the session's own state."""
+    def echoes(self) -> tuple[TappedFlow, ...]:
+        """The flows in the chunk that ask for an echo, which `echo.answer` writes."""
         self._walk()
         return self._echoes
 
@@ -115,13 +123,13 @@ class InputTap:
         self._walked = True
         data = self._held_before + bytes(self._chunk)
         whole = data[: len(data) - len(self._held)]
-        echoes: list[tuple[int, int | None]] = []
+        echoes: list[TappedFlow] = []
         for channel, performative in _attaches_and_flows(whole):
             match performative:
                 case Attach():
                     self._attaches.append(TappedAttach(channel, performative))
                 case Flow() if performative.echo:
-                    echoes.append((channel, performative.handle))
+                    echoes.append(TappedFlow(channel, performative))
                 case _:
                     pass
         self._echoes = tuple(echoes)

@@ -69,19 +69,23 @@ class RawClient:
         self._reader = FrameReader(1 << 20)
         self._frames: deque[Received] = deque()
         self._next_handle = 0
-        self._reader.add(self._authenticate(login or Login()))
-        self.send_bytes(AMQP_HEADER)
-        self.send(
-            Open(
-                container_id=container_id,
-                desired_capabilities=desired,
-                max_frame_size=65_536,
-                idle_time_out=idle_time_out,
+        try:
+            self._reader.add(self._authenticate(login or Login()))
+            self.send_bytes(AMQP_HEADER)
+            self.send(
+                Open(
+                    container_id=container_id,
+                    desired_capabilities=desired,
+                    max_frame_size=65_536,
+                    idle_time_out=idle_time_out,
+                )
             )
-        )
-        self._expect_header()
-        self.open = self.expect(Open)
-        """What the broker opened with."""
+            self._expect_header()
+            self.open = self.expect(Open)
+            """What the broker opened with."""
+        except BaseException:
+            self.socket.close()
+            raise
 
     def __enter__(self) -> RawClient:
         return self

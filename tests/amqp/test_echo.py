@@ -1,0 +1,67 @@
+"""The answer to a flow that asks for an echo; the numbers are typed from part 2, 2.6.7."""
+
+from __future__ import annotations
+
+from penstock_amqp.echo import LinkState, answer
+from penstock_amqp.frames import read_body
+from penstock_amqp.performatives import Flow
+
+
+def answered(flow: Flow, link: LinkState | None) -> Flow:
+    frame = answer(flow, 3, link, 1024)
+    assert frame[6:8] == b"\x00\x03"
+    return read_body(frame[8:], Flow)[0]
+
+
+def test_a_receiver_that_asks_learns_how_far_we_sent() -> None:
+    # It has seen 10 deliveries and lets us send 5 more: up to 15. We have 2 left, so 13 were sent.
+    flow = Flow(
+        next_incoming_id=40,
+        incoming_window=99,
+        next_outgoing_id=7,
+        outgoing_window=99,
+        handle=5,
+        delivery_count=10,
+        link_credit=5,
+        echo=True,
+    )
+    told = answered(flow, LinkState(handle=1, is_sender=True, credit=2, available=8))
+    assert told == Flow(
+        next_incoming_id=7,
+        incoming_window=1024,
+        next_outgoing_id=40,
+        outgoing_window=2**31 - 1,
+        handle=1,
+        delivery_count=13,
+        link_credit=2,
+        available=8,
+    )
+
+
+def test_a_sender_that_asks_learns_its_credit() -> None:
+    flow = Flow(
+        next_incoming_id=0,
+        incoming_window=9,
+        next_outgoing_id=30,
+        outgoing_window=9,
+        handle=5,
+        delivery_count=30,
+        link_credit=0,
+        available=4,
+        echo=True,
+    )
+    told = answered(flow, LinkState(handle=2, is_sender=False, credit=500))
+    assert (told.handle, told.delivery_count, told.link_credit, told.available) == (2, 30, 500, None)
+
+
+def test_counts_wrap_at_32_bits() -> None:
+    flow = Flow(
+        incoming_window=9, next_outgoing_id=0, outgoing_window=9, handle=0, delivery_count=2**32 - 1, link_credit=3
+    )
+    assert answered(flow, LinkState(handle=0, is_sender=True, credit=1)).delivery_count == 1
+
+
+def test_a_session_that_asks_learns_about_itself_alone() -> None:
+    flow = Flow(next_incoming_id=1, incoming_window=9, next_outgoing_id=2, outgoing_window=9, echo=True)
+    told = answered(flow, None)
+    assert told == Flow(next_incoming_id=2, incoming_window=1024, next_outgoing_id=1, outgoing_window=2**31 - 1)
