@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 from penstock_api.failing import Failure, Misuse
 from penstock_api.management import Histogram, Owner
 from penstock_api.result import LagResult, LagState
-from penstock_lag import job
 from penstock_lag.arguments import parse
 from penstock_lag.main import main, run
 from penstock_lag.settings import LagSettings, read_token
@@ -242,7 +241,7 @@ def test_the_command_prints_a_table_and_stores_the_result(tmp_path: Path) -> Non
         ]
         words += ["--token-file", str(token_file(tmp_path)), "--output", str(tmp_path / "result.json")]
         done = subprocess.run(
-            [sys.executable, str(Path(job.__file__)), *words], capture_output=True, text=True, timeout=300, check=False
+            [sys.executable, "-m", "penstock_lag", *words], capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == 0, done.stderr
         assert observer.api.results.get("run-9") == (tmp_path / "result.json").read_bytes()
