@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -105,10 +106,10 @@ def status(_: argparse.Namespace) -> int:
     ended = set(cluster.ended_daemons())
     for name in DAEMONS:
         print(f"{name:<26}{'ended' if name in ended else 'runs'}")
-    ready = cluster.ready()
-    print(f"{'API server':<26}{'serves' if ready else 'does not answer'}")
-    print(f"{'Spark operator':<26}{'installed' if ready and spark.installed(cluster) else 'not installed'}")
-    return 0 if ready else FAILED
+    serves = "kube-apiserver" not in ended and cluster.serves()
+    print(f"{'API server':<26}{'serves' if serves else 'does not answer'}")
+    print(f"{'Spark operator':<26}{'ready' if serves and spark.installed(cluster) else 'not ready'}")
+    return FAILED if ended or not serves else 0
 
 
 def env(_: argparse.Namespace) -> int:
@@ -178,6 +179,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     """Runs the command line. Returns the exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was begun is removed, as after Ctrl-C
     if sys.argv[1:2] == ["kubectl"]:  # everything behind it is kubectl's, --help too
         options = argparse.Namespace(run=kubectl, arguments=sys.argv[2:])
     else:

@@ -43,9 +43,13 @@ class Cluster:
     def ctr(self, *arguments: str) -> list[str | Path]:
         return ["ctr", "--address", self.folders.containerd, "--namespace", "k8s.io", *arguments]
 
+    def serves(self) -> bool:
+        """The API server says that it is ready."""
+        return succeeds(self.kubectl("get", "--raw=/readyz"), env=self.environment)
+
     def ready(self) -> bool:
         """Every daemon runs and the API server serves."""
-        return not self.ended_daemons() and succeeds(self.kubectl("get", "--raw=/readyz"), env=self.environment)
+        return not self.ended_daemons() and self.serves()
 
     def ended_daemons(self) -> list[str]:
         """The daemons that do not run; all of them if the node is down."""
@@ -123,9 +127,8 @@ def _import_own_images(cluster: Cluster) -> None:
 
 
 def _wait_for_api(cluster: Cluster) -> None:
-    ask = cluster.kubectl("get", "--raw=/readyz")
     log = cluster.folders.node_logs / "kube-apiserver.log"
-    wait_until(lambda: succeeds(ask, env=cluster.environment), "API server ready", seconds=120, cure=f"see {log}")
+    wait_until(cluster.serves, "API server ready", seconds=120, cure=f"see {log}")
 
 
 def _add_addons(cluster: Cluster) -> None:
