@@ -1,0 +1,120 @@
+"""Clients of a broker that is killed: two producers, three subscriptions of two consumers, one that comes and goes."""
+
+import random
+import select
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from crash.churn import Churn
+from crash.ledger_of_load import BODY, Ledger
+from crash.load_client import Peer, Sender, encoded
+
+SUBSCRIPTIONS = ("first", "second", "third")
+SHARED = ("topic", "shared", "global")
+ADDRESS = "amq.topic/load"
+PRODUCERS = 2
+BATCH = 64
+HEAD = encoded(bytes(100), durable=True)[: -BODY.size]
+
+
+class Silence(Exception):
+    """No socket had anything for too long."""
+
+
+class Load:
+    """Connect with `start`, then `step` until enough has happened; after the broker is gone, `stop` and start again."""
+
+    def __init__(self, seed: int) -> None:
+        self.ledger = Ledger(PRODUCERS, SUBSCRIPTIONS)
+        self.churn = Churn(random.Random(seed), self.ledger)
+        self.publishing = True
+        self._peers: dict[int, Peer] = {}
+        self._senders: list[tuple[int, Sender, list[int]]] = []
+        self._churning: Iterator[None] = iter(())
+        self._poll = select.poll()
+
+    def start(self, host: str, port: int) -> None:
+        """Attach all consumers, check what the churn knows, then begin. Raises Gone or OSError."""
+        self._poll = select.poll()
+        receivers = [
+            self._peer(host, port, f"{name}-{each}").receiver(
+                f"{name}|global{each}", ADDRESS, self._taker(name), capabilities=SHARED, durable=True
+            )
+            for name in SUBSCRIPTIONS
+            for each in (1, 2)
+        ]
+        self._step_until(lambda: all(receiver.attached is not None for receiver in receivers))
+        for receiver in receivers:
+            if receiver.detached is not None:
+                self.ledger.violate(f"an attach was refused: {receiver.detached}")
+        self._churning = self.churn.run(self._peer(host, port, "churn"))
+        for number in range(PRODUCERS):
+            numbers: list[int] = []
+            sender = self._peer(host, port, f"producer-{number}").sender(
+                "load", ADDRESS, self._accepter(number, numbers)
+            )
+            self._senders.append((number, sender, numbers))
+
+    def _peer(self, host: str, port: int, container: str) -> Peer:
+        peer = Peer(host, port, container)
+        self._peers[peer.sock.fileno()] = peer
+        self._poll.register(peer.sock, select.POLLIN)
+        return peer
+
+    def _taker(self, subscription: str) -> Callable[[bytes], bool]:
+        def take(message: bytes) -> bool:
+            self.ledger.received(subscription, message)
+            return True
+
+        return take
+
+    def _accepter(self, number: int, sequences: list[int]) -> Callable[[list[int]], None]:
+        """Numbers on a link begin anew with each connection; `sequences[n - 1]` is the producer's own."""
+        return lambda numbers: self.ledger.producers[number].accept([sequences[each - 1] for each in numbers])
+
+    def step(self, timeout_ms: int = 20_000) -> None:
+        """Send what credit allows, wait for sockets, read. Raises Gone, Silence if nothing comes."""
+        if self.publishing:
+            self._publish()
+        next(self._churning, None)
+        for fd, peer in self._peers.items():
+            self._poll.modify(fd, select.POLLIN if peer.flush() else select.POLLIN | select.POLLOUT)
+        ready = self._poll.poll(timeout_ms)
+        if not ready:
+            raise Silence(f"nothing came for {timeout_ms} ms")
+        for fd, mask in ready:
+            if mask & ~select.POLLOUT:
+                self._peers[fd].read()
+
+    def _publish(self) -> None:
+        for number, sender, sequences in self._senders:
+            count = min(BATCH, sender.credit)
+            if count > 0:
+                added = self.ledger.producers[number].send(count)
+                sequences += added
+                sender.send([HEAD + BODY.pack(number, sequence) for sequence in added])
+
+    def _step_until(self, reached: Callable[[], bool]) -> None:
+        while not reached():
+            self.step()
+
+    def run(self, accepts: int) -> None:
+        """Until so many more messages were accepted. Raises Gone if the broker goes before."""
+        target = self.ledger.accepts + accepts
+        self._step_until(lambda: self.ledger.accepts >= target)
+
+    def drain(self) -> None:
+        """Publish nothing more, and take what is there until nothing comes for two seconds. Raises Gone."""
+        self.publishing = False
+        self._churning = iter(())
+        with suppress(Silence):
+            while True:
+                self.step(2000)
+
+    def stop(self) -> None:
+        """Let go of all connections."""
+        self._churning = iter(())
+        self._senders.clear()
+        for peer in self._peers.values():
+            peer.free()
+        self._peers.clear()

@@ -1,0 +1,46 @@
+"""The broker under test, as a process: `python -m crash.killed_broker DATA FILES READY_FILE TALLY`.
+
+FILES is aio, counted, lossy or forgetful: the file layer under the log.
+"""
+
+import logging
+import sys
+from pathlib import Path
+
+from crash.lossy_files import CountingFiles, LossyFiles, Tally
+
+from penstock_broker import main
+from penstock_broker.log import FileLayer
+from penstock_broker.settings import Listener, LogSettings, Settings
+
+SEGMENT_BYTES = 4 * 1024 * 1024
+
+
+def files_for(kind: str, tally: Tally) -> FileLayer | None:
+    """The file layer under the log; None is the broker's own, which syncs by Linux AIO where it can."""
+    match kind:
+        case "aio":
+            return None
+        case "counted":
+            return CountingFiles(tally)
+        case "lossy":
+            return LossyFiles(tally)
+        case "forgetful":
+            return LossyFiles(tally, forgetful=True)
+        case _:
+            raise ValueError(kind)
+
+
+def run(data: Path, kind: str, ready: Path, tally: Path) -> int:
+    settings = Settings(
+        listeners=(Listener(address="127.0.0.1:0"),),
+        log=LogSettings(segment_bytes=SEGMENT_BYTES),
+        max_message_bytes=1024 * 1024,
+    ).for_dev()
+    return main.serve(settings, data, ready_file=ready, files=files_for(kind, Tally(tally)))
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _, data, kind, ready, tally = sys.argv
+    sys.exit(run(Path(data), kind, Path(ready), Path(tally)))

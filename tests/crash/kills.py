@@ -1,0 +1,111 @@
+"""Kill a broker again and again under load, and say what was lost. Used by the tests and by hack/soak/crash."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crash.crash_load import Load
+from crash.lossy_files import Tally
+
+START_SECONDS = 60
+TESTS = Path(__file__).resolve().parent.parent
+
+
+@dataclass
+class Outcome:
+    """`unsynced`: kills with blocks written that no returned fdatasync covered.
+
+    `seconds`: those under load, without restarts.
+    """
+
+    kills: int = 0
+    unsynced: int = 0
+    accepted: int = 0
+    receipts: int = 0
+    repeated: int = 0
+    seconds: float = 0.0
+    churn: dict[str, int] = field(default_factory=dict[str, int])
+    lacking: dict[str, int] = field(default_factory=dict[str, int])
+    violations: list[str] = field(default_factory=list[str])
+
+    @property
+    def rate(self) -> float:
+        """Durable messages accepted per second under load, each going to three subscriptions."""
+        return self.accepted / self.seconds if self.seconds else 0.0
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing accepted is lacking, nothing was seen that must not be."""
+        return not any(self.lacking.values()) and not self.violations
+
+
+class Victim:
+    """The broker process. `files`: which file layer it has, see killed_broker."""
+
+    def __init__(self, folder: Path, files: str) -> None:
+        self.folder, self.files = folder, files
+        self.tally = Tally(folder / "tally")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> tuple[str, int]:
+        """Start and wait until it listens; the address."""
+        ready = self.folder / "ready.json"
+        ready.unlink(missing_ok=True)
+        self.tally.reset()
+        command = [sys.executable, "-m", "crash.killed_broker", str(self.folder / "data"), self.files]
+        environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+        with (self.folder / "broker.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, str(ready), str(self.folder / "tally")], stdout=log, stderr=log, env=environment
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while not ready.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the broker did not start, see {self.folder / 'broker.log'}")
+            time.sleep(0.01)
+        host, _, port = json.loads(ready.read_text())["amqp"].rpartition(":")
+        return host, int(port)
+
+    def kill(self) -> bool:
+        """kill -9; True if written blocks were not synced at that moment."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        written, synced = self.tally.read()
+        return written > synced
+
+    def end(self) -> None:
+        """Nothing is left running, however the test ended."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+def kill_often(folder: Path, files: str, kills: int, seed: int, *, between: tuple[int, int] = (3000, 15000)) -> Outcome:
+    """`kills` times: load until a random number of accepts in `between`, kill, restart; then drain and compare."""
+    chance = random.Random(seed)
+    victim, load, outcome = Victim(folder, files), Load(seed), Outcome()
+    try:
+        for _ in range(kills):
+            load.start(*victim.start())
+            began = time.monotonic()
+            load.run(chance.randint(*between))
+            outcome.seconds += time.monotonic() - began
+            outcome.unsynced += victim.kill()
+            outcome.kills += 1
+            load.stop()
+        load.start(*victim.start())
+        load.drain()
+        load.stop()
+    finally:
+        victim.end()
+    ledger = load.ledger
+    outcome.accepted, outcome.receipts, outcome.repeated = ledger.accepts, ledger.receipts, ledger.repeated
+    outcome.churn, outcome.lacking, outcome.violations = load.churn.counts, ledger.lacking(), ledger.violations
+    return outcome

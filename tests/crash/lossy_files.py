@@ -1,0 +1,152 @@
+"""File layers for a whole broker process that is killed. On the real disk of the lossy one is only what a returned
+fdatasync covers.
+
+Writes stay in the process's memory until `fdatasync` writes them to the file, and names until `fsync_folder`; kill -9
+takes both, as a power cut would. A small mapped file tells, after the kill, how many blocks had been written and how
+many were synced.
+"""
+
+import mmap
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from struct import Struct
+
+from penstock_broker.log.files import Buffer, RealFiles
+
+_TALLY = Struct("<QQ")
+_HIDDEN = ".unsynced-"
+
+
+class Tally:
+    """Writes so far, and how many of them a returned fdatasync covers; survives the process, not the machine."""
+
+    def __init__(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.ftruncate(descriptor, _TALLY.size)
+        self._map = mmap.mmap(descriptor, _TALLY.size)
+        os.close(descriptor)
+        self.written = 0
+
+    def reset(self) -> None:
+        self._map[:] = bytes(_TALLY.size)
+
+    def wrote(self) -> None:
+        self.written += 1
+        self._map[:8] = self.written.to_bytes(8, "little")
+
+    def synced(self, up_to: int) -> None:
+        self._map[8:] = up_to.to_bytes(8, "little")
+
+    def read(self) -> tuple[int, int]:
+        """(written, synced)"""
+        written, synced = _TALLY.unpack(self._map)
+        return written, synced
+
+
+class CountingFiles(RealFiles):
+    """The real file system, with a tally. It has no descriptor for Linux AIO, so that each fdatasync is seen."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def pwrite(self, handle: int, data: Buffer, offset: int) -> int:
+        written = super().pwrite(handle, data, offset)
+        self._tally.wrote()
+        return written
+
+    def fdatasync(self, handle: int) -> None:
+        up_to = self._tally.written
+        super().fdatasync(handle)
+        self._tally.synced(up_to)
+
+    def descriptor(self, handle: int) -> int | None:
+        return None
+
+
+class LossyFiles(RealFiles):
+    """Keeps what is unsynced in memory.
+
+    `forgetful`: its fdatasync returns without doing anything, as on a lying disk.
+    """
+
+    def __init__(self, tally: Tally, *, forgetful: bool = False) -> None:
+        self._tally = tally
+        self._forgetful = forgetful
+        self._unsynced: dict[int, list[tuple[int, bytes]]] = {}
+        self._sizes: dict[int, int] = {}
+        self._names: list[Callable[[], None]] = []
+        self._visible: dict[Path, Path] = {}  # name -> where the file is now
+        self._lock = threading.Lock()
+        self._boot = os.urandom(16)
+
+    def names(self, folder: Path) -> list[str]:
+        for name in super().names(folder):
+            if name.startswith(_HIDDEN) and folder / name not in self._visible.values():
+                os.unlink(folder / name)  # made by a process that was killed before it synced the folder
+        return [name for name in super().names(folder) if not name.startswith(_HIDDEN)]
+
+    def open(self, path: Path, *, create: bool) -> int:
+        if create and not path.exists():
+            hidden = path.with_name(_HIDDEN + path.name)
+            self._visible[path] = hidden
+            self._names.append(lambda: self._appear(path, hidden))
+        handle = super().open(self._visible.get(path, path), create=create)
+        self._unsynced[handle] = []
+        self._sizes[handle] = super().size(handle)
+        return handle
+
+    def _appear(self, path: Path, hidden: Path) -> None:
+        os.rename(hidden, path)
+        del self._visible[path]
+
+    def close(self, handle: int) -> None:
+        del self._unsynced[handle], self._sizes[handle]
+        super().close(handle)
+
+    def size(self, handle: int) -> int:
+        return self._sizes[handle]
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        content = bytearray(super().pread(handle, length, offset))
+        for start, data in self._unsynced[handle]:
+            begin, end = max(start, offset), min(start + len(data), offset + length)
+            if begin < end:
+                content.extend(bytes(max(0, end - offset - len(content))))
+                content[begin - offset : end - offset] = data[begin - start : end - start]
+        return bytes(content)
+
+    def pwrite(self, handle: int, data: Buffer, offset: int) -> int:
+        with self._lock:
+            self._unsynced[handle].append((offset, bytes(data)))
+        self._sizes[handle] = max(self._sizes[handle], offset + len(data))
+        self._tally.wrote()
+        return len(data)
+
+    def fdatasync(self, handle: int) -> None:
+        up_to = self._tally.written
+        with self._lock:
+            writes, self._unsynced[handle] = self._unsynced[handle], []
+        if self._forgetful:
+            return
+        for offset, data in writes:
+            os.pwrite(handle, data, offset)
+        self._tally.synced(up_to)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._names.append(lambda: os.rename(old, new))
+
+    def unlink(self, path: Path) -> None:
+        self._names.append(lambda: os.unlink(path))
+
+    def fsync_folder(self, folder: Path) -> None:
+        changes, self._names = self._names, []
+        for change in changes:
+            change()
+
+    def boot_id(self) -> bytes:
+        return self._boot
+
+    def descriptor(self, handle: int) -> int | None:
+        return None
