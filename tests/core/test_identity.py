@@ -95,6 +95,12 @@ def test_no_shared_link_can_mean_a_private_name(nonce: str, link_name: str) -> N
     assert subscription_name(link_name) != private_name(nonce)
 
 
+def test_only_the_global_scope_is_global() -> None:
+    assert GLOBAL.is_global
+    assert not Scope("c").is_global
+    assert not Scope("").is_global
+
+
 def test_words_for_people() -> None:
     assert str(Identity(GLOBAL, "s", True)) == "durable subscription 's' (global)"
     assert str(Identity(Scope("c"), "s", False)) == "volatile subscription 's' (container 'c')"

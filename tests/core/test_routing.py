@@ -143,6 +143,16 @@ def test_more_keys_than_the_memo_holds() -> None:
             assert router.route("hot.x") == ("*.x", "#")
 
 
+def test_the_memo_is_bounded_and_keeps_what_is_asked_again() -> None:
+    router = topic("cold", "hot", "#")
+    cold, hot = router.route("cold"), router.route("hot")
+    for number in range(3 * MEMO_KEYS):
+        router.route(str(number))
+        assert router.route("hot") is hot
+    assert router.route("cold") == cold
+    assert router.route("cold") is not cold, "forgotten after two generations"
+
+
 def test_equal_answers_are_one_tuple() -> None:
     router = topic("a.*", "#")
     assert router.route("a.1") is router.route("a.2")
@@ -154,7 +164,14 @@ def test_a_generation_ends_by_weight_too() -> None:
         router.bind(number, frozenset(str(key) for key in range(400) if key != number))
     for key in range(400):
         assert len(router.route(str(key))) == 399
-    assert router.route("7") == tuple(number for number in range(400) if number != 7)
+    first = router.route("0")
+    assert router.route("0") is first
+    for key in range(1, 400):
+        router.route(str(key))
+    assert router.route("0") == first
+    assert router.route("0") is not first, (
+        "forgotten, since 400 answers of 399 handles are more than two generations hold"
+    )
 
 
 def test_long_keys_match_catch_all_alone() -> None:
