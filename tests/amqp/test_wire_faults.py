@@ -182,6 +182,17 @@ def test_an_attach_may_come_byte_by_byte(broker: BrokerProcess) -> None:
         assert client.expect(Attach).offered_capabilities == ("SHARED-SUBS",)
 
 
+def test_a_flow_that_asks_for_an_echo_gets_one(broker: BrokerProcess) -> None:
+    with RawClient(broker.port, "echo") as client:
+        client.begin()
+        client.attach_receiver("l", dataclasses.replace(ATTACH.source or Source(), address="quiet"))
+        client.flow(client.last_handle, credit=7, echo=True)
+        told = client.expect(Flow)
+        while told.handle is None:
+            told = client.expect(Flow)
+        assert told.link_credit == 7
+
+
 def test_mutated_traffic_harms_nobody(broker: BrokerProcess, witness: Witness) -> None:
     """Two hundred seeded mutations of a whole conversation."""
     numbers = random.Random(20_261_121)
