@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from kube import archives, configs, daemons, pki, sandbox
+from kube import archives, cgroups, configs, daemons, pki, sandbox
 from kube.binaries import Binaries
 from kube.settings import NODE_NAME, PARTS, PROVISIONER, Addresses, Folders
 from kube.steps import output, run, step, succeeds, wait_until
@@ -101,8 +101,7 @@ def _write_configs(cluster: Cluster) -> None:
         file = folders.state / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
-    for root in sandbox.cgroup_roots(folders):
-        root.mkdir(exist_ok=True)
+    cgroups.make(folders.cgroup)
 
 
 def _start(cluster: Cluster, node: sandbox.Node, command: daemons.Command) -> None:

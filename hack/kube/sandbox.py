@@ -12,16 +12,15 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from kube import cgroups
 from kube.settings import Addresses, Folders
 from kube.steps import NOT_POSSIBLE, Failure, output, run, wait_until
 
-CGROUPS = Path("/sys/fs/cgroup")
 # Places outside the cache that the daemons write to whatever they are told; inside the node they are empty memory.
 COVERED = ("/run/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers")
 SYSCTLS = ("net.ipv4.ip_forward=1", "net.bridge.bridge-nf-call-iptables=1")
@@ -176,23 +175,16 @@ def _lay_cable(link: str, node: Node, at: Addresses, log: Path) -> None:
         run(node.enter(["sysctl", "-q", "-w", setting]), log)
 
 
-def cgroup_roots(folders: Folders) -> list[Path]:
-    """Our folder in every cgroup hierarchy: one with version 2, one per controller with version 1."""
-    if (CGROUPS / "cgroup.controllers").exists():
-        return [CGROUPS / folders.cgroup]
-    return [place / folders.cgroup for place in CGROUPS.iterdir() if place.is_dir() and not place.is_symlink()]
-
-
 def remove(folders: Folders) -> None:
     """Ends the sandbox, if there is one, and removes everything it made. Raises Failure if something stays."""
     node = recorded(folders)
     if node is not None and _alive(node):
         os.kill(node.pid, signal.SIGTERM)
         wait_until(lambda: not _alive(node), "the node's processes end", seconds=60, cure=f"look at process {node.pid}")
-    for root in cgroup_roots(folders):
-        _remove_cgroup(root)
+    cgroups.remove(folders.cgroup)
     if folders.state.exists():
-        shutil.rmtree(folders.state)
+        shutil.rmtree(folders.state.resolve())
+        folders.state.unlink(missing_ok=True)  # if it was a link, say to another disk
     shutil.rmtree(folders.run, ignore_errors=True)
     if node is not None and not any(Path("/run").glob("*-cluster/node.json")):  # another cluster may use them
         _remove_folders(node.made)
@@ -202,15 +194,3 @@ def _remove_folders(made: tuple[str, ...]) -> None:
     for name in sorted(made, key=len, reverse=True):
         if Path(name).is_dir() and not any(Path(name).iterdir()):
             Path(name).rmdir()
-
-
-def _remove_cgroup(root: Path) -> None:
-    deadline = time.monotonic() + 10
-    while root.exists():
-        for folder, _, _ in os.walk(root, topdown=False):
-            try:
-                os.rmdir(folder)
-            except OSError as busy:  # its last process is still being taken down
-                if time.monotonic() > deadline:
-                    raise Failure(f"the cgroup {folder} does not go: {busy.strerror}") from busy
-        time.sleep(0.05)
