@@ -23,10 +23,13 @@ def _roots(name: str) -> list[Path]:
 
 
 def make(name: str) -> None:
-    """Makes the folders of this name, below which the kubelet makes its own. Raises Failure if version 2 does not let us have a controller that the kubelet insists on."""
+    """Makes the folders of this name, below which the kubelet makes its own.
+
+    Raises Failure (exit code 3) if version 2 does not let us have a controller that the kubelet insists on.
+    """
+    if (CGROUPS / "cgroup.controllers").exists():
+        _hand_down(CGROUPS)
     for root in _roots(name):
-        if (root.parent / "cgroup.controllers").exists():
-            _hand_down(root.parent)
         root.mkdir(exist_ok=True)
 
 
