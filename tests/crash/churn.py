@@ -71,8 +71,9 @@ class Churn:
     def _visit(self, peer: Peer, name: str, binding: str) -> Iterator[None]:
         known = self._known[name]
         rebinds = known.state is State.THERE and known.binding != binding
-        if known.state is State.GONE or rebinds:
-            known.floor = [producer.accepted_up_to for producer in self._ledger.producers]
+        floor = [producer.accepted_up_to for producer in self._ledger.producers]
+        if known.state is State.GONE:
+            known.floor = floor
         known.state, known.binding = State.UNKNOWN, binding
         link = peer.receiver(
             f"{name}|global", f"amq.topic/{binding}", self._taker(name, known), capabilities=SHARED, durable=True
@@ -83,6 +84,8 @@ class Churn:
             self._ledger.violate(f"attach of {name} was refused: {link.detached}")
             return
         known.state = State.THERE
+        if rebinds:
+            known.floor = floor  # not before the answer: a crash may have left the former life
         self.counts["rebind" if rebinds else "attach"] += 1
         for _ in range(self._chance.randrange(20)):
             yield

@@ -102,8 +102,8 @@ def kill_often(folder: Path, files: str, kills: int, seed: int, *, between: tupl
             load.stop()
         load.start(*victim.start())
         load.drain()
-        load.stop()
     finally:
+        load.stop()
         victim.end()
     ledger = load.ledger
     outcome.accepted, outcome.receipts, outcome.repeated = ledger.accepts, ledger.receipts, ledger.repeated

@@ -76,7 +76,8 @@ class Peer:
         lib.pn_connection_set_container(self._connection, container.encode())
         lib.pn_connection_open(self._connection)
         self.session = lib.pn_session(self._connection)
-        lib.pn_session_set_incoming_capacity(self.session, 1 << 24)
+        # A window that runs out makes the engine send a flow with the handle of a link that is already detached.
+        lib.pn_session_set_incoming_capacity(self.session, 1 << 30)
         lib.pn_session_open(self.session)
         self.senders: dict[Any, Sender] = {}
         self.receivers: dict[Any, Receiver] = {}
@@ -186,7 +187,7 @@ class Peer:
             pop(collector)
         for link, numbers in accepted.items():
             senders[link].on_accepted(numbers)
-        for link in touched & receivers.keys():
+        for link in (touched & receivers.keys()) - self._ended_here:
             receivers[link].top_up()
 
     def _other(self, event: Any) -> None:
