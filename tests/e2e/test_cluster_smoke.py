@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.cluster_images import images
 
 pytestmark = pytest.mark.cluster
 
@@ -67,8 +68,8 @@ def wait_ready() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def applied() -> Iterator[None]:
-    broker, lag = output("hack/images", "load", "broker", "lag").splitlines()
-    objects = (OBJECTS / "objects.yaml").read_text().replace("@BROKER@", broker).replace("@LAG@", lag)
+    template = (OBJECTS / "objects.yaml").read_text()
+    objects = template.replace("@BROKER@", images().broker).replace("@LAG@", images().lag)
     output("hack/cluster", "kubectl", "apply", "-f", "-", stdin=RESTRICTED_NAMESPACE)
     try:
         kubectl("apply", "-f", str(OBJECTS / "widgets.yaml"))
