@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from penstock_amqp.endpoint_ffi import Ptr
+from penstock_amqp.endpoint_links import InLink, OutLink, Session
+from penstock_amqp.performatives import Attach
 from penstock_amqp.values import Value
-
-if TYPE_CHECKING:
-    from penstock_amqp.endpoint_links import InLink, OutLink, Session
-    from penstock_amqp.performatives import Attach
 
 __all__ = [
     "AmqpError",
@@ -32,6 +30,7 @@ __all__ = [
     "Held",
     "Kind",
     "Opened",
+    "Other",
     "Outcome",
     "Settled",
     "TooLarge",
@@ -60,7 +59,7 @@ Entry: TypeAlias = tuple[int, bytes, int, int, int]
 """One message, shared by every queue that holds it: number, encoded message, when it became available (microseconds
 since the epoch), when it expires (same clock, 0 = never), flags of the broker."""
 
-Held: TypeAlias = "tuple[OutLink, Entry, int]"
+Held: TypeAlias = tuple[OutLink, Entry, int]
 """A delivery that was sent and is not settled: to whom, what, when (microseconds since the epoch)."""
 
 Arrival: TypeAlias = tuple[Ptr, bytes, bool]
@@ -148,7 +147,7 @@ class Closed:
 Other: TypeAlias = Opened | Attached | Flowed | Settled | TooLarge | Detached | Ended | Closed
 
 Event: TypeAlias = (
-    "tuple[Literal[Kind.MESSAGES], InLink, list[Arrival]]"
-    " | tuple[Literal[Kind.ACCEPTED], OutLink, list[Held]]"
-    " | tuple[Literal[Kind.OTHER], None, Other]"
+    tuple[Literal[Kind.MESSAGES], InLink, list[Arrival]]
+    | tuple[Literal[Kind.ACCEPTED], OutLink, list[Held]]
+    | tuple[Literal[Kind.OTHER], None, Other]
 )

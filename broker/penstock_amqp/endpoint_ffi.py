@@ -7,6 +7,10 @@ bound function costs nothing per call (40-45 ns each, against 55 through the `li
 Must not know AMQP. Source: proton/c/include/proton (0.40).
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+# cffi's objects have no types: this module gives them.
+
 from __future__ import annotations
 
 from collections.abc import Callable

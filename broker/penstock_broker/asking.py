@@ -57,7 +57,7 @@ def filter_of(source: Source) -> Filter | Refuse:
 
 def filter_to_wire(put_in_place: Filter, source: Source | None) -> Mapping[Symbol, Value]:
     """The filters in place, under the names the client gave them."""
-    asked = source.filter if source is not None and source.filter is not None else {}
+    asked: Mapping[Symbol, Value] = source.filter or {} if source is not None else {}
     names = {value.descriptor: name for name, value in asked.items() if isinstance(value, Described)}
     filters: dict[Symbol, Value] = {}
     if put_in_place.selector is not None:

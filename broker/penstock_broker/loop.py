@@ -28,6 +28,7 @@ from penstock_broker import detaching, dispatching, opening, serving
 from penstock_broker.broker import Broker
 from penstock_broker.connection import MAX_BACKLOG, Connection, Phase
 from penstock_broker.listening import Port
+from penstock_broker.queue import Queue
 
 __all__ = ["Loop"]
 
@@ -170,7 +171,7 @@ class Loop:
     def _dispatch(self, deadline: float) -> None:
         broker = self.broker
         ready = broker.ready
-        again = []
+        again: list[Queue] = []
         clock = time.perf_counter
         while ready:
             queue = ready.popleft()

@@ -1,8 +1,12 @@
 """Blocking clients for the tests, on proton's own Python API."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
+# proton's own types are not complete.
+
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -27,7 +31,7 @@ SECONDS = 20
 
 
 @contextmanager
-def connected(url: str, container: str | None = None, **arguments: Any) -> Iterator[BlockingConnection]:
+def connected(url: str, container: str | None = None, **arguments: Any) -> Generator[BlockingConnection]:
     """A connection that is closed at the end, unless the test did it."""
     owner = Container()
     if container is not None:

@@ -6,14 +6,11 @@ from proton import Collector, Connection, Receiver, Sender, Session, Transport
 
 from penstock_amqp import endpoint_ffi
 from penstock_amqp.endpoint import Endpoint
-from penstock_amqp.endpoint_events import Attached, Closed, Detached, Ended, Flowed, Kind, Opened, Settled, TooLarge
-from penstock_amqp.endpoint_events import Event as EndpointEvent
+from penstock_amqp.endpoint_events import Attached, Event, Flowed, Kind, Other
 from penstock_amqp.endpoint_links import InLink, OutLink
 from penstock_amqp.performatives import Source, Target
 
 __all__ = ["Pair"]
-
-Other = Opened | Attached | Flowed | Settled | TooLarge | Detached | Ended | Closed
 
 
 class Pair:
@@ -29,7 +26,7 @@ class Pair:
         self.connection.collect(self.collector)
         self.connection.container = "client-1"
         self.transport.bind(self.connection)
-        self.events: list[EndpointEvent] = []
+        self.events: list[Event] = []
         """What the endpoint told in the last `exchange`."""
 
     def close(self) -> None:
@@ -38,7 +35,7 @@ class Pair:
         self.connection.free()
         self.collector.release()
 
-    def exchange(self, *, chunk: int = 1 << 30) -> list[EndpointEvent]:
+    def exchange(self, *, chunk: int = 1 << 30) -> list[Event]:
         """Carry bytes both ways until both are silent; the endpoint gets them in pieces of at most `chunk`."""
         self.events = []
         while True:

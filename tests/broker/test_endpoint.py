@@ -1,5 +1,8 @@
 """The endpoint against proton's own client, engine to engine through memory."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# proton's own types are not complete.
+
 from __future__ import annotations
 
 from collections.abc import Iterator

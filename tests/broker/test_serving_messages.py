@@ -1,5 +1,8 @@
 """Messages through a real broker process: publish, share, settle, redeliver, drain, browse."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# proton's own types are not complete.
+
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,8 @@
 """Subscriptions of a real broker process: lifetimes, ending, stealing, containers. The table itself is tests/amqp's."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# proton's own types are not complete.
+
 from __future__ import annotations
 
 from pathlib import Path

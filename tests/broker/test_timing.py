@@ -1,0 +1,42 @@
+"""Timers: each once, in order, never early."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from penstock_broker.timing import Timers
+
+
+def test_timers_run_in_the_order_of_their_deadlines() -> None:
+    timers, ran = Timers(), list[str]()
+    for name, deadline in (("c", 30), ("a", 10), ("b", 20), ("b2", 20)):
+        timers.at(deadline, partial(ran.append, name))
+    timers.run(9)
+    assert ran == []
+    timers.run(20)
+    assert ran == ["a", "b", "b2"]
+    timers.run(100)
+    timers.run(100)
+    assert ran == ["a", "b", "b2", "c"]
+
+
+def test_an_action_may_set_the_next_timer() -> None:
+    timers, ran = Timers(), list[int]()
+
+    def again() -> None:
+        ran.append(len(ran))
+        if len(ran) < 3:
+            timers.at(10 * len(ran), again)
+
+    timers.at(0, again)
+    timers.run(100)
+    assert ran == [0, 1, 2]
+
+
+def test_the_wait_ends_with_the_next_deadline() -> None:
+    timers = Timers()
+    assert timers.wait_ms(5, at_most_ms=1000) == 1000
+    timers.at(300, lambda: None)
+    assert timers.wait_ms(100, at_most_ms=1000) == 200
+    assert timers.wait_ms(100, at_most_ms=50) == 50
+    assert timers.wait_ms(400, at_most_ms=1000) == 0

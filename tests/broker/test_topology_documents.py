@@ -1,0 +1,103 @@
+"""What the topology leaves in the log comes back as it was."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock_api import management
+from penstock_broker.queue import Queue
+from penstock_broker.topology import documents
+from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
+from penstock_core.binding import Binding, ByContainer, Filter
+from penstock_core.existing import Managed
+from penstock_core.identity import GLOBAL, Identity, LinkKey, Scope
+from penstock_core.routing import Router
+from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
+
+OWNER = management.Owner(cluster_id="c", kind="Subscription", namespace="n", name="s", uid="u")
+
+
+def test_an_exchange_comes_back() -> None:
+    exchange = Exchange(
+        name="orders",
+        type=ExchangeType.DIRECT,
+        unroutable=Unroutable.ALTERNATE,
+        alternate="dead",
+        persistence=Persistence.ALWAYS,
+        owner=OWNER,
+        router=Router(ExchangeType.DIRECT),
+    )
+    again = documents.load_exchange("orders", documents.dump(exchange))
+    assert (again.type, again.unroutable, again.alternate, again.persistence, again.owner) == (
+        ExchangeType.DIRECT,
+        Unroutable.ALTERNATE,
+        "dead",
+        Persistence.ALWAYS,
+        OWNER,
+    )
+
+
+@pytest.mark.parametrize("scope", [GLOBAL, Scope("app"), Scope("")], ids=str)
+def test_a_subscription_comes_back(scope: Scope) -> None:
+    subscription = Subscription(
+        identity=Identity(scope, "a|b", True),
+        exclusivity=Exclusivity.LINK,
+        lifetime=Lifetime.PERMANENT,
+        binding=Binding("orders", frozenset({"b", "a.#"}), Filter("x = 1", True)),
+        exchange_type=ExchangeType.TOPIC,
+        queue=Queue("", 7, is_logged=True, now_us=0),
+        owner_link=LinkKey("app", "a|b"),
+        user="ann",
+        persistence=Persistence.AS_SENT,
+        limits=management.Limits(max_bytes=5, overflow="Reject"),
+        rebind_policy="Never",
+        client_overrides="Ignore",
+        owner=OWNER,
+    )
+    again = documents.load_subscription(documents.dump(subscription), 7, 0)
+    assert again.identity == subscription.identity
+    assert again.queue.name == again.name
+    assert (again.queue.incarnation, again.queue.is_logged) == (7, True)
+    assert (again.binding, again.exclusivity, again.owner_link, again.user) == (
+        subscription.binding,
+        Exclusivity.LINK,
+        LinkKey("app", "a|b"),
+        "ann",
+    )
+    assert (again.persistence, again.limits, again.rebind_policy) == (
+        Persistence.AS_SENT,
+        management.Limits(max_bytes=5, overflow="Reject"),
+        "Never",
+    )
+    assert again.managed is not None
+    assert isinstance(again.managed, Managed)
+    assert (again.managed.resource, again.managed.uid, again.managed.client_overrides.value) == ("n/s", "u", "Ignore")
+
+
+def test_no_local_of_a_container_s_subscription_comes_back() -> None:
+    subscription = Subscription(
+        identity=Identity(Scope("app"), "s", True),
+        exclusivity=Exclusivity.LINK,
+        lifetime=Lifetime.PERMANENT,
+        binding=Binding("orders", frozenset({"#"}), Filter(None, True)),
+        exchange_type=ExchangeType.TOPIC,
+        queue=Queue("", 1, is_logged=True, now_us=0),
+    )
+    assert documents.load_subscription(documents.dump(subscription), 1, 0).no_local == ByContainer("app")
+
+
+def test_a_queue_comes_back() -> None:
+    node = PointToPoint(
+        name="q",
+        durable=True,
+        queue=Queue("q", 3, is_logged=True, now_us=0),
+        persistence=Persistence.ALWAYS,
+        limits=management.Limits(max_messages=9),
+    )
+    again = documents.load_queue("q", documents.dump(node), 3, 0)
+    assert (again.name, again.durable, again.persistence, again.limits) == (
+        "q",
+        True,
+        Persistence.ALWAYS,
+        management.Limits(max_messages=9),
+    )
