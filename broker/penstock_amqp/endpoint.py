@@ -101,6 +101,7 @@ class Endpoint:
         "_offers",
         "_one_frame",
         "_peer_closed",
+        "_pushing",
         "_sessions",
         "_tag",
         "_tap",
@@ -138,6 +139,8 @@ class Endpoint:
         self.unsettled: dict[Ptr, Held] = {}
         """Deliveries sent and not settled, by the engine's pointer."""
         self._tag = 0
+        self._pushing = False
+        """The events being drained are those of the chunk that the tap knows."""
         self._is_open = False
         self._one_frame = 0
         """Longest message that surely fits one frame of the peer's."""
@@ -164,7 +167,9 @@ class Endpoint:
             try:
                 self._tap.pushed(INPUT_VIEW[at : at + taken], transport_capacity(transport))
                 at += taken
+                self._pushing = True
                 self._drain(out)
+                self._pushing = False
             except errors.WireError as error:
                 self._break(error, out)
                 return
@@ -297,7 +302,8 @@ class Endpoint:
                 link.credit = link_credit(link.ptr)
                 link.drain = endpoint_ffi.link_get_drain(link.ptr)
                 out.append((Kind.OTHER, None, Flowed(link)))
-            self._echoes += self._tap.echoes()
+            if self._pushing:
+                self._echoes += self._tap.echoes()
         elif kind == endpoint_ffi.LINK_REMOTE_OPEN:
             self._attached(endpoint_ffi.event_link(event), out)
         elif kind in (endpoint_ffi.LINK_REMOTE_DETACH, endpoint_ffi.LINK_REMOTE_CLOSE):
@@ -359,6 +365,7 @@ class Endpoint:
 
     def _break(self, error: errors.WireError, out: list[Event]) -> None:
         """The peer's frames can't be read, though the engine took them."""
+        self._pushing = False
         told = AmqpError("amqp:decode-error", f"A frame can't be read: {error}")
         self.close(told)
         out.append((Kind.OTHER, None, Closed(told)))
@@ -563,6 +570,10 @@ class Endpoint:
                 break
             transport_pop(transport, size)
             filled += size
+        # The engine tells us of our own transfers as flows; a flow in `_drain` shall be the peer's.
+        collector = self._collector
+        while (event := collector_peek(collector)) and endpoint_ffi.event_type(event) != endpoint_ffi.TRANSPORT_ERROR:
+            collector_pop(collector)
         return filled
 
     def output_with_offers(self) -> bytes:
