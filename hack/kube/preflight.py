@@ -32,7 +32,6 @@ CLUSTER = (
     Need("/usr/lib/cni/bridge", "containernetworking-plugins"),
     Need("iptables", "iptables"),
     Need("nft", "nftables"),
-    Need("conntrack", "conntrack"),
     Need("ip", "iproute2"),
     Need("modprobe", "kmod"),
     Need("openssl", "openssl"),
