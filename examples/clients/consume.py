@@ -1,6 +1,6 @@
 """Consumes from the shared durable subscription `billing` of the exchange `orders`, as a JMS client without ClientID does.
 
-Usage: python3 consume.py amqp://HOST:PORT [HOW_MANY]        (pip install python-qpid-proton)
+Usage: python3 consume.py amqp://USER:PASSWORD@HOST:PORT [HOW_MANY]     (pip install python-qpid-proton)
 """
 
 import sys
@@ -29,8 +29,8 @@ class Consumer(MessagingHandler):
     """Accepts each message after it has been handled, so that a crash means another consumer gets it."""
 
     def __init__(self, url: str, limit: int) -> None:
-        super().__init__(auto_accept=True, prefetch=10)
-        self.url, self.left = url, limit
+        super().__init__(auto_accept=False, prefetch=10)
+        self.url, self.left = url, limit or sys.maxsize
 
     def on_start(self, event: Event) -> None:
         connection = event.container.connect(self.url, allow_insecure_mechs=True)
@@ -41,8 +41,11 @@ class Consumer(MessagingHandler):
         event.connection.close()
 
     def on_message(self, event: Event) -> None:
+        if self.left == 0:
+            return  # came while we were leaving; without an outcome it goes to another consumer
         again = " (again)" if event.message.delivery_count else ""
         print(f"{event.message.body}{again}", flush=True)
+        self.accept(event.delivery)
         self.left -= 1
         if self.left == 0:
             event.receiver.detach()  # not close(): closing would end the subscription

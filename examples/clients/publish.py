@@ -1,6 +1,6 @@
 """Publishes durable messages to the exchange `orders` and counts what the broker has accepted.
 
-Usage: python3 publish.py amqp://HOST:PORT HOW_MANY [KEY]     (pip install python-qpid-proton)
+Usage: python3 publish.py amqp://USER:PASSWORD@HOST:PORT HOW_MANY [KEY]   (pip install python-qpid-proton)
 KEY is the routing key, such as eu.fr.paris.
 """
 

@@ -1,6 +1,7 @@
 package dev.penstock.jms.tool;
 
 import jakarta.jms.Connection;
+import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.Session;
@@ -49,6 +50,9 @@ public final class Consume {
                     session.createTopic(options.required("topic")), options.required("subscription"));
             Report.event("ready");
             Report.event("closed", receive(consumer));
+        } catch (JMSException failure) {
+            Report.event("failed", Report.reason(failure), Report.reason(failure.getCause()));
+            System.exit(1);
         }
     }
 

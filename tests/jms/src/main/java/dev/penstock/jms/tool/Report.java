@@ -22,8 +22,8 @@ final class Report {
         OUT.flush();
     }
 
-    /** The reason of a failure on one line. */
+    /** The reason of a failure on one line; nothing for none. */
     static String reason(Throwable failure) {
-        return String.valueOf(failure.getMessage()).replaceAll("\\s+", " ");
+        return failure == null ? "" : String.valueOf(failure.getMessage()).replaceAll("\\s+", " ");
     }
 }
