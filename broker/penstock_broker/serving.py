@@ -22,7 +22,7 @@ from penstock_amqp.endpoint_events import (
     TooLarge,
 )
 from penstock_amqp.endpoint_links import InLink, OutLink
-from penstock_broker import attaching, detaching, dispatching, opening, publishing, settling
+from penstock_broker import attaching, detaching, dispatching, opening, producing, publishing, settling
 from penstock_broker.connection import Connection, Phase
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Browser, Consumer, Finder, Producer
@@ -93,7 +93,7 @@ def _attached(broker: Broker, connection: Connection, event: Attached) -> None:
     if isinstance(event.link, OutLink):
         attaching.attach_consumer(broker, connection, event.link, event.attach)
     else:
-        attaching.attach_producer(broker, connection, event.link, event.attach)
+        producing.attach_producer(broker, connection, event.link, event.attach)
 
 
 def _flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
