@@ -22,6 +22,8 @@ _SPARK_VERSION: Final = "4.3.0"
 _MOUNT: Final = "/etc/penstock/observer"
 _USER: Final = 185
 _NO_NETWORK_POLICY: Final = "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
+_SUBMISSION_MILLIS: Final = "120000"
+"""Spark's 10 s are too little for a JVM that starts on a busy node: it loses the run to a time-out of its own making."""
 _KEEP_SECONDS: Final = 3600
 DEADLINE_SECONDS: Final = 1800
 
@@ -118,7 +120,11 @@ def _scheduled_application(broker: Broker, image: str) -> Manifest:
         "arguments": _arguments(broker),
         # From 4.2 on spark-submit makes a NetworkPolicy for the executors. The Spark operator's role does not allow
         # that, and here are none.
-        "sparkConf": {"spark.kubernetes.driver.pod.excludedFeatureSteps": _NO_NETWORK_POLICY},
+        "sparkConf": {
+            "spark.kubernetes.driver.pod.excludedFeatureSteps": _NO_NETWORK_POLICY,
+            "spark.kubernetes.submission.connectionTimeout": _SUBMISSION_MILLIS,
+            "spark.kubernetes.submission.requestTimeout": _SUBMISSION_MILLIS,
+        },
         "restartPolicy": {"type": "Never"},
         "timeToLiveSeconds": _KEEP_SECONDS,
         "volumes": [{"name": "tmp", "emptyDir": {}}],

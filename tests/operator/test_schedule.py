@@ -59,7 +59,9 @@ def test_the_whole_application() -> None:
             "sparkConf": {
                 "spark.kubernetes.driver.pod.excludedFeatureSteps": (
                     "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
-                )
+                ),
+                "spark.kubernetes.submission.connectionTimeout": "120000",
+                "spark.kubernetes.submission.requestTimeout": "120000",
             },
             "restartPolicy": {"type": "Never"},
             "timeToLiveSeconds": 3600,
