@@ -23,7 +23,7 @@ _MOUNT: Final = "/etc/penstock/observer"
 _USER: Final = 185
 _NO_NETWORK_POLICY: Final = "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
 _SUBMISSION_MILLIS: Final = "120000"
-"""Spark's 10 s are too little for a JVM that starts on a busy node: it loses the run to a time-out of its own making."""
+"""Spark's 10 s are too little for a JVM that starts on a busy node: it loses the run to its own time-out."""
 _KEEP_SECONDS: Final = 3600
 DEADLINE_SECONDS: Final = 1800
 
