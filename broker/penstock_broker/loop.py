@@ -3,11 +3,12 @@
 A turn: read ready sockets -> route and append to the log -> queues to consumers -> delivered marks -> write the log's
 block -> flush sockets -> ask for the fdatasync. What waits for a sync leaves in the turn in which the log says it is
 done. At most 16 descriptors per poll, the deadline is checked between connections, and what did not get its turn is
-still ready in the next one.
+still ready in the next one. `turn` and `add` are public, so that a whole broker can be driven by hand on a clock of its
+own.
 
 An exception while one connection is served closes that connection and is logged; it never ends the broker.
 
-Written for speed: `_turn` and what it calls run for every batch.
+Written for speed: `turn` and what it calls run for every batch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import logging
 import select
 import socket
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -29,6 +29,7 @@ from penstock_broker.broker import Broker
 from penstock_broker.connection import MAX_BACKLOG, Connection, Phase
 from penstock_broker.listening import Port
 from penstock_broker.queue import Queue
+from penstock_broker.timing import SYSTEM_CLOCK, Clock
 
 __all__ = ["Loop"]
 
@@ -54,9 +55,10 @@ _LOST: Final = select.EPOLLHUP | select.EPOLLERR
 class Loop:
     """Drives a broker until `stop`."""
 
-    def __init__(self, broker: Broker, ports: list[Port]) -> None:
+    def __init__(self, broker: Broker, ports: list[Port], clock: Clock = SYSTEM_CLOCK) -> None:
         self.broker = broker
         self._ports = ports
+        self._clock = clock
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[], None]] = {}
         """Descriptors that are no connections: listening sockets, the log, signals, probes."""
@@ -92,25 +94,26 @@ class Loop:
         self._running = True
         try:
             while self._running:
-                self._turn()
+                self.turn()
         finally:
             gc.enable()
 
     # -- one turn ---------------------------------------------------------------------------------------------------
 
-    def _turn(self) -> None:
+    def turn(self, *, may_wait: bool = True) -> None:
+        """One turn; it waits for something to do unless it may not."""
         broker = self.broker
         has_work = bool(broker.ready or broker.browsing or broker.dirty or broker.draining)
         self._set_clock()
         log = broker.log
         most_ms = LAZY_SYNC_MS if log.sequence != log.synced or log.wants_maintenance else IDLE_MS
-        wait_ms = 0 if has_work else broker.timers.wait_ms(broker.now_ms, most_ms)
+        wait_ms = 0 if has_work or not may_wait else broker.timers.wait_ms(broker.now_ms, most_ms)
         ready = self._epoll.poll(wait_ms / 1000, MAX_EVENTS)
-        start = time.perf_counter()
+        clock = self._clock.seconds
+        deadline = clock() + TURN_SECONDS
         self._set_clock()
         broker.turns += 1
         self._run_timers()
-        deadline = start + TURN_SECONDS
         by_fd = self._by_fd
         for fd, mask in ready:
             connection = by_fd.get(fd)
@@ -120,7 +123,7 @@ class Loop:
                     reader()
                 continue
             self._serve(connection, mask)
-            if time.perf_counter() > deadline:
+            if clock() > deadline:
                 break
         self._dispatch(deadline)
         self._finish()
@@ -136,8 +139,8 @@ class Loop:
             logger.exception("A timer failed; it won't come again")
 
     def _set_clock(self) -> None:
-        self.broker.now_us = time.time_ns() // 1000
-        self.broker.now_ms = time.monotonic_ns() // 1_000_000
+        self.broker.now_us = self._clock.now_us()
+        self.broker.now_ms = self._clock.now_ms()
 
     def _serve(self, connection: Connection, mask: int) -> None:
         try:
@@ -172,7 +175,7 @@ class Loop:
         broker = self.broker
         ready = broker.ready
         again: list[Queue] = []
-        clock = time.perf_counter
+        clock = self._clock.seconds
         while ready:
             queue = ready.popleft()
             queue.is_scheduled = False
@@ -268,9 +271,10 @@ class Loop:
             accepted = port.accept()
             if accepted is None:
                 return
-            self._add(port, *accepted)
+            self.add(port, *accepted)
 
-    def _add(self, port: Port, sock: socket.socket, peer: str, tls: TlsConnection | None) -> None:
+    def add(self, port: Port, sock: socket.socket, peer: str, tls: TlsConnection | None = None) -> None:
+        """Serve a connected, non-blocking socket by the rules of `port`."""
         broker = self.broker
         broker.next_connection += 1
         connection = Connection(broker.next_connection, sock, peer, port, tls)

@@ -9,24 +9,19 @@ import shutil
 import signal
 import sys
 import time
-import uuid
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from penstock_api.failing import CannotRun, Failure, Misuse
-from penstock_broker import listening, restoring, serving, settings
-from penstock_broker.broker import Broker
-from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, NewerFormat
+from penstock_broker import listening, settings
+from penstock_broker.assembling import assemble
+from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, NewerFormat, Recovered
 from penstock_broker.log import Settings as LogSettings
 from penstock_broker.loop import Loop
-from penstock_broker.management.node import ManagementNode
 from penstock_broker.probes import Probes
 from penstock_broker.settings import Listener, Management, Settings
-from penstock_broker.topology import documents
-from penstock_broker.topology.store import Topology
 
 __all__ = ["ADDRESSES_FILE", "run", "serve"]
 
@@ -73,12 +68,11 @@ def run(
 def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files: FileLayer | None = None) -> int:
     """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
     ports = listening.ports_of(given)
-    broker = _recover(given, data, files)
-    loop = Loop(broker, ports)
-    broker.management = ManagementNode(broker)
-    broker.serve_events = partial(serving.handle, broker)
+    started = time.monotonic()
+    log, recovered = _recover(given, data, files)
+    loop = assemble(given, log, recovered, ports, given.queue_max_bytes or _quarter_of_volume(data))
+    logger.info("Recovery took %.2f s", time.monotonic() - started)
     probes = _probes(loop, given.probes)
-    loop.watch(broker.log.descriptor, lambda: _synced(broker))
     _stop_on_signals(loop)
     for port in ports:
         port.bind()
@@ -91,9 +85,9 @@ def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files:
     try:
         loop.run()
     finally:
-        broker.log.close()
-    if broker.log.failed is not None:
-        raise Failure(f"The log has failed: {broker.log.failed}.", "Check the volume, then start the broker again.")
+        log.close()
+    if log.failed is not None:
+        raise Failure(f"The log has failed: {log.failed}.", "Check the volume, then start the broker again.")
     return 0
 
 
@@ -110,37 +104,20 @@ def _listener(number: int, address: str) -> Listener:
     return Listener(name="amqp" if number == 0 else f"amqp-{number + 1}", address=address)
 
 
-def _recover(given: Settings, data: Path, files: FileLayer | None) -> Broker:
+def _recover(given: Settings, data: Path, files: FileLayer | None) -> tuple[Log, Recovered]:
     data.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
     try:
-        log, recovered = Log.open(
-            data / "log", files=files, settings=LogSettings(segment_bytes=given.log.segment_bytes)
-        )
+        return Log.open(data / "log", files=files, settings=LogSettings(segment_bytes=given.log.segment_bytes))
     except FolderLocked as error:
         raise CannotRun(f"Another broker uses the data folder {data}.", "Stop it, or name another folder.") from error
     except (NewerFormat, ForeignSegment) as error:
         raise CannotRun(f"The log in {data} can't be used: {error}.", "Start the Penstock that wrote it.") from error
     except OSError as error:
         raise CannotRun(f"The data folder {data} can't be used: {error}.", "Check its volume and owner.") from error
-    topology = Topology(log, given.queue_max_bytes or _quarter_of_volume(data))
-    restoring.restore(topology, recovered, time.time_ns() // 1000)
-    instance = restoring.instance_of(recovered)
-    if instance is None:
-        instance = uuid.uuid4().hex
-        log.topology(documents.BROKER, "instance", instance.encode())
-    broker = Broker(given, log, topology, instance)
-    logger.info("Recovery took %.2f s", time.monotonic() - started)
-    return broker
 
 
 def _quarter_of_volume(data: Path) -> int:
     return max(shutil.disk_usage(data).total // 4, 1)
-
-
-def _synced(broker: Broker) -> None:
-    broker.log.collect()
-    broker.journal.release()
 
 
 def _stop_on_signals(loop: Loop) -> None:

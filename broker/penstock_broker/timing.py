@@ -1,15 +1,38 @@
-"""Timers of the loop: heartbeats, idle time-outs, probes. A heap of deadlines; nothing is ever taken out early.
+"""The clock of the loop, and its timers: heartbeats, idle time-outs, probes. A heap of deadlines; nothing is ever taken
+out early.
 
-Must not know the clock: the loop says what time it is.
+Timers must not know the clock: the loop says what time it is.
 """
 
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
+from typing import Final
 
-__all__ = ["Timers"]
+__all__ = ["SYSTEM_CLOCK", "Clock", "Timers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Where the loop gets the time."""
+
+    now_us: Callable[[], int]
+    """Microseconds since the epoch."""
+    now_ms: Callable[[], int]
+    """Milliseconds that never go back."""
+    seconds: Callable[[], float]
+    """Seconds, as exactly as can be had: bounds turns."""
+
+
+SYSTEM_CLOCK: Final = Clock(
+    now_us=lambda: time.time_ns() // 1000,
+    now_ms=lambda: time.monotonic_ns() // 1_000_000,
+    seconds=time.perf_counter,
+)
 
 
 class Timers:

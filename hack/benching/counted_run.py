@@ -9,7 +9,6 @@ fdatasyncs; without, nothing is wrapped, and callgrind counts.
 
 from __future__ import annotations
 
-import functools
 import gc
 import json
 import sys
@@ -52,21 +51,16 @@ class Rig:
 
     def __init__(self, folder: Path, *, durable: bool, size: int) -> None:
         # Imported here, so that the engine can be wrapped before.
-        from penstock_broker import listening, main, serving
+        from penstock_broker import listening
+        from penstock_broker.assembling import assemble
+        from penstock_broker.log import Log, SyncChoice
         from penstock_broker.log import Settings as LogSettings
-        from penstock_broker.log import SyncChoice
-        from penstock_broker.loop import Loop
-        from penstock_broker.management.node import ManagementNode
         from penstock_broker.settings import Listener, Settings
 
-        main.LogSettings = functools.partial(LogSettings, sync=SyncChoice.INLINE)
         settings = Settings(listeners=(Listener(address="127.0.0.1:0"),)).for_dev()
-        self.broker = main._recover(settings, folder, None)
+        self.log, recovered = Log.open(folder, settings=LogSettings(sync=SyncChoice.INLINE, spare=0, reserve=1))
         ports = listening.ports_of(settings)
-        self.loop = Loop(self.broker, ports)
-        self.broker.management = ManagementNode(self.broker)
-        self.broker.serve_events = functools.partial(serving.handle, self.broker)
-        self.loop.watch(self.broker.log.descriptor, lambda: main._synced(self.broker))
+        self.loop = assemble(settings, self.log, recovered, ports, 1 << 30)
         ports[0].bind()
         self.loop.open_ports()
         self.address = listening.split_address(ports[0].bound)
@@ -77,7 +71,7 @@ class Rig:
         )
         self.sender = self.producer.sender("count", "amq.topic/count", self._accepted)
         self.batch = [encoded(bytes(size), durable=durable, properties=PROPERTIES)] * BATCH
-        while receiver.attached is None or not self.sender.credit or self.broker.log.wants_maintenance:
+        while receiver.attached is None or not self.sender.credit or self.log.wants_maintenance:
             self.turn()
 
     def _peer(self, name: str) -> Peer:
@@ -85,7 +79,7 @@ class Rig:
         thread = threading.Thread(target=lambda: made.append(Peer(*self.address, name)))
         thread.start()
         while thread.is_alive():
-            self.loop._turn()
+            self.loop.turn()
         return made[0]
 
     def _received(self, _: bytes) -> bool:
@@ -98,7 +92,7 @@ class Rig:
     def turn(self) -> None:
         self.producer.flush()
         self.consumer.flush()
-        self.loop._turn()
+        self.loop.turn()
         self.producer.read()
         self.consumer.read()
 
@@ -122,13 +116,13 @@ def run() -> None:
         gc.collect()
         gc.freeze()
         gc.disable()
-        calls, syncs = library.calls, rig.broker.journal.syncs
+        calls, syncs = library.calls, rig.loop.broker.journal.syncs
         rig.send(int(messages))
         if rest:
             sent = rig.accepted
-            counts = {"calls": (library.calls - calls) / sent, "fdatasyncs": (rig.broker.journal.syncs - syncs) / sent}
+            counts = {"calls": (library.calls - calls) / sent, "fdatasyncs": (rig.loop.broker.journal.syncs - syncs) / sent}
             print(json.dumps(counts))
-        rig.broker.log.close()
+        rig.log.close()
 
 
 if __name__ == "__main__":

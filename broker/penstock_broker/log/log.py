@@ -138,17 +138,19 @@ class Log:
         settings: Settings | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         entropy: Callable[[int], bytes] = os.urandom,
+        syncer: Callable[[FileLayer], Syncer] | None = None,
     ) -> tuple["Log", Recovered]:
         """Lock and recover the folder (made if missing), begin a new epoch, and sync it.
 
         Raises FolderLocked, NewerFormat, ForeignSegment, or OSError. `clock` gives milliseconds since 1970.
+        `syncer` makes a back end of the caller's own in the place of `settings.sync`.
         """
         files = files or RealFiles()
         lock = lock_folder(folder)
         try:
             restored = recover(files, folder)
             log = cls(folder, restored, files=files, settings=settings or Settings(), clock=clock, entropy=entropy)
-            log._begin()
+            log._begin(syncer)
         except BaseException:
             os.close(lock)
             raise
@@ -466,12 +468,15 @@ class Log:
 
     # Beginning and end ------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _begin(self, syncer: Callable[[FileLayer], Syncer] | None) -> None:
         names = self._files.names(self._folder)
         self._spares.adopt([name for name in names if name.startswith("spare-")])
         if not self._living.segments:
             self._writer.begin_segment(1, self._next_message)
-        self._syncer = choose(self._files, self._living.segments[-1].handle, self._syncer_choice)
+        if syncer is not None:
+            self._syncer = syncer(self._files)
+        else:
+            self._syncer = choose(self._files, self._living.segments[-1].handle, self._syncer_choice)
         self.descriptor = self._syncer.descriptor
         LOGGER.info("log %s: epoch %d, synced by %s", self._folder, self.epoch, self._syncer.name)
         self._records.append(self._reserve_numbers())

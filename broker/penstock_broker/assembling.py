@@ -1,0 +1,53 @@
+"""Puts a broker together from its recovered log: topology and backlogs, state, management node, loop.
+
+Must not know files, signals or sockets: `main` opens the log and binds the ports.
+"""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+
+from penstock_broker import restoring, serving
+from penstock_broker.broker import Broker
+from penstock_broker.listening import Port
+from penstock_broker.log import Log, Recovered
+from penstock_broker.loop import Loop
+from penstock_broker.management.node import ManagementNode
+from penstock_broker.settings import Settings
+from penstock_broker.timing import SYSTEM_CLOCK, Clock
+from penstock_broker.topology import documents
+from penstock_broker.topology.store import Topology
+
+__all__ = ["assemble"]
+
+
+def assemble(
+    given: Settings,
+    log: Log,
+    recovered: Recovered,
+    ports: list[Port],
+    queue_max_bytes: int,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Loop:
+    """A broker with what was recovered, and the loop that drives it; its ports are not open yet.
+
+    `queue_max_bytes`: how much a queue holds that has no limit of its own.
+    """
+    topology = Topology(log, queue_max_bytes)
+    restoring.restore(topology, recovered, clock.now_us())
+    instance = restoring.instance_of(recovered)
+    if instance is None:
+        instance = uuid.uuid4().hex
+        log.topology(documents.BROKER, "instance", instance.encode())
+    broker = Broker(given, log, topology, instance)
+    broker.management = ManagementNode(broker)
+    broker.serve_events = partial(serving.handle, broker)
+    loop = Loop(broker, ports, clock)
+    loop.watch(log.descriptor, lambda: _synced(broker))
+    return loop
+
+
+def _synced(broker: Broker) -> None:
+    broker.log.collect()
+    broker.journal.release()
