@@ -160,6 +160,12 @@ def test_an_error_names_the_offset(drawn: str, offset: int) -> None:
     assert f"byte {offset}" in str(caught.value)
 
 
+def test_bytes_between_the_items_of_a_list_and_its_end_are_an_error() -> None:
+    # A list of one list, which says one item and holds two.
+    with pytest.raises(DecodeError, match="1 bytes too many at the end of a compound value"):
+        codec.decode(bytes.fromhex("c0 06 01 c0 03 01 41 41"))
+
+
 def test_bytes_behind_the_only_value_are_an_error() -> None:
     with pytest.raises(DecodeError, match="1 bytes too many"):
         codec.decode_one(b"\x41\x41")

@@ -279,8 +279,9 @@ async def test_a_server_that_says_nothing_times_out() -> None:
 async def test_heartbeats_keep_an_idle_connection() -> None:
     async with serving(Node(lambda asked: ok("here"), idle_timeout_seconds=0.2)) as node:
         client = await ManagementClient.connect(node.address)
-        for _ in range(3):
-            await node.heartbeats.acquire()
+        async with asyncio.timeout(30):
+            for _ in range(3):
+                await node.heartbeats.acquire()
         assert (await client.request(Operation.READ, EntityType.QUEUE, "q")).body == "here"
         await client.close()
 

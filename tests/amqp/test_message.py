@@ -76,6 +76,12 @@ def test_a_remembered_header_is_not_mistaken_for_another_message(data: bytes, he
         assert inspect(other.values[0]) == other.values[1]  # type: ignore[arg-type]  # values of the table above
 
 
+def test_delivery_annotations_of_another_length_are_measured_again() -> None:
+    for name in ("x-opt-a", "x-opt-longer", "x-opt-b"):
+        annotations = described(0x71, mapping(symbol(name), b"\x41"))
+        assert inspect(DURABLE + annotations + BODY).start == len(DURABLE + annotations)
+
+
 def test_a_plain_header_is_remembered() -> None:
     assert inspect(DURABLE + BODY) is inspect(DURABLE + amqp_value("another body"))
 
