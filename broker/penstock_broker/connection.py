@@ -60,6 +60,7 @@ class Connection:
         "fd",
         "hostname",
         "is_blocked",
+        "is_congested",
         "is_dirty",
         "login_ms",
         "number",
@@ -92,6 +93,8 @@ class Connection:
         self.backlog = b""
         """Bytes that the socket did not take yet."""
         self.is_blocked = False
+        self.is_congested = False
+        """A peer's session window held messages back when a queue last looked."""
         self.is_dirty = False
         """It is in the broker's list of connections to flush."""
         self.turn_bytes = 0

@@ -14,7 +14,8 @@ from penstock_broker import settling
 from penstock_broker.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Browser, Consumer, Finder, Producer
-from penstock_broker.topology.records import Subscription
+from penstock_broker.routes import targets
+from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
 from penstock_core.detach import Detach, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
 from penstock_core.existing import Existing
 from penstock_core.identity import Identity
@@ -185,6 +186,17 @@ def close_finder(connection: Connection, finder: Finder, error: AmqpError) -> No
     """Close a link with a null source of our own accord; its subscription is not concerned."""
     finder.link.context = None
     connection.endpoint.detach(finder.link, closed=True, error=error)
+
+
+def close_producers(broker: Broker, exchange_or_queue: Exchange | PointToPoint, error: AmqpError) -> None:
+    """What producers send to is gone: they are told, or they would send into nothing."""
+    for connection in list(broker.connections.values()):
+        for link in connection.endpoint.all_links():
+            context = link.context
+            if isinstance(context, Producer) and targets(context.destination, exchange_or_queue):
+                _leave(broker, link, [])
+                connection.endpoint.detach(link, closed=True, error=error)
+                broker.touch(connection)
 
 
 def _leave(broker: Broker, link: InLink | OutLink, held: list[Held]) -> None:

@@ -61,9 +61,13 @@ def serve(broker: Broker, queue: Queue) -> bool:
         if link.credit <= 0 or not consumer.is_active or connection.is_blocked:
             idle += 1
             continue
-        if connection.turn_bytes > TURN_BYTES or connection.endpoint.is_congested(link, HELD_BACK_BYTES):
+        if connection.turn_bytes > TURN_BYTES:
             idle += 1
-            over_budget = over_budget or connection.turn_bytes > TURN_BYTES
+            over_budget = True
+            continue
+        if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
+            idle += 1
+            connection.is_congested = True
             continue
         share = left if count == 1 else min(left, _BURST, 1 + queue.waiting // count)
         sent = _send(broker, queue, consumer, min(share, link.credit))

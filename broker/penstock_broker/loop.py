@@ -236,6 +236,11 @@ class Loop:
             return
         if connection.is_blocked or connection.events_mask & _WRITE:
             self._set_mask(connection)
+        if connection.is_congested:
+            # The peer said something: its window may be open again, and what it held back is out.
+            connection.is_congested = False
+            for link in connection.endpoint.all_links():
+                dispatching.resume(self.broker, link)
         if connection.phase is Phase.CLOSING and not connection.backlog:
             self._drop(connection)
 

@@ -133,6 +133,8 @@ def _publish_each(
                 assert isinstance(destination, ExchangeTarget)
                 subject = message_fields.properties_field(data, head.start, message_fields.Field.SUBJECT)
                 route = destination.route(subject if isinstance(subject, str) else "", broker.log.route_set)
+            if not route.queues and isinstance(destination, ExchangeTarget):
+                route = _alternate(broker, destination, data, head, route)
         except DecodeError as error:
             _refuse(producer, delivery, settled, _malformed(error))
             continue
@@ -146,7 +148,7 @@ def _publish_each(
         logged = _store(broker, producer, route, data, head)
         if isinstance(destination, ExchangeTarget):
             destination.exchange.received_bytes += len(data)
-            if not route.queues:
+            if not route.queues and destination.exchange.unroutable is not Unroutable.ALTERNATE:
                 destination.exchange.unroutable_messages += 1
         if settled:
             producer.connection.endpoint.settle([delivery])
@@ -191,6 +193,20 @@ def _store(broker: Broker, producer: Producer, route: Route, data: bytes, head: 
         if queue.depth_bytes > queue.max_bytes or queue.max_messages:
             limits.enforce(broker, queue)
     return route_set != 0
+
+
+def _alternate(broker: Broker, destination: ExchangeTarget, data: bytes, head: message.Head, route: Route) -> Route:
+    """Where the exchange's alternate sends what matches nothing here; an alternate of the alternate is not asked."""
+    exchange = destination.exchange
+    other = broker.topology.exchanges.get(exchange.alternate or "")
+    if exchange.unroutable is not Unroutable.ALTERNATE or other is None or other is exchange:
+        return route
+    exchange.unroutable_messages += 1
+    key = destination.key
+    if key is None:
+        subject = message_fields.properties_field(data, head.start, message_fields.Field.SUBJECT)
+        key = subject if isinstance(subject, str) else ""
+    return broker.route_of(other.router.route(key))
 
 
 def _refusal(broker: Broker, destination: ExchangeTarget | QueueTarget, route: Route) -> AmqpError | None:

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from penstock_broker.queue import Queue
 from penstock_broker.topology.records import Exchange, PointToPoint
 from penstock_core.terms import ExchangeType, Overflow
 
-__all__ = ["Destination", "ExchangeTarget", "ManagementTarget", "QueueTarget", "RelayTarget", "Route", "RouteSets"]
+__all__ = [
+    "Destination",
+    "ExchangeTarget",
+    "ManagementTarget",
+    "QueueTarget",
+    "RelayTarget",
+    "Route",
+    "RouteSets",
+    "targets",
+]
 
 RouteSets: TypeAlias = Callable[[tuple[int, ...]], int]
 """The log's number for a set of incarnations."""
@@ -104,3 +113,16 @@ class ManagementTarget:
 
 
 Destination: TypeAlias = ExchangeTarget | QueueTarget | RelayTarget | ManagementTarget
+
+
+def targets(destination: Destination, thing: Exchange | PointToPoint) -> bool:
+    """True if what is sent there goes to this exchange or queue."""
+    match destination:
+        case ExchangeTarget():
+            return destination.exchange is thing
+        case QueueTarget():
+            return destination.node is thing
+        case RelayTarget() | ManagementTarget():
+            return False
+        case _:
+            assert_never(destination)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 from broker.clients import Subscribed, connected, publish, take
+from proton.utils import LinkDetached
 from support.broker_process import BrokerProcess
 
 from penstock_amqp.management_client import Entry, ManagementAnswer, ManagementClient
@@ -202,3 +204,34 @@ async def test_clients_see_their_own_connection_and_nothing_else(broker_process:
         assert own["listener"] == "amqp"
     finally:
         await client.close()
+
+
+async def test_what_matches_nothing_goes_to_the_alternate(
+    client: ManagementClient, broker_process: BrokerProcess
+) -> None:
+    await client.create(ExchangeDeclaration(exchange_type="Fanout"), "lost")
+    alternate = ExchangeDeclaration(exchange_type="Topic", unroutable="Alternate", alternate_exchange="lost")
+    await client.create(alternate, "orders")
+    with connected(broker_process.url) as connection:
+        found = connection.create_receiver("orders/eu.#", credit=10)
+        lost = connection.create_receiver("lost", credit=10)
+        sender = connection.create_sender("orders")
+        publish(sender, ["matches"], subject="eu.1")
+        publish(sender, ["lost"], subject="us.1")
+        assert take(lost, 1) == [("lost", 0)]
+        assert take(found, 1) == [("matches", 0)]
+    state = await client.read_state(ExchangeState, "orders")
+    assert (state.received, state.unroutable_messages) == (2, 1)
+
+
+async def test_producers_learn_that_their_exchange_is_gone(
+    client: ManagementClient, broker_process: BrokerProcess
+) -> None:
+    await client.create(ORDERS, "orders")
+    with connected(broker_process.url) as connection:
+        sender = connection.create_sender("orders")
+        publish(sender, ["accepted"])
+        await client.delete(EntityType.EXCHANGE, "orders")
+        with pytest.raises(LinkDetached) as gone:
+            publish(sender, ["too late"])
+        assert gone.value.condition == "amqp:resource-deleted"

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import pytest
+from amqp.raw_client import RawClient
 from broker.clients import Browsing, NoLocalFilter, SelectedBy, Subscribed, connected, is_empty, publish, take
 from proton import Delivery, Message, Terminus
 from proton.reactor import AtMostOnce
 from proton.utils import BlockingReceiver, LinkDetached, SendException
 from support.broker_process import BrokerProcess
+
+from penstock_amqp.performatives import Attach, Begin, Flow, Source, Target
 
 
 def hold(receiver: BlockingReceiver, count: int) -> list[object]:
@@ -185,3 +188,24 @@ def test_messages_sent_settled_arrive(broker_process: BrokerProcess) -> None:
         sender = connection.create_sender("q", options=AtMostOnce())
         sender.send(Message(body="quick"))
         assert receiver.receive(timeout=20).body == "quick"
+
+
+def test_a_peer_with_a_small_session_window_gets_everything_in_its_own_time(broker_process: BrokerProcess) -> None:
+    """400 messages of 2 KiB through a window of 10 frames: more than the engine may hold back."""
+    with connected(broker_process.url) as connection:
+        publish(connection.create_sender("q"), [f"{number} {'x' * 2000}" for number in range(400)], durable=False)
+    with RawClient(broker_process.port, "narrow") as client:
+        client.send(Begin(next_outgoing_id=0, incoming_window=10, outgoing_window=10))
+        client.expect(Begin)
+        client.send(Attach(name="l", handle=0, role=True, source=Source(address="q"), target=Target()))
+        client.expect(Attach)
+        client.send(
+            Flow(next_incoming_id=0, incoming_window=10, next_outgoing_id=0, outgoing_window=10, handle=0,
+                 delivery_count=0, link_credit=1000)
+        )  # fmt: skip
+        for number in range(400):
+            _, payload = client.expect_transfer()
+            assert f"{number} xxx".encode() in payload
+            if number % 10 == 9:
+                opened = Flow(next_incoming_id=number + 1, incoming_window=10, next_outgoing_id=0, outgoing_window=10)
+                client.send(opened)

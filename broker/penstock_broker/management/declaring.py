@@ -325,6 +325,8 @@ def _delete_exchange(broker: Broker, name: str, wanted: management.Deletion) -> 
     refused = decide_exchange_deletion(name, bound, if_unused=wanted.if_unused)
     if refused is not None:
         return refusal(refused, {"boundSubscriptions": bound})
+    told = AmqpError("amqp:resource-deleted", f"The exchange {name!r} was deleted.")
+    detaching.close_producers(broker, exchange, told)
     broker.topology.delete_exchange(name)
     broker.forget_routes()
     return _GONE
@@ -374,6 +376,7 @@ def _delete_queue(broker: Broker, name: str, wanted: management.Deletion) -> Ans
     error = AmqpError("amqp:resource-deleted", f"The queue {name!r} was deleted.")
     for consumer in list(node.queue.consumers):
         detaching.close_consumer(broker, consumer, error)
+    detaching.close_producers(broker, node, error)
     broker.topology.delete_queue(name)
     return _GONE
 
