@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import shlex
 import signal
 import tempfile
 import time
@@ -46,6 +47,8 @@ class Options:
     pace: Pace
     scheduled: bool
     """Run the lag job as `spec.lagAnalysis` says."""
+    prune: bool
+    """Remove from the broker what a manifest declared once and none does now, as its deletion policy allows."""
 
 
 def run(options: Options, say: Callable[[str], None]) -> int:
@@ -121,7 +124,9 @@ class _Up:
 
     async def _broker_started(self, pid: int) -> None:
         """Declare, then tell who waits that the broker can be used."""
-        outcomes = await declaring.declare(self._layout.management, declared(self._manifests), READY_SECONDS)
+        topology = declared(self._manifests)
+        prune = self._options.prune
+        outcomes = await declaring.declare(self._layout.management, topology, READY_SECONDS, prune=prune)
         for outcome in outcomes:
             if outcome.is_news or not self._told:
                 self._say(str(outcome))
@@ -134,6 +139,8 @@ class _Up:
         await observing.wait_until_serving(self._endpoints.observer_url, READY_SECONDS)
         self._note("observer", pid)
         self._say(f"observer serves {self._endpoints.observer_url} (token in {self._layout.token})")
+        lag = commands.lag_child(self._broker, self._endpoints, self._layout, "by-hand")
+        self._say(f"lag at any time: penstock {shlex.join(lag.command[len(commands.PENSTOCK) :])} --table")
 
     def _note(self, name: str, pid: int) -> None:
         """Keep `up.json` true; it has a child's process id from the moment on that the child can be used."""

@@ -28,8 +28,16 @@ __all__ = ["up"]
     "--segment-seconds", type=float, default=60.0, show_default=True, help="Age of a finished ledger segment."
 )
 @click.option("--lag/--no-lag", default=True, help="Run the lag job as spec.lagAnalysis says (default: do).")
+@click.option("--prune", is_flag=True, help="Remove what DIR declared once and no more, as deletionPolicy allows.")
 def up(
-    folder: Path, data: Path, listen: str, observer: str, snapshot_seconds: float, segment_seconds: float, lag: bool
+    folder: Path,
+    data: Path,
+    listen: str,
+    observer: str,
+    snapshot_seconds: float,
+    segment_seconds: float,
+    lag: bool,
+    prune: bool,
 ) -> int:
     """Run the Broker that DIR describes, with its Exchanges and Subscriptions, until Ctrl-C or SIGTERM.
 
@@ -46,5 +54,6 @@ def up(
         observer=split(observer),
         pace=Pace(snapshot_seconds, segment_seconds),
         scheduled=lag,
+        prune=prune,
     )
     return run(options, lambda line: click.echo(line))
