@@ -60,11 +60,7 @@ def report(view: BrokerReportView) -> Report:
     if available.reason == Reason.SCALED_TO_ZERO and deciding[0].truth is Truth.TRUE:
         # What was asked for is reached; kstatus would wait for ever otherwise.
         ready = (Condition("Ready", Truth.TRUE, Reason.SCALED_TO_ZERO, available.message), *deciding)
-    further = [
-        condition
-        for condition in (_storage(view), _version(view), _insecure(view), _observer(view))
-        if condition is not None
-    ]
+    further = [condition for condition in _further(view) if condition is not None]
     scheduled = schedule_state.condition(
         view.broker,
         spark_installed=view.spark_installed,
@@ -75,6 +71,17 @@ def report(view: BrokerReportView) -> Report:
     waits = available.truth is not Truth.TRUE and available.reason != Reason.SCALED_TO_ZERO
     retry = Retry.BACKOFF if waits or view.users_missing else Retry.RESYNC
     return Report((*ready, *further, scheduled), _details(view), retry)
+
+
+def _further(view: BrokerReportView) -> tuple[Condition | None, ...]:
+    return _storage(view), _version(view), _insecure(view), _observer(view), _paused(view)
+
+
+def _paused(view: BrokerReportView) -> Condition | None:
+    if view.broker.metadata.annotations.get(names.PAUSED) != "true":
+        return None
+    message = f"Its children are left as they are while the annotation `{names.PAUSED}` is set."
+    return Condition("ReconciliationPaused", Truth.TRUE, Reason.PAUSED_BY_ANNOTATION, message)
 
 
 def _accepted(view: BrokerReportView) -> Condition:

@@ -30,6 +30,8 @@ __all__ = ["operate", "run"]
 
 logger = logging.getLogger(__name__)
 
+_CHILDREN_SECONDS = 20.0
+
 
 def run(settings: Settings) -> int:
     """Run the operator until SIGTERM or SIGINT; the exit code.
@@ -72,6 +74,8 @@ async def _run_tasks(
         asyncio.create_task(lag_reader.run(settings.poll_seconds)),
         *(asyncio.create_task(work.work(reconciler.reconcile)) for _ in range(settings.workers)),
     ]
+    if settings.namespaces:
+        tasks.append(asyncio.create_task(work.look_at_children(_CHILDREN_SECONDS)))
     watcher = asyncio.create_task(_watch(work, settings))
     try:
         done, _ = await asyncio.wait([watcher, *tasks], return_when=asyncio.FIRST_COMPLETED)

@@ -76,9 +76,15 @@ async def _fetch(session: aiohttp.ClientSession, target: ObserverTarget) -> byte
                     raise ObserverError(f"the result is larger than {MAX_RESULT_BYTES} bytes")
             return bytes(body)
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        cause = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise ObserverError(f"the observer can't be reached: {cause}") from error
+        raise ObserverError(f"the observer can't be reached: {_cause(error)}") from error
 
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def _cause(error: Exception) -> str:
+    """Always the same text for the same cause; the library's own names an object of this moment."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.os_error.strerror or type(error.os_error).__name__
+    return str(error) or type(error).__name__

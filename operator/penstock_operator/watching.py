@@ -1,6 +1,10 @@
 """kopf: it watches, and nothing else. Every event goes to the cache and the queue; the handlers are a routing table.
 
 No handler of kopf that changes state is used, so kopf puts no annotation and no finalizer on anything.
+
+Children are watched only by an operator of the whole cluster. In a single namespace its Role may go before it does
+(the namespace is deleted), and kopf gives up as a whole when a watch stays forbidden; there, `Work.look_at_children`
+looks now and then.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ _SERVER_TIMEOUT_SECONDS: Final = 300
 async def watch(work: Work, settings: Settings) -> None:
     """Watch until the process is told to stop; kopf handles SIGTERM and SIGINT."""
     await kopf.operator(
-        registry=_registry(work),
+        registry=_registry(work, children=not settings.namespaces),
         settings=_settings(),
         standalone=True,
         clusterwide=not settings.namespaces,
@@ -47,7 +51,7 @@ def _settings() -> kopf.OperatorSettings:
     return settings
 
 
-def _registry(work: Work) -> kopf.OperatorRegistry:
+def _registry(work: Work, *, children: bool) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -65,7 +69,7 @@ def _registry(work: Work) -> kopf.OperatorRegistry:
 
     for plural in ("brokers", "exchanges", "subscriptions"):
         kopf.on.event(GROUP, VERSION, plural, registry=registry)(resource)
-    for group, version, plural in _CHILDREN:
+    for group, version, plural in _CHILDREN if children else ():
         kopf.on.event(group, version, plural, registry=registry)(child)
     return registry
 

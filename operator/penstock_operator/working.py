@@ -78,7 +78,7 @@ class Work:
         """List everything, now and every `period` seconds; what the lists lack is gone. `after` runs after each."""
         while True:
             try:
-                await self._list_all(kube, namespaces)
+                await self.list_all(kube, namespaces)
             except KubeError as error:
                 logger.warning("the resources can't be listed: %s; trying again in %s s", error, _RELIST_SECONDS)
                 await asyncio.sleep(_RELIST_SECONDS)
@@ -88,17 +88,30 @@ class Work:
             await after()
             await asyncio.sleep(period)
 
-    async def work(self, reconcile: Callable[[Key], Awaitable[Retry]]) -> None:
-        """Take keys and reconcile them, for ever. Nothing is decided before a complete list."""
+    async def look_at_children(self, period: float) -> None:
+        """Have everything that has children looked at every `period` seconds, where no watch tells of them."""
         while True:
-            key = self.queue.take(self.monotonic()) if self.cache.is_complete else None
-            if key is None:
+            await asyncio.sleep(period)
+            for kind in ("Broker", "Exchange"):
+                for key in self.cache.all(kind):
+                    self.add(key, Priority.RESYNC)
+
+    async def work(self, reconcile: Callable[[Key], Awaitable[Retry]]) -> None:
+        """Take keys and reconcile them, for ever."""
+        while True:
+            if not await self.step(reconcile):
                 await self._wait()
-                continue
-            self.started[key] = self.monotonic()
-            await self._one(key, reconcile)
-            self.started.pop(key)
-            self._added.set()
+
+    async def step(self, reconcile: Callable[[Key], Awaitable[Retry]]) -> bool:
+        """Reconcile one key that is due; False if there is none. Nothing is decided before a complete list."""
+        key = self.queue.take(self.monotonic()) if self.cache.is_complete else None
+        if key is None:
+            return False
+        self.started[key] = self.monotonic()
+        await self._one(key, reconcile)
+        self.started.pop(key)
+        self._added.set()
+        return True
 
     async def _one(self, key: Key, reconcile: Callable[[Key], Awaitable[Retry]]) -> None:
         with self.metrics.measured(key.kind) as outcome:
@@ -135,7 +148,8 @@ class Work:
         except TimeoutError:
             return
 
-    async def _list_all(self, kube: ApiServer, namespaces: tuple[str, ...]) -> None:
+    async def list_all(self, kube: ApiServer, namespaces: tuple[str, ...]) -> None:
+        """List all kinds; what changed, or is gone, is put in the queue. Raises KubeError."""
         events, first = self._events, not self.cache.is_complete
         changed: set[Key] = set()
         affected: set[Key] = set()

@@ -107,8 +107,12 @@ class Site:
     @contextmanager
     def team(self) -> Generator[Team]:
         """A namespace that nobody has used yet."""
-        name = self._free.pop()
-        yield Team(Kube(name, self.home.environment))
+        made = Team(Kube(self._free.pop(), self.home.environment))
+        try:
+            yield made
+        finally:
+            # One node has to carry them all; the rest goes with the namespace in the end.
+            made.kube.kubectl("delete", "broker", "--all", "--wait=false", check=False)
 
     def install(self, **values: str) -> None:
         """Install or upgrade the operator, and wait for it."""
@@ -152,7 +156,7 @@ NAMESPACES = 12
 
 
 def loaded_tag(environment: dict[str, str]) -> str:
-    """Build and load the images of broker and operator as the tree is now. PENSTOCK_TEST_TAG takes some that are loaded."""
+    """Images of broker and operator as the tree is now; PENSTOCK_TEST_TAG names loaded ones to take instead."""
     (tag,) = {
         image.rsplit(":", 1)[1]
         for image in command("hack/images", "load", "broker", "operator", env=environment).split()

@@ -1,20 +1,30 @@
 {{/*
-What the operator may do in the namespaces that it looks after. No wild cards, no pods/exec, and Secrets one by one:
-it never lists or watches them.
+What the operator may do with Penstock's own kinds. Always by a ClusterRole: when a namespace is deleted, a Role in it goes
+before the resources with our finalizer do, and nobody could let them go any more.
 */}}
-{{- define "penstock-operator.rules" -}}
+{{- define "penstock-operator.ownRules" -}}
 - apiGroups: [penstock.dev]
-  resources: [brokers, exchanges, subscriptions]
+  resources: [brokers]
   verbs: [get, list, watch]
-- apiGroups: [penstock.dev] # finalizers
+- apiGroups: [penstock.dev] # patch: finalizers
   resources: [exchanges, subscriptions]
-  verbs: [patch]
+  verbs: [get, list, watch, patch]
 - apiGroups: [penstock.dev]
   resources: [brokers/status, exchanges/status, subscriptions/status]
   verbs: [patch]
 - apiGroups: [penstock.dev] # owner references that block deletion
   resources: [brokers/finalizers, exchanges/finalizers]
   verbs: [update]
+- apiGroups: [""] # is it being deleted?
+  resources: [namespaces]
+  verbs: [get]
+{{- end -}}
+
+{{/*
+What it may do with everything else, in the namespaces that it looks after. No wild cards, no pods/exec, and Secrets one by
+one: it never lists or watches them.
+*/}}
+{{- define "penstock-operator.rules" -}}
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [get, list, watch, create, patch]
@@ -26,9 +36,6 @@ it never lists or watches them.
   verbs: [get, create, patch]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get]
-- apiGroups: [""]
-  resources: [namespaces]
   verbs: [get]
 - apiGroups: [""]
   resources: [events]

@@ -1,0 +1,235 @@
+"""An API server and a broker in memory: as much of both as reconciling relies on, and no more.
+
+The API server keeps generations, resource versions, uids, finalizers and deletion as the real one does; status is
+merged by field manager coarsely (a manager's fields replace those that it wrote before). The broker knows names,
+owners and bindings.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
+from penstock_core import identity
+from penstock_operator.api_server import Conflict, Kind, KubeError, kind_of
+from penstock_operator.decisions import Answer, Declare, Reach, Undeclare
+from penstock_operator.management import Target, Unreachable
+from penstock_operator.manifests import Manifest
+
+__all__ = ["ApiServerInMemory", "BrokerInMemory", "SessionInMemory", "SessionsInMemory"]
+
+Name = tuple[str, str, str]
+SINCE = "2026-03-01T12:00:00Z"
+
+
+@dataclass(slots=True)
+class ApiServerInMemory:
+    """Objects by kind, namespace and name."""
+
+    objects: dict[Name, Any] = field(default_factory=dict[Name, Any])
+    events: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+    """What a watch of Penstock's kinds would tell, in order."""
+    written: int = 0
+    """Status writes."""
+    _version: int = 0
+
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Manifest | None:
+        if kind.kind == "Namespace":
+            return {"metadata": {"name": name, "uid": f"uid-{name}"}}
+        found = self.objects.get((kind.kind, namespace or "", name))
+        return None if found is None else cast(Manifest, copy.deepcopy(found))
+
+    async def list(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[Manifest]:
+        for (found, home, _), manifest in sorted(self.objects.items()):
+            if found == kind.kind and namespace in (None, home):
+                yield copy.deepcopy(manifest)
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        made = cast(Any, copy.deepcopy(manifest))
+        if made["kind"] == "Service":
+            made["spec"].setdefault("clusterIP", "10.0.0.1")
+        return self._put(made)
+
+    async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
+        there = self._same(resource)
+        wanted = cast(Any, copy.deepcopy(status))
+        before = there.get("status", {})
+        lag = manager == "penstock-lag"
+        others = [it for it in before.get("conditions", []) if (it["type"] == "Lagging") is not lag]
+        kept = {key: value for key, value in before.items() if (key == "lag") is not lag}
+        there["status"] = {**kept, **wanted, "conditions": [*others, *wanted["conditions"]]}
+        self.written += 1
+        return self._touch(there)
+
+    async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
+        there = self._same(resource)
+        if there["metadata"]["resourceVersion"] != cast(Any, resource)["metadata"]["resourceVersion"]:
+            raise Conflict(409, "it was changed meanwhile")
+        there["metadata"]["finalizers"] = [*finalizers]
+        if not finalizers and "deletionTimestamp" in there["metadata"]:
+            self._remove(there)
+            return there
+        return self._touch(there)
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        return manifest
+
+    async def delete(self, manifest: Manifest) -> None:
+        self.objects.pop(_name(manifest), None)
+
+    async def serves(self, kind: Kind) -> bool:
+        return False
+
+    # -- what people do ---------------------------------------------------------------------------------------------
+
+    def user_applies(self, manifest: Any) -> None:
+        """kubectl apply."""
+        made = copy.deepcopy(manifest)
+        there = self.objects.get(_name(made))
+        if there is not None:
+            if "deletionTimestamp" in there["metadata"]:
+                return
+            if there["spec"] != made["spec"]:
+                there["spec"] = made["spec"]
+                there["metadata"]["generation"] += 1
+                self._touch(there)
+            return
+        made["metadata"].update({"uid": f"uid-{self._version}", "generation": 1, "creationTimestamp": SINCE})
+        self._put(made)
+
+    def user_deletes(self, kind: str, namespace: str, name: str) -> None:
+        """kubectl delete --wait=false."""
+        there = self.objects.get((kind, namespace, name))
+        if there is None or "deletionTimestamp" in there["metadata"]:
+            return
+        if there["metadata"].get("finalizers"):
+            there["metadata"]["deletionTimestamp"] = SINCE
+            self._touch(there)
+        else:
+            self._remove(there)
+
+    def _same(self, resource: Manifest) -> Any:
+        there = self.objects.get(_name(resource))
+        if there is None or there["metadata"].get("uid") != cast(Any, resource)["metadata"].get("uid"):
+            raise KubeError(404, "it is gone")
+        return there
+
+    def _put(self, made: Any) -> Manifest:
+        self.objects[_name(made)] = made
+        return self._touch(made)
+
+    def _touch(self, made: Any) -> Manifest:
+        self._version += 1
+        made["metadata"]["resourceVersion"] = str(self._version)
+        if made["apiVersion"].startswith("penstock.dev/"):
+            self.events.append(("MODIFIED", copy.deepcopy(made)))
+        return copy.deepcopy(made)
+
+    def _remove(self, made: Any) -> None:
+        del self.objects[_name(made)]
+        self.events.append(("DELETED", copy.deepcopy(made)))
+        uid = made["metadata"]["uid"]
+        for name, other in tuple(self.objects.items()):
+            if any(owner["uid"] == uid for owner in other["metadata"].get("ownerReferences", [])):
+                del self.objects[name]
+
+
+def _name(manifest: Any) -> Name:
+    return kind_of(manifest).kind, manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+
+
+@dataclass(slots=True)
+class BrokerInMemory:
+    """One broker's topology: who declared what."""
+
+    exchanges: dict[str, ExchangeDeclaration] = field(default_factory=dict[str, ExchangeDeclaration])
+    subscriptions: dict[str, SubscriptionDeclaration] = field(default_factory=dict[str, SubscriptionDeclaration])
+    is_up: bool = True
+
+    def wipe(self) -> None:
+        """The volume is lost."""
+        self.exchanges.clear()
+        self.subscriptions.clear()
+
+    def create(self, entry: Declare) -> Answer:
+        body = entry.body
+        if isinstance(body, ExchangeDeclaration):
+            assert entry.name is not None
+            self.exchanges[entry.name] = body
+            return Answer(status=200, body={"outcome": "Updated"})
+        if body.exchange not in self.exchanges:
+            return Answer(status=404, reason="ExchangeNotFound", description="There is no such exchange.")
+        scope = identity.GLOBAL if body.client_id is None else identity.Scope(body.client_id)
+        name = identity.queue_name(identity.Identity(scope, body.subscription_name, body.durable))
+        there = self.subscriptions.get(name)
+        if there is not None and _resource(there) != _resource(body):
+            return Answer(status=409, reason="DuplicateSubscription", description="Another one has it.")
+        self.subscriptions[name] = body
+        state: Manifest = {"exchange": body.exchange, "expiryPolicy": "Never", "sharing": "Shared", "bindingKeys": []}
+        return Answer(status=200, body={"outcome": "Updated", **state})
+
+    def delete(self, entry: Undeclare) -> Answer:
+        if entry.entity is EntityType.SUBSCRIPTION:
+            there = self.subscriptions.get(entry.name)
+            if there is not None and there.owner is not None and there.owner.uid != entry.owner_uid:
+                return Answer(status=409, reason="Managed")
+            self.subscriptions.pop(entry.name, None)
+            return Answer(status=204)
+        bound = any(it.exchange == entry.name for it in self.subscriptions.values())
+        if entry.if_unused and bound:
+            return Answer(status=409, reason="BindingsExist")
+        self.exchanges.pop(entry.name, None)
+        return Answer(status=204)
+
+
+def _resource(declared: SubscriptionDeclaration) -> tuple[str, str]:
+    assert declared.owner is not None, "everything here is declared by a resource"
+    return declared.owner.namespace, declared.owner.name
+
+
+@dataclass(slots=True)
+class SessionInMemory:
+    """A session that answers at once."""
+
+    broker: BrokerInMemory
+    state: None = None
+    problem: str = "It is down."
+
+    @property
+    def reach(self) -> Reach:
+        return Reach.CONNECTED if self.broker.is_up else Reach.UNREACHABLE
+
+    async def declare(self, entry: Declare) -> Answer:
+        self._check()
+        return self.broker.create(entry)
+
+    async def undeclare(self, entry: Undeclare) -> Answer:
+        self._check()
+        return self.broker.delete(entry)
+
+    def _check(self) -> None:
+        if not self.broker.is_up:
+            raise Unreachable("it is down")
+
+
+@dataclass(slots=True)
+class SessionsInMemory:
+    """Sessions to one broker, by whatever name."""
+
+    broker: BrokerInMemory
+    open: dict[str, SessionInMemory] = field(default_factory=dict[str, SessionInMemory])
+
+    def get(self, broker: str) -> SessionInMemory | None:
+        return self.open.get(broker)
+
+    async def ensure(self, broker: str, target: Target, changed: Callable[[], None]) -> SessionInMemory:
+        if broker not in self.open:
+            self.open[broker] = SessionInMemory(self.broker)
+            changed()
+        return self.open[broker]
+
+    async def drop(self, broker: str) -> None:
+        self.open.pop(broker, None)

@@ -1,0 +1,254 @@
+"""Whatever happens in whatever order, told or not told by watches: in the end broker and resources say the same.
+
+The whole reconciler runs against an API server and a broker in memory. People apply and delete, watches tell, forget
+or repeat, the broker goes away, comes back, or loses its volume. Then everything calms down, and what is there must
+be exactly what is declared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from operating.in_memory import ApiServerInMemory, BrokerInMemory, SessionsInMemory
+from operating.making import GOOD
+
+from penstock_api import declaration
+from penstock_api.resources import Exchange, Subscription, parse
+from penstock_operator.broker_pass import BrokerPass
+from penstock_operator.cache import Cache, Key
+from penstock_operator.metrics import Metrics
+from penstock_operator.reconciler import Reconciler
+from penstock_operator.sessions import Sessions
+from penstock_operator.settings import Settings
+from penstock_operator.work_queue import WorkQueue
+from penstock_operator.working import Work
+
+SETTINGS = Settings(broker_image="b", lag_image="l")
+
+
+def resource(kind: str, name: str, **spec: Any) -> dict[str, Any]:
+    good = GOOD[kind]
+    return {**good, "metadata": {"name": name, "namespace": "shop"}, "spec": {**good["spec"], **spec}}
+
+
+RESOURCES = {
+    "main": resource("Broker", "main"),
+    "stopped": resource("Broker", "main", replicas=0),
+    "orders": resource("Exchange", "orders"),
+    "parcels": resource("Exchange", "parcels", deletionPolicy="Delete"),
+    "billing": resource("Subscription", "billing"),
+    "billing-parcels": resource("Subscription", "billing", exchangeRef={"name": "parcels"}),
+    "twin": resource("Subscription", "twin", subscriptionName="billing"),
+    "fraud": resource("Subscription", "fraud", exchangeRef={"name": "parcels"}),
+    "kept": resource("Subscription", "kept", deletionPolicy="Retain"),
+}
+
+
+@dataclass(slots=True)
+class World:
+    """API server, broker and operator, with a clock that only moves when told."""
+
+    now: float = 0.0
+    api: ApiServerInMemory = field(default_factory=ApiServerInMemory)
+    broker: BrokerInMemory = field(default_factory=BrokerInMemory)
+    work: Work = field(init=False)
+    reconciler: Reconciler = field(init=False)
+    told: int = 0
+    """Events of the API server that the watches have told."""
+
+    def __post_init__(self) -> None:
+        cache = Cache()
+        self.work = Work(cache, Metrics(), lambda: self.now, WorkQueue[Key]())
+        sessions = cast(Sessions, SessionsInMemory(self.broker))
+        passes = BrokerPass(self.api, cache, sessions, SETTINGS, self.clock, self.work.wake_all)
+        self.reconciler = Reconciler(self.api, cache, sessions, SETTINGS, "c1", passes, self.clock, self.work.wake)
+
+    def clock(self) -> datetime:
+        return datetime(2026, 3, 1, 12, tzinfo=UTC) + timedelta(seconds=self.now)
+
+    def tell(self, count: int) -> None:
+        """The watches tell so many events that they had not told yet."""
+        for kind, manifest in self.api.events[self.told : self.told + count]:
+            (self.work.gone if kind == "DELETED" else self.work.seen)(manifest)
+        self.told = min(self.told + count, len(self.api.events))
+
+    def forget(self) -> None:
+        """The watches break: what they had not told is lost."""
+        self.told = len(self.api.events)
+
+    async def step(self, count: int) -> None:
+        """The operator works on so many keys that are due."""
+        for _ in range(count):
+            if not await self.work.step(self.reconciler.reconcile):
+                return
+
+    async def calm_down(self) -> None:
+        """Everything is reachable; lists and time do the rest."""
+        self.broker.is_up = True
+        for _ in range(6):
+            await self.work.list_all(cast(Any, self.api), ())
+            for key in self.work.cache.all():
+                self.work.wake(key)
+            self.tell(len(self.api.events))
+            await self.step(1000)
+            self.now += 60
+
+
+@dataclass(slots=True)
+class Expected:
+    """What has to be in the end, found out naively from the resources that are left."""
+
+    exchanges: set[str] = field(default_factory=set[str])
+    bindings: dict[str, str] = field(default_factory=dict[str, str])
+    reasons: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """Of Ready, by kind and name; those that are being deleted have none."""
+
+
+def expected(world: World) -> Expected:
+    """Every rule of who is declared, once more and slowly."""
+    found = Expected()
+    left = [parse(manifest) for key, manifest in world.api.objects.items() if key[0] in ("Exchange", "Subscription")]
+    brokers = [manifest for key, manifest in world.api.objects.items() if key[0] == "Broker"]
+    runs = bool(brokers) and brokers[0]["spec"].get("replicas", 1) == 1
+    without = "BrokerStopped" if brokers else "BrokerNotFound"
+    there = {it.metadata.name for it in left if isinstance(it, Exchange)}
+    for it in sorted(left, key=lambda it: it.metadata.uid):
+        reason = "Ready" if runs else without
+        if isinstance(it, Exchange) and runs:
+            found.exchanges.add(it.metadata.name)
+        if isinstance(it, Subscription) and brokers:
+            queue, to = declaration.queue_name(it), it.spec.exchange_ref.name
+            rivals = [rival for rival in left if isinstance(rival, Subscription)]
+            oldest = min((rival for rival in rivals if declaration.queue_name(rival) == queue), key=by_age)
+            if to not in there:
+                reason = "ExchangeNotFound"
+            elif oldest is not it:
+                reason = "DuplicateSubscription"
+            elif runs:
+                found.bindings[queue] = to
+        if it.metadata.deletion_timestamp is None:
+            found.reasons[it.kind, it.metadata.name] = reason
+    return found
+
+
+def by_age(subscription: Subscription) -> str:
+    """All are made in the same second here: the lower uid is the older one."""
+    return subscription.metadata.uid
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("apply"), st.sampled_from(sorted(RESOURCES))),
+    st.tuples(st.just("delete"), st.sampled_from(sorted(RESOURCES))),
+    st.tuples(st.just("tell"), st.integers(1, 8)),
+    st.tuples(st.just("forget"), st.none()),
+    st.tuples(st.just("step"), st.integers(1, 8)),
+    st.tuples(st.just("list"), st.none()),
+    st.tuples(st.just("down"), st.none()),
+    st.tuples(st.just("up"), st.none()),
+    st.tuples(st.just("wipe"), st.none()),
+    st.tuples(st.just("time"), st.integers(1, 40)),
+)
+
+
+async def play(steps: list[tuple[str, Any]]) -> World:
+    world = World()
+    for verb, argument in steps:
+        match verb:
+            case "apply":
+                world.api.user_applies(RESOURCES[argument])
+            case "delete":
+                metadata = RESOURCES[argument]["metadata"]
+                world.api.user_deletes(RESOURCES[argument]["kind"], metadata["namespace"], metadata["name"])
+            case "tell":
+                world.tell(argument)
+            case "forget":
+                world.forget()
+            case "step":
+                await world.step(argument)
+            case "list":
+                await world.work.list_all(cast(Any, world.api), ())
+            case "down":
+                world.broker.is_up = False
+            case "up":
+                world.broker.is_up = True
+            case "wipe":
+                world.broker.wipe()
+            case _:
+                world.now += argument
+    await world.calm_down()
+    return world
+
+
+BEGUN = [("apply", name) for name in ("main", "orders", "parcels", "billing", "fraud", "kept")]
+
+
+@hypothesis_settings(max_examples=150, deadline=None)
+@given(st.booleans(), st.lists(STEPS, min_size=8, max_size=40))
+def test_any_order_ends_with_what_is_declared(begun: bool, steps: list[tuple[str, Any]]) -> None:
+    before: list[tuple[str, Any]] = [*BEGUN, ("list", None), ("step", 20)] if begun else []
+    world = asyncio.run(play([*before, *steps]))
+    deleting = [key for key, it in world.api.objects.items() if "deletionTimestamp" in it["metadata"]]
+    # An Exchange may still wait for Subscriptions that are bound to it; nothing else hangs.
+    waiting = {key[2] for key in deleting}
+    assert waiting <= {"orders"}
+    wanted = expected(world)
+    said = {key: ready_reason(world, *key) for key in wanted.reasons}
+    assert said == wanted.reasons
+    assert wanted.exchanges <= set(world.broker.exchanges)
+    found = {name: it.exchange for name, it in world.broker.subscriptions.items()}
+    assert {name: found.get(name) for name in wanted.bindings} == wanted.bindings
+    if wanted.exchanges:
+        assert all(is_left_over(world, name) for name in found if name not in wanted.bindings)
+
+
+def ready_reason(world: World, kind: str, name: str) -> str:
+    """The reason of Ready, as status says."""
+    status = world.api.objects[kind, "shop", name].get("status", {"conditions": []})
+    return next((it["reason"] for it in status["conditions"] if it["type"] == "Ready"), "")
+
+
+def is_left_over(world: World, name: str) -> bool:
+    """What may stay on the broker though it isn't declared now: it was let go while the broker did not answer, it is to be
+    retained, or its exchange was deleted at once (its policy says so) and its messages are still there.
+    """
+    owner = world.broker.subscriptions[name].owner
+    assert owner is not None
+    if ("Subscription", owner.namespace, owner.name) not in world.api.objects or owner.deletion_policy == "Retain":
+        return True
+    return ready_reason(world, "Subscription", owner.name) == "ExchangeNotFound"
+
+
+async def test_a_quiet_world_costs_no_write() -> None:
+    world = await play([("apply", name) for name in ("main", "orders", "billing", "twin")])
+    written, version = world.api.written, len(world.api.events)
+    await world.calm_down()
+    assert (world.api.written, len(world.api.events)) == (written, version)
+
+
+@pytest.mark.parametrize("first", ["main", "orders", "billing"])
+async def test_each_of_three_may_come_last(first: str) -> None:
+    names = [name for name in ("main", "orders", "billing") if name != first]
+    world = await play([*(("apply", name) for name in names), ("list", None), ("step", 9), ("apply", first)])
+    assert list(world.broker.subscriptions) == ["psub:durable:global:billing"]
+    status = world.api.objects["Subscription", "shop", "billing"]["status"]
+    ready = next(it for it in status["conditions"] if it["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("True", "Ready")
+
+
+async def test_the_younger_twin_takes_over_when_the_older_goes() -> None:
+    start = [("apply", name) for name in ("main", "orders", "billing")]
+    world = await play([*start, ("list", None), ("step", 20), ("apply", "twin"), ("list", None), ("step", 20)])
+    twin = world.api.objects["Subscription", "shop", "twin"]["status"]["conditions"]
+    assert next(it for it in twin if it["type"] == "Ready")["reason"] == "DuplicateSubscription"
+    world.api.user_deletes("Subscription", "shop", "billing")
+    await world.calm_down()
+    (declared,) = world.broker.subscriptions.values()
+    assert declared.owner is not None
+    assert declared.owner.name == "twin"
