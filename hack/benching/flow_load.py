@@ -66,4 +66,4 @@ def run(host: str, port: int, address: str, source: str, messages: int, size: in
 
 if __name__ == "__main__":
     host, port, address, source, messages, size, kind = sys.argv[1:]
-    print(run(host, int(port), address, source, int(messages), int(size), durable=kind == "durable"))  # noqa: T201
+    print(run(host, int(port), address, source, int(messages), int(size), durable=kind == "durable"))
