@@ -1,9 +1,51 @@
-"""Settings of the property tests of this folder."""
+"""Settings of the property tests of this folder, and a broker for tests on bare frames."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from amqp.topic_links import Connections
 from hypothesis import settings
+from support.broker_process import BrokerProcess
+
+from penstock_amqp.management_client import ManagementClient
+from penstock_api.management import ExchangeDeclaration
 
 # No test may fail because the machine is busy.
 settings.register_profile("amqp", deadline=None)
 settings.load_profile("amqp")
+
+
+@pytest.fixture(scope="session")
+def rows_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that makes nothing by itself, with the topic exchanges `news` and `sport`."""
+    settings: dict[str, object] = {"authentication": {"anonymous": True}}
+    with BrokerProcess(tmp_path_factory.mktemp("rows") / "data", dev=False, settings=settings) as process:
+        asyncio.run(declare_exchanges(process.management))
+        yield process
+
+
+async def declare_exchanges(address: str) -> None:
+    client = await ManagementClient.connect(address)
+    for name in ("news", "sport"):
+        await client.create(ExchangeDeclaration(exchange_type="Topic"), name)
+    await client.close()
+
+
+numbers = itertools.count()
+
+
+@pytest.fixture
+def name() -> str:
+    """A subscription name that no other test uses."""
+    return f"sub{next(numbers)}"
+
+
+@pytest.fixture
+def connect(rows_broker: BrokerProcess) -> Iterator[Connections]:
+    connections = Connections(rows_broker.port)
+    yield connections
+    connections.close()
