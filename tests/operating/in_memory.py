@@ -39,8 +39,8 @@ class ApiServerInMemory:
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Manifest | None:
         if kind.kind == "Namespace":
             return {"metadata": {"name": name, "uid": f"uid-{name}"}}
-        found = self.objects.get((kind.kind, namespace or "", name))
-        return None if found is None else cast(Manifest, copy.deepcopy(found))
+        at = (kind.kind, namespace or "", name)
+        return cast(Manifest, copy.deepcopy(self.objects[at])) if at in self.objects else None
 
     async def list(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[Manifest]:
         for (found, home, _), manifest in sorted(self.objects.items()):

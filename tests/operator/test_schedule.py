@@ -178,3 +178,18 @@ def test_a_stuck_run_is_named_with_the_command_that_helps() -> None:
         broker(), spark_installed=True, observed=seen(1, **NEXT), last_run=seen(30), now=NOW
     )
     assert "kubectl delete sparkapplication -n shop main-lag" in found.message
+
+
+@pytest.mark.parametrize("backend", ["ScheduledSparkApplication", "CronJob"])
+def test_no_service_of_the_broker_selects_a_pod_of_the_job(backend: str) -> None:
+    """The Spark operator copies the labels of the schedule to the driver's pod."""
+    [_, made] = analysed(backend=backend)
+    selected = children.pod_selector(broker()).items()
+    for labels in (made["metadata"]["labels"], _pod_labels(made)):
+        assert not selected <= labels.items(), labels
+
+
+def _pod_labels(made: Any) -> Any:
+    if made["kind"] == "CronJob":
+        return made["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
+    return made["spec"]["template"]["driver"]["labels"]
