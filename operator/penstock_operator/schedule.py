@@ -19,6 +19,7 @@ __all__ = ["DEADLINE_SECONDS", "SPARK_GROUP", "cron", "has_to_be_made_anew", "ma
 SPARK_GROUP: Final = "sparkoperator.k8s.io"
 _SPARK_API: Final = f"{SPARK_GROUP}/v1beta2"
 _SPARK_VERSION: Final = "4.3.0"
+_APP: Final = "penstock-lag"
 _MOUNT: Final = "/etc/penstock/observer"
 _USER: Final = 185
 _NO_NETWORK_POLICY: Final = "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
@@ -96,6 +97,14 @@ def _container_security() -> Manifest:
     }
 
 
+def _about(broker: Broker) -> Manifest:
+    """Metadata of the schedule. The Spark operator hands its labels down to the driver's pod, so they must not be those
+    by which the broker's Services select pods: clients would be sent to a job that listens to nothing.
+    """
+    about = children.metadata(broker, broker, f"{broker.metadata.name}-lag")
+    return {**about, "labels": {**children.labels(broker), "app.kubernetes.io/name": _APP}}
+
+
 def _scheduled_application(broker: Broker, image: str) -> Manifest:
     name = f"{broker.metadata.name}-lag"
     driver: Manifest = {
@@ -143,8 +152,7 @@ def _scheduled_application(broker: Broker, image: str) -> Manifest:
         "failedRunHistoryLimit": 3,
         "template": template,
     }
-    about = children.metadata(broker, broker, name)
-    return {"apiVersion": _SPARK_API, "kind": "ScheduledSparkApplication", "metadata": about, "spec": spec}
+    return {"apiVersion": _SPARK_API, "kind": "ScheduledSparkApplication", "metadata": _about(broker), "spec": spec}
 
 
 def _cron_job(broker: Broker, image: str) -> Manifest:
@@ -197,5 +205,4 @@ def _cron_job(broker: Broker, image: str) -> Manifest:
             }
         },
     }
-    about = children.metadata(broker, broker, name)
-    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": about, "spec": spec}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _about(broker), "spec": spec}

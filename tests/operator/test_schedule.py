@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from operating.making import NOW, broker
 
-from penstock_operator import schedule, schedule_state
+from penstock_operator import children, schedule, schedule_state
 from penstock_operator.conditions import Condition, timestamp
 from penstock_operator.manifests import Manifest
 
