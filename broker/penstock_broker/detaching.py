@@ -207,6 +207,8 @@ def _leave(broker: Broker, link: InLink | OutLink, held: list[Held]) -> None:
         case Consumer():
             queue = context.queue
             queue.consumers.remove(context)
+            for refusers in queue.excluded.values():
+                refusers.discard(context)
             if not queue.consumers:
                 queue.unused_since_us = broker.now_us
             if broker.live.get(context.key) is context:

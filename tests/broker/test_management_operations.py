@@ -235,3 +235,22 @@ async def test_producers_learn_that_their_exchange_is_gone(
         with pytest.raises(LinkDetached) as gone:
             publish(sender, ["too late"])
         assert gone.value.condition == "amqp:resource-deleted"
+
+
+async def test_a_declared_subscription_keeps_undurable_messages_too(
+    client: ManagementClient, broker_process: BrokerProcess
+) -> None:
+    """persistence is Always for what a resource declares, AsSent for all else."""
+    await declare(client)
+    with connected(broker_process.url) as connection:
+        connection.create_receiver("orders", name="own|global", options=Subscribed(), credit=0)
+        publish(connection.create_sender("orders"), ["careless"], durable=False)
+        broker_process.kill()
+        connection.timeout = 0.1
+        broker_process.start()
+    again = await ManagementClient.connect(broker_process.management)
+    try:
+        depths = {state.subscription_name: state.depth for state in await again.states(SubscriptionState)}
+        assert depths == {"billing": 1, "own": 0}
+    finally:
+        await again.close()
