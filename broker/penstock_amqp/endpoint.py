@@ -35,9 +35,10 @@ from penstock_amqp.endpoint_messages import MessageEngine
 
 __all__ = ["Endpoint"]
 
-SESSION_FRAMES: Final = 2048
+SESSION_FRAMES: Final = 32_768
 """Incoming window of a session in frames. It bounds nothing (all is read at once, link credit is the bound), so it is
-wide enough never to hold a sender back."""
+wide enough never to hold a sender back. It must stay above the credit of all links of a session: at a window of 0 the
+engine names detached links in its flows."""
 
 
 FRAME_OVERHEAD: Final = 128

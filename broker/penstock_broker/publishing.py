@@ -67,6 +67,7 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
         _reject(producer, [delivery for delivery, _, settled in batch if not settled], broker.storage_refusal())
         return
     next_message = log.next_message
+    number = 0 if logged_set else log.next_messages(len(batch))
     durable = False
     ttl_us = 0
     prefix = _NEVER
@@ -91,8 +92,11 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
         if logged_set and (durable or kept_set):
             any_logged = True
             add((log.put(logged_set if durable else kept_set, data, now), data, now, expires, LOGGED))
-        else:
+        elif logged_set:
             add((next_message(), data, now, expires, 0))
+        else:
+            add((number, data, now, expires, 0))
+            number += 1
         if settled:
             presettled.append(delivery)
         else:

@@ -57,9 +57,8 @@ def accepted(broker: Broker, consumer: Consumer, batch: list[Held]) -> None:
     if queue.attempts or queue.seen:
         for _, entry, _ in batch:
             queue.forget(entry[NUMBER])
-    ack, incarnation = broker.log.ack, queue.incarnation
-    for number in logged:
-        ack(incarnation, number)
+    if logged:
+        broker.log.ack_many(queue.incarnation, logged)
 
 
 def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
