@@ -23,9 +23,8 @@ REVISION_ANNOTATION: Final = "penstock.dev/pod-revision"
 CONFIG_ANNOTATION: Final = "penstock.dev/config"
 _USER: Final = 10001
 
-_CPU: Final = "100m"
-_MEMORY: Final = "256Mi"
-_OBSERVER_MEMORY: Final = "192Mi"
+_BROKER_REQUESTS: Final[dict[str, str]] = {"cpu": "100m", "memory": "256Mi"}
+_OBSERVER_REQUESTS: Final[dict[str, str]] = {"cpu": "20m", "memory": "128Mi"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +146,7 @@ def _broker_container(broker: Broker, image: str) -> Manifest:
         "imagePullPolicy": broker.spec.image_pull_policy,
         "args": ["broker", "--data", configuration.DATA, "--config", f"{configuration.CONFIG}/broker.yaml"],
         "ports": [*ports, _port("management", names.MANAGEMENT_PORT), _port("probes", names.PROBE_PORT)],
-        "resources": _resources(broker.spec.resources.requests, broker.spec.resources.limits, _MEMORY),
+        "resources": _resources(_BROKER_REQUESTS, broker.spec.resources.requests, broker.spec.resources.limits),
         "securityContext": _restricted(),
         # Recovery reads the whole log before the probes' port answers: a start may take minutes, a turn may not.
         "startupProbe": _probe("/livez", period=2, failures=300),
@@ -177,7 +176,7 @@ def _observer_container(broker: Broker, image: str) -> Manifest:
         ],
         "ports": [_port("observer", names.OBSERVER_PORT)],
         "resources": _resources(
-            broker.spec.observer_resources.requests, broker.spec.observer_resources.limits, _OBSERVER_MEMORY
+            _OBSERVER_REQUESTS, broker.spec.observer_resources.requests, broker.spec.observer_resources.limits
         ),
         "securityContext": _restricted(),
         "volumeMounts": [
@@ -206,8 +205,8 @@ def _volumes(broker: Broker) -> list[Manifest]:
     return volumes
 
 
-def _resources(requests: dict[str, str], limits: dict[str, str], memory: str) -> Manifest:
-    asked = {"cpu": _CPU, "memory": memory, **requests}
+def _resources(defaults: dict[str, str], requests: dict[str, str], limits: dict[str, str]) -> Manifest:
+    asked = {**defaults, **requests}
     return {"requests": asked, "limits": dict(limits)} if limits else {"requests": asked}
 
 

@@ -71,7 +71,7 @@ class ApiServerInMemory:
         there["metadata"]["finalizers"] = [*finalizers]
         if not finalizers and "deletionTimestamp" in there["metadata"]:
             self._remove(there)
-            return there
+            return cast(Manifest, there)
         return self._touch(there)
 
     async def create(self, manifest: Manifest) -> Manifest:

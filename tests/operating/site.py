@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import yaml
-from e2e.kube import ROOT, Kube, command, own_cluster_environment, pick, wait_for
+from e2e.kube import ROOT, Kube, own_cluster_environment, pick, wait_for
+from support.cluster_images import images
 
 from penstock_amqp.client import Address
 from penstock_amqp.management_client import ManagementClient
@@ -87,7 +88,7 @@ class Team:
 def whole(**broker: Any) -> list[dict[str, Any]]:
     """The manifests of examples/kubernetes/whole.yaml; no lag job is started, the node has other things to do."""
     manifests = list(yaml.safe_load_all((ROOT / "examples/kubernetes/whole.yaml").read_text()))
-    manifests[0]["spec"].update({"lagAnalysis": {"suspend": True}, **broker})
+    manifests[0]["spec"].update({"lagAnalysis": {"suspend": True}, "resources": {"requests": {"cpu": "30m"}}, **broker})
     return manifests
 
 
@@ -155,21 +156,12 @@ class Site:
 NAMESPACES = 12
 
 
-def loaded_tag(environment: dict[str, str]) -> str:
-    """Images of broker and operator as the tree is now; PENSTOCK_TEST_TAG names loaded ones to take instead."""
-    (tag,) = {
-        image.rsplit(":", 1)[1]
-        for image in command("hack/images", "load", "broker", "operator", env=environment).split()
-    }
-    return tag
-
-
 @contextmanager
 def open_site() -> Generator[Site]:
     """Install CRDs and operator; take everything but the CRDs away in the end."""
     environment = own_cluster_environment()
     mark = f"penstock-t-{secrets.token_hex(3)}"
-    tag = environment.get("PENSTOCK_TEST_TAG") or loaded_tag(environment)
+    tag = images().tag
     site = Site(Kube(mark, environment), f"op-{mark[-6:]}", tag)
     site._free = site.watched[::-1]  # pyright: ignore[reportPrivateUsage]  # it is this module's own
     every = [mark, *site.watched]

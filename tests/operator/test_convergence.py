@@ -217,8 +217,8 @@ def ready_reason(world: World, kind: str, name: str) -> str:
 def is_left_over(world: World, name: str) -> bool:
     """What may stay on the broker though it isn't declared now.
 
-    It was let go while the broker did not answer; it is to be retained; or its exchange was deleted at once, as its policy
-    says, and its messages are still there.
+    It was let go while the broker did not answer; it is to be retained; or its exchange was deleted at once, as its
+    policy says, and its messages are still there.
     """
     owner = world.broker.subscriptions[name].owner
     assert owner is not None

@@ -155,7 +155,7 @@ OBSERVER = {
         "--namespace=shop",
     ],
     "ports": [{"name": "observer", "containerPort": 8080, "protocol": "TCP"}],
-    "resources": {"requests": {"cpu": "100m", "memory": "192Mi"}},
+    "resources": {"requests": {"cpu": "20m", "memory": "128Mi"}},
     "securityContext": RESTRICTED,
     "volumeMounts": [
         {"name": "ledger", "mountPath": "/var/lib/penstock/ledger"},
