@@ -117,7 +117,10 @@ def _images(cluster: Cluster, say: Say) -> dict[str, str]:
     """Build what changed and bring it to the nodes; full image names by short name."""
     say("building the images and bringing them to the cluster")
     if cluster.registry is None:
-        ours = cluster_images.images()  # once per pytest run
+        try:
+            ours = cluster_images.images()  # once per pytest run
+        except AssertionError as error:
+            raise StoryError(str(error)) from error
         return {"broker": ours.broker, "operator": ours.operator, "lag": ours.lag}
     names = command("hack/images", "push", cluster.registry, *IMAGES, env=cluster.environment).split()
     found = {short: name for short in IMAGES for name in names if f"penstock-{short}:" in name}
