@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Final
 
 from penstock_api.failing import CannotRun, Failure, Misuse
-from penstock_broker import listening, settings
+from penstock_broker import listening, restoring, settings
 from penstock_broker.assembling import assemble
 from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, NewerFormat, Recovered
 from penstock_broker.log import Settings as LogSettings
@@ -84,6 +84,7 @@ def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files:
     _announce(addresses, data / ADDRESSES_FILE, ready_file)
     try:
         loop.run()
+        restoring.note_losses(loop.broker.topology)
     finally:
         log.close()
     if log.failed is not None:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from penstock_amqp.endpoint_events import Entry
 from penstock_amqp.message import inspect
 from penstock_broker.log import Document, Message, Recovered
-from penstock_broker.queue import DATA, LOGGED, Queue
+from penstock_broker.queue import DATA, FLAGS, LOGGED, Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.store import Topology
 
-__all__ = ["instance_of", "restore"]
+__all__ = ["instance_of", "note_losses", "restore"]
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def restore(topology: Topology, recovered: Recovered, now_us: int) -> None:
         subscription = documents.load_subscription(document.payload, document.incarnation, now_us)
         subscription.revision = topology.next_revision()
         topology.restore(subscription)
-        subscription.queue.lost_at_restart = recovered.lost.get(document.incarnation, 0)
+        subscription.queue.lost_at_restart += recovered.lost.get(document.incarnation, 0)
         _fill(subscription.queue, recovered.messages.get(document.incarnation, ()))
     waiting = sum(len(messages) for messages in recovered.messages.values())
     logger.info(
@@ -48,6 +48,18 @@ def restore(topology: Topology, recovered: Recovered, now_us: int) -> None:
         len(recovered.documents),
         waiting,
     )
+
+
+def note_losses(topology: Topology) -> None:
+    """Write down, when the broker stops in order, how many messages each lasting subscription loses by it: those that
+    were sent as not durable. After a crash nobody can know.
+    """
+    for subscription in topology.subscriptions.values():
+        queue = subscription.queue
+        lost = sum(1 for entry in (*queue.ready, *queue.returned) if not entry[FLAGS] & LOGGED)
+        if subscription.is_logged and lost:
+            queue.lost_at_restart += lost
+            topology.write(subscription)
 
 
 def instance_of(recovered: Recovered) -> str | None:

@@ -254,3 +254,19 @@ async def test_a_declared_subscription_keeps_undurable_messages_too(
         assert depths == {"billing": 1, "own": 0}
     finally:
         await again.close()
+
+
+async def test_an_orderly_stop_counts_what_it_loses(client: ManagementClient, broker_process: BrokerProcess) -> None:
+    with connected(broker_process.url) as connection:
+        connection.create_receiver("amq.topic", name="own|global", options=Subscribed(), credit=0)
+        sender = connection.create_sender("amq.topic")
+        publish(sender, ["lost", "lost too"], durable=False)
+        publish(sender, ["kept"])
+    assert broker_process.stop() == 0
+    broker_process.start()
+    again = await ManagementClient.connect(broker_process.management)
+    try:
+        (state,) = await again.states(SubscriptionState)
+        assert (state.depth, state.lost_at_restart) == (1, 2)
+    finally:
+        await again.close()

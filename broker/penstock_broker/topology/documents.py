@@ -88,6 +88,7 @@ def _subscription(subscription: Subscription) -> dict[str, object]:
         "rebindPolicy": subscription.rebind_policy,
         "clientOverrides": subscription.client_overrides,
         "owner": subscription.owner.to_wire() if subscription.owner else None,
+        "lostAtRestart": subscription.queue.lost_at_restart,
     }
 
 
@@ -130,6 +131,7 @@ def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscrip
         managed=mark_of(owner, fields["clientOverrides"]),
     )
     subscription.queue.name = subscription.name
+    subscription.queue.lost_at_restart = fields["lostAtRestart"]
     return subscription
 
 
