@@ -113,7 +113,7 @@ class Loop:
         deadline = clock() + TURN_SECONDS
         self._set_clock()
         broker.turns += 1
-        self._run_timers()
+        broker.timers.run(broker.now_ms)
         by_fd = self._by_fd
         for fd, mask in ready:
             connection = by_fd.get(fd)
@@ -131,12 +131,6 @@ class Loop:
             log.maintain(MAINTENANCE_MS)
         if not ready and not has_work:
             self._idle()
-
-    def _run_timers(self) -> None:
-        try:
-            self.broker.timers.run(self.broker.now_ms)
-        except Exception:
-            logger.exception("A timer failed; it won't come again")
 
     def _set_clock(self) -> None:
         self.broker.now_us = self._clock.now_us()

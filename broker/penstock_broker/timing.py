@@ -7,6 +7,7 @@ Timers must not know the clock: the loop says what time it is.
 from __future__ import annotations
 
 import heapq
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from itertools import count
 from typing import Final
 
 __all__ = ["SYSTEM_CLOCK", "Clock", "Timers"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,15 @@ class Timers:
         heapq.heappush(self._heap, (deadline_ms, next(self._numbers), action))
 
     def run(self, now_ms: int) -> None:
-        """Run everything that is due."""
+        """Run everything that is due; what an action adds has its turn in the next run, however soon it is due."""
+        due: list[Callable[[], None]] = []
         while self._heap and self._heap[0][0] <= now_ms:
-            heapq.heappop(self._heap)[2]()
+            due.append(heapq.heappop(self._heap)[2])
+        for action in due:
+            try:
+                action()
+            except Exception:
+                logger.exception("A timer failed; it won't come again")
 
     def wait_ms(self, now_ms: int, at_most_ms: int) -> int:
         """How long nothing is due."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
+
 from penstock_broker.timing import Timers
 
 
@@ -30,7 +32,24 @@ def test_an_action_may_set_the_next_timer() -> None:
 
     timers.at(0, again)
     timers.run(100)
+    assert ran == [0]  # the next is due already, but gives way to the rest of the turn
+    timers.run(100)
+    timers.run(100)
+    timers.run(100)
     assert ran == [0, 1, 2]
+
+
+def test_an_action_that_fails_holds_no_other_up(caplog: pytest.LogCaptureFixture) -> None:
+    timers, ran = Timers(), list[str]()
+
+    def fail() -> None:
+        raise ValueError("broken")
+
+    timers.at(1, fail)
+    timers.at(2, partial(ran.append, "behind"))
+    timers.run(10)
+    assert ran == ["behind"]
+    assert "broken" in caplog.text
 
 
 def test_the_wait_ends_with_the_next_deadline() -> None:

@@ -30,7 +30,7 @@ __all__ = ["Answers", "ManagementNode"]
 
 logger = logging.getLogger(__name__)
 
-ROWS_PER_SLICE: Final = 10
+PER_SLICE: Final = 10
 MAX_WAITING: Final = 1000
 """Answers that a link may leave unread."""
 
@@ -116,17 +116,19 @@ class ManagementNode:
         else:
             self._slice(answers, slot, request, result)
 
-    def _slice(self, answers: Answers, slot: _Slot, request: Message, query: operations.Query) -> None:
-        if not answers.link.is_open:
-            return
-        done = query.step(ROWS_PER_SLICE)
+    def _slice(
+        self, answers: Answers, slot: _Slot, request: Message, work: operations.Query | operations.Changes
+    ) -> None:
+        """A part per turn. What was begun is done, even if nobody waits for the answer any more."""
+        done = work.step(PER_SLICE)
         if done is None:
-            self._broker.after(0, lambda: self._slice(answers, slot, request, query))
+            self._broker.after(0, lambda: self._slice(answers, slot, request, work))
         else:
-            self._fill(answers, slot, request, done)
+            self._broker.when_durable(answers.connection, lambda: self._fill(answers, slot, request, done))
 
     def _fill(self, answers: Answers, slot: _Slot, request: Message, answer: Answer) -> None:
-        slot.data = encode_answer(answer, request.properties)
+        if answers.link.is_open:
+            slot.data = encode_answer(answer, request.properties)
         self._send(answers)
 
     def _send(self, answers: Answers) -> None:

@@ -1,4 +1,4 @@
-"""One request, one answer: who may ask what, and which module does it. QUERY is answered in slices.
+"""One request, one answer: who may ask what, and which module does it. QUERY and lists are worked through in slices.
 
 Source: docs/management.md.
 """
@@ -25,7 +25,7 @@ from penstock_core.reason import Reason, Refuse
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
 
-__all__ = ["Query", "answer"]
+__all__ = ["Changes", "Query", "answer"]
 
 _OWN: Final = frozenset((EntityType.CONNECTION, EntityType.LINK))
 _MODELS: Final[dict[EntityType, type[management.Document]]] = {
@@ -69,13 +69,33 @@ class Query:
         )
 
 
+@dataclass(slots=True)
+class Changes:
+    """A list of CREATEs or DELETEs that is being worked through: `step` does some until it returns the answer."""
+
+    broker: Broker
+    operation: Operation
+    entries: Iterator[Value]
+    items: list[Value]
+
+    def step(self, count: int) -> Answer | None:
+        """Do up to `count` entries more; the answer once all are done."""
+        for _ in range(count):
+            try:
+                entry = next(self.entries)
+            except StopIteration:
+                return Answer(status=int(Status.OK), description="OK", body=self.items)
+            self.items.append(_change_item(self.broker, self.operation, entry).as_item())
+        return None
+
+
 def _raw_list(items: list[bytes]) -> bytes:
     """A list32 of values that are encoded already."""
     joined = b"".join(items)
     return b"\xd0" + (len(joined) + 4).to_bytes(4, "big") + len(items).to_bytes(4, "big") + joined
 
 
-def answer(broker: Broker, connection: Connection, request: Message) -> Answer | Query:
+def answer(broker: Broker, connection: Connection, request: Message) -> Answer | Query | Changes:
     """Answer one request."""
     asked = request.application_properties
     try:
@@ -221,13 +241,12 @@ def _counter_names() -> list[str]:
 # -- changing -------------------------------------------------------------------------------------------------------
 
 
-def _change(broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value) -> Answer:
+def _change(broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value) -> Answer | Changes:
     if not isinstance(body, list):
         return _change_one(broker, operation, kind, name, body)
     if len(body) > management.MAX_COUNT:
         return invalid(f"A list holds at most {management.MAX_COUNT} entries, not {len(body)}.")
-    items: list[Value] = [_change_item(broker, operation, entry).as_item() for entry in body]
-    return Answer(status=int(Status.OK), description="OK", body=items)
+    return Changes(broker, operation, iter(body), [])
 
 
 def _change_item(broker: Broker, operation: Operation, entry: Value) -> Answer:
