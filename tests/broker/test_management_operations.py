@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from broker.clients import Subscribed, connected, publish, take
-from proton.utils import LinkDetached
+from proton.utils import LinkDetached, SendException
 from support.broker_process import BrokerProcess
 
 from penstock_amqp.management_client import Entry, ManagementAnswer, ManagementClient
@@ -270,3 +270,31 @@ async def test_an_orderly_stop_counts_what_it_loses(client: ManagementClient, br
         assert (state.depth, state.lost_at_restart) == (1, 2)
     finally:
         await again.close()
+
+
+async def test_a_full_subscription_rejects_or_drops_as_declared(
+    client: ManagementClient, broker_process: BrokerProcess
+) -> None:
+    await client.create(ORDERS, "orders")
+    newest = BILLING.model_copy(
+        update={"limits": Limits(max_messages=2, overflow="DropNewest"), "binding_keys": ("n",)}
+    )
+    await client.create(newest)
+    strict = BILLING.model_copy(
+        update={
+            "subscription_name": "strict",
+            "owner": None,
+            "limits": Limits(max_messages=2, overflow="Reject"),
+            "binding_keys": ("r",),
+        }
+    )
+    await client.create(strict)
+    with connected(broker_process.url) as connection:
+        sender = connection.create_sender("orders")
+        publish(sender, ["1", "2", "3"], subject="n")
+        publish(sender, ["1", "2"], subject="r")
+        with pytest.raises(SendException):
+            publish(sender, ["3"], subject="r")
+    states = {state.subscription_name: state for state in await client.states(SubscriptionState)}
+    assert (states["billing"].depth, states["billing"].dropped, states["billing"].enqueued) == (2, 1, 3)
+    assert (states["strict"].depth, states["strict"].dropped, states["strict"].enqueued) == (2, 0, 2)
