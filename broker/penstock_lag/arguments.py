@@ -23,6 +23,7 @@ def parse(arguments: Sequence[str]) -> LagSettings:
         token_file=given.token_file,
         window_seconds=given.window,
         stale_seconds=given.stale,
+        patience_seconds=given.patience,
         ca_file=given.ca_file,
         as_of=given.as_of,
         publish=not given.no_publish,
@@ -50,6 +51,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--ca-file", type=Path, help="certificates that the observers' are checked against")
     add("--window", type=int, default=300, metavar="SECONDS", help="length of the window (default: %(default)s)")
     add("--stale", type=int, default=180, metavar="SECONDS", help="a broker silent for longer is missing (%(default)s)")
+    add(
+        "--patience",
+        type=int,
+        default=30,
+        metavar="SECONDS",
+        help="how long a silent observer is asked again (%(default)s)",
+    )
     add("--as-of", type=_time, metavar="TIME", help="end of the window, ISO 8601 (default: the last sealed row)")
     add("--no-publish", action="store_true", help="do not PUT the result to the first observer")
     add("--output", type=Path, metavar="FILE", help="write the result here too; - is the standard output")

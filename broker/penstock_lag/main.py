@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 def run(settings: LagSettings, sessions: Sessions = local_session) -> int:
     """One run. Returns 0, or raises Failure: Spark failed, or the result could not be handed out."""
     token = read_token(settings.token_file)
-    observers = [Observer(url, token, settings.ca_file) for url in settings.observers]
+    observers = [Observer(url, token, settings.ca_file, settings.patience_seconds) for url in settings.observers]
     result = analyse(settings, observers, sessions)
     body = result.to_json().encode()
     _hand_out(settings, result, body)
@@ -94,7 +94,9 @@ def collect_figures(spark: SparkSession, plan: Plan, settings: LagSettings) -> l
         return []
     suit(spark, plan.rows)
     pairs = [(settings.observers[chosen.ordinal], chosen.name) for chosen in plan.segments]
-    rows = rows_of_run(read_ledger(spark, pairs, settings.token_file, settings.ca_file), plan.windows).cache()
+    rows = rows_of_run(
+        read_ledger(spark, pairs, settings.token_file, settings.ca_file, settings.patience_seconds), plan.windows
+    ).cache()
     try:
         return [Figures.of(row.asDict()) for row in figures(rows).collect()]
     except (PySparkException, Py4JError) as error:

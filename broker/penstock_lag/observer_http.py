@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import ssl
+import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from penstock_api.observing import Problem
 __all__ = ["Observer", "ObserverError"]
 
 TIMEOUT_SECONDS: Final = 30.0
+PAUSE_SECONDS: Final = 1.0
 MAX_BYTES: Final = 256 * 1024 * 1024
 
 
@@ -37,6 +39,8 @@ class Observer:
     url: str
     token: str
     ca_file: Path | None = None
+    patience_seconds: float = 0.0
+    """How long to go on trying while nobody answers: a restart, or a proxy that catches up, is no reason to fail."""
 
     def get(self, path: str) -> bytes:
         """The body of a 200 answer. Raises ObserverError for every other end."""
@@ -54,6 +58,16 @@ class Observer:
         return {"Authorization": f"Bearer {self.token}"}
 
     def _send(self, request: urllib.request.Request) -> bytes:
+        deadline = time.monotonic() + self.patience_seconds
+        while True:
+            try:
+                return self._send_once(request)
+            except ObserverError as error:
+                if error.status is not None or time.monotonic() + PAUSE_SECONDS > deadline:
+                    raise
+            time.sleep(PAUSE_SECONDS)
+
+    def _send_once(self, request: urllib.request.Request) -> bytes:
         try:
             with self._opener().open(request, timeout=TIMEOUT_SECONDS) as answer:
                 body: bytes = answer.read(MAX_BYTES + 1)

@@ -35,6 +35,8 @@ class LagSettings:
     window_seconds: int = 300
     stale_seconds: int = 180
     """A broker whose rows end this long before the window does is missing."""
+    patience_seconds: int = 30
+    """How long an observer that does not answer is asked again; then it is missing."""
     ca_file: Path | None = None
     """Certificates that the observers' are checked against; None: those of the system."""
     as_of: datetime | None = None
@@ -55,6 +57,7 @@ class LagSettings:
             )
         _check(1 <= self.window_seconds <= 7 * 86_400, "--window", "be 1 second to 7 days")
         _check(self.stale_seconds >= 1, "--stale", "be at least 1 second")
+        _check(self.patience_seconds >= 0, "--patience", "be 0 seconds or more")
         _check(self.as_of is None or self.as_of.tzinfo is not None, "--as-of", "have a time zone, such as a final Z")
         if self.run_name is not None:
             check_run_name(self.run_name)

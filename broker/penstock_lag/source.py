@@ -1,9 +1,9 @@
 """A Spark data source that reads ledger segments over HTTP: one segment, one partition.
 
 Options: ``segments`` (JSON list of [observer URL, segment name]), ``token_file`` and ``ca_file`` (paths, may be
-empty). Planning and reading happen in Python workers, so nothing here holds a connection, and the token itself is
-never an option, which plans show. Traps it avoids: Spark checks Arrow types exactly and only on the first batch; an
-empty list of partitions would be read as one. Source: docs/lag.md, "How Spark reads the ledger".
+empty), ``patience_seconds``. Planning and reading happen in Python workers, so nothing here holds a connection, and
+the token itself is never an option, which plans show. Traps it avoids: Spark checks Arrow types exactly and only on
+the first batch; an empty list of partitions would be read as one. Source: docs/lag.md, "How Spark reads the ledger".
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -78,6 +78,7 @@ class LedgerReader(DataSourceReader):
         self._segments = [Segment(url, name) for url, name in pairs]
         self._token_file = Path(options["token_file"]) if options.get("token_file") else None
         self._ca_file = Path(options["ca_file"]) if options.get("ca_file") else None
+        self._patience_seconds = float(options.get("patience_seconds", "0"))
 
     def partitions(self) -> Sequence[InputPartition]:
         """One per segment."""
@@ -87,12 +88,16 @@ class LedgerReader(DataSourceReader):
         """The rows of one segment as Arrow batches."""
         if not isinstance(partition, Segment):  # Spark's stand-in for an empty list: nothing to read
             return
-        observer = Observer(partition.url, read_token(self._token_file), self._ca_file)
+        observer = Observer(partition.url, read_token(self._token_file), self._ca_file, self._patience_seconds)
         yield from to_batches(observer.get(SEGMENT.format(name=partition.name)), partition.name)
 
 
 def read_ledger(
-    spark: SparkSession, segments: Sequence[tuple[str, str]], token_file: Path | None, ca_file: Path | None
+    spark: SparkSession,
+    segments: Sequence[tuple[str, str]],
+    token_file: Path | None,
+    ca_file: Path | None,
+    patience_seconds: float = 0,
 ) -> DataFrame:
     """The rows of segments given as (observer URL, name)."""
     spark.dataSource.register(LedgerSource)
@@ -101,6 +106,7 @@ def read_ledger(
         .option("segments", json.dumps([list(pair) for pair in segments]))
         .option("token_file", str(token_file or ""))
         .option("ca_file", str(ca_file or ""))
+        .option("patience_seconds", str(patience_seconds))
         .load()
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,26 @@ def test_an_https_observer_must_be_whom_it_claims(tmp_path: Path) -> None:
     """Plain HTTP behind an https address is an error, not a fallback."""
     with serving(tmp_path, [a_poll()]) as observer, pytest.raises(ObserverError, match="can't be reached"):
         Observer(observer.url.replace("http:", "https:"), TOKEN).get("/v1/ledger/segments")
+
+
+def test_an_observer_that_comes_back_in_time_is_waited_for() -> None:
+    """Nobody listens at first; the first attempt is refused, a later one is answered."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        answering = threading.Timer(0.2, answer_once, [server])
+        answering.start()
+        body = Observer(f"http://127.0.0.1:{server.getsockname()[1]}", TOKEN, patience_seconds=30).get("/healthz")
+        answering.join()
+    assert body == b"ok\n"
+
+
+def answer_once(server: socket.socket) -> None:
+    """An HTTP server for one request."""
+    server.listen()
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(65_536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n")
 
 
 def test_the_status_of_a_refusal_is_kept(tmp_path: Path) -> None:

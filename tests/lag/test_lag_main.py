@@ -66,6 +66,7 @@ def settings(folder: Path, *urls: str, **changes: Any) -> LagSettings:
         "broker": "main",
         "namespace": "shop",
         "run_name": "run-1",
+        "patience_seconds": 0,
         "token_file": token_file(folder),
         "output": folder / "result.json",
     }
@@ -254,7 +255,7 @@ def test_the_command_prints_a_table_and_stores_the_result(tmp_path: Path) -> Non
 def test_errors_reach_the_shell(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Exit code 2 for a wrong setting, 1 for a failure; cause and cure on the standard error."""
     words = ["--observer", "http://127.0.0.1:1", "--broker", "main", "--namespace", "shop"]
-    words += ["--token-file", str(token_file(tmp_path))]
+    words += ["--token-file", str(token_file(tmp_path)), "--patience", "0"]
     assert main([*words, "--run-name", "run-1", "--window", "0"]) == 2
     assert "--window can't be used" in capsys.readouterr().err
     assert main([*words, "--run-name", "run-1"]) == 1
