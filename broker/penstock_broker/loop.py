@@ -66,7 +66,7 @@ class Loop:
         self._running = False
         self._events: list[Event] = []
         self._lazy_sync_ms = 0
-        self._collect_ms = 0
+        self._collect_ms = clock.now_ms() + COLLECT_MS
 
     def watch(self, fd: int, action: Callable[[], None]) -> None:
         """Call `action` whenever `fd` is readable."""
