@@ -58,7 +58,8 @@ def attach_consumer(broker: Broker, connection: Connection, link: OutLink, attac
 def _attach_consumer(broker: Broker, connection: Connection, link: OutLink, attach: Attach) -> Refuse | None:
     source = attach.source
     if source is None:
-        return _find(broker, connection, link, attach)
+        _find(broker, connection, link, attach)
+        return None
     if source.dynamic:
         return Refuse(Reason.NOT_IMPLEMENTED, "Dynamic sources are not implemented in this version; name an address.")
     parsed = _parse_source(broker, source, asking.capabilities(attach))
@@ -227,7 +228,8 @@ def _activate(
 # -- null sources ---------------------------------------------------------------------------------------------------
 
 
-def _find(broker: Broker, connection: Connection, link: OutLink, attach: Attach) -> Refuse | None:
+def _find(broker: Broker, connection: Connection, link: OutLink, attach: Attach) -> None:
+    """Also what is not found is told only once that is synced: its end may be a record of this turn."""
     request = _request(connection, attach, None)
     there = {
         identity: existing
@@ -235,17 +237,31 @@ def _find(broker: Broker, connection: Connection, link: OutLink, attach: Attach)
         if (existing := broker.topology.existing(identity)) is not None
     }
     found = look_up(request, there)
-    if isinstance(found, Refuse):
-        return found
-    finder = Finder(connection, link, found.existing.identity)
+    finder = Finder(connection, link, None if isinstance(found, Refuse) else found.existing.identity)
     link.context = finder
-    finder.is_active = True
-    reply = source_reply(request, Found(found.existing))
-    connection.flush()
-    connection.endpoint.attach_reply(
-        link, source=_topic_source(reply, None), target=_target(attach), offered=reply.offered_capabilities
-    )
-    return None
+    reply = found if isinstance(found, Refuse) else source_reply(request, Found(found.existing))
+    broker.when_durable(connection, lambda: _tell(broker, finder, attach, reply))
+
+
+def _tell(broker: Broker, finder: Finder, attach: Attach, reply: SourceReply | Refuse) -> None:
+    connection, link = finder.connection, finder.link
+    if not link.is_open:
+        return
+    if isinstance(reply, Refuse):
+        link.context = None
+        finder.after_reply = []
+        connection.endpoint.refuse_attach(link, amqp_error(reply))
+    else:
+        connection.flush()  # the reply has to begin on a frame boundary to be rewritten
+        connection.endpoint.attach_reply(
+            link, source=_topic_source(reply, None), target=_target(attach), offered=reply.offered_capabilities
+        )
+        finder.is_active = True
+        waiting, finder.after_reply = finder.after_reply, []
+        for action in waiting:
+            if link.is_open:
+                action()
+    broker.touch(connection)
 
 
 # -- queue sources --------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def detached(broker: Broker, connection: Connection, event: Detached) -> None:
     """The peer detached or closed a link: answer it."""
     link = event.link
     context = link.context
-    if isinstance(context, Consumer | Producer) and not context.is_active:
+    if isinstance(context, Consumer | Producer | Finder) and not context.is_active:
         # Its attach waits for the log; the answers leave in order.
         context.after_reply.append(lambda: detached(broker, connection, event))
         return
@@ -61,6 +61,7 @@ def _detach_consumer(broker: Broker, connection: Connection, consumer: Consumer,
 
 
 def _detach_finder(broker: Broker, connection: Connection, finder: Finder, closed: bool) -> None:
+    assert finder.identity is not None, "what was not found is refused"
     subscription = broker.topology.subscriptions.get(finder.identity)
     request = DetachRequest(closed=closed, source=SourceKind.LOOKUP, durability=Durability.NONE, user=connection.user)
     consumers = len(subscription.queue.consumers) if subscription is not None else 0
@@ -221,5 +222,6 @@ def _leave(broker: Broker, link: InLink | OutLink, held: list[Held]) -> None:
             context.is_active = False
         case Producer() | Finder():
             context.is_active = False
+            context.after_reply = []
         case _:
             broker.management.left(context)

@@ -65,14 +65,15 @@ class Consumer(_Link):
 
 
 class Finder(_Link):
-    """A link with a null source that found its subscription: it never receives a message."""
+    """A link with a null source, which looks a subscription up: it never receives a message."""
 
     __slots__ = ("identity", "link")
 
-    def __init__(self, connection: Connection, link: OutLink, identity: Identity) -> None:
+    def __init__(self, connection: Connection, link: OutLink, identity: Identity | None) -> None:
         super().__init__(connection)
         self.link = link
         self.identity = identity
+        """None until a refusal is sent: there was nothing to be found."""
 
 
 class Browser(_Link):

@@ -107,7 +107,9 @@ def _flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
     elif isinstance(context, Browser):
         broker.browsing.append(context)
     elif isinstance(context, Finder):
-        if link.credit > 0:
+        if not context.is_active:
+            context.after_reply.append(lambda: _flowed(broker, connection, link))
+        elif link.credit > 0:
             # Decision 8: a link that only looked a subscription up never receives a message.
             told = Refuse(Reason.NOT_ALLOWED, "The link has a null source: it gets no messages; attach with a source.")
             detaching.close_finder(connection, context, amqp_error(told))
