@@ -10,10 +10,9 @@ to work elsewhere.
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from penstock_broker.log.files import Buffer, FileLayer, RealFiles
 from penstock_broker.log.living import Segment
@@ -26,27 +25,21 @@ from penstock_broker.log.records import (
     ack_record,
     checkpoint_records,
     closed_record,
-    count_record,
     deleted_record,
     document_record,
-    mark_record,
-    start_record,
 )
 from penstock_broker.log.recovering import Recovered, Restored, recover
 from penstock_broker.log.spares import Spares
+from penstock_broker.log.state import State, parts
 from penstock_broker.log.syncing import Done, SyncChoice, Syncer, choose
 from penstock_broker.log.writing import Writer
 
 LOGGER = logging.getLogger(__name__)
 
-MESSAGE_WINDOW = 1 << 32  # numbers reserved per start record; a crash skips what was left of them
-INCARNATION_WINDOW = 1 << 20
 SMALLEST_SEGMENT = 16 * 1024
 _PUT = int(RecordType.PUT)
 _FILL_TOKEN = -1
 _FULL_RETRY_MS = 1000
-
-T = TypeVar("T")
 
 
 class RecordTooLarge(Exception):
@@ -88,7 +81,6 @@ class Log:
         """Use `open`."""
         replay, self._living = restored.replay, restored.living
         self._folder, self._files, self._clock = folder, files, clock
-        self._boot_id = files.boot_id()
         self._spares = Spares(files, folder, settings.segment_bytes, settings.reserve + settings.spare)
         self._writer = Writer(
             files, folder, self._living, self._spares, log_id=restored.log_id or entropy(16), clock=clock
@@ -104,15 +96,9 @@ class Log:
         self.failed: str | None = None
         self._next_message = max(replay.message_ceiling, replay.highest_message + 1)
         self._next_incarnation = replay.incarnation_ceiling
-        self._message_ceiling = self._incarnation_ceiling = 0
-        # Topology, each with its record, so that a checkpoint is one join.
-        self._documents: dict[tuple[str, str], tuple[int, bytes]] = {}
-        for item in restored.recovered.documents:
-            record = document_record(item.kind, item.key, item.incarnation, item.payload)
-            self._documents[item.kind, item.key] = (item.incarnation, record)
-        queues = self._living.queues
-        self._marks = {incarnation: mark for incarnation, mark in replay.marks.items() if incarnation in queues}
-        self._counts = {pair: count for pair, count in replay.counts.items() if pair[0] in queues}
+        self._state = State(
+            replay, restored.recovered.documents, self._living.queues.keys(), self._longest, files.boot_id()
+        )
         self._route_numbers: dict[tuple[int, ...], int] = {}
         self._next_route = replay.highest_route + 1
         # Appended since the last write.
@@ -256,25 +242,24 @@ class Log:
         if len(record) > self._largest:
             raise RecordTooLarge(f"{kind} {key} takes {len(record)} bytes, more than half a log segment")
         self._end_incarnation((kind, key), incarnation)
-        self._documents[kind, key] = (incarnation, record)
+        self._state.set((kind, key), incarnation, record)
         if incarnation:
             self._living.begin(incarnation)
         self._records.append(record)
 
     def delete(self, kind: str, key: str) -> None:
         """Remove a document, and with its incarnation all messages of that queue. Unknown ones are ignored."""
-        if (kind, key) in self._documents:
+        if (kind, key) in self._state:
             self._end_incarnation((kind, key), 0)
-            del self._documents[kind, key]
+            self._state.remove((kind, key))
             self._records.append(deleted_record(kind, key))
 
     def _end_incarnation(self, key: tuple[str, str], following: int) -> None:
-        before, _ = self._documents.get(key, (0, b""))
+        before = self._state.incarnation_of(key)
         if before in (0, following):
             return
         self._living.end(before, self._writer.sequence + 1)
-        self._marks.pop(before, None)
-        self._counts = {pair: count for pair, count in self._counts.items() if pair[0] != before}
+        self._state.end(before)
         for incarnations in [incarnations for incarnations in self._route_numbers if before in incarnations]:
             del self._route_numbers[incarnations]
 
@@ -289,8 +274,14 @@ class Log:
             self._forget()
             return self._writer.sequence + 1
         acks = self._encode_acks()
-        self._encode_marks()
-        self._encode_numbers()
+        if self._new_marks:
+            self._records += self._state.mark(self._new_marks)
+            self._new_marks.clear()
+        if self._new_counts:
+            self._records += self._state.count(self._new_counts)
+            self._new_counts.clear()
+        if self._state.lacks_numbers(self._next_message, self._next_incarnation):
+            self._records.append(self._reserve_numbers())
         if not self._records:
             return self._writer.sequence
         try:
@@ -322,54 +313,18 @@ class Log:
             if incarnation not in self._living.queues:
                 continue
             messages.sort()
-            self._records += [ack_record(incarnation, part, outcome) for part in _parts(messages, self._longest)]
+            self._records += [ack_record(incarnation, part, outcome) for part in parts(messages, self._longest)]
             acks.append((incarnation, messages))
-            if self._counts:
-                for message in messages:
-                    self._counts.pop((incarnation, message), None)
+            self._state.acked(incarnation, messages)
         self._acks.clear()
         return acks
 
-    def _encode_marks(self) -> None:
-        """Append the records of pending marks and delivery counts of queues that still exist. A mark never falls."""
-        queues = self._living.queues
-        if self._new_marks:
-            before = self._marks
-            marks = [
-                (incarnation, mark)
-                for incarnation, mark in self._new_marks.items()
-                if incarnation in queues and mark > before.get(incarnation, 0)
-            ]
-            self._new_marks.clear()
-            self._records += [mark_record(part) for part in _parts(marks, self._longest)]
-            before.update(marks)
-        if self._new_counts:
-            counts = {pair: count for pair, count in self._new_counts.items() if pair[0] in queues}
-            self._new_counts.clear()
-            self._records += self._count_records(counts)
-            self._counts.update(counts)
-
-    def _count_records(self, counts: dict[tuple[int, int], int]) -> list[bytes]:
-        rows = [(*pair, count) for pair, count in counts.items()]
-        return [count_record(part) for part in _parts(rows, self._longest)]
-
-    def _encode_numbers(self) -> None:
-        """Reserve more numbers while half of the reserved ones are left: that record is synced long before they end."""
-        messages_left = self._message_ceiling - self._next_message
-        incarnations_left = self._incarnation_ceiling - self._next_incarnation
-        if messages_left < MESSAGE_WINDOW // 2 or incarnations_left < INCARNATION_WINDOW // 2:
-            self._records.append(self._reserve_numbers())
-
     def _reserve_numbers(self) -> bytes:
-        self._message_ceiling = self._next_message + MESSAGE_WINDOW
-        self._incarnation_ceiling = self._next_incarnation + INCARNATION_WINDOW
-        return start_record(self._boot_id, self._message_ceiling, self._incarnation_ceiling)
+        return self._state.reserve_numbers(self._next_message, self._next_incarnation)
 
     def _checkpoint(self, written: int) -> list[Buffer] | None:
         """All topology, if it takes at most an eighth of what was `written` since the last time (half when full)."""
-        records = [self._reserve_numbers(), *(record for _, record in self._documents.values())]
-        records += [mark_record(part) for part in _parts(list(self._marks.items()), self._longest)]
-        records += self._count_records(self._counts)
+        records = [self._reserve_numbers(), *self._state.restated()]
         if sum(map(len, records)) * (2 if self._spares.full else 8) > written:
             return None
         self._writer.routes = {number: queues for queues, number in self._route_numbers.items()}
@@ -502,13 +457,3 @@ class Log:
             self._files.close(segment.handle)
         self._spares.close()
         os.close(self._lock)
-
-
-def _parts(items: Sequence[T], longest: int) -> Iterator[Sequence[T]]:
-    """Pieces that one record may hold; none of nothing."""
-    if len(items) <= longest:
-        if items:
-            yield items
-        return
-    for start in range(0, len(items), longest):
-        yield items[start : start + longest]

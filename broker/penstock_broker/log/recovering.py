@@ -49,13 +49,14 @@ class Recovered:
     """What the log holds. `messages` is per incarnation, in number order; incarnations without messages have an empty
     list.
 
-    `clean`: the last run closed the log. `lost`: live messages of incarnations whose documents fell to damage, by
-    incarnation.
+    `sequence`: the last block that counts. `clean`: the last run closed the log. `lost`: live messages of
+    incarnations whose documents fell to damage, by incarnation.
     """
 
     documents: tuple[Document, ...]
     messages: dict[int, list[Message]]
     epoch: int
+    sequence: int
     clean: bool
     damage: tuple[Damage, ...]
     lost: dict[int, int]
@@ -102,6 +103,7 @@ def recover(files: FileLayer, folder: Path) -> Restored:
         documents=tuple(replay.documents.values()),
         messages=messages,
         epoch=max((block.epoch for block in blocks), default=0),
+        sequence=max((block.sequence for block in blocks), default=0),
         clean=replay.closed,
         damage=damage,
         lost=lost_incarnations(strangers, replay) if damage else {},
