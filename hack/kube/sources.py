@@ -61,15 +61,16 @@ def reference(name: str, top: Path = REPOSITORY) -> str:
 
 
 def snapshot(target: Path) -> None:
-    """Copies all inputs into the empty folder `target`, with times that do not depend on when they were written.
+    """Copies all inputs into the empty folder `target`, with times and modes that no checkout of its own decides.
 
-    The fixed times let the builder find its layers again after a fresh clone.
+    So the builder finds its layers again after a fresh clone.
     """
     every = [entry for name in NAMES for entry in _inputs(name)]
     for file in _files(REPOSITORY, every):
         copy = target / file.relative_to(REPOSITORY)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(file, copy)
+        shutil.copyfile(file, copy)
+        copy.chmod(0o755 if file.stat().st_mode & 0o100 else 0o644)
         os.utime(copy, (0, 0))
     for folder, _, _ in os.walk(target):
         os.utime(folder, (0, 0))
