@@ -173,9 +173,16 @@ def _await_scheduled_lag(kube: Kube, site: ClusterSite, expected: dict[str, int]
 
 
 def _check_run(kube: Kube, run_name: str) -> None:
-    """The run is a COMPLETED SparkApplication that a ScheduledSparkApplication made."""
+    """The run is a SparkApplication that a ScheduledSparkApplication made, and it completes: its result comes first."""
+
+    def ended() -> object | None:
+        state = pick(
+            kube.get("sparkapplications.sparkoperator.k8s.io", run_name), "status", "applicationState", "state"
+        )
+        return state if state in ("COMPLETED", "FAILED", "SUBMISSION_FAILED") else None
+
+    state = wait_for(f"the run {run_name} to end", ended, READY_SECONDS)
     run = kube.get("sparkapplications.sparkoperator.k8s.io", run_name)
-    state = pick(run, "status", "applicationState", "state")
     owner = pick(run, "metadata", "ownerReferences", 0, "kind")
     if (state, owner) != ("COMPLETED", "ScheduledSparkApplication"):
         raise StoryError(f"the run {run_name} is {state} and was made by {owner}")
