@@ -1,10 +1,11 @@
-"""The topic path in one process and one thread, so that instructions and calls can be counted: client -> broker -> client.
+"""The topic path in one process and one thread, so that instructions and calls can be counted: client -> broker ->
+client.
 
 usage: counted_run.py volatile|durable MESSAGES BODY_BYTES [calls]
 
-Producer and consumer are C engines driven in turn with the broker's own loop over loopback, in batches of 64, with an fdatasync
-within the turn; nothing depends on time. With `calls` it prints, as JSON, the broker's calls into the C engine and its
-fdatasyncs; without, nothing is wrapped, and callgrind counts.
+Producer and consumer are C engines driven in turn with the broker's own loop over loopback, in batches of 64, with an
+fdatasync within the turn; nothing depends on time. With `calls` it prints, as JSON, the broker's calls into the C
+engine and its fdatasyncs; without, nothing is wrapped, and callgrind counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`hack/bench flow`: one producer, one consumer, at full speed; Penstock beside proton's stock Python broker, round by round."""
+"""`hack/bench flow`: one producer, one consumer, at full speed; Penstock beside a stock reactor broker, in rounds."""
 
 from __future__ import annotations
 
@@ -95,7 +95,5 @@ def flow(messages: int, rounds: int) -> None:
             for label, rows in figures.items():
                 cpu = statistics.median(cpu for _, cpu in rows)
                 rates = " ".join(f"{rate:,.0f}" for rate, _ in rows)
-                print(
-                    f"{size:5} B  {label:26} {cpu:7.2f} us/message  1/{reference / cpu:.0f} of stock  messages/s: {rates}",
-                    flush=True,
-                )
+                share = f"1/{reference / cpu:.0f} of stock"
+                print(f"{size:5} B  {label:26} {cpu:7.2f} us/message  {share}  messages/s: {rates}", flush=True)

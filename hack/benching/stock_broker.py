@@ -1,4 +1,5 @@
-"""The peer of `hack/bench flow`: a broker as proton's own Python API suggests it, the stock reactor and one queue per address.
+"""The peer of `hack/bench flow`: a broker as proton's own Python API suggests it, the stock reactor and one queue per
+address.
 
 usage: stock_broker.py ADDRESS_FILE
 
