@@ -64,9 +64,9 @@ class Session:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._fail_waiting("the session was closed")
-        if self._management is not None:
-            await self._management.close()
+        self.reach, self.problem = Reach.UNREACHABLE, "the session was closed"
+        self._fail_waiting(self.problem)
+        await self._disconnect()
 
     def _end(self, task: asyncio.Task[None]) -> None:
         """A task of a session ends by `close` only; anything else is a bug, which its waiters must not wait for."""
@@ -99,7 +99,7 @@ class Session:
             raise
 
     async def _ask(self, waiting: list[_Asked[Entry]], entry: Entry) -> Answer:
-        if self._management is None:
+        if self._management is None or not self.is_running:
             raise Unreachable(self.problem)
         asked = _Asked(entry, asyncio.get_running_loop().create_future())
         waiting.append(asked)

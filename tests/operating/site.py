@@ -143,7 +143,7 @@ class Site:
         self.home.kubectl("scale", deployment, f"--replicas={replicas}")
         wait_for(
             f"{replicas} operators",
-            lambda: len(cast("list[object]", pick(self.home.get("pods"), "items"))) == replicas,
+            lambda: len(cast("list[object]", pick(self.home.get("pods"), "items") or [])) == replicas,
             MINUTE,
         )
         self.home.kubectl("rollout", "status", deployment, "--timeout=60s")

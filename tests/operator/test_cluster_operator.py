@@ -194,8 +194,8 @@ def test_deletion_of_the_whole_namespace(team: Team) -> None:
 def test_deletion_while_the_operator_is_away(site: Site, team: Team) -> None:
     team.apply_whole()
     team.wait_ready()
-    site.scale_operator(0)
     try:
+        site.scale_operator(0)
         team.kube.kubectl("delete", "broker/main", "--timeout=60s")
         team.kube.kubectl("delete", "exchange,subscription", "--all", "--wait=false")
         assert team.field("subscription", SUBSCRIPTIONS[0], "metadata", "deletionTimestamp") is not None

@@ -1,0 +1,174 @@
+"""The status of a Broker from what was observed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from operating.making import NOW, broker
+
+from penstock_api.management import BrokerState
+from penstock_operator.brokers import BrokerReportView, report
+from penstock_operator.decisions import Reach, Retry
+from penstock_operator.pods import Pinned
+
+PINNED = Pinned("r/broker:1", "r/broker:1", 1)
+
+
+def state(durable_work: Any = "Ok") -> BrokerState:
+    return BrokerState(
+        instance_id="i1",
+        epoch=4,
+        version="0.1.0",
+        started_ms=0,
+        now_ms=0,
+        connections=0,
+        subscriptions=0,
+        exchanges=0,
+        queues=0,
+        durable_work=durable_work,
+        log_bytes=0,
+        log_segments=0,
+        log_syncs=0,
+        turns=0,
+    )
+
+
+def pod(broker_ready: bool = True, observer: str | None = None, **status: Any) -> dict[str, Any]:
+    waiting = {} if observer is None else {"waiting": {"reason": observer}}
+    containers = [{"name": "broker", "ready": broker_ready}, {"name": "observer", "ready": True, "state": waiting}]
+    return {"metadata": {"name": "main-0"}, "status": {"containerStatuses": containers, **status}}
+
+
+def told(**changes: Any) -> dict[str, tuple[str, str]]:
+    spec = changes.pop("spec", {})
+    made: dict[str, Any] = {
+        "broker": broker(lagAnalysis={"backend": "None"}, **spec),
+        "pinned": PINNED,
+        "default_image": "r/broker:1",
+        "reach": Reach.CONNECTED,
+        "state": state(),
+        "pod": pod(),
+        "stateful_set": {"status": {"replicas": 1}},
+        "spark_installed": True,
+        "exchanges": 2,
+        "subscriptions": 7,
+        "now": NOW,
+    }
+    found = report(BrokerReportView(**{**made, **changes}))
+    return {it.type: (it.truth.value, str(it.reason)) for it in found.conditions}
+
+
+def test_a_broker_that_serves() -> None:
+    assert told() == {
+        "Ready": ("True", "Ready"),
+        "Accepted": ("True", "Accepted"),
+        "Available": ("True", "Serving"),
+        "StorageHealthy": ("True", "Ok"),
+        "VersionAligned": ("True", "Pinned"),
+        "LagAnalysisScheduled": ("False", "Disabled"),
+    }
+
+
+def test_its_status() -> None:
+    view = BrokerReportView(
+        broker=broker(),
+        pinned=PINNED,
+        default_image="r/broker:1",
+        reach=Reach.CONNECTED,
+        state=state(),
+        pod=pod(),
+        stateful_set={"status": {"replicas": 1}},
+        spark_installed=False,
+        exchanges=2,
+        subscriptions=7,
+        lag={"lastRunName": "r"},
+        now=NOW,
+    )
+    assert report(view).details == {
+        "replicas": 1,
+        "readyReplicas": 1,
+        "selector": "app.kubernetes.io/name=penstock-broker,app.kubernetes.io/instance=main",
+        "address": "amqps://main-amqp.shop.svc:5671",
+        "image": "r/broker:1",
+        "exchanges": 2,
+        "subscriptions": 7,
+        "version": "0.1.0",
+        "instanceId": "i1",
+        "epoch": 4,
+        "lagAnalysis": {"lastRunName": "r"},
+    }
+    assert report(view).retry is Retry.RESYNC
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "expected"),
+    [
+        ({"taken": ("Service main-amqp",)}, "Ready", ("False", "NameTaken")),
+        ({"taken": ("Service main-amqp",)}, "Stalled", ("True", "NameTaken")),
+        ({"pod": None}, "Ready", ("False", "PodNotReady")),
+        ({"pod": pod(broker_ready=False)}, "Ready", ("False", "PodNotReady")),
+        ({"reach": Reach.UNREACHABLE, "problem": "No."}, "Ready", ("Unknown", "BrokerUnreachable")),
+        ({"state": state("Full")}, "StorageHealthy", ("False", "StorageFull")),
+        ({"state": state("Failed")}, "StorageHealthy", ("False", "StorageFailed")),
+        ({"state": state("Full")}, "Ready", ("True", "Ready")),
+        ({"default_image": "r/broker:2"}, "VersionAligned", ("False", "UpdateAvailable")),
+        ({"default_image": "r/broker:2"}, "Ready", ("True", "Ready")),
+        ({"spec": {"replicas": 0}, "pod": None}, "Ready", ("True", "ScaledToZero")),
+        ({"spec": {"replicas": 0}, "pod": None}, "Available", ("False", "ScaledToZero")),
+        ({"pod": pod(observer="CrashLoopBackOff")}, "Ready", ("True", "Ready")),
+        ({"pod": pod(observer="CrashLoopBackOff")}, "ObserverFailing", ("True", "CrashLoopBackOff")),
+        (
+            {"spec": {"authentication": {"usersSecretRef": {"name": "u"}}}, "users_missing": True},
+            "Ready",
+            ("False", "UsersSecretNotFound"),
+        ),
+        (
+            {"spec": {"listeners": {"amqp": True}, "authentication": {"anonymous": True, "allowInsecurePlain": True}}},
+            "InsecurePlain",
+            ("True", "PlainTextPasswords"),
+        ),
+    ],
+)
+def test_one_reason_per_outcome(changes: dict[str, Any], kind: str, expected: tuple[str, str]) -> None:
+    assert told(**changes)[kind] == expected
+
+
+def test_an_observer_that_starts_is_not_failing() -> None:
+    assert "ObserverFailing" not in told(pod=pod(observer="ContainerCreating"))
+
+
+def test_a_pod_that_goes_does_not_serve() -> None:
+    going = pod()
+    going["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    assert told(pod=going)["Ready"] == ("False", "PodNotReady")
+
+
+PULLING = {"name": "broker", "state": {"waiting": {"reason": "ErrImagePull", "message": "404"}}}
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "message": "no cpu"}
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ({"containerStatuses": [PULLING]}, "ErrImagePull. 404"),
+        ({"conditions": [UNSCHEDULABLE]}, "can't be scheduled: no cpu"),
+        ({"phase": "Pending"}, "is Pending and not ready yet"),
+    ],
+)
+def test_why_a_pod_is_not_ready(status: dict[str, Any], words: str) -> None:
+    found = report(
+        BrokerReportView(
+            broker=broker(),
+            pinned=PINNED,
+            default_image="i",
+            reach=Reach.UNREACHABLE,
+            pod={"metadata": {}, "status": status},
+            spark_installed=False,
+            exchanges=0,
+            subscriptions=0,
+            now=NOW,
+        )
+    )
+    assert words in found.conditions[0].message
+    assert found.retry is Retry.BACKOFF

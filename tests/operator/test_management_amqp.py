@@ -1,0 +1,117 @@
+"""The operator's management over AMQP, against a real broker process with the operator's own certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from operating.making import exchange, subscription
+from support.broker_process import BrokerProcess
+
+from penstock_api import declaration
+from penstock_api.management import EntityType
+from penstock_operator import certificates
+from penstock_operator.decisions import Declare, Undeclare
+from penstock_operator.management import Target, Unreachable
+from penstock_operator.management_amqp import connect
+
+QUEUE = "psub:durable:global:billing"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Target]:
+    now = datetime.now(UTC)
+    ca = certificates.make_ca("test", now)
+    pair = certificates.make_server(ca, ["main-management.shop.svc", "*.shop.svc"], now)
+    (tmp_path / "tls.crt").write_bytes(pair.certificate)
+    (tmp_path / "tls.key").write_bytes(pair.key)
+    (tmp_path / "password").write_text("a-long-enough-password")
+    management = {
+        "address": "127.0.0.1:0",
+        "tls": {"certificate": str(tmp_path / "tls.crt"), "key": str(tmp_path / "tls.key")},
+        "user": "operator",
+        "passwordFile": str(tmp_path / "password"),
+    }
+    with BrokerProcess(tmp_path / "data", management=False, settings={"management": management}) as process:
+        port = int(process.addresses["management"].rsplit(":", 1)[1])
+        yield Target(
+            host="127.0.0.1",
+            port=port,
+            server_name="main-management.shop.svc",
+            ca=ca.certificate,
+            user="operator",
+            password="a-long-enough-password",
+        )
+
+
+async def test_declare_query_and_remove(target: Target) -> None:
+    management = await connect(target)
+    state = await management.state()
+    assert (state.epoch, state.durable_work) == (1, "Ok")
+    wanted = declaration.subscription_declaration(subscription(), exchange="orders", cluster_id="c1")
+    made = await management.declare(
+        [
+            Declare(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange(), cluster_id="c1")),
+            Declare(EntityType.SUBSCRIPTION, None, wanted),
+        ]
+    )
+    assert [(answer.status, answer.body["outcome"]) for answer in made] == [(201, "Created"), (201, "Created")]
+    assert made[1].body["bindingKeys"] == ["#"]
+    (again,) = await management.declare([Declare(EntityType.SUBSCRIPTION, None, wanted)])
+    assert (again.status, again.body["outcome"]) == (200, "Unchanged")
+    marked = {it.name: it.owner.uid for it in await management.marked()}
+    assert marked == {"orders": "uid-orders", QUEUE: "uid-billing"}
+    removal = Undeclare(
+        entity=EntityType.EXCHANGE, name="orders", if_unused=True, if_empty=False, owner_uid="uid-orders"
+    )
+    (bound,) = await management.undeclare([removal])
+    assert (bound.status, bound.reason) == (409, "BindingsExist")
+    gone = await management.undeclare(
+        [replace(removal, entity=EntityType.SUBSCRIPTION, name=QUEUE, owner_uid="uid-billing"), removal]
+    )
+    assert [answer.status for answer in gone] == [204, 204]
+    assert await management.marked() == []
+    await management.close()
+
+
+async def test_another_resource_s_subscription_is_not_taken_away(target: Target) -> None:
+    management = await connect(target)
+    ours = declaration.exchange_declaration(exchange(), cluster_id="c1")
+    wanted = declaration.subscription_declaration(subscription(), exchange="orders", cluster_id="c1")
+    entries = [Declare(EntityType.EXCHANGE, "orders", ours), Declare(EntityType.SUBSCRIPTION, None, wanted)]
+    await management.declare(entries)
+    (refused,) = await management.undeclare(
+        [Undeclare(entity=EntityType.SUBSCRIPTION, name=QUEUE, if_unused=True, if_empty=False, owner_uid="another")]
+    )
+    assert (refused.status, refused.reason) == (409, "Managed")
+    twin = subscription(metadata={"name": "twin", "uid": "uid-twin"}, subscriptionName="billing")
+    other = declaration.subscription_declaration(twin, exchange="orders", cluster_id="c1")
+    (refused,) = await management.declare([Declare(EntityType.SUBSCRIPTION, None, other)])
+    assert (refused.status, refused.reason) == (409, "DuplicateSubscription")
+    await management.close()
+
+
+async def test_a_missing_exchange_and_a_bad_selector_have_their_reasons(target: Target) -> None:
+    management = await connect(target)
+    lost = declaration.subscription_declaration(subscription(), exchange="nowhere")
+    await management.declare([Declare(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange()))])
+    bad = declaration.subscription_declaration(subscription(filter={"selector": "a = = b"}), exchange="orders")
+    answers = await management.declare([Declare(EntityType.SUBSCRIPTION, None, body) for body in (lost, bad)])
+    assert [(it.status, it.reason) for it in answers] == [(404, "ExchangeNotFound"), (400, "InvalidSelector")]
+    await management.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"password": "wrong"}, "does not take the operator's password"),
+        ({"server_name": "main-management.other.svc"}, "can't be reached"),
+        ({"port": 1}, "can't be reached"),
+    ],
+)
+async def test_who_can_t_be_asked_is_unreachable(target: Target, change: dict[str, str | int], says: str) -> None:
+    with pytest.raises(Unreachable, match=says):
+        await connect(replace(target, **change))  # type: ignore[arg-type]  # the values fit their names

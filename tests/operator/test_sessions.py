@@ -1,0 +1,184 @@
+"""A session: batches, a new instance, a lost connection. The management behind it answers when told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from operating.making import exchange, subscription
+
+from penstock_api import declaration
+from penstock_api.management import BrokerState, EntityType
+from penstock_operator.decisions import Answer, Declare, Reach, Undeclare
+from penstock_operator.management import Management, Target, Unreachable
+from penstock_operator.orphans import Marked
+from penstock_operator.sessions import Session, Sessions
+
+TARGET = Target(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", password="p")
+
+
+def state(instance: str = "i1", epoch: int = 1) -> BrokerState:
+    return BrokerState(
+        instance_id=instance,
+        epoch=epoch,
+        version="1",
+        started_ms=0,
+        now_ms=0,
+        connections=0,
+        subscriptions=0,
+        exchanges=0,
+        queues=0,
+        durable_work="Ok",
+        log_bytes=0,
+        log_segments=0,
+        log_syncs=0,
+        turns=0,
+    )
+
+
+@dataclass
+class Script:
+    """What the management does: its state, whether it answers, and what it was asked."""
+
+    now: BrokerState = field(default_factory=state)
+    is_up: bool = True
+    batches: list[list[str]] = field(default_factory=list[list[str]])
+    connects: int = 0
+
+    async def connect(self, target: Target) -> Management:
+        self.connects += 1
+        self._check()
+        return Scripted(self)
+
+    def _check(self) -> None:
+        if not self.is_up:
+            raise Unreachable("it is down")
+
+
+@dataclass
+class Scripted:
+    script: Script
+
+    async def state(self) -> BrokerState:
+        self._check()
+        return self.script.now
+
+    async def declare(self, entries: Sequence[Declare]) -> Sequence[Answer]:
+        self._check()
+        self.script.batches.append([f"+{entry.entity.name}" for entry in entries])
+        return [Answer(status=201) for _ in entries]
+
+    async def undeclare(self, entries: Sequence[Undeclare]) -> Sequence[Answer]:
+        self._check()
+        self.script.batches.append([f"-{entry.entity.name}" for entry in entries])
+        return [Answer(status=204) for _ in entries]
+
+    async def marked(self) -> Sequence[Marked]:
+        self._check()
+        return []
+
+    async def close(self) -> None:
+        return
+
+    def _check(self) -> None:
+        if not self.script.is_up:
+            raise Unreachable("it is down")
+
+
+@dataclass
+class Fixture:
+    script: Script
+    sessions: Sessions
+    changes: int = 0
+
+    def changed(self) -> None:
+        self.changes += 1
+
+    async def session(self) -> Session:
+        return await self.sessions.ensure("shop/main", TARGET, self.changed)
+
+
+@pytest.fixture
+async def made() -> AsyncIterator[Fixture]:
+    script = Script()
+    fixture = Fixture(script, Sessions(script.connect, 0.01))
+    yield fixture
+    await fixture.sessions.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+SUBSCRIPTION = Declare(
+    EntityType.SUBSCRIPTION, None, declaration.subscription_declaration(subscription(), exchange="orders")
+)
+EXCHANGE = Declare(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange()))
+
+
+def removal(entity: EntityType) -> Undeclare:
+    return Undeclare(entity=entity, name="q", if_unused=True, if_empty=False, owner_uid="u")
+
+
+async def test_it_connects_and_says_so_once(made: Fixture) -> None:
+    session = await made.session()
+    await until(lambda: session.reach is Reach.CONNECTED)
+    assert (session.state, made.changes) == (state(), 1)
+    assert await made.session() is session
+
+
+async def test_what_is_asked_at_the_same_time_travels_together_in_a_safe_order(made: Fixture) -> None:
+    session = await made.session()
+    await until(lambda: session.reach is Reach.CONNECTED)
+    answers = await asyncio.gather(
+        session.declare(SUBSCRIPTION),
+        session.undeclare(removal(EntityType.EXCHANGE)),
+        session.declare(EXCHANGE),
+        session.undeclare(removal(EntityType.SUBSCRIPTION)),
+    )
+    assert [answer.status for answer in answers] == [201, 204, 201, 204]
+    assert made.script.batches == [["-SUBSCRIPTION", "-EXCHANGE"], ["+EXCHANGE", "+SUBSCRIPTION"]]
+
+
+@pytest.mark.parametrize("after", [state("i2"), state("i1", 2)], ids=["another-instance", "another-start"])
+async def test_another_instance_or_start_is_a_change(made: Fixture, after: BrokerState) -> None:
+    session = await made.session()
+    await until(lambda: made.changes == 1)
+    made.script.now = after
+    await until(lambda: made.changes == 2)
+    assert session.state == after
+
+
+async def test_a_lost_broker_is_unreachable_at_once_and_connected_again(made: Fixture) -> None:
+    session = await made.session()
+    await until(lambda: session.reach is Reach.CONNECTED)
+    made.script.is_up = False
+    with pytest.raises(Unreachable, match="it is down"):
+        await session.declare(SUBSCRIPTION)
+    assert session.reach is Reach.UNREACHABLE
+    with pytest.raises(Unreachable):
+        await session.undeclare(removal(EntityType.EXCHANGE))
+    made.script.is_up = True
+    await until(lambda: session.reach is Reach.CONNECTED)
+    assert (await session.declare(SUBSCRIPTION)).status == 201
+
+
+async def test_another_target_is_another_session_that_remembers_the_instance(made: Fixture) -> None:
+    first = await made.session()
+    await until(lambda: first.reach is Reach.CONNECTED)
+    moved = Target(host="127.0.0.2", port=1, server_name="b", ca=b"", user="u", password="p")
+    second = await made.sessions.ensure("shop/main", moved, made.changed)
+    assert second is not first
+    assert second.state == state()
+    with pytest.raises(Unreachable):
+        await first.declare(SUBSCRIPTION)
+
+
+async def test_a_dropped_session_is_gone(made: Fixture) -> None:
+    await made.session()
+    await made.sessions.drop("shop/main")
+    assert made.sessions.get("shop/main") is None

@@ -1,0 +1,65 @@
+"""Status is written once, if it changed; an Event goes with each change of reason."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from operating.in_memory import ApiServerInMemory
+from operating.making import NOW, manifest_of, subscription
+
+from penstock_api.resources import parse
+from penstock_operator import status
+from penstock_operator.api_server import KINDS
+from penstock_operator.conditions import Condition, Truth
+from penstock_operator.decisions import Report
+
+FINE = Report((Condition("Ready", Truth.TRUE, "Ready", "Fine."),), {"queueName": "q"})
+WORSE = Report((Condition("Ready", Truth.FALSE, "StorageFull", "Full."),), {"queueName": "q"})
+EARLIER = {"type": "Ready", "status": "True", "reason": "Ready", "message": "Fine.", "observedGeneration": 3}
+
+
+def shown(**changes: Any) -> dict[str, Any]:
+    ready = {**EARLIER, "lastTransitionTime": "2026-01-01T00:00:00Z", **changes}
+    return {"observedGeneration": 3, "queueName": "q", "conditions": [ready]}
+
+
+def test_the_time_of_a_transition_moves_only_with_the_status() -> None:
+    made = subscription(shown())
+    same: Any = status.wanted(made, FINE, NOW)["conditions"]
+    other: Any = status.wanted(made, WORSE, NOW)["conditions"]
+    assert [it["lastTransitionTime"] for it in same] == ["2026-01-01T00:00:00Z"]
+    assert [it["lastTransitionTime"] for it in other] == ["2026-03-01T12:00:00Z"]
+
+
+def test_nothing_is_written_if_nothing_changed() -> None:
+    made = subscription(shown())
+    manifest = manifest_of("Subscription", {}, shown(), {})
+    assert not status.differs(manifest, status.wanted(made, FINE, NOW + timedelta(hours=1)))
+    assert status.differs(manifest, status.wanted(made, WORSE, NOW))
+
+
+def test_what_the_lag_reader_wrote_is_not_the_operator_s() -> None:
+    lagging = {**EARLIER, "type": "Lagging", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    before = shown()
+    before["conditions"].append(lagging)
+    manifest = manifest_of("Subscription", {}, {**before, "lag": {"messages": 3}}, {})
+    assert not status.differs(manifest, status.wanted(subscription(shown()), FINE, NOW))
+
+
+def test_an_event_tells_a_new_reason_once() -> None:
+    manifest = manifest_of("Subscription", {}, shown(), {})
+    assert status.event(manifest, FINE, NOW) is None
+    sent: Any = status.event(manifest, WORSE, NOW)
+    assert (sent["type"], sent["reason"], sent["message"]) == ("Warning", "StorageFull", "Full.")
+    assert sent["involvedObject"]["uid"] == "uid-billing"
+
+
+async def test_writing_goes_to_the_api_server_only_when_needed() -> None:
+    api = ApiServerInMemory()
+    api.user_applies(manifest_of("Subscription", {}, None, {}))
+    (manifest,) = [found async for found in api.list(KINDS["Subscription"])]
+    after = await status.write(api, manifest, parse(manifest), FINE, NOW)
+    assert api.written == 1
+    assert await status.write(api, after, parse(after), FINE, NOW + timedelta(hours=1)) == after
+    assert api.written == 1
