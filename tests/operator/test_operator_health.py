@@ -1,0 +1,68 @@
+"""Liveness that is real: no list for long, deaf watches, stuck work. With a clock by hand."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+
+from penstock_operator import health
+from penstock_operator.cache import Cache, Key
+from penstock_operator.metrics import Metrics
+from penstock_operator.settings import Settings
+from penstock_operator.working import Work
+
+
+def work() -> Work:
+    return Work(Cache(), Metrics(), lambda: 0.0)
+
+
+def test_a_new_operator_is_live_until_its_first_list_is_overdue() -> None:
+    made = work()
+    assert health.problem_of(made, began=0, resync_seconds=100, now=360) is None
+    assert (
+        health.problem_of(made, began=0, resync_seconds=100, now=361) == "the resources could not be listed for 361 s"
+    )
+
+
+def test_lists_keep_it_alive() -> None:
+    made = work()
+    made.last_list = 1000
+    assert health.problem_of(made, began=0, resync_seconds=100, now=1360) is None
+    assert health.problem_of(made, began=0, resync_seconds=100, now=1361) is not None
+
+
+def test_watches_that_tell_nothing_are_noticed() -> None:
+    made = work()
+    made.last_list = 0
+    made.deaf_lists = 2
+    assert health.problem_of(made, 0, 100, 0) is None
+    made.deaf_lists = 3
+    assert health.problem_of(made, 0, 100, 0) == "3 lists in a row found changes that no watch had told"
+
+
+def test_work_that_hangs_is_named() -> None:
+    made = work()
+    made.last_list = 1000
+    made.started[Key("Broker", "shop", "main")] = 400
+    assert health.problem_of(made, 0, 1000, 1000) is None
+    assert health.problem_of(made, 0, 1000, 1001) == "work on Broker shop/main takes longer than 600 s"
+
+
+async def test_it_answers_over_http() -> None:
+    made, metrics = work(), Metrics()
+    settings = Settings(broker_image="b", lag_image="l", liveness_host="127.0.0.1", liveness_port=0)
+    runner = await health.serve(settings, made, metrics, lambda: 0.0)
+    try:
+        (address,) = runner.addresses
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{address[1]}") as client:
+            assert (await client.get("/livez")).status == 200
+            assert (await client.get("/readyz")).status == 503
+            made.cache.is_complete = True
+            assert (await client.get("/readyz")).status == 200
+            with metrics.measured("Broker"):
+                await asyncio.sleep(0)
+            text = await (await client.get("/metrics")).text()
+            assert 'penstock_operator_passes_total{kind="Broker",result="done"} 1.0' in text
+    finally:
+        await runner.cleanup()

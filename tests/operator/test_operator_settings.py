@@ -1,0 +1,48 @@
+"""Settings from the environment, as the chart sets it."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock_api.failing import Misuse
+from penstock_operator.settings import Settings
+
+IMAGES = {"PENSTOCK_OPERATOR_BROKER_IMAGE": "b:1", "PENSTOCK_OPERATOR_LAG_IMAGE": "l:1"}
+
+
+def test_the_chart_s_environment() -> None:
+    found = Settings.from_environment(
+        {
+            **IMAGES,
+            "PENSTOCK_OPERATOR_NAMESPACES": "a, b,",
+            "PENSTOCK_OPERATOR_CLUSTER_DOMAIN": "corp.local",
+            "PENSTOCK_OPERATOR_LOG_LEVEL": "debug",
+            "PENSTOCK_OPERATOR_RESYNC_SECONDS": "20",
+            "PENSTOCK_OPERATOR_POLL_SECONDS": "2",
+            "PENSTOCK_OPERATOR_LIVENESS_PORT": "9000",
+        }
+    )
+    assert found == Settings(
+        broker_image="b:1",
+        lag_image="l:1",
+        namespaces=("a", "b"),
+        cluster_domain="corp.local",
+        log_level="debug",
+        resync_seconds=20,
+        poll_seconds=2,
+        liveness_port=9000,
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "names"),
+    [
+        ({"PENSTOCK_OPERATOR_LAG_IMAGE": "l"}, "broker-image"),
+        ({**IMAGES, "PENSTOCK_OPERATOR_RESYNC_SECONDS": "0"}, "resync-seconds"),
+        ({**IMAGES, "PENSTOCK_OPERATOR_LIVENESS_PORT": "70000"}, "liveness-port"),
+        ({**IMAGES, "PENSTOCK_OPERATOR_WORKERS": "many"}, "not a number"),
+    ],
+)
+def test_what_can_t_be_used_is_named(variables: dict[str, str], names: str) -> None:
+    with pytest.raises(Misuse, match=names):
+        Settings.from_environment(variables)
