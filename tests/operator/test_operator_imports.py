@@ -1,0 +1,39 @@
+"""Who may talk to what: one module knows the Kubernetes client, one knows kopf, one knows AMQP."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import penstock_operator
+
+FOLDER = Path(penstock_operator.__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("package", "only"),
+    [
+        ("kubernetes", {"kube"}),
+        ("kopf", {"watching"}),
+        ("penstock_amqp", {"management_amqp"}),
+        ("cryptography", {"certificates"}),
+    ],
+)
+def test_only_one_module_imports(package: str, only: set[str]) -> None:
+    assert {path.stem for path in FOLDER.glob("*.py") if package in imported(path)} == only
+
+
+def imported(path: Path) -> set[str]:
+    """The top packages that a module imports."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Import():
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            case ast.ImportFrom(module=str(module)):
+                found.add(module.split(".")[0])
+            case _:
+                continue
+    return found
