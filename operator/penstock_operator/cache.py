@@ -217,6 +217,9 @@ class Cache:
             yield self._by_broker[claim.broker]
         if isinstance(resource, Subscription):
             yield self._by_exchange[Key("Exchange", *declaration.exchange_key(resource))]
+        if isinstance(resource, Exchange) and resource.spec.alternate_exchange_ref is not None:
+            alternate = resource.spec.alternate_exchange_ref.name
+            yield self._by_exchange[Key("Exchange", resource.metadata.namespace, alternate)]
 
 
 def _claim(resource: AnyResource | None) -> _Claim | None:

@@ -80,6 +80,12 @@ def test_dependents_follow_the_references(cache: Cache) -> None:
     assert cache.dependents(BROKER) == [ORDERS]
 
 
+def test_an_exchange_depends_on_its_alternate(cache: Cache) -> None:
+    alternate = {"unroutable": "Alternate", "alternateExchangeRef": {"name": "rest"}}
+    cache.put(made("Exchange", 2, {"generation": 4}, **alternate))
+    assert cache.dependents(Key("Exchange", "shop", "rest")) == [ORDERS]
+
+
 def test_the_older_one_has_the_identity_until_it_is_gone(cache: Cache) -> None:
     older = made("Subscription", 2, {"name": "older", "uid": "o", "creationTimestamp": "2026-01-01T00:00:00Z"})
     cache.put({**older, "spec": {**older["spec"], "subscriptionName": "billing"}})
