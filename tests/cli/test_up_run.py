@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
-from e2e.local_site import LocalSite
+from e2e.local_site import LOOK_SECONDS, START_SECONDS, LocalSite
 from pydantic import TypeAdapter
 
 from penstock_api import observing
@@ -15,8 +16,13 @@ STATES = TypeAdapter(list[SubscriptionState])
 
 
 def subscriptions(site: LocalSite) -> dict[str, SubscriptionState]:
-    """The live state of each subscription, by name."""
-    return {state.subscription_name: state for state in STATES.validate_python(site.get(observing.SUBSCRIPTIONS))}
+    """The live state of each subscription, by name, once the observer has polled after the declaration."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        states = STATES.validate_python(site.get(observing.SUBSCRIPTIONS))
+        if states or time.monotonic() > deadline:
+            return {state.subscription_name: state for state in states}
+        time.sleep(LOOK_SECONDS)
 
 
 def is_alive(pid: int | None) -> bool:
