@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from penstock_amqp import message, message_fields
 from penstock_amqp.endpoint_events import AmqpError, Event
@@ -30,9 +30,31 @@ from penstock_core.identity import LinkKey
 from penstock_core.reason import Reason, Refuse
 
 if TYPE_CHECKING:
-    from penstock_broker.management.node import ManagementNode
+    from penstock_amqp.endpoint_events import Arrival
+    from penstock_amqp.endpoint_links import OutLink
+    from penstock_amqp.performatives import Attach
 
 __all__ = ["Broker"]
+
+
+class ManagementLinks(Protocol):
+    """What the path asks of `management.node`, which knows this module; named here to keep it one way."""
+
+    def attach_answers(self, connection: Connection, link: OutLink, attach: Attach) -> None:
+        """Answer the attach of a link whose source is the node."""
+        ...
+
+    def receive(self, producer: Producer, batch: list[Arrival]) -> None:
+        """Take requests."""
+        ...
+
+    def flowed(self, link: OutLink) -> None:
+        """Credit came for answers."""
+        ...
+
+    def left(self, context: object) -> None:
+        """A link is gone."""
+        ...
 
 
 class Broker:
@@ -47,7 +69,7 @@ class Broker:
         """Made with the data folder: another one means an empty broker."""
         self.container_id = f"penstock-{instance_id}"
         self.started_us = time.time_ns() // 1000
-        self.management: ManagementNode
+        self.management: ManagementLinks
         self.connections: dict[int, Connection] = {}
         self.containers: dict[str, list[Connection]] = {}
         """Open connections by container-id."""
