@@ -1,4 +1,4 @@
-"""The folders `operator/` and `tests/operator/` must never become packages: they would shadow Python's own `operator`."""
+"""Folders named `operator` must never become packages: they would shadow Python's own module of that name."""
 
 from __future__ import annotations
 
