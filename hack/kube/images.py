@@ -78,7 +78,8 @@ def build(folders: Folders, names: Iterable[str]) -> dict[str, str]:
         missing = {name: image for name, image in wanted.items() if not _built(folders, image)}
         if missing:
             # An interrupted build leaves its containers mounted; under the lock there is no other's.
-            subprocess.run(_buildah(folders, "rm", "--all"), capture_output=True, env=_environment(folders), check=False)
+            leftovers = _buildah(folders, "rm", "--all")
+            subprocess.run(leftovers, capture_output=True, env=_environment(folders), check=False)
             base = _base(folders)
             secrets = pip_settings.build_arguments(Path(scratch))
             for name, image in missing.items():
