@@ -40,6 +40,9 @@ def restore(topology: Topology, recovered: Recovered, now_us: int) -> None:
         topology.restore(subscription)
         subscription.queue.lost_at_restart += recovered.lost.get(document.incarnation, 0)
         _fill(subscription.queue, recovered.messages.get(document.incarnation, ()))
+    if not recovered.epoch:
+        logger.info("The data folder is new")
+        return
     waiting = sum(len(messages) for messages in recovered.messages.values())
     logger.info(
         "Recovered epoch %d (%s): %d documents, %d messages in queues",
