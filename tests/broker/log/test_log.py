@@ -114,6 +114,18 @@ def test_numbers_are_never_given_twice(tmp_path: Path) -> None:
         log.close()
 
 
+def test_each_start_begins_a_higher_epoch_also_after_a_crash(tmp_path: Path) -> None:
+    files = SimulatedFiles()
+    epochs: list[int] = []
+    for _ in range(4):
+        log, recovered = Log.open(tmp_path, files=files, settings=SMALL)
+        assert recovered.epoch == (epochs[-1] if epochs else 0), "it was synced before anything else"
+        epochs.append(log.epoch)
+        log.close()
+        files.crash(lambda length: 0, names_kept=0)
+    assert epochs == [1, 2, 3, 4]
+
+
 def test_a_second_broker_is_told_who_has_the_folder(tmp_path: Path) -> None:
     log, _ = Log.open(tmp_path, settings=SMALL)
     with pytest.raises(FolderLocked, match=f"in use by process {os.getpid()}:"):

@@ -104,6 +104,14 @@ def test_what_was_cut_never_comes_back(tmp_path: Path) -> None:
     assert filled.found() == [*filled.messages[:2], number]
 
 
+def test_segments_behind_the_cut_are_deleted(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, blocks=5, synced=1, size=3000)
+    assert segment(tmp_path, 2) in filled.files.paths()
+    filled.files.content(segment(tmp_path))[filled.ends[1] :] = bytes(16384 - filled.ends[1])
+    assert filled.found() == filled.messages[:2]
+    assert segment(tmp_path, 2) not in filled.files.paths()
+
+
 def test_damage_is_named_set_aside_and_read_past(tmp_path: Path) -> None:
     filled = Filled(tmp_path, blocks=5, synced=4)
     content = filled.files.content(segment(tmp_path))
