@@ -67,7 +67,8 @@ class Victim:
         deadline = time.monotonic() + START_SECONDS
         while not ready.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the broker did not start, see {self.folder / 'broker.log'}")
+                said = (self.folder / "broker.log").read_text()[-4000:]
+                raise RuntimeError(f"the broker did not start (exit code {self._process.poll()}):\n{said}")
             time.sleep(0.01)
         host, _, port = json.loads(ready.read_text())["amqp"].rpartition(":")
         return host, int(port)
