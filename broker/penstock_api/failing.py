@@ -1,7 +1,7 @@
 """How a process of ours says that it can't go on: a cause, a cure and an exit code, for people and scripts alike.
 
-A `run()` of broker, observer, operator or lag job raises one of these; `penstock` prints it without a traceback and exits
-with its code. Whatever else a `run()` raises is a bug and keeps its traceback.
+A `run()` of broker, observer, operator or lag job raises one of these; `penstock` prints it without a traceback and
+exits with its code. Whatever else a `run()` raises is a bug and keeps its traceback.
 
     Failure       1  it was tried and did not work
     ├─ Misuse     2  the command line, a setting or a manifest is wrong; nothing was tried
