@@ -106,7 +106,11 @@ def section_at(data: bytes, at: int) -> tuple[Section | None, int]:
         section, value_at = _BY_CODE.get(data[at + 2]), at + 3
     else:
         descriptor, value_at = decode(data, at + 1)
-        section = _BY_NAME.get(descriptor) if isinstance(descriptor, Symbol) else _BY_CODE.get(descriptor)
+        section = None
+        if isinstance(descriptor, Symbol):
+            section = _BY_NAME.get(descriptor)
+        elif isinstance(descriptor, int):  # a list or a map can stand here as well, and has no hash
+            section = _BY_CODE.get(descriptor)
     if section is None:
         raise DecodeError("this is not the descriptor of a section of a message", at)
     return section, value_at

@@ -211,6 +211,19 @@ def test_a_ulong_is_told_from_other_integers() -> None:
     assert isinstance(properties_field(described(0x73, fields(b"\x44")), 0, Field.MESSAGE_ID), ULong)
 
 
+@pytest.mark.parametrize(
+    "descriptor",
+    [
+        pytest.param(b"\x45", id="list0"),
+        pytest.param(b"\xc1\x01\x00", id="map8"),
+        pytest.param(b"\x82\x40\x5d\x00\x00\x00\x00\x00\x00", id="double-116"),  # equals 0x74 as a number
+    ],
+)
+def test_only_a_number_or_a_symbol_describes_a_section(descriptor: bytes) -> None:
+    with pytest.raises(DecodeError, match="not the descriptor of a section"):
+        check_sections(b"\x00" + descriptor + b"\xa1\x05hello", 0)
+
+
 @given(st.integers(0, len(MESSAGE) - START), st.binary(max_size=5))
 def test_no_bytes_make_it_raise_anything_else(at: int, patch: bytes) -> None:
     data = MESSAGE[: START + at] + patch + MESSAGE[START + at + len(patch) :]
