@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from penstock_api import declaration
 from penstock_api.management import EntityType, ExchangeDeclaration, Outcome
 from penstock_api.resources import Broker, Exchange
 from penstock_operator import access, children, conditions, deletion, names, reasons
+from penstock_operator.acceptance import ACCEPTED, broker_problem, paused, refuse
 from penstock_operator.conditions import Condition, Truth
 from penstock_operator.decisions import (
     AddFinalizer,
@@ -31,10 +31,6 @@ from penstock_operator.manifests import Manifest
 from penstock_operator.reasons import Reason
 
 __all__ = ["ExchangeView", "decide"]
-
-_ACCEPTED: Final = Condition(
-    "Accepted", Truth.TRUE, Reason.ACCEPTED, "The spec is valid and its references may be followed."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +76,10 @@ def decide(view: ExchangeView) -> Decision:
         return _report(view, _name_taken(view))
     if view.broker.reach is Reach.STOPPED:
         message = "The Broker is scaled to zero; it is declared when the Broker runs again."
-        return _report(view, _ACCEPTED, Condition("Declared", Truth.FALSE, Reason.BROKER_STOPPED, message))
+        return _report(view, ACCEPTED, Condition("Declared", Truth.FALSE, Reason.BROKER_STOPPED, message))
     if view.broker.reach is not Reach.CONNECTED:
         unknown = Condition("Declared", Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, view.broker.problem)
-        return _report(view, _ACCEPTED, unknown)
+        return _report(view, ACCEPTED, unknown)
     if view.answer is None:
         return Declare(EntityType.EXCHANGE, declaration.exchange_name(view.exchange), wanted(view))
     return _conclude(view, view.answer)
@@ -119,38 +115,23 @@ def _delete(view: ExchangeView) -> Decision:
 
 
 def _paused(view: ExchangeView) -> Report:
-    paused = Condition(
-        "ReconciliationPaused",
-        Truth.TRUE,
-        Reason.PAUSED_BY_ANNOTATION,
-        f"Nothing is changed on the broker while the annotation `{names.PAUSED}` is set.",
-    )
-    kept = [
-        Condition(before.type, Truth(before.status), before.reason, before.message)
-        for before in view.exchange.status.conditions
-        if before.type != "ReconciliationPaused"
-    ]
-    return Report((*kept, paused), _details(view, None))
+    return Report(paused(view.exchange.status.conditions), _details(view, None))
 
 
 def _not_acceptable(view: ExchangeView) -> Condition | None:
     namespace = view.exchange.metadata.namespace
     home, broker_name = declaration.broker_key(view.exchange)
-    broker = view.broker.broker
-    if broker is None or not access.is_allowed(namespace, broker):
-        if home != namespace:
-            return _refuse(
-                Reason.NAMESPACE_NOT_ALLOWED,
-                f"Broker {home}/{broker_name} is not there, or its `allowedNamespaces` does not name {namespace}.",
-            )
-        return _refuse(Reason.BROKER_NOT_FOUND, f"There is no Broker {broker_name} in this namespace; make it.")
+    problem = broker_problem(namespace, (home, broker_name), view.broker.broker)
+    if problem is not None:
+        return problem
     alternate = view.exchange.spec.alternate_exchange_ref
     if alternate is not None:
         if view.alternate is None:
-            return _refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no Exchange {alternate.name} here; make it.")
+            return refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no Exchange {alternate.name} here; make it.")
         if declaration.broker_key(view.alternate) != (home, broker_name):
-            return _refuse(Reason.EXCHANGE_ON_OTHER_BROKER, f"Exchange {alternate.name} is on another Broker.")
-    return _duplicate(view, broker)
+            return refuse(Reason.EXCHANGE_ON_OTHER_BROKER, f"Exchange {alternate.name} is on another Broker.")
+    assert view.broker.broker is not None
+    return _duplicate(view, view.broker.broker)
 
 
 def _duplicate(view: ExchangeView, broker: Broker) -> Condition | None:
@@ -160,15 +141,11 @@ def _duplicate(view: ExchangeView, broker: Broker) -> Condition | None:
     visible = other.namespace == view.exchange.metadata.namespace
     who = f"Exchange {other.name}" if visible else "An Exchange of another namespace"
     name = declaration.exchange_name(view.exchange)
-    return _refuse(
+    return refuse(
         Reason.DUPLICATE_EXCHANGE,
         f"{who} is older and declares {name!r} on Broker {broker.metadata.name}. "
         "Choose another `exchangeName`, or delete one of the two.",
     )
-
-
-def _refuse(reason: Reason, message: str) -> Condition:
-    return Condition("Accepted", Truth.FALSE, reason, message)
 
 
 def _name_taken(view: ExchangeView) -> Condition:
@@ -176,17 +153,17 @@ def _name_taken(view: ExchangeView) -> Condition:
     message = (
         f"A Service {service} is there and belongs to somebody else; delete it, or give the Exchange another name."
     )
-    return _refuse(Reason.NAME_TAKEN, message)
+    return refuse(Reason.NAME_TAKEN, message)
 
 
 def _conclude(view: ExchangeView, answer: Answer) -> Report:
     if not answer.is_success:
         message = f"The broker refused with {answer.condition or answer.status}: {answer.description}"
         failed = Condition("Declared", Truth.FALSE, reasons.word(answer.reason), message)
-        return _report(view, _ACCEPTED, failed, retry=Retry.BACKOFF)
+        return _report(view, ACCEPTED, failed, retry=Retry.BACKOFF)
     reason = Reason.ADOPTED if answer.body.get("outcome") == Outcome.ADOPTED.value else Reason.DECLARED
     declared = Condition("Declared", Truth.TRUE, reason, "The broker has the exchange.")
-    return _report(view, _ACCEPTED, declared, answer=answer)
+    return _report(view, ACCEPTED, declared, answer=answer)
 
 
 def _report(view: ExchangeView, *found: Condition, retry: Retry = Retry.RESYNC, answer: Answer | None = None) -> Report:

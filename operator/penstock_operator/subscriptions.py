@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, cast
+from typing import cast
 
 from penstock_api import declaration
 from penstock_api.management import EntityType, Outcome, SubscriptionDeclaration
 from penstock_api.resources import Exchange, Subscription
 from penstock_operator import access, conditions, deletion, names, reasons
+from penstock_operator.acceptance import ACCEPTED, broker_problem, paused, refuse
 from penstock_operator.conditions import Condition, Truth
 from penstock_operator.decisions import (
     AddFinalizer,
@@ -31,10 +32,6 @@ from penstock_operator.manifests import Manifest
 from penstock_operator.reasons import Reason
 
 __all__ = ["SubscriptionView", "decide"]
-
-_ACCEPTED: Final = Condition(
-    "Accepted", Truth.TRUE, Reason.ACCEPTED, "The spec is valid and its references may be followed."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +70,10 @@ def decide(view: SubscriptionView) -> Decision:
         return AddFinalizer()
     if view.broker.reach is Reach.STOPPED:
         message = "The Broker is scaled to zero; it is declared when the Broker runs again."
-        return _report(view, _ACCEPTED, Condition("Bound", Truth.FALSE, Reason.BROKER_STOPPED, message))
+        return _report(view, ACCEPTED, Condition("Bound", Truth.FALSE, Reason.BROKER_STOPPED, message))
     if view.broker.reach is not Reach.CONNECTED:
         unknown = Condition("Bound", Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, view.broker.problem)
-        return _report(view, _ACCEPTED, unknown)
+        return _report(view, ACCEPTED, unknown)
     if view.answer is None:
         return Declare(EntityType.SUBSCRIPTION, None, wanted(view))
     return _conclude(view, view.answer)
@@ -112,43 +109,29 @@ def _delete(view: SubscriptionView) -> Decision:
 
 
 def _paused(view: SubscriptionView) -> Report:
-    paused = Condition(
-        "ReconciliationPaused",
-        Truth.TRUE,
-        Reason.PAUSED_BY_ANNOTATION,
-        f"Nothing is changed on the broker while the annotation `{names.PAUSED}` is set.",
-    )
-    kept = [
-        Condition(before.type, Truth(before.status), before.reason, before.message)
-        for before in view.subscription.status.conditions
-        if before.type not in ("ReconciliationPaused", "Lagging")
-    ]
-    return _with_details(view, Report((*kept, paused), {}))
+    kept = paused(view.subscription.status.conditions, but=frozenset({"Lagging"}))
+    return _with_details(view, Report(kept, {}))
 
 
 def _not_acceptable(view: SubscriptionView) -> Condition | None:
     """Why the spec can't be declared, None if it can."""
     namespace = view.subscription.metadata.namespace
     home, broker_name = declaration.broker_key(view.subscription)
-    broker, exchange = view.broker.broker, view.exchange
-    if broker is None or not access.is_allowed(namespace, broker):
-        if home != namespace:
-            return _refuse(
-                Reason.NAMESPACE_NOT_ALLOWED,
-                f"Broker {home}/{broker_name} is not there, or its `allowedNamespaces` does not name {namespace}.",
-            )
-        return _refuse(Reason.BROKER_NOT_FOUND, f"There is no Broker {broker_name} in this namespace; make it.")
+    exchange = view.exchange
+    problem = broker_problem(namespace, (home, broker_name), view.broker.broker)
+    if problem is not None:
+        return problem
     exchange_home, exchange_name = declaration.exchange_key(view.subscription)
     if exchange is None or not access.is_allowed(namespace, exchange):
         if exchange_home != namespace:
-            return _refuse(
+            return refuse(
                 Reason.NAMESPACE_NOT_ALLOWED,
                 f"Exchange {exchange_home}/{exchange_name} is not there, or its `allowedNamespaces` does not name "
                 f"{namespace}.",
             )
-        return _refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no Exchange {exchange_name} in this namespace; make it.")
+        return refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no Exchange {exchange_name} in this namespace; make it.")
     if declaration.broker_key(exchange) != (home, broker_name):
-        return _refuse(
+        return refuse(
             Reason.EXCHANGE_ON_OTHER_BROKER,
             f"Exchange {exchange_name} is not on Broker {broker_name}; `exchangeRef` must name one that is.",
         )
@@ -161,15 +144,11 @@ def _duplicate(view: SubscriptionView) -> Condition | None:
     other = view.winner.metadata
     visible = other.namespace == view.subscription.metadata.namespace
     who = f"Subscription {other.name}" if visible else "A Subscription of another namespace"
-    return _refuse(
+    return refuse(
         Reason.DUPLICATE_SUBSCRIPTION,
         f"{who} is older and declares {declaration.subscription_identity(view.subscription)} on this Broker. "
         "Choose another `subscriptionName`, or delete one of the two.",
     )
-
-
-def _refuse(reason: Reason, message: str) -> Condition:
-    return Condition("Accepted", Truth.FALSE, reason, message)
 
 
 def _conclude(view: SubscriptionView, answer: Answer) -> Report:
@@ -177,7 +156,7 @@ def _conclude(view: SubscriptionView, answer: Answer) -> Report:
     if not answer.is_success:
         reason = reasons.word(answer.reason)
         message = f"The broker refused with {answer.condition or answer.status}: {answer.description}"
-        return _report(view, _ACCEPTED, Condition("Bound", Truth.FALSE, reason, message), retry=Retry.BACKOFF)
+        return _report(view, ACCEPTED, Condition("Bound", Truth.FALSE, reason, message), retry=Retry.BACKOFF)
     outcome = answer.body.get("outcome")
     bound_as = {Outcome.ADOPTED.value: Reason.ADOPTED, Outcome.REBOUND.value: Reason.REBOUND}
     bound = Condition(
@@ -185,7 +164,7 @@ def _conclude(view: SubscriptionView, answer: Answer) -> Report:
     )
     matched = _matched(view, answer)
     blocked = matched.reason == Reason.REBIND_BLOCKED
-    return _report(view, _ACCEPTED, bound, matched, retry=Retry.BACKOFF if blocked else Retry.RESYNC, answer=answer)
+    return _report(view, ACCEPTED, bound, matched, retry=Retry.BACKOFF if blocked else Retry.RESYNC, answer=answer)
 
 
 def _matched(view: SubscriptionView, answer: Answer) -> Condition:
