@@ -110,6 +110,25 @@ class Limits(Document):
     overflow: Literal["DropOldest", "DropNewest", "Reject"] = "DropOldest"
 
 
+class Delivery(Document):
+    """What becomes of the messages of one subscription or queue that nobody takes in time, or nobody can take.
+
+    A destination is an address: a queue's name, or `exchange/key`. A plain name that is neither a queue nor an exchange
+    is made a durable queue by the declaration that names it.
+    """
+
+    max_deliveries: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Failed deliveries after which a message goes to `dead_letter`; absent, or without `dead_letter`: no limit."""
+    dead_letter: Name | None = None
+    """Where messages go that were rejected or failed too often."""
+    expiry: Name | None = None
+    """Where messages go whose time to live has passed; absent: they are dropped and counted."""
+    max_ttl_ms: int | None = Field(default=None, ge=1)
+    """The longest time to live, and that of messages which say none."""
+    exclusive_consumer: bool = False
+    """One link at a time gets the messages; the next in line takes over when it goes."""
+
+
 class ExchangeDeclaration(Document):
     """Body of CREATE and UPDATE of a `penstock.exchange`; the request's `name` is the exchange's name."""
 
@@ -142,6 +161,7 @@ class SubscriptionDeclaration(Document):
     client_overrides: Literal["Refuse", "Ignore"] = "Refuse"
     persistence: Literal["AsSent", "Always"] | None = None
     limits: Limits = Limits()
+    delivery: Delivery = Delivery()
     owner: Owner | None = None
 
 
@@ -151,6 +171,7 @@ class QueueDeclaration(Document):
     durable: bool = True
     persistence: Literal["AsSent", "Always"] | None = None
     limits: Limits = Limits()
+    delivery: Delivery = Delivery()
 
 
 class Deletion(Document):

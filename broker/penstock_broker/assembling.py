@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from functools import partial
 
+from penstock_api.failing import Misuse
 from penstock_broker import restoring, serving
 from penstock_broker.broker import Broker
 from penstock_broker.listening import Port
@@ -16,7 +17,7 @@ from penstock_broker.loop import Loop
 from penstock_broker.management.node import ManagementNode
 from penstock_broker.settings import Settings
 from penstock_broker.timing import SYSTEM_CLOCK, Clock
-from penstock_broker.topology import documents
+from penstock_broker.topology import creating, documents
 from penstock_broker.topology.store import Topology
 
 __all__ = ["assemble"]
@@ -34,8 +35,11 @@ def assemble(
 
     `queue_max_bytes`: how much a queue holds that has no limit of its own.
     """
-    topology = Topology(log, queue_max_bytes)
+    topology = Topology(log, queue_max_bytes, given.delivery)
     restoring.restore(topology, recovered, clock.now_us())
+    refused = creating.make_destinations(topology, given.delivery, clock.now_us())
+    if refused is not None:
+        raise Misuse(f"The configuration's delivery is wrong: {refused.description}", "Correct the address.")
     instance = restoring.instance_of(recovered)
     if instance is None:
         instance = uuid.uuid4().hex

@@ -45,6 +45,7 @@ class Queue:
         "attempts",
         "browsers",
         "consumers",
+        "dead_letter",
         "dead_lettered",
         "delivered",
         "depth_bytes",
@@ -52,7 +53,9 @@ class Queue:
         "enqueued",
         "enqueued_bytes",
         "excluded",
+        "exclusive_consumer",
         "expired",
+        "expiry",
         "has_expiry",
         "hold",
         "in_flight",
@@ -63,8 +66,10 @@ class Queue:
         "lost_at_restart",
         "mark",
         "max_bytes",
+        "max_deliveries",
         "max_delivery_count",
         "max_messages",
+        "max_ttl_us",
         "name",
         "overflow",
         "ready",
@@ -108,6 +113,16 @@ class Queue:
         self.max_bytes = 0
         self.max_messages = 0
         self.overflow = Overflow.DROP_OLDEST
+        self.max_deliveries = 0
+        """Failed deliveries after which a message is dead-lettered; 0: any number."""
+        self.dead_letter: str | None = None
+        """Address of what was rejected, or failed too often."""
+        self.expiry: str | None = None
+        """Address of what expired."""
+        self.max_ttl_us = 0
+        """The longest time to live, and that of messages that say none; 0: none."""
+        self.exclusive_consumer = False
+        """One link at a time gets the messages."""
         self.depth_bytes = 0
         self.in_flight = 0
         self.enqueued = 0

@@ -15,8 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.alias_generators import to_camel
 
 from penstock_api.failing import Misuse
+from penstock_api.management import Delivery
 
-__all__ = ["Authentication", "Listener", "LogSettings", "Role", "Settings", "Tls", "load"]
+__all__ = ["Authentication", "DeliverySettings", "Listener", "LogSettings", "Role", "Settings", "Tls", "load"]
 
 UNIX: Final = "unix:"
 
@@ -88,6 +89,13 @@ class Management(_Model):
     """Absent on a Unix socket, whose file mode is the protection."""
 
 
+class DeliverySettings(Delivery):
+    """The `delivery` of what clients make, or auto-creation does for them."""
+
+    idle_expiry_seconds: int | None = Field(default=None, ge=1)
+    """End a client's durable subscription that nobody has consumed from for so long; absent: never."""
+
+
 class LogSettings(_Model):
     """The log's files."""
 
@@ -104,6 +112,7 @@ class Settings(_Model):
     """HOST:PORT of GET /livez and /readyz."""
     authentication: Authentication = Authentication()
     log: LogSettings = LogSettings()
+    delivery: DeliverySettings = DeliverySettings()
     auto_create: bool = False
     """Make queues and topic exchanges when they are first named."""
     max_message_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)

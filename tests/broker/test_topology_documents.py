@@ -50,6 +50,7 @@ def test_a_subscription_comes_back(scope: Scope) -> None:
         user="ann",
         persistence=Persistence.AS_SENT,
         limits=management.Limits(max_bytes=5, overflow="Reject"),
+        delivery=management.Delivery(max_deliveries=3, dead_letter="dead", max_ttl_ms=9, exclusive_consumer=True),
         rebind_policy="Never",
         client_overrides="Ignore",
         owner=OWNER,
@@ -68,6 +69,9 @@ def test_a_subscription_comes_back(scope: Scope) -> None:
         Persistence.AS_SENT,
         management.Limits(max_bytes=5, overflow="Reject"),
         "Never",
+    )
+    assert again.delivery == management.Delivery(
+        max_deliveries=3, dead_letter="dead", max_ttl_ms=9, exclusive_consumer=True
     )
     assert again.managed is not None
     assert isinstance(again.managed, Managed)
@@ -93,11 +97,18 @@ def test_a_queue_comes_back() -> None:
         queue=Queue("q", 3, is_logged=True, now_us=0),
         persistence=Persistence.ALWAYS,
         limits=management.Limits(max_messages=9),
+        delivery=management.Delivery(expiry="orders/late"),
     )
     again = documents.load_queue("q", documents.dump(node), 3, 0)
-    assert (again.name, again.durable, again.persistence, again.limits) == (
+    assert (again.name, again.durable, again.persistence, again.limits, again.delivery) == (
         "q",
         True,
         Persistence.ALWAYS,
         management.Limits(max_messages=9),
+        management.Delivery(expiry="orders/late"),
     )
+
+
+def test_documents_of_the_first_version_say_nothing_of_delivery() -> None:
+    queue = documents.load_queue("q", b'{"durable":true,"persistence":null,"limits":{}}', 3, 0)
+    assert queue.delivery is None

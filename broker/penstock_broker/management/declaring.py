@@ -18,6 +18,7 @@ from penstock_broker import detaching, opening
 from penstock_broker.management import states
 from penstock_broker.management.answers import Answer, invalid, refusal
 from penstock_broker.queue import Queue
+from penstock_broker.topology.creating import make_destinations
 from penstock_broker.topology.documents import mark_of
 from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
 from penstock_core.address import check_queue_name
@@ -143,6 +144,11 @@ def _subscription(broker: Broker, name: str | None, wanted: management.Subscript
         return refusal(Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {declared.identity}; create it."))
     existing = there.existing() if there is not None else None
     decision = decide_declaration(declared, existing, there.queue.depth if there is not None else 0)
+    refused = (
+        None if isinstance(decision, Refuse) else make_destinations(broker.topology, wanted.delivery, broker.now_us)
+    )
+    if refused is not None:
+        return refusal(refused)
     match decision:
         case Refuse():
             return refusal(decision)
@@ -240,6 +246,7 @@ def _put_policies(subscription: Subscription, declared: Declared, wanted: manage
     subscription.queue.is_logged = subscription.is_logged
     subscription.persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
     subscription.limits = wanted.limits
+    subscription.delivery = wanted.delivery
     subscription.rebind_policy = wanted.rebind_policy
     subscription.client_overrides = wanted.client_overrides
     subscription.owner = wanted.owner
@@ -254,6 +261,7 @@ def _policies(subscription: Subscription) -> tuple[object, ...]:
         subscription.lifetime,
         subscription.persistence,
         subscription.limits,
+        subscription.delivery,
         subscription.rebind_policy,
         subscription.client_overrides,
         subscription.owner,
@@ -274,18 +282,25 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
         refused = Refuse(
             Reason.IMMUTABLE, f"The queue {name!r} is there with durable={there.durable}; delete it first."
         )
+    if refused is None and name in (wanted.delivery.dead_letter, wanted.delivery.expiry):
+        refused = Refuse(Reason.INVALID_REQUEST, f"The queue {name!r} can't be its own destination; name another.")
+    refused = refused or make_destinations(broker.topology, wanted.delivery, broker.now_us)
     if refused is not None:
         return refusal(refused)
     persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
-    if there is not None and (there.persistence, there.limits) == (persistence, wanted.limits):
+    if there is not None and _queue_policies(there) == (persistence, wanted.limits, wanted.delivery):
         return _done(Outcome.UNCHANGED, states.queue_state(there, {}))
     node = there
     if node is None:
         queue = Queue(name, broker.log.next_incarnation(), is_logged=wanted.durable, now_us=broker.now_us)
         node = PointToPoint(name=name, durable=wanted.durable, queue=queue)
-    node.persistence, node.limits = persistence, wanted.limits
+    node.persistence, node.limits, node.delivery = persistence, wanted.limits, wanted.delivery
     broker.topology.put_queue(node)
     return _done(Outcome.CREATED if there is None else Outcome.UPDATED, states.queue_state(node, {}))
+
+
+def _queue_policies(node: PointToPoint) -> tuple[object, ...]:
+    return (node.persistence, node.limits, node.delivery)
 
 
 # -- deletion -------------------------------------------------------------------------------------------------------

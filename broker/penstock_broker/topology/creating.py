@@ -1,17 +1,23 @@
-"""Makes queues and topic exchanges that clients name for the first time, where the settings allow it (`--dev`)."""
+"""Makes what is named for the first time: queues and topic exchanges by clients, where the settings allow it (`--dev`),
+and the queues that policies name as destinations.
+"""
 
 from __future__ import annotations
 
 import logging
 from typing import assert_never
 
-from penstock_broker.topology.records import Exchange
+from penstock_api.management import Delivery
+from penstock_broker.queue import Queue
+from penstock_broker.topology.records import Exchange, PointToPoint
 from penstock_broker.topology.store import Topology
 from penstock_core.address import AutoCreate, NodeKind
+from penstock_core.destinations import Found, MakeQueue, Missing, decide_destination
+from penstock_core.reason import Refuse
 from penstock_core.routing import Router
 from penstock_core.terms import ExchangeType
 
-__all__ = ["auto_create"]
+__all__ = ["auto_create", "make_destinations"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,3 +34,26 @@ def auto_create(topology: Topology, wanted: AutoCreate, now_us: int) -> None:
         case _:
             assert_never(wanted.kind)
     logger.warning("Made %s %r, because a client named it and autoCreate is on", wanted.kind.value, wanted.name)
+
+
+def make_destinations(topology: Topology, delivery: Delivery, now_us: int) -> Refuse | None:
+    """Make the queues, durable ones, that a policy names and that nothing has; a refusal makes none.
+
+    They get policies of their own, not the broker's defaults: a dead letter is not dead-lettered again.
+    """
+    wanted: list[str] = []
+    for address in (delivery.dead_letter, delivery.expiry):
+        if address is None:
+            continue
+        match decide_destination(address, topology):
+            case Found() | Missing():
+                pass
+            case MakeQueue(name):
+                wanted.append(name)
+            case Refuse() as refused:
+                return refused
+    for name in dict.fromkeys(wanted):
+        queue = Queue(name, topology.next_incarnation(), is_logged=True, now_us=now_us)
+        topology.put_queue(PointToPoint(name=name, durable=True, queue=queue, delivery=Delivery()))
+        logger.info("Made queue %r, because a policy sends messages there", name)
+    return None

@@ -55,6 +55,7 @@ def dump(record: Exchange | Subscription | PointToPoint) -> bytes:
                 "durable": record.durable,
                 "persistence": record.persistence.value if record.persistence else None,
                 "limits": record.limits.to_wire(),
+                "delivery": record.delivery.to_wire() if record.delivery else None,
             }
     return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
 
@@ -85,6 +86,7 @@ def _subscription(subscription: Subscription) -> dict[str, object]:
         "user": subscription.user,
         "persistence": subscription.persistence.value if subscription.persistence else None,
         "limits": subscription.limits.to_wire(),
+        "delivery": subscription.delivery.to_wire() if subscription.delivery else None,
         "rebindPolicy": subscription.rebind_policy,
         "clientOverrides": subscription.client_overrides,
         "owner": subscription.owner.to_wire() if subscription.owner else None,
@@ -125,6 +127,7 @@ def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscrip
         no_local=_no_local(binding, identity),
         persistence=_persistence(fields["persistence"]),
         limits=management.Limits.model_validate(fields["limits"]),
+        delivery=_delivery(fields.get("delivery")),
         rebind_policy=fields["rebindPolicy"],
         client_overrides=fields["clientOverrides"],
         owner=owner,
@@ -144,6 +147,7 @@ def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> Poin
         queue=Queue(name, incarnation, is_logged=fields["durable"], now_us=now_us),
         persistence=_persistence(fields["persistence"]),
         limits=management.Limits.model_validate(fields["limits"]),
+        delivery=_delivery(fields.get("delivery")),
     )
 
 
@@ -156,6 +160,11 @@ def _no_local(binding: Binding, identity: Identity) -> NoLocal | None:
 
 def _persistence(value: str | None) -> Persistence | None:
     return None if value is None else Persistence(value)
+
+
+def _delivery(value: dict[str, Any] | None) -> management.Delivery | None:
+    """Documents of the first version have none."""
+    return None if value is None else management.Delivery.model_validate(value)
 
 
 def _owner(value: dict[str, Any] | None) -> management.Owner | None:

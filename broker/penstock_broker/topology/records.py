@@ -53,6 +53,8 @@ class Subscription:
     no_local: NoLocal | None = None
     persistence: Persistence | None = None
     limits: management.Limits = field(default_factory=management.Limits)
+    delivery: management.Delivery | None = None
+    """None: what the broker's settings say, because nobody declared it."""
     rebind_policy: str = "InPlace"
     client_overrides: str = "Refuse"
     owner: management.Owner | None = None
@@ -95,4 +97,6 @@ class PointToPoint:
     queue: Queue
     persistence: Persistence | None = None
     limits: management.Limits = field(default_factory=management.Limits)
+    delivery: management.Delivery | None = None
+    """None: what the broker's settings say, because nobody declared it."""
     revision: int = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock_api.management import Delivery
 from penstock_broker.log.log import Log
 from penstock_broker.queue import Queue
 from penstock_broker.topology import documents
@@ -32,9 +33,10 @@ DEFAULT_EXCHANGES: Final = tuple(PREDEFINED.items())
 class Topology:
     """All that exists on this broker. Names are looked up here (`penstock_core.address.Directory`)."""
 
-    def __init__(self, log: Log, default_max_bytes: int) -> None:
+    def __init__(self, log: Log, default_max_bytes: int, default_delivery: Delivery | None = None) -> None:
         self._log = log
         self._default_max_bytes = default_max_bytes
+        self._default_delivery = default_delivery or Delivery()
         self.exchanges: dict[str, Exchange] = {}
         self.subscriptions: dict[Identity, Subscription] = {}
         self.queues: dict[str, PointToPoint] = {}
@@ -65,6 +67,10 @@ class Topology:
     def bound(self, exchange: str) -> list[Subscription]:
         """The subscriptions bound to an exchange."""
         return [each for each in self.subscriptions.values() if each.binding.exchange == exchange]
+
+    def next_incarnation(self) -> int:
+        """The number of a new life of a queue."""
+        return self._log.next_incarnation()
 
     # -- exchanges --------------------------------------------------------------------------------------------------
 
@@ -262,3 +268,9 @@ class Topology:
         queue.max_bytes = limits.max_bytes or self._default_max_bytes
         queue.max_messages = limits.max_messages or 0
         queue.overflow = Overflow(limits.overflow)
+        delivery = record.delivery or self._default_delivery
+        queue.max_deliveries = delivery.max_deliveries or 0
+        queue.dead_letter = delivery.dead_letter
+        queue.expiry = delivery.expiry
+        queue.max_ttl_us = (delivery.max_ttl_ms or 0) * 1000
+        queue.exclusive_consumer = delivery.exclusive_consumer

@@ -1,0 +1,71 @@
+"""Where a policy sends messages: dead letters, and what expired.
+
+A destination is an address like that of a target: a queue's name, ``exchange`` or ``exchange/key``. A plain name that
+nothing has is a queue to be made; an exchange that isn't there yet may come later, so that declarations can arrive in
+any order. Nobody puts messages into a subscription past its exchange, and none into ``$management``. It must not know
+who holds the names. Source: section 4 of the design, "Limits"; docs/management.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock_core.address import (
+    AnonymousRelay,
+    AutoCreate,
+    Directory,
+    ExchangeAddress,
+    ManagementNode,
+    NodeKind,
+    QueueAddress,
+    SubscriptionQueue,
+    check_queue_name,
+    parse_target,
+)
+from penstock_core.queues import decide_publish
+from penstock_core.reason import Reason, Refuse
+
+__all__ = ["Found", "MakeQueue", "Missing", "decide_destination"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """It is there."""
+
+    address: ExchangeAddress | QueueAddress
+
+
+@dataclass(frozen=True, slots=True)
+class MakeQueue:
+    """It is not there; a declaration that names it makes it, a durable queue."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Its exchange is not there, or not yet; until it is, messages stay where they are."""
+
+    address: str
+
+
+def decide_destination(address: str, directory: Directory) -> Found | MakeQueue | Missing | Refuse:
+    """Find out what the destination of a policy means."""
+    parsed = parse_target(address, (), directory, auto_create=True)
+    match parsed:
+        case ExchangeAddress() | QueueAddress():
+            return Found(parsed)
+        case AutoCreate(kind, name):
+            if kind is NodeKind.TOPIC or "/" in name[1:]:
+                return Missing(address)
+            return check_queue_name(name) or MakeQueue(name)
+        case SubscriptionQueue():
+            refused = decide_publish(parsed)
+            assert isinstance(refused, Refuse)
+            return refused
+        case ManagementNode() | AnonymousRelay():
+            return Refuse(
+                Reason.INVALID_ADDRESS, f"Messages can't be sent to {address!r}; name a queue or an exchange."
+            )
+        case Refuse():
+            return parsed
