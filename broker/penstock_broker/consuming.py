@@ -1,0 +1,96 @@
+"""Answers attaches whose source is a queue: links that take its messages, and browsers.
+
+A refusal changes nothing. Source: design, section 3 ("Addresses", decision 11).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from penstock_amqp.endpoint_links import OutLink
+from penstock_amqp.performatives import Attach, Source
+from penstock_amqp.values import Symbol
+from penstock_broker import asking, detaching
+from penstock_broker.admitting import OUTCOMES, activate, add_consumer, live_link, request_of
+from penstock_broker.connection import Connection
+from penstock_broker.links import Browser
+from penstock_broker.settings import Role
+from penstock_core import address, queues
+from penstock_core.existing import QueueLink
+from penstock_core.reason import Reason, Refuse
+from penstock_core.stealing import Steal, decide_steal
+from penstock_core.terms import DistributionMode
+
+if TYPE_CHECKING:
+    from penstock_broker.broker import Broker
+
+__all__ = ["consume"]
+
+
+def consume(
+    broker: Broker,
+    connection: Connection,
+    link: OutLink,
+    attach: Attach,
+    parsed: address.QueueAddress | address.SubscriptionQueue,
+) -> Refuse | None:
+    """Answer an attach whose source is a queue, or say why not."""
+    source = attach.source
+    assert source is not None
+    may_manage = connection.port.role is Role.MANAGEMENT
+    decision = queues.decide_queue_attach(parsed, asking.distribution_mode(source), may_manage=may_manage)
+    match decision:
+        case Refuse():
+            return decision
+        case queues.Browse():
+            return _browse(broker, connection, link, attach, parsed)
+        case queues.Consume():
+            node = broker.topology.queues[decision.queue]
+        case _:
+            assert_never(decision)
+    request = request_of(connection, attach, None)
+    kind = QueueLink(decision.queue)
+    stealing = decide_steal(kind, live_link(broker.live.get(request.link)), connection.user, False)
+    if isinstance(stealing, Refuse):
+        return stealing
+    if isinstance(stealing, Steal):
+        detaching.steal(broker, broker.live[request.link])
+    consumer = add_consumer(broker, connection, link, request, node.queue, None)
+    consumer.kind = kind
+    told = _queue_source(source, DistributionMode.MOVE)
+    broker.when_durable(connection, lambda: activate(broker, consumer, attach, told, ()))
+    return None
+
+
+def _browse(
+    broker: Broker,
+    connection: Connection,
+    link: OutLink,
+    attach: Attach,
+    parsed: address.QueueAddress | address.SubscriptionQueue,
+) -> Refuse | None:
+    source = attach.source
+    assert source is not None
+    if isinstance(parsed, address.QueueAddress):
+        queue = broker.topology.queues[parsed.queue].queue
+    else:
+        subscription = broker.topology.subscriptions.get(parsed.identity)
+        if subscription is None:
+            return Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {parsed.identity}; check the name.")
+        queue = subscription.queue
+    browser = Browser(connection, link, queue)
+    link.context = browser
+    queue.browsers.append(browser)
+    activate(broker, browser, attach, _queue_source(source, DistributionMode.COPY), ())
+    return None
+
+
+def _queue_source(asked: Source, mode: DistributionMode) -> Source:
+    return Source(
+        address=asked.address,
+        durable=0,
+        expiry_policy=asked.expiry_policy,
+        distribution_mode=Symbol(mode.value),
+        outcomes=OUTCOMES,
+        capabilities=(Symbol("queue"),),
+    )
