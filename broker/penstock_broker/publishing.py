@@ -26,8 +26,9 @@ from penstock_core.terms import Unroutable
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
+    from penstock_broker.connection import Connection
 
-__all__ = ["publish"]
+__all__ = ["malformed", "prepare", "publish", "route_message", "store"]
 
 _NEVER: Final = b"\xff"
 """No message begins so."""
@@ -36,14 +37,8 @@ _NEVER: Final = b"\xff"
 def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
     """Route and store a batch; accept it, or see to it that it is accepted once synced."""
     destination = producer.destination
-    if isinstance(destination, ExchangeTarget):
-        exchange = destination.exchange
-        exchange.received += len(batch)
-        if destination.version != exchange.version:
-            destination.refresh(broker.log.route_set)
-    elif isinstance(destination, QueueTarget):
-        if destination.version != destination.node.revision:
-            destination.refresh(broker.log.route_set)
+    if isinstance(destination, ExchangeTarget | QueueTarget):
+        prepare(broker, destination, len(batch))
     elif isinstance(destination, ManagementTarget):
         broker.management.receive(producer, batch)
         return
@@ -56,6 +51,17 @@ def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
         _publish_plain(broker, producer, route, batch)
     else:
         _publish_each(broker, producer, destination, batch)
+
+
+def prepare(broker: Broker, destination: ExchangeTarget | QueueTarget, count: int) -> None:
+    """Count `count` messages that are about to go there, and see that the destination knows the present bindings."""
+    if isinstance(destination, ExchangeTarget):
+        exchange = destination.exchange
+        exchange.received += count
+        if destination.version != exchange.version:
+            destination.refresh(broker.log.route_set)
+    elif destination.version != destination.node.revision:
+        destination.refresh(broker.log.route_set)
 
 
 def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list[Arrival]) -> None:
@@ -82,7 +88,7 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
             try:
                 head = message.inspect(data)
             except DecodeError as error:
-                _refuse(producer, delivery, settled, _malformed(error))
+                _refuse(producer, delivery, settled, malformed(error))
                 continue
             prefix = _prefix(data, head)
             data = message.forwarded(data, head)
@@ -132,28 +138,14 @@ def _publish_each(
     for delivery, data, settled in batch:
         try:
             head = message.inspect(data)
-            route = destination.constant
-            if route is None:
-                assert isinstance(destination, ExchangeTarget)
-                subject = message_fields.properties_field(data, head.start, message_fields.Field.SUBJECT)
-                route = destination.route(subject if isinstance(subject, str) else "", broker.log.route_set)
-            if not route.queues and isinstance(destination, ExchangeTarget):
-                route = _alternate(broker, destination, data, head, route)
+            route = route_message(broker, destination, data, head)
         except DecodeError as error:
-            _refuse(producer, delivery, settled, _malformed(error))
+            _refuse(producer, delivery, settled, malformed(error))
             continue
-        refused = _refusal(broker, destination, route)
-        if refused is not None:
-            _refuse(producer, delivery, settled, refused)
+        if isinstance(route, AmqpError):
+            _refuse(producer, delivery, settled, route)
             continue
-        if head.start != head.header_end:
-            data = message.forwarded(data, head)
-            head = message.inspect(data)
-        logged = _store(broker, producer, route, data, head)
-        if isinstance(destination, ExchangeTarget):
-            destination.exchange.received_bytes += len(data)
-            if not route.queues and destination.exchange.unroutable is not Unroutable.ALTERNATE:
-                destination.exchange.unroutable_messages += 1
+        logged = store(broker, producer.connection, destination, route, data, head)
         if settled:
             producer.connection.endpoint.settle([delivery])
             producer.owed_credit += 1
@@ -167,11 +159,46 @@ def _publish_each(
         _accept(broker, producer, logged_accept, True)
 
 
-def _store(broker: Broker, producer: Producer, route: Route, data: bytes, head: message.Head) -> bool:
-    """Put one message into the queues that take it; True if it is in the log."""
+def route_message(
+    broker: Broker, destination: ExchangeTarget | QueueTarget, data: bytes, head: message.Head
+) -> Route | AmqpError:
+    """Where one message goes, or why it is not taken. Nothing changes but counters. Raises DecodeError.
+
+    `prepare` has been called for the destination. Apart from `store`, because a commit asks for all its messages first.
+    """
+    route = destination.constant
+    if route is None:
+        assert isinstance(destination, ExchangeTarget)
+        subject = message_fields.properties_field(data, head.start, message_fields.Field.SUBJECT)
+        route = destination.route(subject if isinstance(subject, str) else "", broker.log.route_set)
+    if not route.queues and isinstance(destination, ExchangeTarget):
+        route = _alternate(broker, destination, data, head, route)
+    return _refusal(broker, destination, route) or route
+
+
+def store(
+    broker: Broker,
+    connection: Connection,
+    destination: ExchangeTarget | QueueTarget,
+    route: Route,
+    data: bytes,
+    head: message.Head,
+) -> bool:
+    """Put one message that `route_message` let pass into the queues that take it; True if it is in the log."""
+    if head.start != head.header_end:
+        data = message.forwarded(data, head)
+        head = message.inspect(data)
+    logged = _store(broker, connection, route, data, head)
+    if isinstance(destination, ExchangeTarget):
+        destination.exchange.received_bytes += len(data)
+        if not route.queues and destination.exchange.unroutable is not Unroutable.ALTERNATE:
+            destination.exchange.unroutable_messages += 1
+    return logged
+
+
+def _store(broker: Broker, connection: Connection, route: Route, data: bytes, head: message.Head) -> bool:
     queues: tuple[Queue, ...] = route.queues
     if route.picky:
-        connection = producer.connection
         queues = tuple(queue for queue in queues if queue.admits is None or queue.admits(data, head, connection))
         if len(queues) != len(route.queues):
             route = broker.route_of(queues)
@@ -273,7 +300,8 @@ def _prefix(data: bytes, head: message.Head) -> bytes:
     return data[: head.header_end + 3]
 
 
-def _malformed(error: DecodeError) -> AmqpError:
+def malformed(error: DecodeError) -> AmqpError:
+    """Why a message that can't be read is not taken."""
     return AmqpError("amqp:decode-error", f"The message can't be read: {error}")
 
 
