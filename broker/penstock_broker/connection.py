@@ -58,6 +58,7 @@ class Connection:
         "enforcement",
         "events_mask",
         "fd",
+        "has_opened",
         "hostname",
         "is_blocked",
         "is_congested",
@@ -111,6 +112,8 @@ class Connection:
         """When the endpoint wants its next tick (monotonic)."""
         self.login_ms = 0
         """When it has to be open at the latest."""
+        self.has_opened = False
+        """The peer's Open came."""
         self.asks_sole = False
         self.enforcement: Enforcement | None = None
         self.sessions = 0

@@ -44,6 +44,12 @@ PROBE_STEPS: Final = 50
 
 def opened(broker: Broker, connection: Connection, event: Opened) -> None:
     """Answer an Open, at once or when the predecessor has been probed."""
+    if connection.has_opened:
+        # The engine takes it as news; the connection would count twice among those of its container-id.
+        if connection.phase in (Phase.OPENING, Phase.OPEN):
+            close(broker, connection, AmqpError("amqp:connection:framing-error", "A second Open came; send one."))
+        return
+    connection.has_opened = True
     connection.container_id = event.container_id
     connection.hostname = event.hostname
     connection.properties = {

@@ -94,6 +94,7 @@ FAULTS = [
     pytest.param(b"\x7f\0\0\x04\x02\0\0\0", "amqp:connection:framing-error", id="frame-too-long"),
     pytest.param(b"\0\0\0\x0c\x02\0\0\0\xff\xff\xff\xff", "amqp:connection:framing-error", id="no-performative"),
     pytest.param(encode_frame(ATTACH, 9), "amqp:not-allowed", id="channel-without-session"),
+    pytest.param(encode_frame(Open(container_id="again")), "amqp:connection:framing-error", id="second-open"),
     pytest.param(
         encode_frame(Transfer(handle=5, delivery_id=0, delivery_tag=b"t"), payload=b"\0\x53\x77\x40"),
         "amqp:invalid-field",
