@@ -1,0 +1,136 @@
+"""What is fuzzed: functions of bytes that return nothing, and raise if a promise is broken whatever the bytes are.
+
+The promises are those of the docstrings of what is called: which error a reader may raise, that what was read can be
+written and read again, that a dialogue ends. Each target has seeds, real input from which mutation begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Final
+
+from fuzz.arena import Arena
+from fuzz.seeds import CONVERSATIONS, DIALOGUES, FRAMES, MESSAGES, SELECTORS
+
+from penstock_amqp import message, message_fields
+from penstock_amqp.codec import decode, encode
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.frames import FrameReader, read_body
+from penstock_amqp.message_sections import check_sections
+from penstock_amqp.performatives import Performative
+from penstock_amqp.sasl import Authenticated, Refused, SaslServer
+from penstock_amqp.sasl_mechanisms import MECHANISMS, Verdict, Verify
+from penstock_amqp.selected_fields import Selectable, SelectedFields
+from penstock_core.selector import Selector, compile_selector
+
+__all__ = ["SEEDS", "TARGETS"]
+
+PROPERTIES: Final[tuple[dict[str, Selectable], ...]] = (
+    {},
+    {"colour": "red", "size": 7, "price": 1.5, "is_big": True, "JMSPriority": 4, "a": -0.0, "b": 2**63 - 1},
+    {"colour": "", "size": -(2**63), "price": float("nan"), "is_big": False, "a": float("inf"), "b": "7"},
+)
+
+
+def selector(data: bytes) -> None:
+    """A selector or a refusal with a position; evaluation never raises; its normal text says the same again."""
+    text = data.decode("utf-8", "replace")
+    found = compile_selector(text)
+    if not isinstance(found, Selector):
+        assert found is None or dict(found.info)["invalid-field"] == "filter"
+        return
+    results = [found.selects(values.get) for values in PROPERTIES]
+    assert all(type(each) is bool for each in results)
+    again = compile_selector(found.text)
+    assert isinstance(again, Selector), again
+    assert again.text == found.text
+    assert [again.selects(values.get) for values in PROPERTIES] == results
+
+
+def value(data: bytes) -> None:
+    """Any bytes are a value or a DecodeError, and a value can be written and read again."""
+    try:
+        found, end = decode(data)
+    except DecodeError as error:
+        assert 0 <= error.offset <= len(data)
+        return
+    assert 0 < end <= len(data)
+    written = encode(found)
+    assert encode(decode(written)[0]) == written
+
+
+def frame(data: bytes) -> None:
+    """Bytes in two pieces are frames, each a performative or a DecodeError."""
+    reader = FrameReader(1 << 16)
+    half = len(data) // 2
+    for part in (data[:half], data[half:]):
+        with contextlib.suppress(DecodeError):
+            reader.add(part)
+            while (found := reader.next()) is not None:
+                if found.body:
+                    with contextlib.suppress(DecodeError):
+                        read_body(found.body, Performative)
+
+
+def forwarded(data: bytes) -> None:
+    """A message is refused as a whole or can be looked into, rewritten and looked into again."""
+    try:
+        head = message.inspect(data)
+    except DecodeError:
+        return
+    again = message.with_header(data, head, ttl=5, delivery_count=3)
+    assert message.inspect(again).delivery_count == 3
+    assert again.endswith(data[head.start :])
+    with contextlib.suppress(DecodeError):
+        SelectedFields(("colour", "JMSPriority", "JMSMessageID", "JMSTimestamp")).read(data, head)
+    with contextlib.suppress(DecodeError):
+        message_fields.annotation(data, head.start, "x-opt-delivery-time")
+    with contextlib.suppress(DecodeError):
+        message_fields.properties_field(data, head.start, message_fields.Field.TO)
+    with contextlib.suppress(DecodeError):
+        check_sections(data, head.start)
+
+
+def dialogue(data: bytes) -> None:
+    """The server's side of SASL raises nothing, and comes to an end within its limits."""
+    server = SaslServer(MECHANISMS, without_sasl=True)
+    step = 1 + data[0] if data else 1
+    for at in range(0, len(data), step):
+        result = server.feed(data[at : at + step])
+        while isinstance(result, Verify):
+            is_right = result.user == "guest" and result.secret == b"guest"
+            result = server.answer(Verdict.RIGHT if is_right else Verdict.WRONG)
+        server.output()
+        if isinstance(result, Authenticated | Refused):
+            assert isinstance(result, Refused) or result.user in ("guest", "anonymous")
+            return
+
+
+@functools.lru_cache(1)
+def _arena() -> Arena:
+    return Arena()
+
+
+def conversation(data: bytes) -> None:
+    """A whole broker: whatever one connection says, no internal error, nothing left of it, and a witness is served."""
+    _arena().serve(data)
+
+
+TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
+    "selector": selector,
+    "value": value,
+    "frame": frame,
+    "forwarded": forwarded,
+    "dialogue": dialogue,
+    "conversation": conversation,
+}
+SEEDS: Final[dict[str, tuple[bytes, ...]]] = {
+    "selector": SELECTORS,
+    "value": tuple(seed[8:] for seed in FRAMES),
+    "frame": FRAMES,
+    "forwarded": MESSAGES,
+    "dialogue": DIALOGUES,
+    "conversation": CONVERSATIONS,
+}
