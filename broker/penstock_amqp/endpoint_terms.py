@@ -31,6 +31,8 @@ _EXPIRY: Final = {
     "connection-close": endpoint_ffi.EXPIRE_WITH_CONNECTION,
     "never": endpoint_ffi.EXPIRE_NEVER,
 }
+_SESSION_END: Final = endpoint_ffi.EXPIRE_WITH_SESSION
+"""What an absent expiry policy means, and one that AMQP does not know."""
 _DISTRIBUTION: Final = {"move": endpoint_ffi.DIST_MODE_MOVE, "copy": endpoint_ffi.DIST_MODE_COPY}
 
 
@@ -121,9 +123,14 @@ def _write_common(terminus: Ptr, record: Source | Target) -> None:
     if record.address is not None:
         endpoint_ffi.terminus_set_address(terminus, endpoint_ffi.utf8(record.address))
     endpoint_ffi.terminus_set_durability(terminus, record.durable or 0)
-    endpoint_ffi.terminus_set_expiry(terminus, _EXPIRY[record.expiry_policy or "session-end"])
+    endpoint_ffi.terminus_set_expiry(terminus, _EXPIRY.get(record.expiry_policy or "", _SESSION_END))
     endpoint_ffi.terminus_set_timeout(terminus, record.timeout or 0)
     endpoint_ffi.terminus_set_dynamic(terminus, bool(record.dynamic))
+    if record.dynamic_node_properties:
+        endpoint_ffi.set_data(
+            endpoint_ffi.terminus_properties(terminus),
+            symbol_map(cast(Mapping[str, Value], record.dynamic_node_properties)),
+        )
     endpoint_ffi.set_data(endpoint_ffi.terminus_capabilities(terminus), symbols(record.capabilities or ()))
 
 

@@ -9,18 +9,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from penstock_amqp.codec import array_of
 from penstock_amqp.performatives import Attach, Source
 from penstock_amqp.values import Described, Symbol, ULong, Value
 from penstock_core.attach import AskedSource, AttachRequest
 from penstock_core.binding import NO_FILTER, Filter
 from penstock_core.reason import Refuse
 from penstock_core.selector import compile_selector
-from penstock_core.terms import DistributionMode, Durability, ExpiryPolicy
+from penstock_core.temporary import LifetimePolicy
+from penstock_core.terms import DistributionMode, Durability, ExpiryPolicy, NodeKind
 
-__all__ = ["attach_request", "capabilities", "distribution_mode", "filter_of", "filter_to_wire"]
+__all__ = [
+    "attach_request",
+    "capabilities",
+    "distribution_mode",
+    "durability",
+    "filter_of",
+    "filter_to_wire",
+    "lifetime_policy",
+    "node_properties",
+]
 
 _SELECTOR: Final = frozenset((0x0000_468C_0000_0004, "apache.org:selector-filter:string"))
 _NO_LOCAL: Final = frozenset((0x0000_468C_0000_0003, "apache.org:no-local-filter:list"))
+_LIFETIME_POLICY: Final = Symbol("lifetime-policy")
+_POLICIES: Final = {
+    LifetimePolicy.DELETE_ON_CLOSE: 0x2B,
+    LifetimePolicy.DELETE_ON_NO_LINKS: 0x2C,
+    LifetimePolicy.DELETE_ON_NO_MESSAGES: 0x2D,
+    LifetimePolicy.DELETE_ON_NO_LINKS_OR_MESSAGES: 0x2E,
+}
+_MODES: Final = {
+    NodeKind.QUEUE: (DistributionMode.MOVE, DistributionMode.COPY),
+    NodeKind.TOPIC: (DistributionMode.MOVE,),  # decision 11: a subscription is never browsed
+}
 
 
 def capabilities(attach: Attach) -> frozenset[str]:
@@ -69,6 +91,25 @@ def filter_to_wire(put_in_place: Filter, source: Source | None) -> Mapping[Symbo
     return filters
 
 
+def lifetime_policy(properties: Mapping[Symbol, Value] | None) -> LifetimePolicy | None:
+    """The lifetime policy that a dynamic terminus asks for; an unknown one counts as absent."""
+    asked = (properties or {}).get(_LIFETIME_POLICY)
+    descriptor = asked.descriptor if isinstance(asked, Described) else None
+    for policy, code in _POLICIES.items():
+        if descriptor in (code, f"amqp:{policy.value}:list"):
+            return policy
+    return None
+
+
+def node_properties(policy: LifetimePolicy, kind: NodeKind) -> Mapping[Symbol, Value]:
+    """The properties of a dynamic node as they are, for the reply (AMQP 3.5.9)."""
+    modes = tuple(Symbol(mode.value) for mode in _MODES[kind])
+    return {
+        _LIFETIME_POLICY: Described(ULong(_POLICIES[policy]), []),
+        Symbol("supported-dist-modes"): modes[0] if len(modes) == 1 else array_of(modes),
+    }
+
+
 def attach_request(
     attach: Attach, *, container_id: str, user: str, source: AskedSource | None, nonce: str
 ) -> AttachRequest:
@@ -81,14 +122,15 @@ def attach_request(
         user=user,
         shared="shared" in asked,
         global_="global" in asked,
-        durability=_durability(wire),
+        durability=durability(wire),
         expiry=_expiry(wire),
         source=source,
         nonce=nonce,
     )
 
 
-def _durability(source: Source | None) -> Durability:
+def durability(source: Source | None) -> Durability:
+    """The terminus durability asked; an unknown one counts as the highest."""
     try:
         return Durability(source.durable or 0) if source is not None else Durability.NONE
     except ValueError:

@@ -6,15 +6,17 @@ A refusal changes nothing. Source: design, section 3.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from penstock_amqp.endpoint_links import OutLink
 from penstock_amqp.performatives import Attach, Source
-from penstock_broker import asking, consuming, subscribing
+from penstock_broker import asking, consuming, subscribing, temporaries
 from penstock_broker.connection import Connection
 from penstock_broker.errors import amqp_error
+from penstock_broker.links import Consumer
 from penstock_core import address
-from penstock_core.reason import Reason, Refuse
+from penstock_core.reason import Refuse
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
@@ -35,7 +37,33 @@ def _attach_consumer(broker: Broker, connection: Connection, link: OutLink, atta
         subscribing.find(broker, connection, link, attach)
         return None
     if source.dynamic:
-        return Refuse(Reason.NOT_IMPLEMENTED, "Dynamic sources are not implemented in this version; name an address.")
+        return _attach_dynamic(broker, connection, link, attach, source)
+    return _attach_named(broker, connection, link, attach, source)
+
+
+def _attach_dynamic(
+    broker: Broker, connection: Connection, link: OutLink, attach: Attach, source: Source
+) -> Refuse | None:
+    """Make the node, then attach to it as if the client had named it; a refused attach leaves no node."""
+    asked = asking.capabilities(attach)
+    made = temporaries.make(broker, connection, source.address, asked, source.dynamic_node_properties)
+    if isinstance(made, Refuse):
+        return made
+    named = replace(source, address=made.name, dynamic_node_properties=asking.node_properties(made.policy, made.kind))
+    refused = _attach_named(broker, connection, link, replace(attach, source=named), named)
+    if refused is None:
+        assert isinstance(link.context, Consumer)
+        link.context.creates = made.name
+        return None
+    node = temporaries.node_named(broker, made.name)
+    assert node is not None
+    temporaries.delete(broker, node)
+    return refused
+
+
+def _attach_named(
+    broker: Broker, connection: Connection, link: OutLink, attach: Attach, source: Source
+) -> Refuse | None:
     parsed = _parse_source(broker, source, asking.capabilities(attach))
     match parsed:
         case address.ExchangeAddress():

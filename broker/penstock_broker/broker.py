@@ -85,6 +85,9 @@ class Broker:
         self.draining: list[Consumer] = []
         """Consumers that want their credit back once nothing is left to send."""
         self.timers = Timers()
+        self.lingering: set[str] = set()
+        """Temporary nodes that do not simply go with the link that made them."""
+        self.reviews_lingering = False
         self.marked: set[Queue] = set()
         """Logged queues whose delivered-up-to mark rose in this turn."""
         self.now_us = 0

@@ -73,6 +73,7 @@ class Connection:
         "sasl",
         "sessions",
         "sock",
+        "temporary",
         "tls",
         "turn_bytes",
         "user",
@@ -120,6 +121,9 @@ class Connection:
         """Sessions numbered so far."""
         self.attached: set[Identity] = set()
         """Subscriptions that remember this connection or one of its sessions as a user."""
+
+        self.temporary: set[str] = set()
+        """Names of the temporary queues and topics that its links made."""
 
     def receive(self, out: list[Event]) -> bool:
         """Read once from the socket; False if there is nothing more to expect from it."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 from penstock_amqp.endpoint_links import OutLink
 from penstock_amqp.performatives import Attach, Source
 from penstock_amqp.values import Symbol
-from penstock_broker import asking, detaching
+from penstock_broker import asking, detaching, temporaries
 from penstock_broker.admitting import OUTCOMES, activate, add_consumer, live_link, request_of
 from penstock_broker.connection import Connection
 from penstock_broker.links import Browser
@@ -46,10 +46,13 @@ def consume(
             return _browse(broker, connection, link, attach, parsed)
         case queues.Consume():
             node = broker.topology.queues[decision.queue]
+            refused = temporaries.check(node, connection)
+            if refused is not None:
+                return refused
         case _:
             assert_never(decision)
     request = request_of(connection, attach, None)
-    kind = QueueLink(decision.queue)
+    kind = QueueLink("" if source.dynamic else decision.queue)
     stealing = decide_steal(kind, live_link(broker.live.get(request.link)), connection.user, False)
     if isinstance(stealing, Refuse):
         return stealing
@@ -72,7 +75,11 @@ def _browse(
     source = attach.source
     assert source is not None
     if isinstance(parsed, address.QueueAddress):
-        queue = broker.topology.queues[parsed.queue].queue
+        node = broker.topology.queues[parsed.queue]
+        refused = None if connection.port.role is Role.MANAGEMENT else temporaries.check(node, connection)
+        if refused is not None:
+            return refused
+        queue = node.queue
     else:
         subscription = broker.topology.subscriptions.get(parsed.identity)
         if subscription is None:
@@ -90,7 +97,9 @@ def _queue_source(asked: Source, mode: DistributionMode) -> Source:
         address=asked.address,
         durable=0,
         expiry_policy=asked.expiry_policy,
+        dynamic=asked.dynamic,
+        dynamic_node_properties=asked.dynamic_node_properties if asked.dynamic else None,
         distribution_mode=Symbol(mode.value),
         outcomes=OUTCOMES,
-        capabilities=(Symbol("queue"),),
+        capabilities=(Symbol("temporary-queue" if asked.dynamic else "queue"),),
     )

@@ -1,7 +1,7 @@
-"""Ends links, sessions and connections: deliveries come back, lifetimes are looked at, the rules decide about closes.
+"""Links, sessions and connections that the peer ends: deliveries come back, lifetimes are looked at, the rules decide
+about closes.
 
-Whatever the reason, a link ends through `_leave`, which takes every reference apart. Source: design, section 3,
-decisions 5, 8, 9 and 14; section 4 ("a lost link counts only for its oldest unsettled delivery").
+Source: design, section 3, decisions 5, 8, 9 and 14.
 """
 
 from __future__ import annotations
@@ -9,25 +9,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from penstock_amqp.endpoint_events import AmqpError, Detached, Ended, Held
-from penstock_amqp.endpoint_links import InLink, OutLink
-from penstock_broker import settling
+from penstock_amqp.endpoint_links import OutLink
+from penstock_broker import ending, temporaries
 from penstock_broker.connection import Connection
 from penstock_broker.errors import amqp_error
-from penstock_broker.links import Browser, Consumer, Finder, Producer
-from penstock_broker.routes import targets
-from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
+from penstock_broker.links import Consumer, Finder, Producer
+from penstock_broker.topology.records import Subscription
 from penstock_core.detach import Detach, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
 from penstock_core.existing import Existing
 from penstock_core.identity import Identity
-from penstock_core.lifetimes import Session, has_ended
-from penstock_core.reason import Reason, Refuse
+from penstock_core.lifetimes import Session
 from penstock_core.stealing import STOLEN
 from penstock_core.terms import Durability
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
 
-__all__ = ["close_consumer", "connection_gone", "detached", "end_if_over", "end_subscription", "session_ended", "steal"]
+__all__ = ["connection_gone", "detached", "session_ended", "steal"]
 
 
 def detached(broker: Broker, connection: Connection, event: Detached) -> None:
@@ -43,7 +41,8 @@ def detached(broker: Broker, connection: Connection, event: Detached) -> None:
     elif isinstance(context, Finder):
         _detach_finder(broker, connection, context, event.closed)
     else:
-        _leave(broker, link, connection.endpoint.held_by(link) if isinstance(link, OutLink) else [])
+        ending.leave(broker, link, connection.endpoint.held_by(link) if isinstance(link, OutLink) else [])
+        temporaries.left(broker, (context,))
         connection.endpoint.detach(link, closed=event.closed)
     broker.touch(connection)
 
@@ -56,8 +55,9 @@ def _detach_consumer(broker: Broker, connection: Connection, consumer: Consumer,
     )
     others = len(consumer.queue.consumers) - 1
     decision = decide_detach(request, _still_there(broker, consumer), others)
-    _leave(broker, consumer.link, connection.endpoint.held_by(consumer.link))
+    ending.leave(broker, consumer.link, connection.endpoint.held_by(consumer.link))
     _finish(broker, connection, consumer.link, identity, decision, closed)
+    temporaries.left(broker, (consumer,))
 
 
 def _detach_finder(broker: Broker, connection: Connection, finder: Finder, closed: bool) -> None:
@@ -67,7 +67,7 @@ def _detach_finder(broker: Broker, connection: Connection, finder: Finder, close
     consumers = len(subscription.queue.consumers) if subscription is not None else 0
     existing = subscription.existing() if subscription is not None else None
     decision = decide_detach(request, existing, consumers)
-    _leave(broker, finder.link, [])
+    ending.leave(broker, finder.link, [])
     _finish(broker, connection, finder.link, finder.identity, decision, closed)
 
 
@@ -83,13 +83,13 @@ def _finish(
     error: AmqpError | None = None
     match decision:
         case Detach():
-            end_if_over(broker, identity)
+            ending.end_if_over(broker, identity)
         case EndSubscription():
             subscription = broker.topology.subscriptions.get(identity)
             if subscription is not None and subscription.is_logged and broker.log.failed is not None:
                 error = broker.storage_refusal()
             elif subscription is not None:
-                end_subscription(broker, subscription)
+                ending.end_subscription(broker, subscription)
         case RefuseClose():
             error = amqp_error(decision.refuse)
         case _:
@@ -111,9 +111,12 @@ def _still_there(broker: Broker, consumer: Consumer) -> Existing | None:
 def steal(broker: Broker, loser: Consumer) -> None:
     """The same link was attached elsewhere: end this one."""
     connection, link = loser.connection, loser.link
-    _leave(broker, link, connection.endpoint.held_by(link))
+    ending.leave(broker, link, connection.endpoint.held_by(link))
     connection.endpoint.detach(link, closed=True, error=amqp_error(STOLEN))
     broker.touch(connection)
+    if loser.creates is not None:
+        # Later: what the winner attaches to was decided already.
+        broker.after(0, lambda: temporaries.left(broker, (loser,)))
 
 
 def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
@@ -121,8 +124,9 @@ def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
     by_link: dict[OutLink, list[Held]] = {}
     for held in event.held:
         by_link.setdefault(held[0], []).append(held)
+    contexts = [link.context for link in event.links]
     for link in event.links:
-        _leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [])
+        ending.leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [])
     number = event.session.context
     if isinstance(number, int):
         session = Session(connection.number, number)
@@ -130,7 +134,8 @@ def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
             subscription = broker.topology.subscriptions.get(identity)
             if subscription is not None:
                 subscription.users = subscription.users.session_ended(session)
-                end_if_over(broker, identity)
+                ending.end_if_over(broker, identity)
+    temporaries.left(broker, contexts)
     broker.touch(connection)
 
 
@@ -140,88 +145,17 @@ def connection_gone(broker: Broker, connection: Connection) -> None:
     for held in connection.endpoint.unsettled.values():
         by_link.setdefault(held[0], []).append(held)
     for link in connection.endpoint.all_links():
-        _leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [])
+        ending.leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [])
     for identity in connection.attached:
         subscription = broker.topology.subscriptions.get(identity)
         if subscription is not None:
             subscription.users = subscription.users.connection_closed(connection.number)
-            end_if_over(broker, identity)
+            ending.end_if_over(broker, identity)
     connection.attached.clear()
+    temporaries.connection_gone(broker, connection)
+    temporaries.left(broker, ())
     sharers = broker.containers.get(connection.container_id)
     if sharers is not None and connection in sharers:
         sharers.remove(connection)
         if not sharers:
             del broker.containers[connection.container_id]
-
-
-def end_if_over(broker: Broker, identity: Identity) -> None:
-    """End a subscription whose lifetime is over."""
-    subscription = broker.topology.subscriptions.get(identity)
-    if subscription is not None and has_ended(
-        subscription.lifetime,
-        len(subscription.queue.consumers),
-        subscription.users,
-        managed=subscription.managed is not None,
-    ):
-        end_subscription(broker, subscription)
-
-
-def end_subscription(broker: Broker, subscription: Subscription) -> None:
-    """The subscription goes with its backlog; links that still consume are told."""
-    for consumer in list(subscription.queue.consumers):
-        told = Refuse(Reason.SUBSCRIPTION_ENDED, f"The {subscription.identity} was ended.")
-        close_consumer(broker, consumer, amqp_error(told))
-    broker.topology.end(subscription)
-    broker.forget_routes()
-
-
-def close_consumer(broker: Broker, consumer: Consumer, error: AmqpError) -> None:
-    """Close a link of our own accord."""
-    connection, link = consumer.connection, consumer.link
-    _leave(broker, link, connection.endpoint.held_by(link))
-    connection.endpoint.detach(link, closed=True, error=error)
-    broker.touch(connection)
-
-
-def close_finder(connection: Connection, finder: Finder, error: AmqpError) -> None:
-    """Close a link with a null source of our own accord; its subscription is not concerned."""
-    finder.link.context = None
-    connection.endpoint.detach(finder.link, closed=True, error=error)
-
-
-def close_producers(broker: Broker, exchange_or_queue: Exchange | PointToPoint, error: AmqpError) -> None:
-    """What producers send to is gone: they are told, or they would send into nothing."""
-    for connection in list(broker.connections.values()):
-        for link in connection.endpoint.all_links():
-            context = link.context
-            if isinstance(context, Producer) and targets(context.destination, exchange_or_queue):
-                _leave(broker, link, [])
-                connection.endpoint.detach(link, closed=True, error=error)
-                broker.touch(connection)
-
-
-def _leave(broker: Broker, link: InLink | OutLink, held: list[Held]) -> None:
-    """Take a link out of everything that refers to it."""
-    context = link.context
-    link.context = None
-    match context:
-        case Consumer():
-            queue = context.queue
-            queue.consumers.remove(context)
-            for refusers in queue.excluded.values():
-                refusers.discard(context)
-            if not queue.consumers:
-                queue.unused_since_us = broker.now_us
-            if broker.live.get(context.key) is context:
-                del broker.live[context.key]
-            settling.lost(broker, queue, held)
-            context.after_reply = []
-        case Browser():
-            context.queue.browsers.remove(context)
-            context.pending.clear()
-            context.is_active = False
-        case Producer() | Finder():
-            context.is_active = False
-            context.after_reply = []
-        case _:
-            broker.management.left(context)

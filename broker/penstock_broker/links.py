@@ -27,7 +27,7 @@ __all__ = ["Browser", "Consumer", "Finder", "Producer"]
 class _Link:
     """What all kinds share."""
 
-    __slots__ = ("after_reply", "connection", "is_active")
+    __slots__ = ("after_reply", "connection", "creates", "is_active")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -35,6 +35,8 @@ class _Link:
         """The attach was answered: messages and credit may flow."""
         self.after_reply: list[Callable[[], None]] = []
         """What has to wait until the attach is answered, e.g. the client's own detach."""
+        self.creates: str | None = None
+        """The temporary node that its attach made."""
 
 
 class Consumer(_Link):

@@ -5,10 +5,12 @@ Source: design, section 3 ("Addresses").
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from penstock_amqp.endpoint_links import InLink
 from penstock_amqp.performatives import Attach, Coordinator, Target
+from penstock_broker import asking, temporaries
 from penstock_broker.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Producer
@@ -28,16 +30,22 @@ def attach_producer(broker: Broker, connection: Connection, link: InLink, attach
     if isinstance(found, Refuse):
         connection.endpoint.refuse_attach(link, amqp_error(found))
         return
-    producer = Producer(connection, link, found, broker.settings.link_credit)
+    destination, told = found
+    producer = Producer(connection, link, destination, broker.settings.link_credit)
     link.context = producer
-    broker.when_durable(connection, lambda: _admit(producer, attach))
+    if isinstance(destination, ExchangeTarget):
+        destination.exchange.producers.add(producer)
+    elif isinstance(destination, QueueTarget):
+        destination.node.producers.add(producer)
+    if told.dynamic:
+        producer.creates = told.address
+    broker.when_durable(connection, lambda: _admit(producer, attach, told))
 
 
-def _admit(producer: Producer, attach: Attach) -> None:
-    connection, link, target = producer.connection, producer.link, attach.target
+def _admit(producer: Producer, attach: Attach, target: Target) -> None:
+    connection, link = producer.connection, producer.link
     if not link.is_open:
         return
-    assert isinstance(target, Target)
     producer.is_active = True
     connection.flush()  # the reply has to begin on a frame boundary to be rewritten
     connection.endpoint.attach_reply(
@@ -47,6 +55,8 @@ def _admit(producer: Producer, attach: Attach) -> None:
             address=target.address,
             durable=target.durable,
             expiry_policy=target.expiry_policy,
+            dynamic=target.dynamic,
+            dynamic_node_properties=target.dynamic_node_properties if target.dynamic else None,
             capabilities=target.capabilities,
         ),
         answers_unsettled=attach.unsettled is not None,
@@ -58,14 +68,33 @@ def _admit(producer: Producer, attach: Attach) -> None:
     producer.after_reply = []
 
 
-def _destination(broker: Broker, connection: Connection, attach: Attach) -> Destination | Refuse:
+def _destination(broker: Broker, connection: Connection, attach: Attach) -> tuple[Destination, Target] | Refuse:
+    """Where messages go, and the target to reply with."""
     target = attach.target
     if isinstance(target, Coordinator):
         return Refuse(Reason.NOT_IMPLEMENTED, "Transactions are not implemented in this version; use none.")
     if target is None:
         return Refuse(Reason.INVALID_ADDRESS, "The link has no target; name an exchange or a queue.")
     if target.dynamic:
-        return Refuse(Reason.NOT_IMPLEMENTED, "Temporary queues and topics are not implemented in this version.")
+        made = _make_dynamic(broker, connection, target)
+        if isinstance(made, Refuse):
+            return made
+        target = made
+    found = _named(broker, target)
+    return found if isinstance(found, Refuse) else (found, target)
+
+
+def _make_dynamic(broker: Broker, connection: Connection, target: Target) -> Target | Refuse:
+    """Make a temporary node; the target that tells of it. Only nodes that last could be durable."""
+    asked = frozenset(target.capabilities or ())
+    made = temporaries.make(broker, connection, target.address, asked, target.dynamic_node_properties)
+    if isinstance(made, Refuse):
+        return made
+    properties = asking.node_properties(made.policy, made.kind)
+    return replace(target, address=made.name, durable=0, dynamic_node_properties=properties)
+
+
+def _named(broker: Broker, target: Target) -> Destination | Refuse:
     asked = frozenset(target.capabilities or ())
     auto = broker.settings.auto_create
     parsed = address.parse_target(target.address, asked, broker.topology, auto_create=auto)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from penstock_broker.queue import Queue
 from penstock_broker.topology.records import Exchange, PointToPoint
@@ -22,7 +22,6 @@ __all__ = [
     "RelayTarget",
     "Route",
     "RouteSets",
-    "targets",
 ]
 
 RouteSets: TypeAlias = Callable[[tuple[int, ...]], int]
@@ -113,16 +112,3 @@ class ManagementTarget:
 
 
 Destination: TypeAlias = ExchangeTarget | QueueTarget | RelayTarget | ManagementTarget
-
-
-def targets(destination: Destination, thing: Exchange | PointToPoint) -> bool:
-    """True if what is sent there goes to this exchange or queue."""
-    match destination:
-        case ExchangeTarget():
-            return destination.exchange is thing
-        case QueueTarget():
-            return destination.node is thing
-        case RelayTarget() | ManagementTarget():
-            return False
-        case _:
-            assert_never(destination)

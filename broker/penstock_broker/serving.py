@@ -22,7 +22,17 @@ from penstock_amqp.endpoint_events import (
     TooLarge,
 )
 from penstock_amqp.endpoint_links import InLink, OutLink
-from penstock_broker import attaching, detaching, dispatching, opening, producing, publishing, settling
+from penstock_broker import (
+    attaching,
+    detaching,
+    dispatching,
+    ending,
+    opening,
+    producing,
+    publishing,
+    settling,
+    temporaries,
+)
 from penstock_broker.connection import Connection, Phase
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Browser, Consumer, Finder, Producer
@@ -112,7 +122,7 @@ def _flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
         elif link.credit > 0:
             # Decision 8: a link that only looked a subscription up never receives a message.
             told = Refuse(Reason.NOT_ALLOWED, "The link has a null source: it gets no messages; attach with a source.")
-            detaching.close_finder(connection, context, amqp_error(told))
+            ending.close_finder(connection, context, amqp_error(told))
     else:
         broker.management.flowed(link)
 
@@ -124,8 +134,10 @@ def _too_large(broker: Broker, connection: Connection, link: InLink) -> None:
         "amqp:link:message-size-exceeded",
         f"The link takes messages of at most {connection.port.max_message_bytes} bytes; send smaller ones.",
     )
-    link.context = None
-    connection.endpoint.detach(link, closed=True, error=told)
+    producer = link.context
+    if isinstance(producer, Producer):
+        ending.close_producer(broker, producer, told)
+        temporaries.left(broker, (producer,))
 
 
 def _closed(broker: Broker, connection: Connection, event: Closed) -> None:

@@ -115,6 +115,8 @@ class Settings(_Model):
     delivery: DeliverySettings = DeliverySettings()
     auto_create: bool = False
     """Make queues and topic exchanges when they are first named."""
+    temporary_per_connection: int = Field(default=1000, ge=0)
+    """Temporary queues and topics that one connection may have at a time."""
     max_message_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)
     max_frame_bytes: Annotated[int, Field(ge=4096, le=65_536)] = 65_536
     idle_timeout_seconds: int = Field(default=60, ge=0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 from penstock_amqp.endpoint_links import OutLink
 from penstock_amqp.performatives import Attach, Source
 from penstock_amqp.values import Symbol
-from penstock_broker import asking, detaching
+from penstock_broker import asking, detaching, ending, temporaries
 from penstock_broker.admitting import OUTCOMES, activate, add_consumer, live_link, request_of, session_of, target_of
 from penstock_broker.connection import Connection
 from penstock_broker.errors import amqp_error
@@ -44,6 +44,10 @@ def subscribe(
     """Answer an attach whose source is a topic, or say why not."""
     source = attach.source
     assert source is not None
+    exchange = broker.topology.exchanges[parsed.exchange]
+    refused = temporaries.check(exchange, connection, durable=asking.durability(source).is_durable)
+    if refused is not None:
+        return refused
     wanted = asking.filter_of(source)
     if isinstance(wanted, Refuse):
         return wanted
@@ -70,7 +74,7 @@ def subscribe(
     consumer = add_consumer(broker, connection, link, request, subscription.queue, subscription.identity)
     _remember_user(connection, link, subscription)
     if loser is not None and loser.identity is not None:
-        detaching.end_if_over(broker, loser.identity)  # a not-shared volatile one lived as long as its link
+        ending.end_if_over(broker, loser.identity)  # a not-shared volatile one lived as long as its link
     broker.forget_routes()
     source_told = topic_source(reply, source)
     broker.when_durable(connection, lambda: activate(broker, consumer, attach, source_told, reply.offered_capabilities))
@@ -113,6 +117,8 @@ def topic_source(reply: SourceReply, asked: Source | None) -> Source:
         durable=reply.durability.value,
         expiry_policy=Symbol(reply.expiry.value),
         timeout=0,
+        dynamic=asked.dynamic if asked is not None else None,
+        dynamic_node_properties=asked.dynamic_node_properties if asked is not None and asked.dynamic else None,
         distribution_mode=Symbol(reply.distribution_mode.value),
         filter=asking.filter_to_wire(reply.filter, asked),
         outcomes=OUTCOMES,

@@ -9,14 +9,14 @@ holds the names: a ``Directory`` does. Source: section 3 of the design, "Address
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from penstock_core.identity import QUEUE_PREFIX, Identity, parse_queue_name
 from penstock_core.reason import Reason, Refuse
-from penstock_core.terms import ExchangeType
+from penstock_core.temporary import TEMPORARY_PREFIXES
+from penstock_core.terms import ExchangeType, NodeKind
 
 __all__ = [
     "MANAGEMENT",
@@ -33,6 +33,7 @@ __all__ = [
     "TargetAddress",
     "check_exchange_name",
     "check_queue_name",
+    "kinds_of",
     "parse_source",
     "parse_target",
 ]
@@ -46,13 +47,6 @@ PREDEFINED: Final[dict[str, ExchangeType]] = {
     "amq.fanout": ExchangeType.FANOUT,
 }
 """The exchanges that every broker has, by the names existing clients know."""
-
-
-class NodeKind(enum.Enum):
-    """What an address or its capabilities say that it names."""
-
-    TOPIC = "topic"
-    QUEUE = "queue"
 
 
 class Directory(Protocol):
@@ -148,18 +142,25 @@ def parse_target(
     return _parse(address, capabilities, directory, auto_create)
 
 
+def kinds_of(capabilities: Collection[str]) -> frozenset[NodeKind]:
+    """The kinds of node that capabilities of a terminus name; none if they leave it open, two if they contradict."""
+    return frozenset(kind for capability, kind in _CAPABILITIES.items() if capability in capabilities)
+
+
 def check_exchange_name(name: str) -> Refuse | None:
     """None if an exchange may have this name: 1 to 255 printable characters, no ``/`` or ``|``, not ``$`` first."""
     return _check_name("exchange", name, "/|")
 
 
 def check_queue_name(name: str) -> Refuse | None:
-    """None if a queue may have this name: 1 to 255 printable characters, not ``$``, ``psub:``, ``topic://`` first."""
+    """None if a queue may have this name: 1 to 255 printable characters, not ``$``, ``psub:``, ``topic://`` first, nor
+    like that of a temporary node.
+    """
     return _check_name("queue", name, "")
 
 
 def _check_name(what: str, name: str, without: str) -> Refuse | None:
-    reserved = ("$", QUEUE_PREFIX, *_PREFIXES)
+    reserved = ("$", QUEUE_PREFIX, *TEMPORARY_PREFIXES, *_PREFIXES)
     if not 0 < len(name) <= MAX_NAME_LENGTH:
         cause = f"has {len(name)} characters; use 1 to {MAX_NAME_LENGTH}"
     elif name.startswith(reserved):
@@ -174,7 +175,7 @@ def _check_name(what: str, name: str, without: str) -> Refuse | None:
 def _parse(address: str, capabilities: Collection[str], directory: Directory, auto_create: bool) -> SourceAddress:
     if address == MANAGEMENT:
         return ManagementNode()
-    kinds = {kind for capability, kind in _CAPABILITIES.items() if capability in capabilities}
+    kinds = set(kinds_of(capabilities))
     name = address
     for prefix, named in _PREFIXES.items():
         if address.startswith(prefix):
@@ -206,6 +207,11 @@ def _find(name: str, kind: NodeKind | None, directory: Directory) -> SourceAddre
 
 
 def _missing(name: str, kind: NodeKind | None, auto_create: bool) -> AutoCreate | Refuse:
+    if name.startswith(TEMPORARY_PREFIXES):
+        return Refuse(
+            Reason.ADDRESS_NOT_FOUND,
+            f"There is no {name[:80]!r} any more: a temporary node ends with the connection that made it, or before.",
+        )
     if auto_create:
         if kind is NodeKind.TOPIC:
             exchange, _ = _split(name)

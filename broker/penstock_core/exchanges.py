@@ -28,7 +28,7 @@ def decide_exchange_declaration(name: str, asked: ExchangeType, there: ExchangeT
     if there is None:
         return check_exchange_type(asked) or check_exchange_name(name)
     if there is asked:
-        return None
+        return check_exchange_name(name)  # one with a reserved name is nobody's to declare
     return Refuse(
         Reason.IMMUTABLE,
         f"The exchange {name!r} is of type {there.value} and a type never changes; choose another name than for "

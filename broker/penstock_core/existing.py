@@ -66,6 +66,7 @@ class QueueLink:
     """A link that consumes from a queue of its own."""
 
     queue: str
+    """Empty if the link's source is dynamic: the queue's name is another one each time."""
 
 
 LinkKind = TopicLink | QueueLink

@@ -41,6 +41,7 @@ class Reason(enum.Enum):
     EXCLUSIVITY_MISMATCH = "ExclusivityMismatch"
     OWNED_BY_OTHER_LINK = "OwnedByOtherLink"
     LINK_LIVE_FOR_OTHER_KIND = "LinkLiveForOtherKind"
+    OTHER_CONNECTION = "OtherConnection"
     MANAGED = "Managed"
     CONSUMERS_ACTIVE = "ConsumersActive"
     CONTAINER_TAKEN_OVER = "ContainerTakenOver"
@@ -63,6 +64,7 @@ class Reason(enum.Enum):
     STORAGE_FULL = "StorageFull"
     LINK_STOLEN = "LinkStolen"
     SUBSCRIPTION_ENDED = "SubscriptionEnded"
+    NODE_DELETED = "NodeDeleted"
     NOT_EMPTY = "NotEmpty"
     REBIND_NOT_ALLOWED = "RebindNotAllowed"
     IMMUTABLE = "Immutable"
@@ -81,6 +83,7 @@ CONDITIONS: Final[dict[Reason, Condition]] = {
     Reason.EXCLUSIVITY_MISMATCH:     Condition.RESOURCE_LOCKED,
     Reason.OWNED_BY_OTHER_LINK:      Condition.RESOURCE_LOCKED,
     Reason.LINK_LIVE_FOR_OTHER_KIND: Condition.RESOURCE_LOCKED,
+    Reason.OTHER_CONNECTION:         Condition.RESOURCE_LOCKED,
     Reason.MANAGED:                  Condition.RESOURCE_LOCKED,
     Reason.CONSUMERS_ACTIVE:         Condition.RESOURCE_LOCKED,
     Reason.CONTAINER_TAKEN_OVER:     Condition.RESOURCE_LOCKED,
@@ -103,6 +106,7 @@ CONDITIONS: Final[dict[Reason, Condition]] = {
     Reason.STORAGE_FULL:             Condition.RESOURCE_LIMIT_EXCEEDED,
     Reason.LINK_STOLEN:              Condition.LINK_STOLEN,
     Reason.SUBSCRIPTION_ENDED:       Condition.RESOURCE_DELETED,
+    Reason.NODE_DELETED:             Condition.RESOURCE_DELETED,
     Reason.NOT_EMPTY:                Condition.PRECONDITION_FAILED,
     Reason.REBIND_NOT_ALLOWED:       Condition.PRECONDITION_FAILED,
     Reason.IMMUTABLE:                Condition.PRECONDITION_FAILED,

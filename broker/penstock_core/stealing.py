@@ -53,6 +53,6 @@ def decide_steal(
 
 def _words(kind: LinkKind) -> str:
     if isinstance(kind, QueueLink):
-        return f"a consumer of queue {kind.queue!r}"
+        return f"a consumer of queue {kind.queue!r}" if kind.queue else "a consumer of a temporary queue"
     shared = "shared" if kind.shared else "not shared"
     return f"{shared}, {'global' if kind.global_ else 'container'}, {'durable' if kind.durable else 'volatile'}"

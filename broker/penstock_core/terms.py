@@ -18,6 +18,7 @@ __all__ = [
     "Exclusivity",
     "ExpiryPolicy",
     "Lifetime",
+    "NodeKind",
     "Overflow",
     "Persistence",
     "RebindPolicy",
@@ -79,6 +80,13 @@ class ExchangeType(enum.Enum):
     DIRECT = "Direct"
     FANOUT = "Fanout"
     HEADERS = "Headers"
+
+
+class NodeKind(enum.Enum):
+    """What an address or its capabilities say that it names."""
+
+    TOPIC = "topic"
+    QUEUE = "queue"
 
 
 class Persistence(enum.Enum):

@@ -32,6 +32,9 @@ def test_a_type_never_changes() -> None:
 
 
 def test_names_are_checked() -> None:
+    temporary = decide_exchange_declaration("temporary-topic:x", ExchangeType.FANOUT, ExchangeType.FANOUT)
+    assert temporary is not None
+    assert temporary.reason is Reason.INVALID_NAME
     refused = decide_exchange_declaration("a/b", ExchangeType.TOPIC, None)
     assert refused is not None
     assert refused.reason is Reason.INVALID_NAME

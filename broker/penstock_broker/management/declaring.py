@@ -14,7 +14,8 @@ from penstock_amqp.endpoint_events import AmqpError
 from penstock_amqp.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType, Outcome, Status
-from penstock_broker import detaching, opening
+from penstock_broker import ending, opening, temporaries
+from penstock_broker.errors import amqp_error
 from penstock_broker.management import states
 from penstock_broker.management.answers import Answer, invalid, refusal
 from penstock_broker.queue import Queue
@@ -174,6 +175,8 @@ def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionD
     exchange = broker.topology.exchanges.get(wanted.exchange)
     if exchange is None:
         return Refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no exchange {wanted.exchange!r}; declare it first.")
+    if exchange.temporary is not None:
+        return Refuse(Reason.NOT_ALLOWED, f"The topic {wanted.exchange!r} is temporary; declare on one that lasts.")
     selector = compile_selector(wanted.selector or "")
     if isinstance(selector, Refuse):
         return selector
@@ -340,8 +343,11 @@ def _delete_exchange(broker: Broker, name: str, wanted: management.Deletion) -> 
     refused = decide_exchange_deletion(name, bound, if_unused=wanted.if_unused)
     if refused is not None:
         return refusal(refused, {"boundSubscriptions": bound})
-    told = AmqpError("amqp:resource-deleted", f"The exchange {name!r} was deleted.")
-    detaching.close_producers(broker, exchange, told)
+    if exchange.temporary is not None:
+        temporaries.delete(broker, exchange)
+        return _GONE
+    told = Refuse(Reason.NODE_DELETED, f"The exchange {name!r} was deleted.")
+    ending.close_producers(broker, exchange, amqp_error(told))
     broker.topology.delete_exchange(name)
     broker.forget_routes()
     return _GONE
@@ -367,7 +373,7 @@ def _delete_subscription(broker: Broker, name: str, wanted: management.Deletion)
             return refusal(decision, _in_the_way(subscription.queue))
         case DeleteExisting():
             assert subscription is not None
-            detaching.end_subscription(broker, subscription)
+            ending.end_subscription(broker, subscription)
             return _GONE
         case _:
             assert_never(decision)
@@ -388,11 +394,10 @@ def _delete_queue(broker: Broker, name: str, wanted: management.Deletion) -> Ans
     if wanted.if_empty and node.queue.depth:
         told = Refuse(Reason.NOT_EMPTY, f"The queue {name!r} holds {node.queue.depth} message(s); consume them first.")
         return refusal(told, _in_the_way(node.queue))
-    error = AmqpError("amqp:resource-deleted", f"The queue {name!r} was deleted.")
-    for consumer in list(node.queue.consumers):
-        detaching.close_consumer(broker, consumer, error)
-    detaching.close_producers(broker, node, error)
-    broker.topology.delete_queue(name)
+    if node.temporary is not None:
+        temporaries.delete(broker, node)
+    else:
+        ending.end_queue(broker, node, Refuse(Reason.NODE_DELETED, f"The queue {name!r} was deleted."))
     return _GONE
 
 

@@ -6,6 +6,7 @@ Must not know links' engines or the log.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from penstock_api import management
 from penstock_broker.queue import Queue
@@ -14,9 +15,24 @@ from penstock_core.existing import Existing, Managed
 from penstock_core.identity import Identity, LinkKey, queue_name
 from penstock_core.lifetimes import Users, outlives_process
 from penstock_core.routing import Router
+from penstock_core.temporary import LifetimePolicy
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
 
-__all__ = ["Exchange", "PointToPoint", "Subscription"]
+if TYPE_CHECKING:
+    from penstock_broker.links import Producer
+
+__all__ = ["Exchange", "PointToPoint", "Subscription", "Temporary"]
+
+
+@dataclass(slots=True, eq=False)
+class Temporary:
+    """The mark of a node that a dynamic source or target made. It is never logged."""
+
+    connection: int
+    """The number of the connection that made it, and may alone consume."""
+    policy: LifetimePolicy
+    has_creator: bool = True
+    """The link whose attach made it is still attached."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -32,6 +48,9 @@ class Exchange:
     owner: management.Owner | None = None
     revision: int = 0
     router: Router[Queue]
+    temporary: Temporary | None = None
+    producers: set[Producer] = field(default_factory=set["Producer"])
+    """Links that send here by their own target."""
     version: int = 0
     received: int = 0
     received_bytes: int = 0
@@ -99,4 +118,7 @@ class PointToPoint:
     limits: management.Limits = field(default_factory=management.Limits)
     delivery: management.Delivery | None = None
     """None: what the broker's settings say, because nobody declared it."""
+    temporary: Temporary | None = None
+    producers: set[Producer] = field(default_factory=set["Producer"])
+    """Links that send here by their own target."""
     revision: int = 0

@@ -14,7 +14,7 @@ from penstock_broker.log.log import Log
 from penstock_broker.queue import Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.admission import admission
-from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
+from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, Temporary
 from penstock_core.address import PREDEFINED
 from penstock_core.attach import Create, Rebind
 from penstock_core.binding import Binding
@@ -76,7 +76,8 @@ class Topology:
 
     def put_exchange(self, exchange: Exchange) -> None:
         """Make an exchange, or write down that one changed."""
-        self._record(documents.EXCHANGE, exchange.name, documents.dump(exchange))
+        if exchange.temporary is None:
+            self._record(documents.EXCHANGE, exchange.name, documents.dump(exchange))
         exchange.revision = self.next_revision()
         exchange.version += 1
         self.exchanges[exchange.name] = exchange
@@ -87,7 +88,8 @@ class Topology:
     def delete_exchange(self, name: str) -> None:
         """Take an exchange away; subscriptions that are bound to it stay and get nothing more."""
         exchange = self.exchanges.pop(name)
-        self._erase(documents.EXCHANGE, name)
+        if exchange.temporary is None:
+            self._erase(documents.EXCHANGE, name)
         exchange.router = Router(exchange.type)
         exchange.version += 1
         self.next_revision()
@@ -188,10 +190,10 @@ class Topology:
 
     # -- point-to-point queues --------------------------------------------------------------------------------------
 
-    def make_queue(self, name: str, *, durable: bool, now_us: int) -> PointToPoint:
+    def make_queue(self, name: str, *, durable: bool, now_us: int, temporary: Temporary | None = None) -> PointToPoint:
         """Make a queue of its own, with default policies."""
         queue = Queue(name, self._log.next_incarnation(), is_logged=durable, now_us=now_us)
-        node = PointToPoint(name=name, durable=durable, queue=queue)
+        node = PointToPoint(name=name, durable=durable, queue=queue, temporary=temporary)
         self.put_queue(node)
         return node
 
