@@ -96,6 +96,8 @@ class Broker:
         """Monotonic time of this turn, milliseconds."""
         self.topology_sequence = 0
         """The last block that describes a change of the topology."""
+        self.targets: dict[str, ExchangeTarget | QueueTarget] = {}
+        """Where addresses of policies lead, see `depositing`."""
         self.is_stopping = False
         self.turns = 0
         self.next_connection = 0

@@ -16,10 +16,10 @@ from penstock_amqp import message, message_fields
 from penstock_amqp.endpoint_events import AmqpError, Arrival, Entry
 from penstock_amqp.endpoint_ffi import Ptr
 from penstock_amqp.errors import DecodeError
-from penstock_broker import limits
+from penstock_broker import limits, storing
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Producer
-from penstock_broker.queue import LOGGED, Queue
+from penstock_broker.queue import LOGGED
 from penstock_broker.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget, Route
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Unroutable
@@ -178,7 +178,7 @@ def route_message(
 
 def store(
     broker: Broker,
-    connection: Connection,
+    connection: Connection | None,
     destination: ExchangeTarget | QueueTarget,
     route: Route,
     data: bytes,
@@ -188,42 +188,12 @@ def store(
     if head.start != head.header_end:
         data = message.forwarded(data, head)
         head = message.inspect(data)
-    logged = _store(broker, connection, route, data, head)
+    logged = storing.put(broker, storing.admitted(broker, route, data, head, connection), data, head)
     if isinstance(destination, ExchangeTarget):
         destination.exchange.received_bytes += len(data)
         if not route.queues and destination.exchange.unroutable is not Unroutable.ALTERNATE:
             destination.exchange.unroutable_messages += 1
     return logged
-
-
-def _store(broker: Broker, connection: Connection, route: Route, data: bytes, head: message.Head) -> bool:
-    queues: tuple[Queue, ...] = route.queues
-    if route.picky:
-        queues = tuple(queue for queue in queues if queue.admits is None or queue.admits(data, head, connection))
-        if len(queues) != len(route.queues):
-            route = broker.route_of(queues)
-    if not queues:
-        return False
-    now = broker.now_us
-    expires = now + head.ttl * 1000 if head.ttl else 0
-    route_set = route.logged_set if head.durable else route.kept_set
-    number = broker.log.put(route_set, data, now) if route_set else broker.log.next_message()
-    entry: Entry = (number, data, now, expires, LOGGED)
-    unlogged: Entry = (number, data, now, expires, 0)
-    for queue in queues:
-        is_kept = queue.is_logged and (head.durable or queue.keeps_all)
-        queue.ready.append(entry if is_kept else unlogged)
-        queue.enqueued += 1
-        queue.enqueued_bytes += len(data)
-        queue.depth_bytes += len(data)
-        if expires:
-            queue.has_expiry = True
-        if not queue.is_scheduled and queue.consumers:
-            queue.is_scheduled = True
-            broker.ready.append(queue)
-        if queue.depth_bytes > queue.max_bytes or queue.max_messages:
-            limits.enforce(broker, queue)
-    return route_set != 0
 
 
 def _alternate(broker: Broker, destination: ExchangeTarget, data: bytes, head: message.Head, route: Route) -> Route:

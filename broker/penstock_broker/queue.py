@@ -88,7 +88,7 @@ class Queue:
         self.incarnation = incarnation
         self.is_logged = is_logged
         """Its durable messages outlive the process."""
-        self.admits: Callable[[bytes, Head, Connection], bool] | None = None
+        self.admits: Callable[[bytes, Head, Connection | None], bool] | None = None
         """Asked at publish about each message; None takes all."""
         self.keeps_all = False
         """Messages sent as not durable are kept as well."""

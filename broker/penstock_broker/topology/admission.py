@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Admission", "admission"]
 
-Admission: TypeAlias = "Callable[[bytes, Head, Connection], bool]"
-"""Whether a message published on a connection is taken."""
+Admission: TypeAlias = "Callable[[bytes, Head, Connection | None], bool]"
+"""Whether a message published on a connection is taken; None: the broker itself puts it there."""
 
 
 def admission(subscription: Subscription) -> Admission | None:
@@ -42,7 +42,7 @@ def _selecting(selector: Selector) -> Admission:
     fields = SelectedFields(selector.names)
     selects = selector.selects
 
-    def admits(data: bytes, head: Head, _: Connection) -> bool:
+    def admits(data: bytes, head: Head, _: Connection | None) -> bool:
         try:
             return selects(fields.read(data, head).get)
         except DecodeError:
@@ -56,7 +56,7 @@ def _no_local(subscription: Subscription) -> Admission | None:
         case None:
             return None
         case ByContainer(container_id):
-            return lambda _data, _head, connection: connection.container_id != container_id
+            return lambda _data, _head, connection: connection is None or connection.container_id != container_id
         case ByConnection():
             queue = subscription.queue
             return lambda _data, _head, connection: all(each.connection is not connection for each in queue.consumers)
