@@ -85,10 +85,13 @@ class BrokerPass:
         keys = self._credentials(broker, observed, now)
         wanted = self._wanted(broker, pinned, keys, observed.spark_installed)
         taken, leaving = _foreign(broker, wanted, observed)
-        if not taken and not leaving and broker.metadata.annotations.get(names.PAUSED) != "true":
+        if leaving:
+            # What may still answer is the broker of the one that had this name before.
+            await self.sessions.drop(broker.key)
+        elif not taken and broker.metadata.annotations.get(names.PAUSED) != "true":
             applied = await self._apply(broker, wanted, observed)
             await self._keep_session(key, broker, applied, keys)
-        return brokers.report(await self._view(key, broker, observed, pinned, taken, now))
+        return brokers.report(await self._view(key, broker, observed, pinned, taken, leaving, now))
 
     async def _observe(self, broker: Broker) -> _Observed:
         """Every object that the Broker may have, and the CRD of the Spark operator."""
@@ -177,7 +180,14 @@ class BrokerPass:
         await self.sessions.ensure(broker.key, target, lambda: self.wake_all(key))
 
     async def _view(
-        self, key: Key, broker: Broker, observed: _Observed, pinned: Pinned, taken: tuple[str, ...], now: datetime
+        self,
+        key: Key,
+        broker: Broker,
+        observed: _Observed,
+        pinned: Pinned,
+        taken: tuple[str, ...],
+        leaving: tuple[str, ...],
+        now: datetime,
     ) -> BrokerReportView:
         users = broker.spec.authentication.users_secret_ref
         session = self.sessions.get(broker.key)
@@ -188,9 +198,10 @@ class BrokerPass:
         return BrokerReportView(
             broker=broker,
             taken=taken,
+            leaving=leaving,
             users_missing=users is not None and observed.get("Secret", users.name) is None,
             stateful_set=observed.get("StatefulSet", broker.metadata.name),
-            pod=observed.get("Pod", f"{broker.metadata.name}-0"),
+            pod=None if leaving else observed.get("Pod", f"{broker.metadata.name}-0"),
             pinned=pinned,
             default_image=self.settings.broker_image,
             reach=Reach.UNREACHABLE if session is None else session.reach,
@@ -209,17 +220,14 @@ class BrokerPass:
         )
 
 
-def _foreign(broker: Broker, wanted: list[Manifest], observed: _Observed) -> tuple[tuple[str, ...], bool]:
-    """Names that somebody else has, and whether children of a Broker that had this name before are still going."""
+def _foreign(broker: Broker, wanted: list[Manifest], observed: _Observed) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names that somebody else has, and children of a Broker that had this name before and which are still going."""
     taken: list[str] = []
-    leaving = False
+    leaving: list[str] = []
     for manifest in wanted:
         kind, name = kind_of(manifest).kind, text_at(manifest, "metadata", "name") or ""
         found = observed.get(kind, name)
-        if found is None or children.is_ours(found, broker.metadata.uid):
-            continue
-        if children.is_leaving(found, broker.metadata.uid):
-            leaving = True
-        else:
-            taken.append(f"{kind} {name}")
-    return tuple(taken), leaving
+        if found is not None and not children.is_ours(found, broker.metadata.uid):
+            to = leaving if children.is_leaving(found, broker.metadata.uid) else taken
+            to.append(f"{kind} {name}")
+    return tuple(taken), tuple(leaving)

@@ -28,6 +28,8 @@ class BrokerReportView:
     broker: Broker
     taken: tuple[str, ...] = ()
     """Children whose name somebody else's object has, as `Kind name`."""
+    leaving: tuple[str, ...] = ()
+    """Children of a Broker that had this name before, which are still there."""
     users_missing: bool = False
     """The Secret of `authentication.usersSecretRef` is not there."""
     stateful_set: Manifest | None = None
@@ -69,7 +71,7 @@ def report(view: BrokerReportView) -> Report:
         now=view.now,
     )
     waits = available.truth is not Truth.TRUE and available.reason != Reason.SCALED_TO_ZERO
-    retry = Retry.BACKOFF if waits or view.users_missing else Retry.RESYNC
+    retry = Retry.BACKOFF if waits or view.users_missing or view.leaving else Retry.RESYNC
     return Report((*ready, *further, scheduled), _details(view), retry)
 
 
@@ -91,6 +93,12 @@ def _accepted(view: BrokerReportView) -> Condition:
             "another name."
         )
         return Condition("Accepted", Truth.FALSE, Reason.NAME_TAKEN, message)
+    if view.leaving:
+        message = (
+            "A Broker of this name was deleted, and the cluster still removes what belonged to it: "
+            f"{', '.join(view.leaving)}. This one is set up when that is gone."
+        )
+        return Condition("Accepted", Truth.FALSE, Reason.PREDECESSOR_LEAVING, message)
     users = view.broker.spec.authentication.users_secret_ref
     if view.users_missing and users is not None:
         message = f"There is no Secret {users.name}; make it: each key is a user, its value the password."

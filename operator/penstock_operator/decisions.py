@@ -54,6 +54,8 @@ class Child(Enum):
     APPLIED = "Applied"
     TAKEN = "Taken"
     """An object of that name belongs to somebody else."""
+    LEAVING = "Leaving"
+    """It was made for a resource that had the same name before, and goes as that one did."""
 
 
 class Retry(Enum):

@@ -74,6 +74,8 @@ def decide(view: ExchangeView) -> Decision:
         return Apply(children.exchange_service(broker, view.exchange, view.cluster_domain))
     if view.service is Child.TAKEN:
         return _report(view, _name_taken(view))
+    if view.service is Child.LEAVING:
+        return _report(view, _leaving(view), retry=Retry.BACKOFF)
     if view.broker.reach is Reach.STOPPED:
         message = "The Broker is scaled to zero; it is declared when the Broker runs again."
         return _report(view, ACCEPTED, Condition("Declared", Truth.FALSE, Reason.BROKER_STOPPED, message))
@@ -154,6 +156,15 @@ def _name_taken(view: ExchangeView) -> Condition:
         f"A Service {service} is there and belongs to somebody else; delete it, or give the Exchange another name."
     )
     return refuse(Reason.NAME_TAKEN, message)
+
+
+def _leaving(view: ExchangeView) -> Condition:
+    service = names.exchange_service(view.exchange)
+    message = (
+        f"An Exchange of this name was deleted, and the cluster still removes its Service {service}. This one is "
+        "declared when that is gone."
+    )
+    return refuse(Reason.PREDECESSOR_LEAVING, message)
 
 
 def _conclude(view: ExchangeView, answer: Answer) -> Report:

@@ -38,6 +38,7 @@ class Reason(StrEnum):
     DUPLICATE_SUBSCRIPTION = "DuplicateSubscription"
     DUPLICATE_EXCHANGE = "DuplicateExchange"
     NAME_TAKEN = "NameTaken"
+    PREDECESSOR_LEAVING = "PredecessorLeaving"
     REFUSED = "Refused"
     PAUSED_BY_ANNOTATION = "PausedByAnnotation"
     PROTECTED_BY_ANNOTATION = "ProtectedByAnnotation"

@@ -180,7 +180,7 @@ class Reconciler:
         namespace, name = str(dig(manifest, "metadata", "namespace")), str(dig(manifest, "metadata", "name"))
         observed = await self.kube.get(kind_of(manifest), namespace, name)
         if observed is not None and not children.is_ours(observed, uid):
-            return Child.TAKEN
+            return Child.LEAVING if children.is_leaving(observed, uid) else Child.TAKEN
         await self.kube.apply(manifest)
         return Child.APPLIED
 

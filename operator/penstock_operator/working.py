@@ -65,7 +65,11 @@ class Work:
     def gone(self, manifest: Manifest) -> None:
         """A watch says that a resource is gone."""
         self._events += 1
-        self._removed(key_of(manifest))
+        key = key_of(manifest)
+        entry = self.cache.get(key)
+        # Told late: a list has already shown another resource of the same name.
+        if entry is None or dig(entry.manifest, "metadata", "uid") == dig(manifest, "metadata", "uid"):
+            self._removed(key)
 
     def child_changed(self, broker: Key) -> None:
         """A watch says that a child of a Broker changed."""

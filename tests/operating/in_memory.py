@@ -1,8 +1,8 @@
 """An API server and a broker in memory: as much of both as reconciling relies on, and no more.
 
-The API server keeps generations, resource versions, uids, finalizers and deletion as the real one does; status is
-merged by field manager coarsely (a manager's fields replace those that it wrote before). The broker knows names,
-owners and bindings.
+The API server keeps generations, resource versions, uids, finalizers and deletion as the real one does, and its garbage
+collector takes, later, what no owner is left of; status is merged by field manager coarsely (a manager's fields replace
+those that it wrote before). The broker knows names, owners and bindings.
 """
 
 from __future__ import annotations
@@ -111,6 +111,14 @@ class ApiServerInMemory:
         else:
             self._remove(there)
 
+    def collect_garbage(self) -> None:
+        """The garbage collector: it takes what only had owners that are gone, also what was made after they went."""
+        uids = {it["metadata"].get("uid") for it in self.objects.values()}
+        for name, it in tuple(self.objects.items()):
+            owners = [owner["uid"] for owner in it["metadata"].get("ownerReferences", [])]
+            if owners and uids.isdisjoint(owners):
+                del self.objects[name]
+
     def _same(self, resource: Manifest) -> Any:
         there = self.objects.get(_name(resource))
         if there is None or there["metadata"].get("uid") != cast(Any, resource)["metadata"].get("uid"):
@@ -131,10 +139,6 @@ class ApiServerInMemory:
     def _remove(self, made: Any) -> None:
         del self.objects[_name(made)]
         self.events.append(("DELETED", copy.deepcopy(made)))
-        uid = made["metadata"]["uid"]
-        for name, other in tuple(self.objects.items()):
-            if any(owner["uid"] == uid for owner in other["metadata"].get("ownerReferences", [])):
-                del self.objects[name]
 
 
 def _name(manifest: Any) -> Name:

@@ -106,6 +106,7 @@ def test_its_status() -> None:
     [
         ({"taken": ("Service main-amqp",)}, "Ready", ("False", "NameTaken")),
         ({"taken": ("Service main-amqp",)}, "Stalled", ("True", "NameTaken")),
+        ({"leaving": ("Secret main-ca",)}, "Ready", ("False", "PredecessorLeaving")),
         ({"pod": None}, "Ready", ("False", "PodNotReady")),
         ({"pod": pod(broker_ready=False)}, "Ready", ("False", "PodNotReady")),
         ({"reach": Reach.UNREACHABLE, "problem": "No."}, "Ready", ("Unknown", "BrokerUnreachable")),
@@ -132,6 +133,24 @@ def test_its_status() -> None:
 )
 def test_one_reason_per_outcome(changes: dict[str, Any], kind: str, expected: tuple[str, str]) -> None:
     assert told(**changes)[kind] == expected
+
+
+def test_what_is_waited_for_without_an_event_is_looked_at_again() -> None:
+    view = BrokerReportView(
+        broker=broker(),
+        leaving=("Secret main-ca", "Service main-amqp"),
+        pinned=PINNED,
+        default_image="i",
+        reach=Reach.UNREACHABLE,
+        pod=pod(),
+        spark_installed=False,
+        exchanges=0,
+        subscriptions=0,
+        now=NOW,
+    )
+    found = report(view)
+    assert found.retry is Retry.BACKOFF
+    assert "Secret main-ca, Service main-amqp" in found.conditions[0].message
 
 
 def test_an_observer_that_starts_is_not_failing() -> None:

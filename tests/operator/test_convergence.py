@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from operating.in_memory import ApiServerInMemory, BrokerInMemory, SessionsInMemory
@@ -93,6 +93,7 @@ class World:
         """Everything is reachable; lists and time do the rest."""
         self.broker.is_up = True
         for _ in range(6):
+            self.api.collect_garbage()
             await self.work.list_all(cast(Any, self.api), ())
             for key in self.work.cache.all():
                 self.work.wake(key)
@@ -154,11 +155,11 @@ STEPS = st.one_of(
     st.tuples(st.just("up"), st.none()),
     st.tuples(st.just("wipe"), st.none()),
     st.tuples(st.just("time"), st.integers(1, 40)),
+    st.tuples(st.just("collect"), st.none()),
 )
 
 
-async def play(steps: list[tuple[str, Any]]) -> World:
-    world = World()
+async def play(steps: list[tuple[str, Any]], world: World) -> None:
     for verb, argument in steps:
         match verb:
             case "apply":
@@ -178,22 +179,42 @@ async def play(steps: list[tuple[str, Any]]) -> World:
                 world.broker.is_up = False
             case "up":
                 world.broker.is_up = True
+            case "collect":
+                world.api.collect_garbage()
             case "wipe":
                 world.broker.wipe()
             case _:
                 world.now += argument
+
+
+async def play_out(steps: list[tuple[str, Any]]) -> World:
+    """Play the steps in a new world, and have it calm down."""
+    world = World()
+    await play(steps, world)
     await world.calm_down()
     return world
 
 
+MADE_ANEW: list[tuple[str, Any]] = [
+    ("forget", None),
+    ("delete", "main"),
+    ("forget", None),
+    ("time", 2),
+    ("step", 1),
+    ("list", None),
+    ("apply", "main"),
+    ("step", 6),
+]
+"""A Broker is deleted, the operator looks at it once more before it learns so, and another of its name is made."""
 BEGUN = [("apply", name) for name in ("main", "orders", "parcels", "billing", "fraud", "kept")]
 
 
 @hypothesis_settings(max_examples=150, deadline=None)
 @given(st.booleans(), st.lists(STEPS, min_size=8, max_size=40))
+@example(True, MADE_ANEW)
 def test_any_order_ends_with_what_is_declared(begun: bool, steps: list[tuple[str, Any]]) -> None:
     before: list[tuple[str, Any]] = [*BEGUN, ("list", None), ("step", 20)] if begun else []
-    world = asyncio.run(play([*before, *steps]))
+    world = asyncio.run(play_out([*before, *steps]))
     deleting = [key for key, it in world.api.objects.items() if "deletionTimestamp" in it["metadata"]]
     # An Exchange may still wait for Subscriptions that are bound to it; nothing else hangs.
     waiting = {key[2] for key in deleting}
@@ -228,16 +249,38 @@ def is_left_over(world: World, name: str) -> bool:
 
 
 async def test_a_quiet_world_costs_no_write() -> None:
-    world = await play([("apply", name) for name in ("main", "orders", "billing", "twin")])
+    world = await play_out([("apply", name) for name in ("main", "orders", "billing", "twin")])
     written, version = world.api.written, len(world.api.events)
     await world.calm_down()
     assert (world.api.written, len(world.api.events)) == (written, version)
 
 
+async def test_nothing_is_asked_of_the_predecessor_of_a_broker() -> None:
+    again = [("delete", "main"), ("apply", "main"), ("list", None), ("step", 20)]
+    world = World()
+    await play([*BEGUN, ("list", None), ("step", 20), *again], world)
+    assert ready_reason(world, "Broker", "main") == "PredecessorLeaving"
+    assert {ready_reason(world, "Exchange", name) for name in ("orders", "parcels")} == {"BrokerUnreachable"}
+    await world.calm_down()
+    assert ready_reason(world, "Broker", "main") == "PodNotReady"
+    assert ready_reason(world, "Exchange", "orders") == "Ready"
+
+
+async def test_a_removal_told_late_does_not_hide_its_successor() -> None:
+    world = World()
+    await play([*BEGUN, ("list", None), ("step", 20)], world)
+    world.tell(len(world.api.events))
+    await play([("delete", "main"), ("apply", "main"), ("list", None)], world)
+    world.tell(1)
+    broker = world.work.cache.broker("shop", "main")
+    assert broker is not None
+    assert broker.metadata.uid == world.api.objects["Broker", "shop", "main"]["metadata"]["uid"]
+
+
 @pytest.mark.parametrize("first", ["main", "orders", "billing"])
 async def test_each_of_three_may_come_last(first: str) -> None:
     names = [name for name in ("main", "orders", "billing") if name != first]
-    world = await play([*(("apply", name) for name in names), ("list", None), ("step", 9), ("apply", first)])
+    world = await play_out([*(("apply", name) for name in names), ("list", None), ("step", 9), ("apply", first)])
     assert list(world.broker.subscriptions) == ["psub:durable:global:billing"]
     status = world.api.objects["Subscription", "shop", "billing"]["status"]
     ready = next(it for it in status["conditions"] if it["type"] == "Ready")
@@ -246,7 +289,7 @@ async def test_each_of_three_may_come_last(first: str) -> None:
 
 async def test_the_younger_twin_takes_over_when_the_older_goes() -> None:
     start = [("apply", name) for name in ("main", "orders", "billing")]
-    world = await play([*start, ("list", None), ("step", 20), ("apply", "twin"), ("list", None), ("step", 20)])
+    world = await play_out([*start, ("list", None), ("step", 20), ("apply", "twin"), ("list", None), ("step", 20)])
     twin = world.api.objects["Subscription", "shop", "twin"]["status"]["conditions"]
     assert next(it for it in twin if it["type"] == "Ready")["reason"] == "DuplicateSubscription"
     world.api.user_deletes("Subscription", "shop", "billing")

@@ -125,6 +125,13 @@ def test_a_foreign_service_of_its_name_is_not_touched() -> None:
     ]
 
 
+def test_the_service_of_a_predecessor_is_waited_for() -> None:
+    decision = decide(view(service=Child.LEAVING))
+    assert told(decision) == [("Ready", "False", "PredecessorLeaving"), ("Accepted", "False", "PredecessorLeaving")]
+    assert isinstance(decision, Report)
+    assert decision.retry is Retry.BACKOFF
+
+
 def test_a_refusal_is_tried_again() -> None:
     decision = decide(view(answer=Answer(status=503, reason="StorageFull", description="Full.")))
     assert told(decision)[0] == ("Ready", "False", "StorageFull")
