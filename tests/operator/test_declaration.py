@@ -66,6 +66,7 @@ def test_a_subscription_with_every_field() -> None:
         "clientOverrides": "Ignore",
         "persistence": "AsSent",
         "limits": {"maxBytes": 1048576, "maxMessages": 10, "overflow": "Reject"},
+        "delivery": {"exclusiveConsumer": False},
         "owner": {
             "clusterId": "c1",
             "kind": "Subscription",
