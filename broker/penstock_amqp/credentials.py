@@ -1,9 +1,10 @@
-"""Passwords as they are stored, and which secrets were found right a moment ago.
+"""Passwords as they are stored: salted records that serve SCRAM and PLAIN, and which secrets were right a moment ago.
 
-Hashing is meant to be slow (some 50 ms): call `hash_password` and `verify_password` on a thread, they let go of the
-interpreter lock. `SecretCache` spares clients that reconnect the wait, without keeping a password in memory.
+A record holds what RFC 5802 lets a server hold: salt, rounds, StoredKey and ServerKey, none of which logs anybody in.
+`make_record` and `fits` are meant to be slow (some 10 ms): call them on a thread, they let go of the interpreter lock.
+`SecretCache` spares clients that reconnect with PLAIN the wait, without keeping a password in memory.
 
-Randomness comes as an argument. Sources: RFC 7914 (scrypt), RFC 8018 (PBKDF2).
+Randomness comes as an argument. Sources: RFC 5802, RFC 7677 (SCRAM), RFC 8018 (PBKDF2); the text form is PostgreSQL's.
 """
 
 from __future__ import annotations
@@ -13,85 +14,141 @@ import binascii
 import hashlib
 import hmac
 from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["CredentialError", "SecretCache", "hash_password", "verify_password"]
+from penstock_amqp.sasl_mechanisms import ScramKeys
+from penstock_amqp.sasl_scram import ScramError, salted_keys
 
-SALT_BYTES: Final = 16
-HASH_BYTES: Final = 32
-SCRYPT_LOG_N: Final = 14
-"""16 MiB and some 50 ms for each hash."""
-_MAX_LOG_N: Final = 17
-_MAX_ROUNDS: Final = 2_000_000
+__all__ = [
+    "MIN_ROUNDS",
+    "ROUNDS",
+    "SCRAM_MECHANISMS",
+    "CredentialError",
+    "Record",
+    "SecretCache",
+    "fake_record",
+    "fits",
+    "format_record",
+    "make_record",
+    "parse_record",
+    "user_salt",
+]
+
+SCRAM_MECHANISMS: Final = {"SCRAM-SHA-512": 64, "SCRAM-SHA-256": 32}
+"""Names in the order of preference, and the bytes of their keys."""
+
+ROUNDS: Final = 16_384
+"""Rounds of PBKDF2 that a client has to do too: 8 ms here, 30 ms in a JVM."""
+MIN_ROUNDS: Final = 4096
+"""RFC 7677, section 4."""
+MAX_ROUNDS: Final = 2_000_000
+MIN_SALT_BYTES: Final = 12
 
 
 class CredentialError(ValueError):
-    """A stored hash that can't be read: it is not in the form that `hash_password` writes."""
+    """A stored password that can't be used; the message says what is wrong, without showing it."""
 
 
-def hash_password(password: str | bytes, salt: bytes) -> str:
-    """Return `$scrypt$ln=14,r=8,p=1$SALT$HASH` (salt and hash in base64 without padding).
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is stored of one user: the keys of each mechanism that the user can log in with."""
 
-    `salt` is 16 random bytes, new for each password.
-    """
-    if len(salt) < SALT_BYTES:
-        raise ValueError(f"a salt of {len(salt)} bytes where {SALT_BYTES} random ones are wanted")
-    raw = _scrypt(_as_bytes(password), salt, SCRYPT_LOG_N, 8, 1)
-    return f"$scrypt$ln={SCRYPT_LOG_N},r=8,p=1${_to_text(salt)}${_to_text(raw)}"
+    keys: Mapping[str, ScramKeys]
 
 
-def verify_password(password: str | bytes, stored: str) -> bool:
-    """Whether `stored` is the hash of `password`; takes the same time for every wrong one.
-
-    Besides what `hash_password` writes, `$pbkdf2-sha256$i=ROUNDS$SALT$HASH` is understood. Raises `CredentialError`.
-    """
-    match stored.split("$"):
-        case ["", "scrypt", settings, salt, expected]:
-            numbers = _numbers(settings, ("ln", "r", "p"))
-            if not (0 < numbers[0] <= _MAX_LOG_N and 0 < numbers[1] <= 32 and 0 < numbers[2] <= 4):
-                raise CredentialError(f"a stored password costs more than is allowed: {settings}")
-            raw = _scrypt(_as_bytes(password), _from_text(salt), *numbers)
-        case ["", "pbkdf2-sha256", settings, salt, expected]:
-            (rounds,) = _numbers(settings, ("i",))
-            if not 0 < rounds <= _MAX_ROUNDS:
-                raise CredentialError(f"a stored password costs more than is allowed: {settings}")
-            raw = hashlib.pbkdf2_hmac("sha256", _as_bytes(password), _from_text(salt), rounds, HASH_BYTES)
-        case _:
-            raise CredentialError("a stored password is neither $scrypt$ nor $pbkdf2-sha256$")
-    return hmac.compare_digest(raw, _from_text(expected))
-
-
-def _scrypt(password: bytes, salt: bytes, log_n: int, r: int, p: int) -> bytes:
-    memory = 128 * r * ((1 << log_n) + p + 2)
-    return hashlib.scrypt(password, salt=salt, n=1 << log_n, r=r, p=p, maxmem=memory + (1 << 20), dklen=HASH_BYTES)
-
-
-def _numbers(settings: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    pairs = {name: number for name, _, number in (part.partition("=") for part in settings.split(","))}
-    if tuple(pairs) != names or not all(number.isascii() and number.isdigit() for number in pairs.values()):
-        raise CredentialError(f"the settings of a stored password are {','.join(names)}, not {settings!r}")
-    return tuple(int(number) for number in pairs.values())
-
-
-def _as_bytes(password: str | bytes) -> bytes:
-    return password.encode() if isinstance(password, str) else password
-
-
-def _to_text(raw: bytes) -> str:
-    return base64.b64encode(raw).decode().rstrip("=")
-
-
-def _from_text(text: str) -> bytes:
+def make_record(password: str, salt: bytes, rounds: int = ROUNDS) -> Record:
+    """Hash a password for all mechanisms. `salt` is its user's alone. Raises `CredentialError`."""
+    if len(salt) < MIN_SALT_BYTES:
+        raise ValueError(f"a salt of {len(salt)} bytes where {MIN_SALT_BYTES} are wanted")
     try:
-        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+        return Record({name: ScramKeys(salt, rounds, *salted_keys(name, password, salt, rounds)) for name in _NAMES})
+    except ScramError as error:
+        raise CredentialError(f"the password can't be used: {error}") from error
+
+
+def fake_record(key: bytes, user: str, rounds: int = ROUNDS) -> Record:
+    """What is shown of a user that does not exist: the same each time, and nothing fits it.
+
+    `key`: random bytes of this broker, kept over restarts, or a second look would tell who exists.
+    """
+    salt = user_salt(key, user)
+    keys = {name: hmac.digest(key, b"no key" + salt, "sha512")[:size] for name, size in SCRAM_MECHANISMS.items()}
+    return Record({name: ScramKeys(salt, rounds, made, made) for name, made in keys.items()})
+
+
+def user_salt(key: bytes, user: str) -> bytes:
+    """The salt of a user whose password is given in plain, or who does not exist: nobody can tell which."""
+    return hmac.digest(key, b"salt" + user.encode(), "sha256")[:16]
+
+
+def fits(password: str, record: Record) -> bool:
+    """Whether this is the password of `record`; takes the same time for every wrong one."""
+    name = next(iter(record.keys))
+    keys = record.keys[name]
+    try:
+        stored_key, _ = salted_keys(name, password, keys.salt, keys.rounds)
+    except ScramError:
+        return False
+    return hmac.compare_digest(stored_key, keys.stored_key)
+
+
+_NAMES: Final = tuple(SCRAM_MECHANISMS)
+
+
+# -- the text form --------------------------------------------------------------------------------------------------
+
+
+def format_record(record: Record) -> str:
+    """One line per mechanism: `SCRAM-SHA-256$ROUNDS:SALT$STOREDKEY:SERVERKEY`, bytes in base64."""
+    return "\n".join(
+        f"{name}${keys.rounds}:{_text(keys.salt)}${_text(keys.stored_key)}:{_text(keys.server_key)}"
+        for name, keys in record.keys.items()
+    )
+
+
+def parse_record(text: str) -> Record | None:
+    """Read what `format_record` writes; None if it is no record but a password. Raises `CredentialError`."""
+    lines = text.splitlines()
+    if not any(line.startswith(tuple(f"{name}$" for name in _NAMES)) for line in lines):
+        return None
+    keys: dict[str, ScramKeys] = {}
+    for line in lines:
+        match line.split("$"):
+            case [name, settings, pair] if name in SCRAM_MECHANISMS:
+                keys[name] = _keys(SCRAM_MECHANISMS[name], settings, pair)
+            case _:
+                raise CredentialError("a line is not MECHANISM$ROUNDS:SALT$STOREDKEY:SERVERKEY")
+    return Record({name: keys[name] for name in _NAMES if name in keys})
+
+
+def _keys(size: int, settings: str, pair: str) -> ScramKeys:
+    rounds, _, salt = settings.partition(":")
+    stored, _, server = pair.partition(":")
+    if not (rounds.isascii() and rounds.isdigit() and MIN_ROUNDS <= int(rounds) <= MAX_ROUNDS):
+        raise CredentialError(f"the rounds are {rounds[:12]!r}, not between {MIN_ROUNDS} and {MAX_ROUNDS}")
+    keys = ScramKeys(_bytes(salt), int(rounds), _bytes(stored), _bytes(server))
+    if len(keys.salt) < MIN_SALT_BYTES or len(keys.stored_key) != size or len(keys.server_key) != size:
+        raise CredentialError(f"a salt has at least {MIN_SALT_BYTES} bytes and the keys {size} each")
+    return keys
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        raise CredentialError("the salt or hash of a stored password is not base64") from error
+        raise CredentialError("a salt or key is not base64") from error
 
 
 class SecretCache:
     """Remembers which secret of a user was found right, as a hash under a key that only this process has.
 
-    A changed stored password makes what is remembered worthless, since it is part of what is hashed.
+    A changed record makes what is remembered worthless, since it is part of what is hashed.
     """
 
     def __init__(self, key: bytes, capacity: int = 4096) -> None:
@@ -100,23 +157,23 @@ class SecretCache:
         self._capacity = capacity
         self._seen: OrderedDict[str, bytes] = OrderedDict()
 
-    def knows(self, user: str, secret: bytes, stored: str) -> bool:
-        """Whether `secret` was found to be that of `stored` for this user before."""
+    def knows(self, user: str, secret: bytes, record: Record) -> bool:
+        """Whether `secret` was found to be that of `record` for this user before."""
         seen = self._seen.get(user)
-        if seen is None or not hmac.compare_digest(seen, self._digest(user, secret, stored)):
+        if seen is None or not hmac.compare_digest(seen, self._digest(user, secret, record)):
             return False
         self._seen.move_to_end(user)
         return True
 
-    def remember(self, user: str, secret: bytes, stored: str) -> None:
-        """Note that `verify_password(secret, stored)` was true for this user."""
-        self._seen[user] = self._digest(user, secret, stored)
+    def remember(self, user: str, secret: bytes, record: Record) -> None:
+        """Note that `fits(secret, record)` was true for this user."""
+        self._seen[user] = self._digest(user, secret, record)
         self._seen.move_to_end(user)
         while len(self._seen) > self._capacity:
             self._seen.popitem(last=False)
 
-    def _digest(self, user: str, secret: bytes, stored: str) -> bytes:
+    def _digest(self, user: str, secret: bytes, record: Record) -> bytes:
         # Each part is hashed to one length first, so that no two triples run together to the same bytes.
-        parts = (user.encode(), secret, stored.encode())
+        parts = (user.encode(), secret, next(iter(record.keys.values())).stored_key)
         message = b"".join(hashlib.sha256(part).digest() for part in parts)
         return hmac.digest(self._key, message, "sha256")

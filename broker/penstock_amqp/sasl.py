@@ -1,8 +1,9 @@
 """The server's side of what comes before AMQP on a connection: protocol headers and the SASL dialogue. Sans-I/O.
 
-`SaslServer.feed` takes what came in and returns what is to be done, if anything: check a secret (`Verify`, answered by
-`answer`), go on with AMQP (`Authenticated`, with the bytes that already belong to it), or send what `output` holds and
-close (`Refused`). What a stranger can make us hold is bounded. Whatever the bytes are, it raises nothing.
+`SaslServer.feed` takes what came in and returns what is to be done, if anything: check a secret or find keys (`Verify`,
+`Find`, answered by `answer`), go on with AMQP (`Authenticated`, with the bytes that already belong to it), or send what
+`output` holds and close (`Refused`). What a stranger can make us hold is bounded. Whatever the bytes are, it raises
+nothing.
 
 Must not know users, passwords or the engine. Sources: AMQP 1.0 part 2, 2.2 (headers), and part 5, 5.3 (SASL).
 """
@@ -19,8 +20,11 @@ from penstock_amqp.sasl_frames import Challenge, Init, Mechanisms, Outcome, Resp
 from penstock_amqp.sasl_mechanisms import (
     ANONYMOUS_USER,
     Accept,
+    Answer,
     Ask,
+    Find,
     Mechanism,
+    Question,
     Refuse,
     Step,
     Table,
@@ -51,6 +55,8 @@ class Authenticated:
     user: str
     mechanism: str | None
     rest: bytes
+    groups: tuple[str, ...] = ()
+    """What a token said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ class Refused:
     user: str | None = None
 
 
-Result: TypeAlias = Verify | Authenticated | Refused | None
+Result: TypeAlias = Question | Authenticated | Refused | None
 
 
 class _State(Enum):
@@ -112,19 +118,15 @@ class SaslServer:
             return result
         return self._advance()
 
-    def answer(self, verdict: Verdict) -> Result:
-        """Bring the verdict on the last `Verify`. Calling it at any other time is a `SaslError`."""
+    def answer(self, answer: Answer) -> Result:
+        """Bring the answer to the last question. Calling it at any other time is a `SaslError`."""
         if self._state is not _State.VERDICT or self._mechanism is None:
-            raise SaslError("a verdict came that nobody asked for")
-        match verdict:
-            case Verdict.RIGHT:
-                return self._take(self._mechanism.verified()) or self._advance()
-            case Verdict.WRONG:
-                return self._refuse(SaslCode.AUTH, "wrong user name or password", self._user)
-            case Verdict.UNKNOWN:
-                return self._refuse(SaslCode.SYS_TEMP, "the secret could not be checked", self._user)
-            case _:
-                assert_never(verdict)
+            raise SaslError("an answer came that nobody asked for")
+        if answer is Verdict.WRONG:
+            return self._refuse(SaslCode.AUTH, "wrong user name or password", self._user)
+        if answer is Verdict.UNKNOWN:
+            return self._refuse(SaslCode.SYS_TEMP, "the secret could not be checked", self._user)
+        return self._take(self._mechanism.answered(answer)) or self._advance()
 
     def _advance(self) -> Result:
         """Take frames for as long as it is the client's turn."""
@@ -181,14 +183,14 @@ class SaslServer:
                 self._output += sasl_frame(Challenge(challenge=step.challenge))
                 self._state = _State.RESPONSE
                 return None
-            case Verify():
+            case Verify() | Find():
                 self._user = step.user
                 self._state = _State.VERDICT
                 return step
             case Accept():
                 self._output += sasl_frame(Outcome(code=SaslCode.OK))
                 self._state = _State.DONE
-                return Authenticated(step.user, self._name, self._reader.rest)
+                return Authenticated(step.user, self._name, self._reader.rest, step.groups)
             case Refuse():
                 return self._refuse(SaslCode.AUTH, step.reason, step.user)
             case _:

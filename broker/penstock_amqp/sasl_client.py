@@ -1,4 +1,6 @@
-"""The client's side of the SASL dialogue: ANONYMOUS and PLAIN, for the management client and the tests. Sans-I/O.
+"""The client's side of the SASL dialogue: ANONYMOUS and PLAIN, for the management client. Sans-I/O.
+
+Tests and measurements bring other mechanisms as further kinds of `ClientMechanism`.
 
 Source: AMQP 1.0 part 5, section 5.3; RFC 4505, RFC 4616.
 """
@@ -6,13 +8,23 @@ Source: AMQP 1.0 part 5, section 5.3; RFC 4505, RFC 4616.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from penstock_amqp.errors import DecodeError, SaslError
 from penstock_amqp.frames import SASL_FRAME, SASL_HEADER, Frame, FrameReader, read_body
-from penstock_amqp.sasl_frames import Init, Mechanisms, Outcome, SaslCode, SaslPerformative, sasl_frame
+from penstock_amqp.sasl_frames import (
+    Challenge,
+    Init,
+    Mechanisms,
+    Outcome,
+    Response,
+    SaslCode,
+    SaslPerformative,
+    sasl_frame,
+)
 from penstock_amqp.values import Symbol
 
-__all__ = ["Login", "NotAuthenticated", "SaslClient"]
+__all__ = ["ClientMechanism", "Login", "NotAuthenticated", "SaslClient"]
 
 _MAX_FRAME = 16 * 1024
 
@@ -23,6 +35,18 @@ class NotAuthenticated(SaslError):
     def __init__(self, reason: str, code: SaslCode) -> None:
         super().__init__(reason)
         self.code = code
+
+
+class ClientMechanism(Protocol):
+    """What a client says in one dialogue."""
+
+    def init(self, hostname: str | None) -> Init:
+        """The first frame."""
+        ...
+
+    def respond(self, challenge: bytes) -> bytes:
+        """The response to a challenge."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +62,16 @@ class Login:
         response = b"\x00" + self.user.encode() + b"\x00" + self.password.encode()
         return Init(mechanism=Symbol("PLAIN"), initial_response=response, hostname=hostname)
 
+    def respond(self, challenge: bytes) -> bytes:
+        """The response to a challenge; neither ANONYMOUS nor PLAIN gets one."""
+        raise SaslError(f"a challenge of {len(challenge)} bytes came, and none was expected")
+
 
 class SaslClient:
     """One dialogue: send `output`, feed what comes, until `feed` returns the bytes that begin AMQP."""
 
-    def __init__(self, login: Login, hostname: str | None = None) -> None:
+    def __init__(self, login: ClientMechanism, hostname: str | None = None) -> None:
+        self._login = login
         self._init = login.init(hostname)
         self._reader = FrameReader(_MAX_FRAME)
         self._start: bytes | None = b""
@@ -85,6 +114,10 @@ class SaslClient:
                     offered = ", ".join(performative.sasl_server_mechanisms)
                     raise NotAuthenticated(f"{self._init.mechanism} is not offered ({offered})", SaslCode.AUTH)
                 self._output += sasl_frame(self._init)
+                return False
+            case Challenge():
+                response = self._login.respond(performative.challenge)
+                self._output += sasl_frame(Response(response=response))
                 return False
             case Outcome():
                 if performative.code == SaslCode.OK:

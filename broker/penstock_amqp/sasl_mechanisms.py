@@ -1,11 +1,11 @@
 """SASL mechanisms of the server: each one a small machine that turns what the client says into the next step.
 
-A mechanism never checks a secret itself: it asks (`Verify`), and whoever runs the dialogue brings the verdict, because
-hashing takes longer than the broker's loop may stand still. The table a listener offers is a mapping from name to
-factory, in the order of preference, so that SCRAM, EXTERNAL (a factory that knows the TLS peer) and XOAUTH2 join by an
-entry; `MECHANISMS` holds those that need nothing.
+A mechanism never looks anything up itself: it asks (`Verify` a secret, `Find` the keys of a user), and whoever runs the
+dialogue brings the answer, because hashing takes longer than the broker's loop may stand still. The table a listener
+offers is a mapping from name to factory, in the order of preference.
 
-Must not know frames or users. Sources: RFC 4422 (SASL), RFC 4505 (ANONYMOUS), RFC 4616 (PLAIN).
+Must not know frames or users. Sources: RFC 4422 (SASL, EXTERNAL), RFC 4505 (ANONYMOUS), RFC 4616 (PLAIN), RFC 7628
+(OAUTHBEARER); XOAUTH2 is Google's form of it, which the Qpid JMS client and go-amqp speak.
 """
 
 from __future__ import annotations
@@ -17,11 +17,19 @@ from typing import Protocol, TypeAlias
 
 __all__ = [
     "ANONYMOUS_USER",
+    "MAX_SECRET",
     "MECHANISMS",
     "Accept",
+    "Answer",
     "Ask",
+    "Bearer",
+    "External",
+    "Find",
+    "Identified",
     "Mechanism",
+    "Question",
     "Refuse",
+    "ScramKeys",
     "Step",
     "Table",
     "Verdict",
@@ -30,6 +38,9 @@ __all__ = [
 
 ANONYMOUS_USER = "anonymous"
 """The user a connection has that did not say who it is."""
+
+MAX_SECRET = 1024
+"""Bytes of a PLAIN response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +52,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """Find out whether `secret` is that of `user`, and answer with a `Verdict`."""
+    """Find out whether `secret` is that of `user`, and answer with a `Verdict` or, for a token, `Identified`."""
 
     mechanism: str
     user: str
@@ -49,10 +60,19 @@ class Verify:
 
 
 @dataclass(frozen=True, slots=True)
+class Find:
+    """Bring the `ScramKeys` of `user` for this mechanism; made-up ones if there is no such user."""
+
+    mechanism: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
 class Accept:
-    """The client is `user`."""
+    """The client is `user`, and, if a token said so, a member of `groups`."""
 
     user: str
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +83,8 @@ class Refuse:
     user: str | None = None
 
 
-Step: TypeAlias = Ask | Verify | Accept | Refuse
+Question: TypeAlias = Verify | Find
+Step: TypeAlias = Ask | Verify | Find | Accept | Refuse
 
 
 class Verdict(Enum):
@@ -75,6 +96,27 @@ class Verdict(Enum):
     """Could not be found out now (the client may try again)."""
 
 
+@dataclass(frozen=True, slots=True)
+class ScramKeys:
+    """What a server keeps of one user for one mechanism (RFC 5802, section 3)."""
+
+    salt: bytes
+    rounds: int
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """The token is good, and says who its bearer is."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+
+
+Answer: TypeAlias = Verdict | ScramKeys | Identified
+
+
 class Mechanism(Protocol):
     """One dialogue of one client."""
 
@@ -82,8 +124,8 @@ class Mechanism(Protocol):
         """Take the initial response (None: there was none) or the response to the last `Ask`."""
         ...
 
-    def verified(self) -> Step:
-        """Go on after the last `Verify` was answered with `RIGHT`."""
+    def answered(self, answer: Answer) -> Step:
+        """Go on after the last question was answered, with anything but `WRONG` and `UNKNOWN`."""
         ...
 
 
@@ -96,8 +138,8 @@ class Anonymous:
     def respond(self, message: bytes | None) -> Step:
         return Accept(ANONYMOUS_USER)
 
-    def verified(self) -> Step:
-        return Refuse("nothing was to be verified")
+    def answered(self, answer: Answer) -> Step:
+        return Refuse("nothing was asked")
 
 
 class Plain:
@@ -109,6 +151,8 @@ class Plain:
     def respond(self, message: bytes | None) -> Step:
         if message is None:
             return Ask(b"")
+        if len(message) > MAX_SECRET:
+            return Refuse(f"a PLAIN response of more than {MAX_SECRET} bytes")
         match message.split(b"\x00"):
             case [authzid, authcid, secret] if authcid and secret:
                 return self._verify(authzid, authcid, secret)
@@ -124,8 +168,53 @@ class Plain:
             return Refuse("acting for another user is not offered", self._user)
         return Verify("PLAIN", self._user, secret)
 
-    def verified(self) -> Step:
+    def answered(self, answer: Answer) -> Step:
         return Accept(self._user)
 
 
+class External:
+    """RFC 4422, appendix A: who the TLS certificate says it is. `user` is its name there."""
+
+    def __init__(self, user: str) -> None:
+        self._user = user
+
+    def respond(self, message: bytes | None) -> Step:
+        if message is None:
+            return Ask(b"")
+        if message not in (b"", self._user.encode()):
+            return Refuse("acting for another user than the certificate's is not offered", self._user)
+        return Accept(self._user)
+
+    def answered(self, answer: Answer) -> Step:
+        return Refuse("nothing was asked", self._user)
+
+
+class Bearer:
+    """XOAUTH2 and OAUTHBEARER: the response carries a token as `auth=Bearer TOKEN` among fields parted by 0x01."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._claimed: str | None = None
+
+    def respond(self, message: bytes | None) -> Step:
+        if message is None:
+            return Ask(b"")
+        try:
+            first, *fields = message.decode().split("\x01")
+        except UnicodeDecodeError:
+            return Refuse(f"an {self._name} response that is not UTF-8")
+        if self._name == "XOAUTH2":
+            self._claimed = first.removeprefix("user=")
+        scheme, _, token = next((each for each in fields if each.startswith("auth=")), "").partition(" ")
+        if scheme.lower() != "auth=bearer" or not token:
+            return Refuse(f"an {self._name} response without a bearer token", self._claimed)
+        return Verify(self._name, self._claimed or "", token.encode())
+
+    def answered(self, answer: Answer) -> Step:
+        if not isinstance(answer, Identified):
+            return Refuse("the token was not looked at", self._claimed)
+        return Accept(answer.user, answer.groups)
+
+
 MECHANISMS: Table = {"PLAIN": Plain, "ANONYMOUS": Anonymous}
+"""Those that need nothing."""

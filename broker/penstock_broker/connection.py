@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 import socket
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 from penstock_amqp.endpoint import Endpoint
 from penstock_amqp.endpoint_events import Event
 from penstock_amqp.endpoint_ffi import INPUT_VIEW, OUTPUT_VIEW
-from penstock_amqp.sasl import Authenticated, Refused, SaslServer
-from penstock_amqp.sasl_mechanisms import MECHANISMS, Verdict, Verify
+from penstock_amqp.sasl import Authenticated, Refused, Result, SaslServer
+from penstock_amqp.sasl_mechanisms import Answer, Find, Verify
 from penstock_amqp.tls import TlsConnection, TlsError
 from penstock_core.identity import Identity
 
@@ -58,11 +58,13 @@ class Connection:
         "enforcement",
         "events_mask",
         "fd",
+        "groups",
         "has_opened",
         "hostname",
         "is_blocked",
         "is_congested",
         "is_dirty",
+        "is_known",
         "login_ms",
         "number",
         "opened_us",
@@ -86,8 +88,10 @@ class Connection:
         self.peer = peer
         self.port = port
         self.tls = tls
-        mechanisms = {name: MECHANISMS[name] for name in port.mechanisms}
-        self.sasl: SaslServer | None = SaslServer(mechanisms, without_sasl="ANONYMOUS" in mechanisms)
+        self.is_known = False
+        """Its dialogue is over: what comes is AMQP."""
+        self.sasl: SaslServer | None = None
+        """The dialogue, from the first byte on."""
         self.endpoint = Endpoint(
             max_frame=port.max_frame, idle_timeout_ms=port.idle_timeout_ms, max_message_bytes=port.max_message_bytes
         )
@@ -105,6 +109,8 @@ class Connection:
         self.early: list[Event] = []
         """What the peer sent behind its Open, before that is answered."""
         self.user = ""
+        self.groups: frozenset[str] = frozenset()
+        """What the user's token said; those of the settings come with the permissions."""
         self.container_id = ""
         self.hostname = ""
         self.properties: dict[str, str] = {}
@@ -135,7 +141,7 @@ class Connection:
             return False
         if size == 0:
             return False
-        if self.tls is None and self.sasl is None:
+        if self.tls is None and self.is_known:
             self.endpoint.receive(size, out)
             return True
         return self._receive_wrapped(INPUT_VIEW[:size].tobytes(), out)
@@ -151,28 +157,49 @@ class Connection:
                 return False
             self.backlog += self.tls.output()
             self._send_backlog()
-        if self.sasl is not None:
-            return not data or self._dialogue(self.sasl, data, out)
+        if not self.is_known:
+            return not data or self._dialogue(data, out)
         self.endpoint.receive_bytes(data, out)
         return True
 
-    def _dialogue(self, sasl: SaslServer, data: bytes, out: list[Event]) -> bool:
-        result = sasl.feed(data)
-        if isinstance(result, Verify):
-            result = sasl.answer(Verdict.RIGHT if self.port.verify(result.user, result.secret) else Verdict.WRONG)
-        self._write(sasl.output())
+    def _dialogue(self, data: bytes, out: list[Event]) -> bool:
+        if self.sasl is None:
+            table = self.port.table()
+            self.sasl = SaslServer(table, without_sasl="ANONYMOUS" in table)
+        return self._go_on(self.sasl, self.sasl.feed(data), out)
+
+    def answered(self, answer: Answer, out: list[Event]) -> bool:
+        """The question of the dialogue was answered; False if the socket is broken."""
+        return self.sasl is None or self._go_on(self.sasl, self.sasl.answer(answer), out)
+
+    def _go_on(self, sasl: SaslServer, result: Result, out: list[Event]) -> bool:
+        while isinstance(result, Verify | Find):
+            answer = self.port.ask(self, result)
+            if answer is None:
+                break
+            result = sasl.answer(answer)
+        if isinstance(result, Authenticated | Refused):
+            self.port.ended(self, result)
+        is_sound = self._write(sasl.output())
         match result:
             case Authenticated():
-                self.user = result.user
-                self.sasl = None
+                self.user, self.groups = result.user, frozenset(result.groups)
+                self.sasl, self.is_known = None, True
                 self.phase = Phase.OPENING
                 self.endpoint.receive_bytes(result.rest, out)
             case Refused():
-                self.port.refused(self.peer, result)
+                self.sasl = None
                 self.phase = Phase.CLOSING
-            case _:
+            case Verify() | Find() | None:
                 pass
-        return True
+            case _:
+                assert_never(result)
+        return is_sound
+
+    @property
+    def peer_host(self) -> str:
+        """The peer's network address, without its port."""
+        return self.peer.rpartition(":")[0] or self.peer
 
     def flush(self) -> bool:
         """Send what there is to send; False if the socket is broken. Sets `is_blocked`."""

@@ -5,24 +5,38 @@ TCP with or without TLS, and Unix sockets whose file mode is the protection. Sou
 
 from __future__ import annotations
 
-import hmac
 import logging
 import os
 import socket
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from penstock_amqp.sasl import Refused
+from penstock_amqp.credentials import Record
+from penstock_amqp.sasl import Authenticated, Refused
+from penstock_amqp.sasl_mechanisms import MECHANISMS, Answer, Find, Question, ScramKeys, Table, Verdict
+from penstock_amqp.sasl_scram import Scram
 from penstock_amqp.tls import ServerTls, TlsConnection, TlsFiles, TlsFilesError
 from penstock_api.failing import CannotRun, Misuse
-from penstock_broker.settings import UNIX, Authentication, Listener, Management, Role, Settings, Tls
+from penstock_broker.settings import REVEALING, UNIX, Listener, Management, Role, Settings
+from penstock_broker.settings_security import MECHANISM_NAMES, Tls
+from penstock_broker.users import Users, in_folder, one_user
+
+if TYPE_CHECKING:
+    from penstock_broker.connection import Connection
+    from penstock_broker.logins import Logins
 
 __all__ = ["Port", "ports_of", "split_address"]
 
 logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 512
+
+_FACTORIES: Final[Table] = {
+    **MECHANISMS,
+    "SCRAM-SHA-256": partial(Scram, "SCRAM-SHA-256"),
+    "SCRAM-SHA-512": partial(Scram, "SCRAM-SHA-512"),
+}
 
 
 class Port:
@@ -33,17 +47,22 @@ class Port:
         listener: Listener,
         settings: Settings,
         mechanisms: tuple[str, ...],
-        password_of: Callable[[str], bytes | None],
+        users: Users | None = None,
+        folder: Path | None = None,
         file_mode: int = 0o600,
     ) -> None:
+        """`folder`: where files of users lie that can be made ready in advance."""
         self.name = listener.name
         self.role = listener.role
         self.mechanisms = mechanisms
+        self.users = users
+        self.logins: Logins | None = None
+        """Set by the loop that serves the port."""
         self.max_frame = settings.max_frame_bytes
         self.idle_timeout_ms = settings.idle_timeout_seconds * 1000
         self.max_message_bytes = listener.max_message_bytes or settings.max_message_bytes
         self._address = listener.address
-        self._password_of = password_of
+        self._folder = folder
         self._file_mode = file_mode
         self._tls = listener.tls
         self._server_tls: ServerTls | None = None
@@ -112,15 +131,34 @@ class Port:
             logger.error("Listener %s keeps its old certificate: %s", self.name, error)
         return self._server_tls.connection()
 
-    def verify(self, user: str, secret: bytes) -> bool:
-        """Whether this is the user's password. Compared in constant time, also for unknown users."""
-        expected = self._password_of(user)
-        right = hmac.compare_digest(secret, expected if expected is not None else b"\0" * len(secret))
-        return right and expected is not None
+    def table(self) -> Table:
+        """The mechanisms to offer to a client, in the order of preference."""
+        return {name: _FACTORIES[name] for name in self.mechanisms}
 
-    def refused(self, peer: str, result: Refused) -> None:
-        """Log a client that was not let in."""
-        logger.warning("Refused %s on listener %s as user %r: %s", peer, self.name, result.user, result.reason)
+    def user_names(self) -> list[str]:
+        """Users whose files lie in the folder now."""
+        if self._folder is None or not self._folder.is_dir():
+            return []
+        return [path.name for path in self._folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+
+    def keys_of(self, question: Find, record: Record | None) -> ScramKeys:
+        """The keys for one mechanism; made-up ones where the user, or a record for this mechanism, does not exist."""
+        assert self.users is not None
+        keys = record.keys.get(question.mechanism) if record is not None else None
+        return keys if keys is not None else self.users.fake(question.user).keys[question.mechanism]
+
+    def ask(self, connection: Connection, question: Question) -> Answer | None:
+        """Answer a dialogue's question, at once or later."""
+        return self.logins.ask(connection, question) if self.logins is not None else Verdict.UNKNOWN
+
+    def ended(self, connection: Connection, result: Authenticated | Refused) -> None:
+        """A dialogue is over."""
+        if isinstance(result, Refused):
+            user = result.user[:100] if result.user is not None else None
+            told = (connection.peer, self.name, user, result.reason[:200])
+            logger.warning("Refused %s on listener %s as user %r: %s", *told)
+        if self.logins is not None:
+            self.logins.ended(connection, result)
 
     def close(self) -> None:
         """Stop listening."""
@@ -147,41 +185,51 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]") or "0.0.0.0", int(port)
 
 
-def ports_of(settings: Settings) -> list[Port]:
-    """All ports of a broker, not bound yet."""
+def ports_of(settings: Settings, key: bytes | None = None) -> list[Port]:
+    """All ports of a broker, not bound yet.
+
+    `key`: salts passwords; 32 random bytes, the same over restarts, so that users that don't exist keep their looks.
+    """
+    key = os.urandom(32) if key is None else key
     authentication = settings.authentication
-    ports = [_client_port(listener, settings, authentication) for listener in settings.listeners]
+    users: Users | None = None
+    if authentication.has_users:
+        file_of = in_folder(authentication.users_folder)
+        users = Users(authentication.users, file_of, key=key, rounds=authentication.scram_iterations)
+    ports = [_client_port(listener, settings, users) for listener in settings.listeners]
     if settings.management is not None:
-        ports.append(_management_port(settings.management, settings))
+        ports.append(_management_port(settings.management, settings, key))
     if settings.observer_socket is not None:
         listener = Listener(name="observer", address=f"{UNIX}{settings.observer_socket}", role=Role.OBSERVER)
-        ports.append(Port(listener, settings, ("ANONYMOUS",), lambda _: None, file_mode=0o660))
+        ports.append(Port(listener, settings, ("ANONYMOUS",), file_mode=0o660))
     return ports
 
 
-def _client_port(listener: Listener, settings: Settings, authentication: Authentication) -> Port:
-    allowed: list[str] = []
-    if authentication.users or authentication.users_folder is not None:
-        allowed.append("PLAIN")
-    if authentication.anonymous:
-        allowed.append("ANONYMOUS")
+def _client_port(listener: Listener, settings: Settings, users: Users | None) -> Port:
+    allowed = _possible(listener, settings)
     wanted = allowed if listener.sasl_mechanisms is None else listener.sasl_mechanisms
     mechanisms = tuple(name for name in wanted if name in allowed)
     if not mechanisms:
         raise Misuse(
             f"Nobody can log in on listener {listener.name!r}.",
-            "Set authentication.users, usersFolder or anonymous, and saslMechanisms that go with it.",
+            "Set authentication.users, usersFolder, tokens or anonymous, or tls.clientCa, and saslMechanisms that go "
+            "with it.",
         )
-
-    def password_of(user: str) -> bytes | None:
-        if user in authentication.users:
-            return authentication.users[user].encode()
-        return _password_in(authentication.users_folder, user)
-
-    return Port(listener, settings, mechanisms, password_of)
+    return Port(listener, settings, mechanisms, users, settings.authentication.users_folder)
 
 
-def _management_port(management: Management, settings: Settings) -> Port:
+def _possible(listener: Listener, settings: Settings) -> list[str]:
+    """What can work on a listener, in the order of preference."""
+    authentication = settings.authentication
+    with_users = {"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"} if authentication.has_users else set[str]()
+    anonymous = {"ANONYMOUS"} if authentication.anonymous else set[str]()
+    possible = with_users | anonymous
+    if not settings.is_private(listener):
+        possible -= REVEALING
+    return [name for name in MECHANISM_NAMES if name in possible]
+
+
+def _management_port(management: Management, settings: Settings, key: bytes) -> Port:
     is_unix = management.address.startswith(UNIX)
     listener = Listener(
         name="management", address=management.address, tls=management.tls, role=Role.MANAGEMENT, sasl_mechanisms=()
@@ -189,27 +237,8 @@ def _management_port(management: Management, settings: Settings) -> Port:
     if management.password_file is None:
         if not is_unix:
             raise Misuse("The management listener has no password.", "Set management.passwordFile.")
-        return Port(listener, settings, ("ANONYMOUS",), lambda _: None)
+        return Port(listener, settings, ("ANONYMOUS",))
     if management.tls is None and not listener.is_local:
         raise Misuse("The management listener would take its password without TLS.", "Set management.tls.")
-    password_file = management.password_file
-
-    def password_of(user: str) -> bytes | None:
-        return _read_password(password_file) if user == management.user else None
-
-    mechanisms = ("PLAIN", "ANONYMOUS") if is_unix else ("PLAIN",)
-    return Port(listener, settings, mechanisms, password_of)
-
-
-def _password_in(folder: Path | None, user: str) -> bytes | None:
-    if folder is None or "/" in user or "\0" in user or user.startswith("."):
-        return None
-    return _read_password(folder / user)
-
-
-def _read_password(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes().rstrip(b"\r\n")
-    except OSError as error:
-        logger.warning("The password file %s can't be read: %s", path, error.strerror)
-        return None
+    users = Users({}, one_user(management.user, management.password_file), key=key)
+    return Port(listener, settings, ("PLAIN", "ANONYMOUS") if is_unix else ("PLAIN",), users)

@@ -23,11 +23,13 @@ from functools import partial
 from typing import Final
 
 from penstock_amqp.endpoint_events import AmqpError, Event
+from penstock_amqp.sasl_mechanisms import Answer
 from penstock_amqp.tls import TlsConnection
 from penstock_broker import detaching, dispatching, opening, serving
 from penstock_broker.broker import Broker
 from penstock_broker.connection import MAX_BACKLOG, Connection, Phase
 from penstock_broker.listening import Port
+from penstock_broker.logins import Logins
 from penstock_broker.queue import Queue
 from penstock_broker.timing import SYSTEM_CLOCK, Clock
 
@@ -66,6 +68,10 @@ class Loop:
         self._running = False
         self._events: list[Event] = []
         self._lazy_sync_ms = 0
+        self._logins = Logins(broker, self._answered)
+        self.watch(self._logins.descriptor, self._logins.collect)
+        for port in ports:
+            port.logins = self._logins
         self._collect_ms = clock.now_ms() + COLLECT_MS
 
     def watch(self, fd: int, action: Callable[[], None]) -> None:
@@ -84,6 +90,7 @@ class Loop:
         for port in self._ports:
             assert port.sock is not None
             self.watch(port.sock.fileno(), partial(self._accept, port))
+            self._logins.preload(port)
 
     def run(self) -> None:
         """Turn until `stop` has told everybody and everything is out."""
@@ -162,6 +169,18 @@ class Loop:
             serving.handle(self.broker, connection, events)
         finally:
             events.clear()
+        if not alive:
+            self._drop(connection)
+
+    def _answered(self, connection: Connection, answer: Answer) -> None:
+        """A question of a connection's dialogue was answered."""
+        events: list[Event] = []
+        try:
+            alive = connection.answered(answer, events)
+            serving.handle(self.broker, connection, events)
+        except Exception:
+            self._failed(connection)
+            return
         if not alive:
             self._drop(connection)
 
@@ -369,5 +388,6 @@ class Loop:
 
     def _end(self) -> None:
         self._running = False
+        self._logins.close()
         for connection in list(self.broker.connections.values()):
             self._drop(connection)

@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 ADDRESSES_FILE: Final = "addresses.json"
 """In the data folder: a JSON map from the name of each listener (and `probes`) to the address it got."""
 
+SALT_FILE: Final = "salt.key"
+"""In the data folder: random bytes that salt passwords given in plain."""
+
 
 def run(
     *,
@@ -67,7 +70,7 @@ def run(
 
 def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files: FileLayer | None = None) -> int:
     """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
-    ports = listening.ports_of(given)
+    ports = listening.ports_of(given, _salt_key(data))
     started = time.monotonic()
     log, recovered = _recover(given, data, files)
     loop = assemble(given, log, recovered, ports, given.queue_max_bytes or _quarter_of_volume(data))
@@ -92,6 +95,22 @@ def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files:
     return 0
 
 
+def _salt_key(data: Path) -> bytes:
+    """What salts passwords; made with the data folder."""
+    path = data / SALT_FILE
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            hidden = path.with_name(f".{SALT_FILE}")
+            hidden.unlink(missing_ok=True)
+            with open(os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(os.urandom(32))
+            hidden.replace(path)
+        return path.read_bytes()
+    except OSError as error:
+        raise CannotRun(f"The data folder {data} can't be used: {error}.", "Check its volume and owner.") from error
+
+
 def _probes(loop: Loop, address: str | None) -> Probes | None:
     if address is None:
         return None
@@ -106,7 +125,6 @@ def _listener(number: int, address: str) -> Listener:
 
 
 def _recover(given: Settings, data: Path, files: FileLayer | None) -> tuple[Log, Recovered]:
-    data.mkdir(parents=True, exist_ok=True)
     try:
         return Log.open(data / "log", files=files, settings=LogSettings(segment_bytes=given.log.segment_bytes))
     except FolderLocked as error:

@@ -11,15 +11,29 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, ValidationError, model_validator
 
 from penstock_api.failing import Misuse
 from penstock_api.management import Delivery
+from penstock_broker.settings_security import MECHANISM_NAMES, Authentication, Limits, Model, Permission, Tls
 
-__all__ = ["Authentication", "DeliverySettings", "Listener", "LogSettings", "Role", "Settings", "Tls", "load"]
+__all__ = [
+    "REVEALING",
+    "UNIX",
+    "Authentication",
+    "DeliverySettings",
+    "Listener",
+    "ListenerKind",
+    "LogSettings",
+    "Management",
+    "Role",
+    "Settings",
+    "load",
+]
 
 UNIX: Final = "unix:"
+REVEALING: Final = frozenset(("PLAIN", "XOAUTH2", "OAUTHBEARER"))
+"""Mechanisms that show the secret itself to whoever listens in."""
 
 
 class Role(Enum):
@@ -30,22 +44,20 @@ class Role(Enum):
     MANAGEMENT = "management"
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+class ListenerKind(Enum):
+    """What clients speak first on a listener. Values are those of the file."""
+
+    AMQP = "amqp"
+    WEB_SOCKET = "webSocket"
+    """HTTP, then AMQP in binary WebSocket frames (subprotocol `amqp`)."""
 
 
-class Tls(_Model):
-    """Server certificate chain and key, PEM. Both are read again when the files change."""
-
-    certificate: Path
-    key: Path
-
-
-class Listener(_Model):
+class Listener(Model):
     """Where clients connect. `address` is HOST:PORT, [HOST]:PORT or unix:PATH; port 0 lets the system choose."""
 
     name: str = "amqp"
     address: str
+    kind: ListenerKind = ListenerKind.AMQP
     tls: Tls | None = None
     sasl_mechanisms: tuple[str, ...] | None = None
     """Names in the order of preference; absent: all that `authentication` allows."""
@@ -67,19 +79,7 @@ class Listener(_Model):
             return False
 
 
-class Authentication(_Model):
-    """Who may connect to client listeners."""
-
-    anonymous: bool = False
-    users_folder: Path | None = None
-    """A file per user, named like the user, holding the password; read at each log-in."""
-    users: dict[str, str] = {}
-    """Passwords by user."""
-    allow_insecure_plain: bool = False
-    """Take passwords without TLS on listeners that other machines reach."""
-
-
-class Management(_Model):
+class Management(Model):
     """The operator's access to `$management`: everything is allowed."""
 
     address: str
@@ -96,13 +96,13 @@ class DeliverySettings(Delivery):
     """End a client's durable subscription that nobody has consumed from for so long; absent: never."""
 
 
-class LogSettings(_Model):
+class LogSettings(Model):
     """The log's files."""
 
     segment_bytes: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
 
 
-class Settings(_Model):
+class Settings(Model):
     """One broker."""
 
     listeners: tuple[Listener, ...] = ()
@@ -111,6 +111,11 @@ class Settings(_Model):
     probes: str | None = None
     """HOST:PORT of GET /livez and /readyz."""
     authentication: Authentication = Authentication()
+    permissions: tuple[Permission, ...] | None = None
+    """Grants on client listeners; absent here and in `permissions_file`: everything is allowed."""
+    permissions_file: Path | None = None
+    """More grants, under the key `permissions`; read again when it changes."""
+    limits: Limits = Limits()
     log: LogSettings = LogSettings()
     delivery: DeliverySettings = DeliverySettings()
     auto_create: bool = False
@@ -136,17 +141,23 @@ class Settings(_Model):
         return self
 
     @model_validator(mode="after")
-    def _has_passwords_protected(self) -> Settings:
+    def _has_secrets_protected(self) -> Settings:
         for listener in self.listeners:
-            offers_plain = listener.sasl_mechanisms is None or "PLAIN" in listener.sasl_mechanisms
-            has_users = bool(self.authentication.users or self.authentication.users_folder)
-            insecure = listener.tls is None and not listener.is_local
-            if offers_plain and has_users and insecure and not self.authentication.allow_insecure_plain:
+            wanted = listener.sasl_mechanisms or ()
+            unknown = [name for name in wanted if name not in MECHANISM_NAMES]
+            if unknown:
+                raise ValueError(f"{unknown[0]!r} is no SASL mechanism; there are {', '.join(MECHANISM_NAMES)}")
+            exposed = [name for name in wanted if name in REVEALING]
+            if exposed and not self.is_private(listener):
                 raise ValueError(
-                    f"listener {listener.name!r} would take passwords without TLS from other machines: give it tls, "
+                    f"listener {listener.name!r} would take {exposed[0]} without TLS from other machines: give it tls, "
                     "or set authentication.allowInsecurePlain"
                 )
         return self
+
+    def is_private(self, listener: Listener) -> bool:
+        """Whether secrets may cross this listener as they are."""
+        return listener.tls is not None or listener.is_local or self.authentication.allow_insecure_plain
 
     def for_dev(self) -> Settings:
         """`--dev`: ANONYMOUS, PLAIN guest/guest, and queues and topic exchanges made when first named."""

@@ -10,6 +10,7 @@ with RawClient(port, "container") as client:
 from __future__ import annotations
 
 import socket
+import ssl
 from collections import deque
 from dataclasses import dataclass
 from types import TracebackType
@@ -30,7 +31,7 @@ from penstock_amqp.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.sasl_client import Login, SaslClient
+from penstock_amqp.sasl_client import ClientMechanism, Login, SaslClient
 from penstock_amqp.values import Symbol
 
 __all__ = ["RawClient", "Received", "symbols"]
@@ -61,11 +62,14 @@ class RawClient:
         container_id: str,
         *,
         host: str = "127.0.0.1",
-        login: Login | None = None,
+        login: ClientMechanism | None = None,
         desired: tuple[Symbol, ...] | None = None,
         idle_time_out: int | None = None,
+        context: ssl.SSLContext | None = None,
     ) -> None:
         self.socket = socket.create_connection((host, port), TIMEOUT_SECONDS)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_hostname="broker")
         self._reader = FrameReader(1 << 20)
         self._frames: deque[Received] = deque()
         self._next_handle = 0
@@ -95,7 +99,7 @@ class RawClient:
     ) -> None:
         self.socket.close()
 
-    def _authenticate(self, login: Login) -> bytes:
+    def _authenticate(self, login: ClientMechanism) -> bytes:
         dialogue = SaslClient(login)
         while True:
             self.send_bytes(dialogue.output())

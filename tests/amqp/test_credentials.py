@@ -1,4 +1,4 @@
-"""Stored passwords, with the test vectors of the RFCs, and the cache of secrets."""
+"""Stored passwords, with the vector of RFC 7677, and the cache of secrets."""
 
 from __future__ import annotations
 
@@ -8,102 +8,133 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_amqp.credentials import CredentialError, SecretCache, hash_password, verify_password
+from penstock_amqp.credentials import (
+    CredentialError,
+    Record,
+    SecretCache,
+    fake_record,
+    fits,
+    format_record,
+    make_record,
+    parse_record,
+    user_salt,
+)
+from penstock_amqp.sasl_mechanisms import ScramKeys
 
 SALT = bytes(range(16))
+KEY = b"k" * 32
+
+# PostgreSQL's documentation of pg_authid writes SCRAM records so; salt and rounds are those of RFC 7677, section 3, for
+# the password "pencil". ServerKey is checked there: HMAC(ServerKey, AuthMessage) is the RFC's server signature.
+PENCIL = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$"
 
 
-def text(raw: bytes) -> str:
-    return base64.b64encode(raw).decode().rstrip("=")
+def test_a_record_is_written_as_lines_that_say_how_it_was_made() -> None:
+    lines = format_record(make_record("pencil", base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), 4096)).splitlines()
+    assert [line.split("$")[0] for line in lines] == ["SCRAM-SHA-512", "SCRAM-SHA-256"]
+    assert lines[1].startswith(PENCIL)
 
 
-# RFC 7914, section 12, third vector: scrypt("pleaseletmein", "SodiumChloride", N=16384, r=8, p=1), its first 32 bytes.
-RFC_7914 = bytes.fromhex("7023bdcb3afd7348461c06cd81fd38ebfda8fbba904f8e3ea9b543f6545da1f2")
-# RFC 7914, section 11, second vector: PBKDF2-HMAC-SHA-256("Password", "NaCl", 80000), its first 32 bytes.
-RFC_PBKDF2 = bytes.fromhex("4ddcd8f60b98be21830cee5ef22701f9641a4418d04c0414aeff08876b34ab56")
+def test_a_record_is_read_as_it_was_written() -> None:
+    record = make_record("secret", SALT, 4096)
+    assert parse_record(format_record(record) + "\n") == record
 
 
-def test_a_hash_is_written_in_one_line_that_says_how_it_was_made() -> None:
-    stored = hash_password("secret", SALT)
-    assert stored.startswith("$scrypt$ln=14,r=8,p=1$AAECAwQFBgcICQoLDA0ODw$")
-    assert stored.isascii()
+def test_a_record_of_one_mechanism_is_one() -> None:
+    line = format_record(make_record("secret", SALT, 4096)).splitlines()[1]
+    record = parse_record(line)
+    assert record is not None
+    assert list(record.keys) == ["SCRAM-SHA-256"]
+    assert fits("secret", record)
 
 
-def test_the_right_password_and_no_other_fits_its_hash() -> None:
-    stored = hash_password("sëcret", SALT)
-    assert verify_password("sëcret", stored)
-    assert verify_password("sëcret".encode(), stored)
-    assert not verify_password("secret", stored)
-    assert not verify_password("", stored)
+def test_the_right_password_and_no_other_fits_its_record() -> None:
+    record = make_record("sëcret", SALT, 4096)
+    assert fits("sëcret", record)
+    assert not fits("secret", record)
+    assert not fits("", record)
+    assert not fits("s\x00", record)
 
 
-def test_the_salt_changes_the_hash() -> None:
-    assert hash_password("secret", SALT) != hash_password("secret", SALT[::-1])
+def test_the_salt_changes_the_record() -> None:
+    assert make_record("secret", SALT, 4096) != make_record("secret", SALT[::-1], 4096)
+
+
+@pytest.mark.parametrize("text", ["", "secret", "SCRAM", "SCRAM-SHA-1$4096:AAAA$AAAA:AAAA", "a\nb"])
+def test_what_does_not_begin_like_a_record_is_a_password(text: str) -> None:
+    assert parse_record(text) is None
 
 
 @pytest.mark.parametrize(
-    ("password", "stored"),
+    "text",
     [
-        pytest.param("pleaseletmein", f"$scrypt$ln=14,r=8,p=1${text(b'SodiumChloride')}${text(RFC_7914)}", id="scrypt"),
-        pytest.param("Password", f"$pbkdf2-sha256$i=80000${text(b'NaCl')}${text(RFC_PBKDF2)}", id="pbkdf2"),
+        "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==",
+        "SCRAM-SHA-256$4095:W22ZaJ0SNY7soEsUEjb6gQ==$AAAA:AAAA",
+        "SCRAM-SHA-256$9999999:W22ZaJ0SNY7soEsUEjb6gQ==$AAAA:AAAA",
+        "SCRAM-SHA-256$x:W22ZaJ0SNY7soEsUEjb6gQ==$AAAA:AAAA",
+        "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$AAAA:AAAA",
+        "SCRAM-SHA-256$4096:***$AAAA:AAAA",
+        "SCRAM-SHA-256$4096:AAAA$" + "A" * 43 + "=:" + "A" * 43 + "=",
+        "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$" + "A" * 43 + "=:" + "A" * 43 + "=\npassword",
     ],
 )
-def test_the_vectors_of_the_rfc_are_verified(password: str, stored: str) -> None:
-    assert verify_password(password, stored)
-    assert not verify_password(password + "x", stored)
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        "",
-        "secret",
-        "$2b$12$abcdefghijklmnopqrstuv",
-        "$scrypt$ln=14,r=8$AAAA$AAAA",
-        "$scrypt$ln=14,r=8,p=x$AAAA$AAAA",
-        "$scrypt$ln=-1,r=8,p=1$AAAA$AAAA",
-        "$scrypt$ln=30,r=8,p=1$AAAA$AAAA",
-        "$scrypt$ln=14,r=8,p=1$A*AA$AAAA",
-        "$pbkdf2-sha256$i=0$AAAA$AAAA",
-        "$pbkdf2-sha256$i=99999999$AAAA$AAAA",
-    ],
-)
-def test_what_is_not_a_stored_password_is_an_error(stored: str) -> None:
+def test_a_record_that_cannot_be_used_is_an_error(text: str) -> None:
     with pytest.raises(CredentialError):
-        verify_password("x", stored)
+        parse_record(text)
 
 
 def test_a_short_salt_is_refused() -> None:
     with pytest.raises(ValueError, match="salt"):
-        hash_password("secret", b"123")
+        make_record("secret", b"123")
+
+
+def test_a_password_that_cannot_be_prepared_is_named_without_showing_it() -> None:
+    with pytest.raises(CredentialError, match="can't be used") as error:
+        make_record("bad\x07bell", SALT, 4096)
+    assert "bell" not in str(error.value)
+
+
+def test_a_user_that_does_not_exist_looks_the_same_each_time_and_like_one_that_does() -> None:
+    fake = fake_record(KEY, "nobody", 4096)
+    assert fake == fake_record(KEY, "nobody", 4096)
+    assert fake != fake_record(KEY, "noone", 4096)
+    assert fake != fake_record(b"x" * 32, "nobody", 4096)
+    real = make_record("secret", user_salt(KEY, "nobody"), 4096)
+    for name in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        shown, meant = fake.keys[name], real.keys[name]
+        assert (shown.salt, shown.rounds) == (meant.salt, meant.rounds)
+        assert len(shown.stored_key) == len(meant.stored_key)
+    assert not fits("secret", fake)
+
+
+def record(word: str) -> Record:
+    """A record in which `word` stands for the key."""
+    return Record({"SCRAM-SHA-256": ScramKeys(SALT, 4096, word.encode(), b"")})
 
 
 def test_the_cache_knows_only_what_was_found_right() -> None:
-    cache = SecretCache(b"k" * 32)
-    assert not cache.knows("alice", b"secret", "stored")
-    cache.remember("alice", b"secret", "stored")
-    assert cache.knows("alice", b"secret", "stored")
-    assert not cache.knows("alice", b"other", "stored")
-    assert not cache.knows("bob", b"secret", "stored")
+    cache = SecretCache(KEY)
+    assert not cache.knows("alice", b"secret", record("stored"))
+    cache.remember("alice", b"secret", record("stored"))
+    assert cache.knows("alice", b"secret", record("stored"))
+    assert not cache.knows("alice", b"other", record("stored"))
+    assert not cache.knows("bob", b"secret", record("stored"))
 
 
 def test_a_changed_password_makes_the_cache_forget() -> None:
-    cache = SecretCache(b"k" * 32)
-    cache.remember("alice", b"secret", "stored")
-    assert not cache.knows("alice", b"secret", "stored anew")
+    cache = SecretCache(KEY)
+    cache.remember("alice", b"secret", record("stored"))
+    assert not cache.knows("alice", b"secret", record("stored anew"))
 
 
 def test_the_cache_forgets_who_was_not_seen_for_longest() -> None:
-    cache = SecretCache(b"k" * 32, capacity=2)
-    cache.remember("a", b"1", "s")
-    cache.remember("b", b"2", "s")
-    assert cache.knows("a", b"1", "s")
-    cache.remember("c", b"3", "s")
-    assert [cache.knows(user, secret, "s") for user, secret in (("a", b"1"), ("b", b"2"), ("c", b"3"))] == [
-        True,
-        False,
-        True,
-    ]
+    cache = SecretCache(KEY, capacity=2)
+    cache.remember("a", b"1", record("s"))
+    cache.remember("b", b"2", record("s"))
+    assert cache.knows("a", b"1", record("s"))
+    cache.remember("c", b"3", record("s"))
+    known = [cache.knows(user, secret, record("s")) for user, secret in (("a", b"1"), ("b", b"2"), ("c", b"3"))]
+    assert known == [True, False, True]
 
 
 triples = st.tuples(st.text(max_size=5), st.binary(max_size=5), st.text(max_size=5))
@@ -112,6 +143,6 @@ triples = st.tuples(st.text(max_size=5), st.binary(max_size=5), st.text(max_size
 @given(triples, triples)
 @settings(max_examples=50)
 def test_two_triples_never_stand_for_each_other(one: tuple[str, bytes, str], other: tuple[str, bytes, str]) -> None:
-    cache = SecretCache(b"k" * 32)
-    cache.remember(*one)
-    assert cache.knows(*other) is (one == other)
+    cache = SecretCache(KEY)
+    cache.remember(one[0], one[1], record(one[2]))
+    assert cache.knows(other[0], other[1], record(other[2])) is (one == other)

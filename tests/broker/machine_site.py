@@ -25,7 +25,8 @@ from penstock_broker.log import FileLayer, Log, SyncChoice
 from penstock_broker.log import Settings as LogSettings
 from penstock_broker.loop import Loop
 from penstock_broker.queue import DATA, NUMBER, Queue
-from penstock_broker.settings import Authentication, Listener, Settings
+from penstock_broker.settings import Listener, Settings
+from penstock_broker.settings_security import Authentication
 from penstock_broker.timing import Clock
 from penstock_broker.topology.records import Subscription
 from penstock_core.terms import Exclusivity

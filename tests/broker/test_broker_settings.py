@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from penstock_api.failing import Misuse
-from penstock_broker.settings import Listener, Settings, load
+from penstock_broker.settings import Listener, ListenerKind, Settings, load
+from penstock_broker.settings_security import CertificateUser, ClientCertificates
+from penstock_core.permissions import Action, Grant
 
 WHOLE = """
 listeners:
@@ -80,12 +82,71 @@ def test_an_address_says_whether_other_machines_reach_it(address: str, local: bo
     assert Listener(address=address).is_local is local
 
 
-def test_passwords_without_tls_want_a_word(tmp_path: Path) -> None:
-    text = 'listeners: [{address: "0.0.0.0:5672"}]\nauthentication: {users: {ann: secret}'
+@pytest.mark.parametrize("mechanism", ["PLAIN", "XOAUTH2", "OAUTHBEARER"])
+def test_secrets_without_tls_want_a_word(tmp_path: Path, mechanism: str) -> None:
+    text = (
+        f'listeners: [{{address: "0.0.0.0:5672", saslMechanisms: [{mechanism}]}}]\n'
+        "authentication: {users: {ann: secret}"
+    )
     with pytest.raises(Misuse, match="allowInsecurePlain"):
         load(write(tmp_path, text + "}\n"))
     assert load(write(tmp_path, text + ", allowInsecurePlain: true}\n")).listeners
     assert load(write(tmp_path, text.replace("0.0.0.0", "127.0.0.1") + "}\n")).listeners
+
+
+def test_an_unknown_mechanism_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Misuse, match="'CRAM-MD5' is no SASL mechanism"):
+        load(write(tmp_path, 'listeners: [{address: "127.0.0.1:0", saslMechanisms: [CRAM-MD5]}]\n'))
+
+
+SECURITY = """
+listeners:
+  - {name: wss, kind: webSocket, address: "0.0.0.0:443",
+     tls: {certificate: /c, key: /k, clientCa: /ca, clientCertificates: optional, minimumVersion: "1.3"}}
+authentication:
+  scramIterations: 4096
+  certificateUser: dns
+  groups: {team: [ann, bob]}
+  tokens:
+    - {issuer: "https://issuer", audiences: [penstock.dev/shop/main], keysFile: /keys, algorithms: [RS256]}
+permissions:
+  - {users: [ann], actions: [publish, consume], exchanges: ["orders.*"]}
+permissionsFile: /permissions/permissions.yaml
+limits: {connections: 10, connectionsPerUser: 2, connectionsPerPeer: 3, unauthenticated: 4, unauthenticatedPerPeer: 1,
+         loginSeconds: 5, sessionsPerConnection: 6, linksPerConnection: 7}
+"""
+
+
+def test_every_key_of_security_is_read(tmp_path: Path) -> None:
+    settings = load(write(tmp_path, SECURITY))
+    (listener,) = settings.listeners
+    assert listener.kind is ListenerKind.WEB_SOCKET
+    assert listener.tls is not None
+    assert listener.tls.client_ca == Path("/ca")
+    assert listener.tls.client_certificates is ClientCertificates.OPTIONAL
+    assert listener.tls.minimum_version == "1.3"
+    assert settings.authentication.certificate_user is CertificateUser.DNS
+    (issuer,) = settings.authentication.tokens
+    assert (issuer.audiences, issuer.user_claim, issuer.leeway_seconds) == (("penstock.dev/shop/main",), "sub", 30)
+    assert settings.permissions is not None
+    assert settings.permissions[0].grant() == Grant(
+        users=("ann",), actions=frozenset((Action.PUBLISH, Action.CONSUME)), exchanges=("orders.*",)
+    )
+    assert settings.limits.links_per_connection == 7
+
+
+@pytest.mark.parametrize(
+    ("permission", "words"),
+    [
+        ("{actions: [publish], queues: [q]}", "nobody's"),
+        ("{users: [ann], actions: [publish]}", "allows nothing"),
+        ("{users: [ann], actions: [], queues: [q]}", "actions"),
+        ("{users: [ann], actions: [delete], queues: [q]}", "actions"),
+    ],
+)
+def test_a_permission_that_means_nothing_is_refused(tmp_path: Path, permission: str, words: str) -> None:
+    with pytest.raises(Misuse, match=words):
+        load(write(tmp_path, f"permissions: [{permission}]\n"))
 
 
 def test_messages_have_to_fit_a_log_segment(tmp_path: Path) -> None:

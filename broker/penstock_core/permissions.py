@@ -1,0 +1,141 @@
+"""Who may do what: grants for users and groups on exchanges, subscriptions, queues and management.
+
+Without any grant everything is allowed; with grants, what none of them allows is refused. Patterns know one sign, `*`
+for any characters, also none. Must not know where grants come from. Source: design, section 3, decision 16;
+docs/security.md.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from penstock_core.reason import Reason, Refuse
+
+__all__ = ["ALLOWED", "EVERYTHING", "Action", "Allowed", "Grant", "Kind", "Permissions", "Who"]
+
+
+class Action(enum.Enum):
+    """What somebody wants to do. Values are those of the configuration."""
+
+    PUBLISH = "publish"
+    CONSUME = "consume"
+    CREATE = "create"
+    """Make what is not there: a durable subscription, a queue or exchange by its first use, a temporary one."""
+    MANAGE = "manage"
+    """Use, browse and end what others made."""
+
+
+class Kind(enum.Enum):
+    """What something is done to. Values are words of refusals."""
+
+    EXCHANGE = "exchange"
+    SUBSCRIPTION = "subscription"
+    QUEUE = "queue"
+    MANAGEMENT = "management"
+    """`$management` and the whole broker; it has no names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Somebody that has logged in. A user "anonymous" is everybody that did not say who it is."""
+
+    user: str
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Whoever matches one of `users` or is in one of `groups` may do `actions` to what the other patterns match."""
+
+    actions: frozenset[Action]
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    exchanges: tuple[str, ...] = ()
+    subscriptions: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    management: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Go on."""
+
+
+ALLOWED: Final = Allowed()
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(_match(name, pattern) for pattern in patterns)
+
+
+def _match(name: str, pattern: str) -> bool:
+    """In time linear in the name, which a client chose."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return name == pattern
+    *middle, last = rest
+    if not name.startswith(first):
+        return False
+    at = len(first)
+    for part in middle:
+        found = name.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return len(name) - len(last) >= at and name.endswith(last)
+
+
+def _names(grant: Grant, kind: Kind) -> tuple[str, ...]:
+    match kind:
+        case Kind.EXCHANGE:
+            return grant.exchanges
+        case Kind.SUBSCRIPTION:
+            return grant.subscriptions
+        case Kind.QUEUE:
+            return grant.queues
+        case Kind.MANAGEMENT:
+            return ("*",) if grant.management else ()
+        case _:
+            assert_never(kind)
+
+
+def _is_for(grant: Grant, who: Who) -> bool:
+    return _matches(who.user, grant.users) or any(_matches(group, grant.groups) for group in who.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """All grants. None at all: everything is allowed."""
+
+    grants: tuple[Grant, ...] = ()
+
+    def decide(self, who: Who, action: Action, kind: Kind, name: str) -> Allowed | Refuse:
+        """Whether ``who`` may do ``action`` to the ``kind`` called ``name``.
+
+        A refusal names what is lacking, and who can give it. It does not say whether ``name`` exists.
+        """
+        if not self.grants:
+            return ALLOWED
+        for grant in self.grants:
+            if action in grant.actions and _matches(name, _names(grant, kind)) and _is_for(grant, who):
+                return ALLOWED
+        what = "use $management" if kind is Kind.MANAGEMENT else f"{action.value} on {kind.value} {name[:100]!r}"
+        return Refuse(
+            Reason.NOT_PERMITTED,
+            f"User {who.user!r} may not {what}: none of the broker's permissions allows it; "
+            f"ask those who run this broker to grant {action.value!r} on that {kind.value} to this user.",
+            (("penstock:action", action.value), ("penstock:kind", kind.value)),
+        )
+
+    def allows(self, who: Who, action: Action, kind: Kind, name: str) -> bool:
+        """The same as a yes or no. Without any grant the answer is no to ``MANAGE``: what somebody made is theirs."""
+        if not self.grants and action is Action.MANAGE:
+            return False
+        return isinstance(self.decide(who, action, kind, name), Allowed)
+
+
+EVERYTHING: Final = Permissions()
+"""No grants."""

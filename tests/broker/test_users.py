@@ -1,0 +1,86 @@
+"""Salted records of users: from the settings, from files that change, and none for names that lead elsewhere."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from penstock_amqp.credentials import Record, fits, format_record, make_record
+from penstock_broker.users import Absent, Users, in_folder, one_user
+
+KEY = b"k" * 32
+
+
+def users_of(folder: Path | None, **given: str) -> Users:
+    return Users(given, in_folder(folder), key=KEY, rounds=4096)
+
+
+def loaded(users: Users, user: str) -> Record:
+    record = users.load(user)
+    assert record is not None
+    assert users.ready(user) == record
+    return record
+
+
+def test_a_password_of_the_settings_is_ready_at_once() -> None:
+    record = users_of(None, ann="secret").ready("ann")
+    assert isinstance(record, Record)
+    assert fits("secret", record)
+
+
+def test_a_file_has_to_be_loaded_once_and_again_when_it_changes(tmp_path: Path) -> None:
+    users = users_of(tmp_path)
+    assert users.ready("ann") is Absent.NO_USER
+    (tmp_path / "ann").write_text("first\n")
+    assert users.ready("ann") is Absent.NOT_LOADED
+    assert fits("first", loaded(users, "ann"))
+    (tmp_path / "ann").write_text("second\n")
+    assert users.ready("ann") is Absent.NOT_LOADED
+    assert fits("second", loaded(users, "ann"))
+    (tmp_path / "ann").unlink()
+    assert users.ready("ann") is Absent.NO_USER
+    assert users.load("ann") is None
+
+
+def test_a_file_may_hold_a_record_instead_of_a_password(tmp_path: Path) -> None:
+    record = make_record("secret", b"s" * 16, 5000)
+    (tmp_path / "ann").write_text(format_record(record) + "\n")
+    assert loaded(users_of(tmp_path), "ann") == record
+
+
+def test_two_users_with_one_password_have_different_records_that_outlive_a_restart() -> None:
+    first, second = users_of(None, ann="secret", bob="secret"), users_of(None, ann="secret")
+    assert first.ready("ann") != first.ready("bob")
+    assert first.ready("ann") == second.ready("ann")
+
+
+@pytest.mark.parametrize("name", ["../ann", "/etc/passwd", ".hidden", "a\0b", "..", "", "x" * 300])
+def test_a_name_that_leads_elsewhere_is_nobody(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "users"
+    folder.mkdir()
+    (tmp_path / "ann").write_text("secret")
+    (folder / ".hidden").write_text("secret")
+    assert users_of(folder).load(name) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe", b"SCRAM-SHA-256$1:AAAA$AAAA:AAAA", b"bad\x07bell"])
+def test_a_file_that_cannot_be_used_lets_nobody_in_and_is_named(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "ann").write_bytes(content)
+    users = users_of(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        assert users.load("ann") is None
+    assert users.ready("ann") is Absent.NO_USER
+    assert str(tmp_path / "ann") in caplog.text
+    assert "bell" not in caplog.text
+
+
+def test_one_user_has_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "password"
+    path.write_text("secret")
+    users = Users({}, one_user("operator", path), key=KEY, rounds=4096)
+    assert fits("secret", loaded(users, "operator"))
+    assert users.load("password") is None

@@ -1,0 +1,123 @@
+"""Grants: who may do what to which names, and what a refusal says."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_core.permissions import ALLOWED, EVERYTHING, Action, Grant, Kind, Permissions, Who
+from penstock_core.reason import Condition, Reason, Refuse
+
+ANN = Who("ann")
+SHOP = Permissions(
+    (
+        Grant(
+            users=("ann", "bob-*"),
+            groups=("team",),
+            actions=frozenset((Action.PUBLISH, Action.CONSUME)),
+            exchanges=("orders.*",),
+            queues=("work",),
+        ),
+        Grant(users=("*",), actions=frozenset((Action.CREATE,)), subscriptions=("*-audit",)),
+        Grant(users=("root",), actions=frozenset(Action), management=True),
+    )
+)
+
+
+@pytest.mark.parametrize("action", list(Action))
+@pytest.mark.parametrize("kind", list(Kind))
+def test_without_grants_everything_is_allowed(action: Action, kind: Kind) -> None:
+    assert EVERYTHING.decide(ANN, action, kind, "x") is ALLOWED
+
+
+def test_without_grants_nobody_manages_what_others_made() -> None:
+    assert not EVERYTHING.allows(ANN, Action.MANAGE, Kind.SUBSCRIPTION, "x")
+    assert EVERYTHING.allows(ANN, Action.CONSUME, Kind.SUBSCRIPTION, "x")
+
+
+@pytest.mark.parametrize(
+    ("who", "action", "kind", "name", "allowed"),
+    [
+        (ANN, Action.PUBLISH, Kind.EXCHANGE, "orders.eu", True),
+        (ANN, Action.PUBLISH, Kind.EXCHANGE, "orders.", True),
+        (ANN, Action.PUBLISH, Kind.EXCHANGE, "orders", False),
+        (ANN, Action.PUBLISH, Kind.EXCHANGE, "my.orders.eu", False),
+        (ANN, Action.CONSUME, Kind.EXCHANGE, "orders.eu", True),
+        (ANN, Action.MANAGE, Kind.EXCHANGE, "orders.eu", False),
+        (ANN, Action.PUBLISH, Kind.QUEUE, "work", True),
+        (ANN, Action.PUBLISH, Kind.QUEUE, "works", False),
+        (ANN, Action.PUBLISH, Kind.QUEUE, "orders.eu", False),
+        (Who("bob-1"), Action.CONSUME, Kind.QUEUE, "work", True),
+        (Who("bob"), Action.CONSUME, Kind.QUEUE, "work", False),
+        (Who("eve", frozenset(("team",))), Action.CONSUME, Kind.QUEUE, "work", True),
+        (Who("eve", frozenset(("teams",))), Action.CONSUME, Kind.QUEUE, "work", False),
+        (Who("team"), Action.CONSUME, Kind.QUEUE, "work", False),
+        (Who("eve"), Action.CREATE, Kind.SUBSCRIPTION, "eu-audit", True),
+        (Who("eve"), Action.CREATE, Kind.SUBSCRIPTION, "audit-eu", False),
+        (Who("eve"), Action.MANAGE, Kind.MANAGEMENT, "", False),
+        (Who("root"), Action.MANAGE, Kind.MANAGEMENT, "", True),
+        (Who("root"), Action.MANAGE, Kind.QUEUE, "work", False),
+    ],
+)
+def test_what_a_grant_allows(who: Who, action: Action, kind: Kind, name: str, allowed: bool) -> None:
+    assert SHOP.allows(who, action, kind, name) is allowed
+    assert (SHOP.decide(who, action, kind, name) is ALLOWED) is allowed
+
+
+def test_a_refusal_says_what_is_lacking_and_who_can_give_it() -> None:
+    refused = SHOP.decide(Who("eve"), Action.PUBLISH, Kind.EXCHANGE, "orders.eu")
+    assert isinstance(refused, Refuse)
+    assert refused.reason is Reason.NOT_PERMITTED
+    assert refused.condition is Condition.UNAUTHORIZED_ACCESS
+    assert refused.description == (
+        "User 'eve' may not publish on exchange 'orders.eu': none of the broker's permissions allows it; "
+        "ask those who run this broker to grant 'publish' on that exchange to this user."
+    )
+    assert refused.error_info() == {
+        "penstock:reason": "NotPermitted",
+        "penstock:action": "publish",
+        "penstock:kind": "exchange",
+    }
+
+
+def test_a_refusal_of_management_names_no_name() -> None:
+    refused = SHOP.decide(ANN, Action.MANAGE, Kind.MANAGEMENT, "")
+    assert isinstance(refused, Refuse)
+    assert refused.description.startswith("User 'ann' may not use $management:")
+
+
+def test_a_long_name_is_not_sent_back() -> None:
+    refused = SHOP.decide(ANN, Action.PUBLISH, Kind.QUEUE, "q" * 60_000)
+    assert isinstance(refused, Refuse)
+    assert len(refused.description) < 500
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "matches"),
+    [
+        ("*", "", True),
+        ("**", "x", True),
+        ("a*b*c", "a-b-c", True),
+        ("a*b*c", "abc", True),
+        ("a*b*c", "acb", False),
+        ("a*b*c", "ac", False),
+        ("ab*ba", "aba", False),
+        ("a*a", "a", False),
+        ("", "", True),
+        ("", "x", False),
+        ("a.c", "abc", False),
+        ("[ab]", "a", False),
+        ("a?", "ab", False),
+    ],
+)
+def test_patterns_know_one_sign(pattern: str, name: str, matches: bool) -> None:
+    grants = Permissions((Grant(users=("ann",), actions=frozenset((Action.PUBLISH,)), queues=(pattern,)),))
+    assert grants.allows(ANN, Action.PUBLISH, Kind.QUEUE, name) is matches
+
+
+@given(st.lists(st.text("ab", max_size=3), min_size=1, max_size=5), st.lists(st.text("ab", max_size=3), max_size=4))
+def test_a_pattern_matches_whatever_stands_for_its_stars(parts: list[str], fillings: list[str]) -> None:
+    name = parts[0] + "".join(map("".join, zip([*fillings, *[""] * 4], parts[1:], strict=False)))
+    grants = Permissions((Grant(users=("ann",), actions=frozenset((Action.PUBLISH,)), queues=("*".join(parts),)),))
+    assert grants.allows(ANN, Action.PUBLISH, Kind.QUEUE, name)
