@@ -269,6 +269,14 @@ class ExchangeState(Document):
     unroutable_messages: int
 
 
+class ContestedContainer(Document):
+    """A container-id whose connections keep closing each other, or stealing each other's links."""
+
+    container_id: str  # at most 255 characters of it
+    takeovers: int  # since it began
+    last_ms: int
+
+
 class BrokerState(Document):
     """Attributes of the one `penstock.broker`.
 
@@ -290,6 +298,7 @@ class BrokerState(Document):
     log_segments: int
     log_syncs: int
     turns: int
+    contested_containers: tuple[ContestedContainer, ...] = ()  # the busiest first, at most 20
 
 
 class ConnectionState(Document):

@@ -15,6 +15,7 @@ from penstock_amqp import message, message_fields
 from penstock_amqp.endpoint_events import AmqpError, Event
 from penstock_amqp.errors import DecodeError
 from penstock_broker.connection import Connection
+from penstock_broker.contests import Contests
 from penstock_broker.errors import amqp_error
 from penstock_broker.journal import Journal
 from penstock_broker.links import Browser, Consumer, Producer
@@ -73,6 +74,7 @@ class Broker:
         self.connections: dict[int, Connection] = {}
         self.containers: dict[str, list[Connection]] = {}
         """Open connections by container-id."""
+        self.contests = Contests()
         self.serve_events: Callable[[Connection, list[Event]], None]
         """`serving.handle` of this broker, for modules that `serving` itself needs."""
         self.live: dict[LinkKey, Consumer] = {}

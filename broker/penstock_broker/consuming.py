@@ -57,7 +57,7 @@ def consume(
     if isinstance(stealing, Refuse):
         return stealing
     if isinstance(stealing, Steal):
-        detaching.steal(broker, broker.live[request.link])
+        detaching.steal(broker, broker.live[request.link], connection)
     consumer = add_consumer(broker, connection, link, request, node.queue, None)
     consumer.kind = kind
     told = _queue_source(source, DistributionMode.MOVE)

@@ -108,9 +108,11 @@ def _still_there(broker: Broker, consumer: Consumer) -> Existing | None:
     return there.existing() if isinstance(there, Subscription) else None
 
 
-def steal(broker: Broker, loser: Consumer) -> None:
-    """The same link was attached elsewhere: end this one."""
+def steal(broker: Broker, loser: Consumer, winner: Connection) -> None:
+    """The same link was attached elsewhere, on `winner`: end this one."""
     connection, link = loser.connection, loser.link
+    if winner is not connection:
+        broker.contests.record(winner.container_id, winner.number, now_ms=broker.now_ms, now_us=broker.now_us)
     ending.leave(broker, link, connection.endpoint.held_by(link))
     connection.endpoint.detach(link, closed=True, error=amqp_error(STOLEN))
     broker.touch(connection)

@@ -82,6 +82,10 @@ def _decide(broker: Broker, connection: Connection, probe: ProbeResult, steps: i
             broker.after(PROBE_STEP_MS, lambda: _probed(broker, connection, predecessor, steps))
         case ClosePredecessor():
             assert predecessor is not None
+            if probe is ProbeResult.ALIVE:
+                # One whose peer is gone is a failover, and no fight.
+                number = connection.number
+                broker.contests.record(connection.container_id, number, now_ms=broker.now_ms, now_us=broker.now_us)
             close(broker, predecessor, amqp_error(decision.told))
             # Others of the same container may be left; each is looked at in its turn.
             _decide(broker, connection, ProbeResult.UNKNOWN, PROBE_STEPS)

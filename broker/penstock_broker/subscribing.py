@@ -69,7 +69,7 @@ def subscribe(
     reply = source_reply(request, decision)
     loser = broker.live[request.link] if decision.steals else None
     if loser is not None:
-        detaching.steal(broker, loser)
+        detaching.steal(broker, loser, connection)
     subscription = _apply(broker, decision)
     consumer = add_consumer(broker, connection, link, request, subscription.queue, subscription.identity)
     _remember_user(connection, link, subscription)

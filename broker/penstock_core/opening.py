@@ -8,7 +8,7 @@ the JMS client expects: an Open with ``amqp:connection-establishment-failed``, t
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -27,15 +27,11 @@ __all__ = [
     "ProbeResult",
     "SoleDecision",
     "decide_sole_connection",
-    "keeps_stealing",
     "offer",
 ]
 
 ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"
 """The Open property that announces a Close right behind."""
-
-STEALING_LIMIT: Final = 5
-STEALING_WINDOW_SECONDS: Final = 60.0
 
 
 class Capability(enum.Enum):
@@ -137,8 +133,3 @@ def _in_use() -> Refuse:
         "Another connection holds this container-id (JMS ClientID) and is alive; close it, or use another one.",
         (("invalid-field", "container-id"),),
     )
-
-
-def keeps_stealing(times_seconds: Sequence[float], now_seconds: float) -> bool:
-    """True if a container-id changed hands five times within the last minute: two programs share it by mistake."""
-    return sum(now_seconds - each <= STEALING_WINDOW_SECONDS for each in times_seconds) >= STEALING_LIMIT

@@ -16,7 +16,6 @@ from penstock_core.opening import (
     ProbeResult,
     SoleDecision,
     decide_sole_connection,
-    keeps_stealing,
     offer,
 )
 from penstock_core.reason import Reason, Refuse
@@ -105,9 +104,3 @@ def test_decision_16_another_users_connection_is_not_closed_without_a_permission
     assert isinstance(opening(alive, enforcement=Enforcement.CLOSE_EXISTING, user=BOB), Refuse)
     allowed = opening(alive, enforcement=Enforcement.CLOSE_EXISTING, user=BOB, may_use_others=True)
     assert isinstance(allowed, ClosePredecessor)
-
-
-def test_decision_13_containers_that_keep_stealing_are_seen() -> None:
-    assert keeps_stealing([0.0, 10.0, 20.0, 30.0, 40.0], 60.0)
-    assert not keeps_stealing([0.0, 10.0, 20.0, 30.0, 40.0], 61.0)
-    assert not keeps_stealing([57.0, 58.0, 59.0, 60.0], 60.0)

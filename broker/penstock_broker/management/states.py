@@ -171,6 +171,10 @@ def broker_state(broker: Broker) -> State:
         "logSegments": log.segments,
         "logSyncs": broker.journal.syncs,
         "turns": broker.turns,
+        "contestedContainers": [
+            {"containerId": each.container_id, "takeovers": each.takeovers, "lastMs": each.last_us // 1000}
+            for each in broker.contests.now(broker.now_ms)
+        ],
     }
 
 
