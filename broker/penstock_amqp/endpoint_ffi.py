@@ -99,6 +99,12 @@ def set_data(data: Ptr, encoded: bytes) -> None:
     _lib.pn_data_rewind(data)
 
 
+def delivery_tag(delivery: Ptr) -> bytes:
+    """The tag that its sender gave a delivery."""
+    tag: Any = _lib.pn_delivery_tag(delivery)
+    return bytes(_ffi.unpack(tag.start, tag.size)) if tag.size else b""
+
+
 # -- collector and events -------------------------------------------------------------------------------------------
 collector: Callable[[], Ptr] = _lib.pn_collector
 collector_peek: Callable[[Ptr], Ptr] = _lib.pn_collector_peek

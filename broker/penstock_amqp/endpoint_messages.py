@@ -339,6 +339,10 @@ class MessageEngine(ABC):
             delivery_update(received, REJECTED)
             delivery_settle(received)
 
+    def tag_of(self, received: Ptr) -> bytes:
+        """The delivery-tag of a delivery that is not settled yet."""
+        return endpoint_ffi.delivery_tag(received)
+
     def release(self, deliveries: Iterable[Ptr]) -> None:
         """Hand back and settle: the sender may try again."""
         for received in deliveries:

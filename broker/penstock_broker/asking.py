@@ -21,6 +21,7 @@ from penstock_core.terms import DistributionMode, Durability, ExpiryPolicy, Node
 
 __all__ = [
     "attach_request",
+    "can_reject",
     "capabilities",
     "distribution_mode",
     "durability",
@@ -50,6 +51,12 @@ def capabilities(attach: Attach) -> frozenset[str]:
     if attach.source is None:
         return frozenset(attach.desired_capabilities or ())
     return frozenset(attach.source.capabilities or ())
+
+
+def can_reject(attach: Attach) -> bool:
+    """True if a message that the peer sends may be rejected: its source names no outcomes, or this one among them."""
+    outcomes = attach.source.outcomes if attach.source is not None else None
+    return not outcomes or "amqp:rejected:list" in outcomes
 
 
 def distribution_mode(source: Source) -> DistributionMode | None:

@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from penstock_amqp import message, message_fields
 from penstock_amqp.endpoint_events import AmqpError, Event
-from penstock_amqp.errors import DecodeError
+from penstock_broker import relaying
 from penstock_broker.connection import Connection
 from penstock_broker.contests import Contests
 from penstock_broker.errors import amqp_error
@@ -26,7 +25,7 @@ from penstock_broker.settings import Settings
 from penstock_broker.timing import Timers
 from penstock_broker.topology import creating
 from penstock_broker.topology.store import Topology
-from penstock_core import address, queues
+from penstock_core import address
 from penstock_core.identity import LinkKey
 from penstock_core.reason import Reason, Refuse
 
@@ -154,35 +153,7 @@ class Broker:
         self, producer: Producer, relay: RelayTarget, data: bytes
     ) -> ExchangeTarget | QueueTarget | AmqpError:
         """Where a message of an anonymous producer goes."""
-        try:
-            named = message_fields.properties_field(data, message.inspect(data).start, message_fields.Field.TO)
-        except DecodeError as error:
-            return AmqpError("amqp:decode-error", f"The message can't be read: {error}")
-        to = named if isinstance(named, str) else ""
-        parsed = address.parse_target(to or None, (), self.topology, auto_create=self.settings.auto_create)
-        match parsed:
-            case address.AutoCreate():
-                self.auto_create(parsed)
-                return self.relay_target(producer, relay, data)
-            case address.ExchangeAddress():
-                exchange = self.topology.exchanges[parsed.exchange]
-                known = relay.known.get(to)
-                if isinstance(known, ExchangeTarget) and known.exchange is exchange:
-                    return known
-                target = relay.known[to] = ExchangeTarget(exchange, parsed.key)
-                return target
-            case address.QueueAddress():
-                return QueueTarget(self.topology.queues[parsed.queue])
-            case address.SubscriptionQueue():
-                refused = queues.decide_publish(parsed)
-                assert isinstance(refused, Refuse)
-                return amqp_error(refused)
-            case address.ManagementNode():
-                return amqp_error(Refuse(Reason.NOT_ALLOWED, "Attach to $management to send requests."))
-            case address.AnonymousRelay():
-                return amqp_error(Refuse(Reason.INVALID_ADDRESS, "The message has no `to`; say where it goes."))
-            case Refuse():
-                return amqp_error(parsed)
+        return relaying.target_of(self, relay, data)
 
     def auto_create(self, wanted: address.AutoCreate) -> None:
         """Make a queue or topic exchange that somebody named for the first time."""

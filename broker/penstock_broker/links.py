@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock_amqp.endpoint_events import Entry
+from penstock_amqp.endpoint_events import AmqpError, Entry
 from penstock_amqp.endpoint_ffi import Ptr
 from penstock_amqp.endpoint_links import InLink, OutLink
 from penstock_core.existing import LinkKind
@@ -93,12 +93,16 @@ class Browser(_Link):
 class Producer(_Link):
     """A link that brings messages. `destination` is where they go."""
 
-    __slots__ = ("destination", "link", "owed_credit", "transfers", "waiting", "window")
+    __slots__ = ("broken", "can_reject", "destination", "link", "owed_credit", "transfers", "waiting", "window")
 
     def __init__(self, connection: Connection, link: InLink, destination: Destination, window: int) -> None:
         super().__init__(connection)
         self.link = link
         self.destination = destination
+        self.can_reject = True
+        """The link's outcomes have `rejected`; if not, a message that is not taken closes the link."""
+        self.broken: AmqpError | None = None
+        """Why the link has to be closed, once what came before in the batch is dealt with."""
         self.window = window
         """Messages the client may send ahead."""
         self.owed_credit = 0

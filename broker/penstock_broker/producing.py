@@ -32,6 +32,7 @@ def attach_producer(broker: Broker, connection: Connection, link: InLink, attach
         return
     destination, told = found
     producer = Producer(connection, link, destination, broker.settings.link_credit)
+    producer.can_reject = asking.can_reject(attach)
     link.context = producer
     if isinstance(destination, ExchangeTarget):
         destination.exchange.producers.add(producer)

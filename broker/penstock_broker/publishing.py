@@ -10,13 +10,14 @@ Source: sections 3 ("Addresses") and 4 of the design.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from penstock_amqp import message, message_fields
 from penstock_amqp.endpoint_events import AmqpError, Arrival, Entry
 from penstock_amqp.endpoint_ffi import Ptr
 from penstock_amqp.errors import DecodeError
-from penstock_broker import limits, storing
+from penstock_broker import limits, relaying, storing
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Producer
 from penstock_broker.queue import LOGGED
@@ -35,7 +36,10 @@ _NEVER: Final = b"\xff"
 
 
 def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
-    """Route and store a batch; accept it, or see to it that it is accepted once synced."""
+    """Route and store a batch; accept it, or see to it that it is accepted once synced.
+
+    Afterwards `producer.broken` may say why the caller has to close the link.
+    """
     destination = producer.destination
     if isinstance(destination, ExchangeTarget | QueueTarget):
         prepare(broker, destination, len(batch))
@@ -70,7 +74,9 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
     log = broker.log
     logged_set, kept_set = route.logged_set, route.kept_set
     if logged_set and not log.accepts_publishing():
-        _reject(producer, [delivery for delivery, _, settled in batch if not settled], broker.storage_refusal())
+        told = broker.storage_refusal()
+        for delivery, _, settled in batch:
+            _refuse(producer, delivery, settled, told)
         return
     next_message = log.next_message
     number = 0 if logged_set else log.next_messages(len(batch))
@@ -89,6 +95,8 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
                 head = message.inspect(data)
             except DecodeError as error:
                 _refuse(producer, delivery, settled, malformed(error))
+                if producer.broken is not None:
+                    break
                 continue
             prefix = _prefix(data, head)
             data = message.forwarded(data, head)
@@ -136,6 +144,8 @@ def _publish_each(
     plain_accept: list[Ptr] = []
     logged_accept: list[Ptr] = []
     for delivery, data, settled in batch:
+        if producer.broken is not None:
+            break
         try:
             head = message.inspect(data)
             route = route_message(broker, destination, data, head)
@@ -230,16 +240,23 @@ def _refusal(broker: Broker, destination: ExchangeTarget | QueueTarget, route: R
 
 
 def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[Arrival]) -> None:
-    """Each message goes where its `to` says."""
+    """Each message goes where its `to` says.
+
+    One that goes nowhere is rejected; if its sender has settled it already, the link is closed, or nobody would learn.
+    """
     for arrival in batch:
         delivery, data, settled = arrival
-        target = broker.relay_target(producer, relay, data)
-        if isinstance(target, AmqpError):
+        target = relaying.target_of(broker, relay, data)
+        if not isinstance(target, AmqpError):
+            producer.destination = target
+            publish(broker, producer, [arrival])
+            producer.destination = relay
+        elif settled:
+            _break(producer, delivery, target)
+        else:
             _refuse(producer, delivery, settled, target)
-            continue
-        producer.destination = target
-        publish(broker, producer, [arrival])
-        producer.destination = relay
+        if producer.broken is not None:
+            break
 
 
 def _accept(broker: Broker, producer: Producer, deliveries: list[Ptr], logged: bool) -> None:
@@ -276,12 +293,21 @@ def malformed(error: DecodeError) -> AmqpError:
 
 
 def _refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
-    """Reject one message; of one that its sender settled nobody hears."""
+    """Reject one message, or break the link if it has no such outcome; of one that its sender settled nobody hears."""
     if settled:
         producer.connection.endpoint.settle([delivery])
         producer.owed_credit += 1
+    elif not producer.can_reject:
+        _break(producer, delivery, error)
     else:
         _reject(producer, [delivery], error)
+
+
+def _break(producer: Producer, delivery: Ptr, error: AmqpError) -> None:
+    """Have the link closed, telling which message is the cause; it, and what comes behind it, is not taken."""
+    if producer.broken is None:
+        tag = producer.connection.endpoint.tag_of(delivery)
+        producer.broken = replace(error, info={**error.info, "delivery-tag": tag})
 
 
 def _reject(producer: Producer, deliveries: list[Ptr], error: AmqpError) -> None:

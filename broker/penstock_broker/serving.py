@@ -54,6 +54,8 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
             producer = event[1].context
             if isinstance(producer, Producer) and event[1].is_open:
                 publishing.publish(broker, producer, event[2])
+                if producer.broken is not None:
+                    _close_broken(broker, producer, producer.broken)
         elif event[0] is Kind.ACCEPTED:
             consumer = event[1].context
             if isinstance(consumer, Consumer):
@@ -136,8 +138,12 @@ def _too_large(broker: Broker, connection: Connection, link: InLink) -> None:
     )
     producer = link.context
     if isinstance(producer, Producer):
-        ending.close_producer(broker, producer, told)
-        temporaries.left(broker, (producer,))
+        _close_broken(broker, producer, told)
+
+
+def _close_broken(broker: Broker, producer: Producer, told: AmqpError) -> None:
+    ending.close_producer(broker, producer, told)
+    temporaries.left(broker, (producer,))
 
 
 def _closed(broker: Broker, connection: Connection, event: Closed) -> None:

@@ -33,6 +33,7 @@ __all__ = [
     "TargetAddress",
     "check_exchange_name",
     "check_queue_name",
+    "has_prefix",
     "kinds_of",
     "parse_source",
     "parse_target",
@@ -145,6 +146,11 @@ def parse_target(
 def kinds_of(capabilities: Collection[str]) -> frozenset[NodeKind]:
     """The kinds of node that capabilities of a terminus name; none if they leave it open, two if they contradict."""
     return frozenset(kind for capability, kind in _CAPABILITIES.items() if capability in capabilities)
+
+
+def has_prefix(address: str) -> bool:
+    """True if the address itself says whether it names a topic or a queue."""
+    return address.startswith(tuple(_PREFIXES))
 
 
 def check_exchange_name(name: str) -> Refuse | None:

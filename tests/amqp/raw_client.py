@@ -186,11 +186,20 @@ class RawClient:
         )
         return self.expect(Attach)
 
-    def attach_sender(self, name: str, target: Target | Coordinator | None, *, channel: int = 0) -> Attach:
+    def attach_sender(
+        self, name: str, target: Target | Coordinator | None, *, source: Source | None = None, channel: int = 0
+    ) -> Attach:
         """Attach a sending link; return the broker's attach."""
         handle = self._take_handle()
         self.send(
-            Attach(name=name, handle=handle, role=False, source=Source(), target=target, initial_delivery_count=0),
+            Attach(
+                name=name,
+                handle=handle,
+                role=False,
+                source=source or Source(),
+                target=target,
+                initial_delivery_count=0,
+            ),
             channel,
         )
         return self.expect(Attach)
