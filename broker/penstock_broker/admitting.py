@@ -65,8 +65,7 @@ def add_consumer(
         durability=request.durability,
     )
     link.context = consumer
-    queue.consumers.append(consumer)
-    queue.unused_since_us = 0
+    queue.join(consumer)
     broker.live[request.link] = consumer
     return consumer
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from penstock_amqp import message
 from penstock_amqp.endpoint_events import Entry
 from penstock_amqp.endpoint_links import InLink, OutLink
+from penstock_broker.backlog import EXAMINED_PER_VISIT
 from penstock_broker.links import Browser, Consumer
 from penstock_broker.log import Outcome
 from penstock_broker.queue import AVAILABLE, DATA, EXPIRES, FLAGS, LOGGED, NUMBER, Queue
@@ -46,34 +47,49 @@ def schedule(broker: Broker, queue: Queue) -> None:
 
 def serve(broker: Broker, queue: Queue) -> bool:
     """Send up to `VISIT_MESSAGES`; True if the queue has more for somebody who may get more in a later turn."""
-    consumers = queue.consumers
     left = VISIT_MESSAGES
-    idle = 0
     over_budget = False
-    count = len(consumers)
-    while left > 0 and idle < count and (queue.ready or queue.returned):
-        if queue.turn >= count:
-            queue.turn = 0
-        consumer = consumers[queue.turn]
-        queue.turn += 1
-        link = consumer.link
-        connection = consumer.connection
-        if link.credit <= 0 or not consumer.is_active or connection.is_blocked:
-            idle += 1
-            continue
-        if connection.turn_bytes > TURN_BYTES:
-            idle += 1
-            over_budget = True
-            continue
-        if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
-            idle += 1
-            connection.is_congested = True
-            continue
-        share = left if count == 1 else min(left, _BURST, 1 + queue.waiting // count)
-        sent = _send(broker, queue, consumer, min(share, link.credit))
-        left -= sent
-        idle = 0 if sent else idle + 1
-    return over_budget or (left <= 0 and bool(queue.ready or queue.returned))
+    backlog = queue.backlog
+    is_plain = backlog.is_plain
+    if not is_plain:
+        backlog.examination.budget = EXAMINED_PER_VISIT
+    for consumers in queue.tiers or (queue.consumers,):
+        idle = 0
+        count = len(consumers)
+        while left > 0 and idle < count and (queue.ready or queue.returned.blocks or (not is_plain and backlog)):
+            if queue.turn >= count:
+                queue.turn = 0
+            consumer = consumers[queue.turn]
+            queue.turn += 1
+            link = consumer.link
+            connection = consumer.connection
+            if link.credit <= 0 or not consumer.is_active or connection.is_blocked:
+                idle += 1
+                continue
+            if connection.turn_bytes > TURN_BYTES:
+                idle += 1
+                over_budget = True
+                continue
+            if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
+                idle += 1
+                connection.is_congested = True
+                continue
+            if count == 1:
+                share = left
+            elif backlog.groups is not None:
+                share = 1  # so that groups spread over the consumers
+            else:
+                share = min(left, _BURST, 1 + queue.waiting // count)
+            sent = _send(broker, queue, consumer, min(share, link.credit))
+            left -= sent
+            idle = 0 if sent else idle + 1
+            if not is_plain and backlog.examination.budget <= 0:
+                return True  # the next visit begins with the next consumer
+        if over_budget or left <= 0:
+            break  # those who come first get more in the next turn
+    if not is_plain:
+        backlog.calm_down()
+    return over_budget or (left <= 0 and queue.waiting > 0)
 
 
 def _send(broker: Broker, queue: Queue, consumer: Consumer, count: int) -> int:
@@ -81,7 +97,7 @@ def _send(broker: Broker, queue: Queue, consumer: Consumer, count: int) -> int:
     now = broker.now_us
     link = consumer.link
     connection = consumer.connection
-    if queue.returned or queue.has_expiry or queue.seen or queue.attempts:
+    if queue.returned.blocks or queue.has_expiry or queue.seen or queue.attempts or not queue.backlog.is_plain:
         return _send_one_by_one(broker, queue, consumer, count)
     ready = queue.ready
     if count >= len(ready):
@@ -127,7 +143,7 @@ def _send_one_by_one(broker: Broker, queue: Queue, consumer: Consumer, count: in
     link, connection = consumer.link, consumer.connection
     sent = 0
     while sent < count:
-        entry = _take(queue, consumer)
+        entry = queue.backlog.take(consumer)
         if entry is None:
             break
         if entry[EXPIRES] and entry[EXPIRES] <= now:
@@ -159,7 +175,7 @@ def _send_one_by_one(broker: Broker, queue: Queue, consumer: Consumer, count: in
     if sent and not connection.is_dirty:
         connection.is_dirty = True
         broker.dirty.append(connection)
-    if queue.has_expiry and not queue.ready and not queue.returned and not queue.in_flight:
+    if queue.has_expiry and not queue.in_flight and not queue.waiting:
         queue.has_expiry = False
     return sent
 
@@ -170,18 +186,6 @@ def _rewritten(entry: Entry, delivery_count: int, now_us: int) -> bytes:
     head = message.inspect(data)
     left_ms = max((entry[EXPIRES] - now_us) // 1000, 1) if entry[EXPIRES] else None
     return message.with_header(data, head, ttl=left_ms, delivery_count=head.delivery_count + delivery_count)
-
-
-def _take(queue: Queue, consumer: Consumer) -> Entry | None:
-    """The next message for this consumer, who may have said of some that they are undeliverable here."""
-    returned = queue.returned
-    if returned:
-        if not queue.excluded:
-            return returned.pop(0)
-        for index, entry in enumerate(returned):
-            if consumer not in queue.excluded.get(entry[NUMBER], ()):
-                return returned.pop(index)
-    return queue.ready.popleft() if queue.ready else None
 
 
 def drop(broker: Broker, queue: Queue, entry: Entry, outcome: Outcome) -> None:

@@ -116,11 +116,7 @@ def leave(broker: Broker, link: InLink | OutLink, held: list[Held]) -> None:
     match context:
         case Consumer():
             queue = context.queue
-            queue.consumers.remove(context)
-            for refusers in queue.excluded.values():
-                refusers.discard(context)
-            if not queue.consumers:
-                queue.unused_since_us = broker.now_us
+            queue.leave(context, broker.now_us)
             if broker.live.get(context.key) is context:
                 del broker.live[context.key]
             settling.lost(broker, queue, held)

@@ -21,15 +21,17 @@ def is_full(queue: Queue) -> bool:
 
 def enforce(broker: Broker, queue: Queue) -> None:
     """Drop messages that wait until the queue is within its limits; what is in flight is never taken back."""
-    while queue.ready and (queue.depth_bytes > queue.max_bytes or 0 < queue.max_messages < queue.depth):
+    while queue.waiting and (queue.depth_bytes > queue.max_bytes or 0 < queue.max_messages < queue.depth):
         match queue.overflow:
             case Overflow.DROP_OLDEST:
-                entry = queue.returned.pop(0) if queue.returned else queue.ready.popleft()
+                entry = queue.drop_oldest()
             case Overflow.DROP_NEWEST | Overflow.REJECT:
                 # Reject asks before it takes; a batch may still go over by its own size.
-                entry = queue.ready.pop()
+                entry = queue.drop_newest()
             case _:
                 assert_never(queue.overflow)
+        if entry is None:
+            return
         queue.depth_bytes -= len(entry[DATA])
         queue.dropped += 1
         queue.forget(entry[NUMBER])

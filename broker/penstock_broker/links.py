@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstock_amqp.endpoint_events import AmqpError, Entry
 from penstock_amqp.endpoint_ffi import Ptr
 from penstock_amqp.endpoint_links import InLink, OutLink
+from penstock_broker.beginning import UNKNOWN
 from penstock_core.existing import LinkKind
 from penstock_core.identity import Identity, LinkKey
 from penstock_core.terms import Durability
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from penstock_broker.connection import Connection
     from penstock_broker.queue import Queue
     from penstock_broker.routes import Destination
+    from penstock_broker.selection import Selection
 
 __all__ = ["Browser", "Consumer", "Finder", "Producer"]
 
@@ -42,7 +44,7 @@ class _Link:
 class Consumer(_Link):
     """A link that takes messages out of a queue."""
 
-    __slots__ = ("durability", "identity", "key", "kind", "link", "queue")
+    __slots__ = ("durability", "identity", "key", "kind", "link", "priority", "queue", "selection")
 
     def __init__(
         self,
@@ -64,6 +66,10 @@ class Consumer(_Link):
         self.key = key
         self.durability = durability
         """What the attach asked."""
+        self.priority = 0
+        """Consumers of higher priority come first."""
+        self.selection: Selection | None = None
+        """What it takes of the backlog; None: everything."""
 
 
 class Finder(_Link):
@@ -87,13 +93,23 @@ class Browser(_Link):
         super().__init__(connection)
         self.link = link
         self.queue = queue
-        self.pending: deque[Entry] = deque((*queue.returned, *queue.ready))
+        self.pending: deque[Entry] = deque(queue)
 
 
 class Producer(_Link):
     """A link that brings messages. `destination` is where they go."""
 
-    __slots__ = ("broken", "can_reject", "destination", "link", "owed_credit", "transfers", "waiting", "window")
+    __slots__ = (
+        "begins",
+        "broken",
+        "can_reject",
+        "destination",
+        "link",
+        "owed_credit",
+        "transfers",
+        "waiting",
+        "window",
+    )
 
     def __init__(self, connection: Connection, link: InLink, destination: Destination, window: int) -> None:
         super().__init__(connection)
@@ -105,6 +121,8 @@ class Producer(_Link):
         """Why the link has to be closed, once what came before in the batch is dealt with."""
         self.window = window
         """Messages the client may send ahead."""
+        self.begins = UNKNOWN
+        """How the last message began."""
         self.owed_credit = 0
         """Messages accepted since the last top-up."""
         self.transfers = 0

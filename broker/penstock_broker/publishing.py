@@ -1,9 +1,9 @@
 """A batch of messages from a producer into the queues it reaches, and the accept back.
 
 Written for speed: `publish` runs for every message. Routing appends references; what is asked per message on the plain
-path is one `startswith` (the header is that of the message before) and one tuple. A message is accepted in the turn in
-which it came, unless a record of it is in the log: then once that is synced. It may be delivered before: nobody was
-promised anything yet, and a crash then means at worst a delivery of a message that its sender will send again.
+path is one `startswith` (it begins like the one before), one byte (it has no group) and one tuple. A message is taken
+in the turn in which it came, unless a record of it is in the log: then once that is synced. It may be delivered before;
+nobody was promised anything yet, and a crash then means at worst a delivery of a message that its sender sends again.
 
 Source: sections 3 ("Addresses") and 4 of the design.
 """
@@ -11,15 +11,17 @@ Source: sections 3 ("Addresses") and 4 of the design.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from penstock_amqp import message, message_fields
 from penstock_amqp.endpoint_events import AmqpError, Arrival, Entry
 from penstock_amqp.endpoint_ffi import Ptr
 from penstock_amqp.errors import DecodeError
 from penstock_broker import limits, relaying, storing
+from penstock_broker.beginning import Beginning
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Producer
+from penstock_broker.marks import MAX_UNGROUPED, group_mark
 from penstock_broker.queue import LOGGED
 from penstock_broker.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget, Route
 from penstock_core.reason import Reason, Refuse
@@ -30,9 +32,6 @@ if TYPE_CHECKING:
     from penstock_broker.connection import Connection
 
 __all__ = ["malformed", "prepare", "publish", "route_message", "store"]
-
-_NEVER: Final = b"\xff"
-"""No message begins so."""
 
 
 def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
@@ -80,9 +79,9 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
         return
     next_message = log.next_message
     number = 0 if logged_set else log.next_messages(len(batch))
-    durable = False
-    ttl_us = 0
-    prefix = _NEVER
+    begins = producer.begins
+    prefix, count_at, most = begins.prefix, begins.count_at, MAX_UNGROUPED
+    ordered = False
     entries: list[Entry] = []
     add = entries.append
     deliveries: list[Ptr] = []
@@ -90,26 +89,31 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
     size = 0
     any_logged = False
     for delivery, data, settled in batch:
-        if not data.startswith(prefix):
-            try:
+        try:
+            if not data.startswith(prefix):
                 head = message.inspect(data)
-            except DecodeError as error:
-                _refuse(producer, delivery, settled, malformed(error))
-                if producer.broken is not None:
-                    break
-                continue
-            prefix = _prefix(data, head)
-            data = message.forwarded(data, head)
-            durable, ttl_us = head.durable, (head.ttl or 0) * 1000
-        expires = now + ttl_us if ttl_us else 0
+                begins = producer.begins = Beginning(data, head)
+                prefix, count_at = begins.prefix, begins.count_at
+                data = message.forwarded(data, head)
+            flags = begins.marks
+            if data[count_at] > most:
+                flags |= group_mark(data, begins.start)
+            if flags:
+                ordered = True
+        except (DecodeError, IndexError) as error:
+            _refuse(producer, delivery, settled, malformed(error))
+            if producer.broken is not None:
+                break
+            continue
+        expires = now + begins.ttl_us if begins.ttl_us else 0
         size += len(data)
-        if logged_set and (durable or kept_set):
+        if logged_set and (begins.durable or kept_set):
             any_logged = True
-            add((log.put(logged_set if durable else kept_set, data, now), data, now, expires, LOGGED))
+            add((log.put(logged_set if begins.durable else kept_set, data, now), data, now, expires, LOGGED | flags))
         elif logged_set:
-            add((next_message(), data, now, expires, 0))
+            add((next_message(), data, now, expires, flags))
         else:
-            add((number, data, now, expires, 0))
+            add((number, data, now, expires, flags))
             number += 1
         if settled:
             presettled.append(delivery)
@@ -119,7 +123,10 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
             for queue in route.queues:
                 queue.has_expiry = True
     for queue in route.queues:
-        queue.ready.extend(entries)
+        if ordered:
+            queue.put(entries)
+        else:
+            queue.ready.extend(entries)
         queue.enqueued += len(entries)
         queue.enqueued_bytes += size
         queue.depth_bytes += size
@@ -280,14 +287,7 @@ def _top_up(producer: Producer) -> None:
     producer.owed_credit = 0
 
 
-def _prefix(data: bytes, head: message.Head) -> bytes:
-    """Bytes at the start of a message that make `inspect` say the same of the next one."""
-    if head.start != head.header_end or data[head.header_end + 1] != 0x53:
-        return _NEVER
-    return data[: head.header_end + 3]
-
-
-def malformed(error: DecodeError) -> AmqpError:
+def malformed(error: Exception) -> AmqpError:
     """Why a message that can't be read is not taken."""
     return AmqpError("amqp:decode-error", f"The message can't be read: {error}")
 

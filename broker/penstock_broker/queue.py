@@ -1,8 +1,8 @@
 """The messages of one queue incarnation: what waits, what came back, what was seen, and the counters.
 
-One tuple per publish is shared by all queues it reaches; a queue holds references. `ready` is in publishing order, and
-whatever came back is older than all of it, so `returned` (sorted by number) is served first. Delivery counts live in
-dicts that only redelivered messages enter.
+One tuple per publish is shared by all queues it reaches; a queue holds references. What waits is in its `backlog`, and
+the fields of that which the plain path works on are here too. Delivery counts live in dicts that only redelivered
+messages enter.
 
 Written for speed: `publishing`, `dispatching` and `settling` work on its fields. Must not know links' engines, sockets
 or the log.
@@ -10,14 +10,16 @@ or the log.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from penstock_amqp.endpoint_events import Entry, Held
 from penstock_amqp.message import Head
+from penstock_broker.backlog import Backlog
 from penstock_broker.histogram import Histogram
+from penstock_broker.selection import Taker
+from penstock_core.handing_out import tiers
 from penstock_core.terms import Overflow
 
 if TYPE_CHECKING:
@@ -41,8 +43,10 @@ class Queue:
 
     __slots__ = (
         "acked",
+        "active",
         "admits",
         "attempts",
+        "backlog",
         "browsers",
         "consumers",
         "dead_letter",
@@ -78,6 +82,7 @@ class Queue:
         "returned_total",
         "seen",
         "sojourn",
+        "tiers",
         "turn",
         "unused_since_us",
         "wait",
@@ -92,18 +97,25 @@ class Queue:
         """Asked at publish about each message; None takes all."""
         self.keeps_all = False
         """Messages sent as not durable are kept as well."""
-        self.ready: deque[Entry] = deque()
-        self.returned: list[Entry] = []
         self.attempts: dict[int, int] = {}
         """Deliveries that failed and count, by message number."""
         self.seen: set[int] = set()
         """Numbers that a consumer may have seen: their header says delivery-count > 0, but no attempt counts."""
-        self.excluded: dict[int, set[Consumer]] = {}
+        self.excluded: dict[int, set[Taker]] = {}
         """Consumers that said undeliverable-here, by message number."""
+        self.backlog = Backlog(self.excluded)
+        self.ready: deque[Entry] = self.backlog.normal.fresh
+        """Fresh messages of normal priority: plain ones can be appended here, all others take `put`."""
+        self.returned = self.backlog.normal.back
+        """Messages of normal priority that came back, or were looked at; before `ready`."""
         self.consumers: list[Consumer] = []
         self.browsers: list[Browser] = []
         self.turn = 0
         """Whose turn it is among the consumers."""
+        self.tiers: tuple[list[Consumer], ...] | None = None
+        """The consumers that may get something, those before whom others come last; None: all, in turn."""
+        self.active: Consumer | None = None
+        """The one consumer that gets messages, if only one may."""
         self.is_scheduled = False
         """It is in the broker's ready list."""
         self.has_expiry = False
@@ -144,19 +156,70 @@ class Queue:
     @property
     def waiting(self) -> int:
         """Messages that a consumer could take now."""
-        return len(self.ready) + len(self.returned)
+        return len(self.ready) + len(self.returned) if self.backlog.is_plain else len(self.backlog)
 
     @property
     def depth(self) -> int:
         """Messages that nobody has settled yet."""
-        return len(self.ready) + len(self.returned) + self.in_flight
+        return self.waiting + self.in_flight
+
+    def __iter__(self) -> Iterator[Entry]:
+        """All that waits, in the order of hand-out; nothing may change meanwhile."""
+        return iter(self.backlog)
+
+    def oldest_available_us(self) -> int:
+        """Since when the longest waiting message has been available; 0 if none waits."""
+        return min((entry[AVAILABLE] for entry in self.backlog.oldest()), default=0)
+
+    def put(self, entries: Iterable[Entry]) -> None:
+        """Put messages of any kind behind those of their priority; the counters are the caller's."""
+        self.backlog.put(entries)
 
     def put_back(self, held: Iterable[Held]) -> None:
-        """Take deliveries back, to be sent again before all that wait."""
+        """Take deliveries back, to be sent again before all that wait at their priority."""
+        put_back = self.backlog.put_back
         for delivery in held:
-            insort(self.returned, delivery[1])
+            put_back(delivery[1])
             self.in_flight -= 1
             self.returned_total += 1
+
+    def extract(self, numbers: Container[int]) -> list[Entry]:
+        """Take waiting messages out; the rest of their end is the caller's."""
+        return self.backlog.extract(numbers)
+
+    def drop_oldest(self) -> Entry | None:
+        """Take out the oldest message of the lowest priority that waits; the rest of its end is the caller's."""
+        return self.backlog.drop_oldest()
+
+    def drop_newest(self) -> Entry | None:
+        """Take out the message that came last, if it waits; the rest of its end is the caller's."""
+        return self.backlog.drop_newest()
+
+    def join(self, consumer: Consumer) -> None:
+        """A consumer more."""
+        self.consumers.append(consumer)
+        self.unused_since_us = 0
+        self.rank()
+
+    def leave(self, consumer: Consumer, now_us: int) -> None:
+        """The consumer is gone; what it had unsettled is given back apart from this."""
+        self.consumers.remove(consumer)
+        self.backlog.left(consumer)
+        if not self.consumers:
+            self.unused_since_us = now_us
+        self.rank()
+
+    def rank(self) -> None:
+        """Find out who comes before whom, after consumers or the policy changed."""
+        consumers = self.consumers
+        ranked = tiers([consumer.priority for consumer in consumers])
+        if self.exclusive_consumer:
+            if self.active not in consumers:
+                self.active = consumers[ranked[0][0]] if ranked else None
+            self.tiers = ([self.active],) if self.active is not None else ()
+        else:
+            self.active = None
+            self.tiers = tuple([consumers[at] for at in tier] for tier in ranked) if len(ranked) > 1 else None
 
     def delivery_count(self, number: int) -> int:
         """What the header of the next delivery says."""
@@ -175,11 +238,14 @@ class Queue:
         self.attempts.pop(number, None)
         self.seen.discard(number)
         self.excluded.pop(number, None)
+        if self.backlog.groups is not None:
+            self.backlog.groups.release(number)
 
     def clear(self) -> int:
         """Drop everything that waits; deliveries in flight are the caller's. Return how many."""
-        count = self.waiting
-        self.depth_bytes -= sum(len(entry[DATA]) for entry in (*self.ready, *self.returned))
-        self.ready.clear()
-        self.returned.clear()
-        return count
+        entries = list(self.backlog)
+        self.backlog.clear()
+        for entry in entries:
+            self.depth_bytes -= len(entry[DATA])
+            self.forget(entry[NUMBER])
+        return len(entries)

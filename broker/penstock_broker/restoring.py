@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from penstock_amqp.endpoint_events import Entry
 from penstock_amqp.message import inspect
 from penstock_broker.log import Document, Message, Recovered
+from penstock_broker.marks import message_marks
 from penstock_broker.queue import DATA, FLAGS, LOGGED, Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.store import Topology
@@ -59,7 +60,7 @@ def note_losses(topology: Topology) -> None:
     """
     for subscription in topology.subscriptions.values():
         queue = subscription.queue
-        lost = sum(1 for entry in (*queue.ready, *queue.returned) if not entry[FLAGS] & LOGGED)
+        lost = sum(1 for entry in queue if not entry[FLAGS] & LOGGED)
         if subscription.is_logged and lost:
             queue.lost_at_restart += lost
             topology.write(subscription)
@@ -75,10 +76,11 @@ def instance_of(recovered: Recovered) -> str | None:
 
 def _fill(queue: Queue, messages: Sequence[Message]) -> None:
     for message in messages:
-        ttl_ms = inspect(message.payload).ttl
-        expires = message.arrival + ttl_ms * 1000 if ttl_ms else 0
-        entry: Entry = (message.number, message.payload, message.arrival, expires, LOGGED)
-        queue.ready.append(entry)
+        head = inspect(message.payload)
+        expires = message.arrival + head.ttl * 1000 if head.ttl else 0
+        flags = LOGGED | message_marks(message.payload, head)
+        entry: Entry = (message.number, message.payload, message.arrival, expires, flags)
+        queue.put((entry,))
         queue.depth_bytes += len(entry[DATA])
         queue.enqueued += 1
         queue.enqueued_bytes += len(entry[DATA])

@@ -49,12 +49,12 @@ def accepted(broker: Broker, consumer: Consumer, batch: list[Held]) -> None:
         else:
             queue.hold.add(now - sent_at, held)
             sent_at, held = sent, 1
-        if entry[FLAGS]:
+        if entry[FLAGS] & LOGGED:
             logged.append(entry[NUMBER])
     queue.sojourn.add(now - since, waited)
     queue.hold.add(now - sent_at, held)
     queue.depth_bytes -= size
-    if queue.attempts or queue.seen:
+    if queue.attempts or queue.seen or queue.excluded or not queue.backlog.is_plain:
         for _, entry, _ in batch:
             queue.forget(entry[NUMBER])
     if logged:
@@ -77,7 +77,7 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
             if event.failed:
                 _fail(broker, queue, number, bool(entry[FLAGS] & LOGGED))
             if event.undeliverable_here:
-                queue.excluded.setdefault(number, set()).add(consumer)
+                queue.backlog.exclude(consumer, number)
         case Outcome.RELEASED | Outcome.NONE | Outcome.UNKNOWN:
             pass
         case _:

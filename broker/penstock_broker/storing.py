@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstock_amqp import message
 from penstock_amqp.endpoint_events import Entry
 from penstock_broker import limits
+from penstock_broker.marks import message_marks
 from penstock_broker.queue import LOGGED
 from penstock_broker.routes import Route
 
@@ -39,11 +40,12 @@ def put(broker: Broker, route: Route, data: bytes, head: message.Head, *, keep: 
     expires = now + head.ttl * 1000 if head.ttl else 0
     route_set = route.logged_set if durable else route.kept_set
     number = broker.log.put(route_set, data, now) if route_set else broker.log.next_message()
-    entry: Entry = (number, data, now, expires, LOGGED)
-    unlogged: Entry = (number, data, now, expires, 0)
+    marks = message_marks(data, head)
+    entry: Entry = (number, data, now, expires, LOGGED | marks)
+    unlogged: Entry = (number, data, now, expires, marks)
     for queue in route.queues:
         is_kept = queue.is_logged and (durable or queue.keeps_all)
-        queue.ready.append(entry if is_kept else unlogged)
+        queue.put((entry if is_kept else unlogged,))
         queue.enqueued += 1
         queue.enqueued_bytes += len(data)
         queue.depth_bytes += len(data)

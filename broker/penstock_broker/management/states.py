@@ -125,10 +125,8 @@ def _counters(queue: Queue, held: InFlight) -> State:
 
 def _oldest(queue: Queue, held: InFlight) -> tuple[int, int]:
     available_us, hold_us = held.get(queue, (0, 0))
-    heads = [entry[AVAILABLE] for entry in (*queue.returned[:1], *([queue.ready[0]] if queue.ready else []))]
-    if available_us:
-        heads.append(available_us)
-    return (min(heads) if heads else 0), hold_us
+    heads = [since for since in (queue.oldest_available_us(), available_us) if since]
+    return min(heads, default=0), hold_us
 
 
 def _histogram(histogram: Histogram) -> Value:

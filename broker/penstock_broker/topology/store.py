@@ -276,3 +276,4 @@ class Topology:
         queue.expiry = delivery.expiry
         queue.max_ttl_us = (delivery.max_ttl_ms or 0) * 1000
         queue.exclusive_consumer = delivery.exclusive_consumer
+        queue.rank()

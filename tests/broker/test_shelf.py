@@ -1,0 +1,53 @@
+"""A sorted set of messages, against a sorted list."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_amqp.endpoint_events import Entry
+from penstock_broker.shelf import Shelf
+
+
+def entry(number: int) -> Entry:
+    return (number, b"", 0, 0, 0)
+
+
+def numbers(shelf: Shelf) -> list[int]:
+    return [each[0] for each in shelf]
+
+
+@given(st.lists(st.integers(1, 2000), unique=True), st.lists(st.integers(1, 2000)))
+def test_entries_are_in_order_and_found_whatever_came_and_went(added: list[int], removed: list[int]) -> None:
+    shelf, model = Shelf(), set[int]()
+    for number in added:
+        shelf.add(entry(number))
+        model.add(number)
+    for number in removed:
+        found = shelf.remove(number)
+        assert (found is not None) == (number in model)
+        model.discard(number)
+    assert (numbers(shelf), len(shelf)) == (sorted(model), len(model))
+    for number in (1, 500, 2000):
+        behind = shelf.at_or_behind(number)
+        assert (behind[0] if behind else None) == min((each for each in model if each >= number), default=None)
+        assert (shelf.find(number) is not None) == (number in model)
+
+
+def test_many_blocks_are_walked_from_both_ends() -> None:
+    shelf = Shelf()
+    for number in [*range(0, 3000, 2), *range(1, 3000, 2)]:
+        shelf.add(entry(number))
+    assert numbers(shelf) == list(range(3000))
+    assert max(len(block) for block in shelf.blocks) <= 512
+    first, last = shelf.first(), shelf.last()
+    assert first is not None and last is not None and (first[0], last[0]) == (0, 2999)
+    assert [shelf.pop_first()[0] for _ in range(3000)] == list(range(3000))
+    assert (shelf.blocks, len(shelf), shelf.first(), shelf.last()) == ([], 0, None, None)
+
+
+def test_what_is_cleared_is_empty() -> None:
+    shelf = Shelf()
+    shelf.add(entry(1))
+    shelf.clear()
+    assert (len(shelf), numbers(shelf), shelf.remove(1), shelf.find(1)) == (0, [], None, None)

@@ -1,0 +1,33 @@
+"""Levels, the end of a group, and which consumers come first."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock_core.handing_out import closes_group, level_of, tiers
+
+
+@pytest.mark.parametrize(("priority", "level"), [(0, 0), (4, 4), (9, 9), (10, 9), (255, 9)])
+def test_a_message_waits_at_one_of_ten_levels(priority: int, level: int) -> None:
+    assert level_of(priority) == level
+
+
+@pytest.mark.parametrize(
+    ("sequence", "closes"), [(None, False), (0, False), (1, False), (4294967294, False), (4294967295, True)]
+)
+def test_the_highest_sequence_closes_a_group(sequence: int | None, closes: bool) -> None:
+    assert closes_group(sequence) is closes
+
+
+@pytest.mark.parametrize(
+    ("priorities", "expected"),
+    [
+        ([], ()),
+        ([0, 0], ((0, 1),)),
+        ([0, 5, -1, 5], ((1, 3), (0,), (2,))),
+    ],
+)
+def test_consumers_of_higher_priority_come_first_and_equals_in_the_order_in_which_they_came(
+    priorities: list[int], expected: tuple[tuple[int, ...], ...]
+) -> None:
+    assert tiers(priorities) == expected
