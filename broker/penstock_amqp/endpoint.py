@@ -160,7 +160,7 @@ class Endpoint(MessageEngine):
         link: InLink | OutLink,
         *,
         source: performatives.Source | None,
-        target: performatives.Target | None,
+        target: performatives.Target | performatives.Coordinator | None,
         offered: tuple[str, ...] = (),
         answers_unsettled: bool = False,
         max_message_bytes: int = 0,

@@ -24,6 +24,7 @@ __all__ = [
     "Closed",
     "Detached",
     "Ended",
+    "Enlisted",
     "Entry",
     "Event",
     "Flowed",
@@ -112,6 +113,21 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class Enlisted:
+    """One delivery of ours that is to end as `end` says if a transaction commits.
+
+    If `is_settled`, the engine has forgotten it; otherwise it stays among the unsettled ones, under `delivery`.
+    """
+
+    delivery: Ptr
+    is_settled: bool
+    txn_id: bytes
+    held: Held
+    end: Settled | None
+    """None: it is accepted."""
+
+
+@dataclass(frozen=True, slots=True)
 class TooLarge:
     """A message beyond the link's maximum; what came of it is dropped. The link is to be detached."""
 
@@ -144,7 +160,7 @@ class Closed:
     error: AmqpError | None
 
 
-Other: TypeAlias = Opened | Attached | Flowed | Settled | TooLarge | Detached | Ended | Closed
+Other: TypeAlias = Opened | Attached | Flowed | Settled | Enlisted | TooLarge | Detached | Ended | Closed
 
 Event: TypeAlias = (
     tuple[Literal[Kind.MESSAGES], InLink, list[Arrival]]

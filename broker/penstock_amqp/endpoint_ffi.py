@@ -206,6 +206,7 @@ terminus_properties: Callable[[Ptr], Ptr] = _lib.pn_terminus_properties
 
 UNSPECIFIED: int = _lib.PN_UNSPECIFIED
 SOURCE: int = _lib.PN_SOURCE
+COORDINATOR: int = _lib.PN_COORDINATOR
 TARGET: int = _lib.PN_TARGET
 EXPIRE_WITH_LINK: int = _lib.PN_EXPIRE_WITH_LINK
 EXPIRE_WITH_SESSION: int = _lib.PN_EXPIRE_WITH_SESSION
@@ -227,9 +228,12 @@ delivery_update: Callable[[Ptr, int], None] = _lib.pn_delivery_update
 delivery_settle: Callable[[Ptr], None] = _lib.pn_delivery_settle
 delivery_local: Callable[[Ptr], Ptr] = _lib.pn_delivery_local
 delivery_remote: Callable[[Ptr], Ptr] = _lib.pn_delivery_remote
+disposition_data: Callable[[Ptr], Ptr] = _lib.pn_disposition_data
 disposition_condition: Callable[[Ptr], Ptr] = _lib.pn_disposition_condition
 disposition_is_failed: Callable[[Ptr], bool] = _lib.pn_disposition_is_failed
 disposition_is_undeliverable: Callable[[Ptr], bool] = _lib.pn_disposition_is_undeliverable
+disposition_set_failed: Callable[[Ptr, bool], None] = _lib.pn_disposition_set_failed
+disposition_set_undeliverable: Callable[[Ptr, bool], None] = _lib.pn_disposition_set_undeliverable
 
 RECEIVED: int = _lib.PN_RECEIVED
 ACCEPTED: int = _lib.PN_ACCEPTED

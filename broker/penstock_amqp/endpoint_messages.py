@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Final
 
-from penstock_amqp import endpoint_ffi, endpoint_terms, errors, tap
+from penstock_amqp import endpoint_ffi, endpoint_terms, endpoint_transactions, errors, tap
 from penstock_amqp.endpoint_events import (
     AmqpError,
     Arrival,
@@ -23,6 +23,7 @@ from penstock_amqp.endpoint_events import (
     Event,
     Held,
     Kind,
+    Settled,
     TooLarge,
 )
 from penstock_amqp.endpoint_ffi import (
@@ -277,8 +278,26 @@ class MessageEngine(ABC):
         if state == RECEIVED or (state == 0 and not delivery_settled(received)):
             self.unsettled[received] = held
             return
+        if state == endpoint_transactions.TRANSACTIONAL:
+            in_transaction = endpoint_transactions.enlisted(received, held)
+            if in_transaction is not None:
+                out.append((Kind.OTHER, None, in_transaction))
+                if in_transaction.is_settled:
+                    delivery_settle(received)
+                else:
+                    self.unsettled[received] = held
+                return
         out.append((Kind.OTHER, None, endpoint_terms.settled(received, state, held)))
         delivery_settle(received)
+
+    def conclude(self, delivery_: Ptr, held: Held, end: Settled | None) -> bool:
+        """Settle what the peer left unsettled as `end` says (None: accept it); False if it is unsettled no more."""
+        if self.unsettled.get(delivery_) is not held:
+            return False
+        del self.unsettled[delivery_]
+        delivery_update(delivery_, ACCEPTED if end is None else endpoint_terms.outcome_code(delivery_, end))
+        delivery_settle(delivery_)
+        return True
 
     def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> None:
         """Send `entries`, at most as many as the link's credit, which is the caller's to count down."""

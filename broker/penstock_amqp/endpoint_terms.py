@@ -11,11 +11,12 @@ from typing import Final, cast
 from penstock_amqp import codec, endpoint_ffi, errors
 from penstock_amqp.endpoint_events import AmqpError, Held, Opened, Outcome, Settled
 from penstock_amqp.endpoint_ffi import Ptr
-from penstock_amqp.performatives import Source, Target
+from penstock_amqp.performatives import Coordinator, Source, Target
 from penstock_amqp.values import Array, Symbol, Value
 
 __all__ = [
     "opened",
+    "outcome_code",
     "read_condition",
     "settled",
     "symbol_map",
@@ -64,6 +65,22 @@ def settled(received: Ptr, state: int, held: Held) -> Settled:
     return Settled(held, Outcome.NONE if state == 0 else Outcome.UNKNOWN)
 
 
+def outcome_code(delivery: Ptr, end: Settled) -> int:
+    """Put an outcome into our side of a delivery; the code to update it with."""
+    local = endpoint_ffi.delivery_local(delivery)
+    match end.outcome:
+        case Outcome.REJECTED:
+            if end.error is not None:
+                write_condition(endpoint_ffi.disposition_condition(local), end.error)
+            return endpoint_ffi.REJECTED
+        case Outcome.MODIFIED:
+            endpoint_ffi.disposition_set_failed(local, end.failed)
+            endpoint_ffi.disposition_set_undeliverable(local, end.undeliverable_here)
+            return endpoint_ffi.MODIFIED
+        case Outcome.RELEASED | Outcome.NONE | Outcome.UNKNOWN:
+            return endpoint_ffi.RELEASED
+
+
 def read_condition(condition: Ptr) -> AmqpError | None:
     """The error in a condition, or None if it is not set."""
     if not condition or not endpoint_ffi.condition_is_set(condition):
@@ -110,8 +127,12 @@ def write_source(terminus: Ptr, source: Source | None) -> None:
     _write_common(terminus, source)
 
 
-def write_target(terminus: Ptr, target: Target | None) -> None:
+def write_target(terminus: Ptr, target: Target | Coordinator | None) -> None:
     """Describe our target to the peer; None is the null target."""
+    if isinstance(target, Coordinator):
+        endpoint_ffi.terminus_set_type(terminus, endpoint_ffi.COORDINATOR)
+        endpoint_ffi.set_data(endpoint_ffi.terminus_capabilities(terminus), symbols(target.capabilities or ()))
+        return
     if target is None:
         endpoint_ffi.terminus_set_type(terminus, endpoint_ffi.UNSPECIFIED)
         return

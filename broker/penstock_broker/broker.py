@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from penstock_amqp.endpoint_events import AmqpError, Event
-from penstock_broker import relaying
 from penstock_broker.connection import Connection
 from penstock_broker.contests import Contests
 from penstock_broker.errors import amqp_error
@@ -20,11 +19,12 @@ from penstock_broker.journal import Journal
 from penstock_broker.links import Browser, Consumer, Producer
 from penstock_broker.log import Log
 from penstock_broker.queue import Queue
-from penstock_broker.routes import ExchangeTarget, QueueTarget, RelayTarget, Route
+from penstock_broker.routes import ExchangeTarget, QueueTarget, Route
 from penstock_broker.settings import Settings
 from penstock_broker.timing import Timers
 from penstock_broker.topology import creating
 from penstock_broker.topology.store import Topology
+from penstock_broker.transactions.records import Transactions
 from penstock_core import address
 from penstock_core.identity import LinkKey
 from penstock_core.reason import Reason, Refuse
@@ -89,6 +89,9 @@ class Broker:
         self.lingering: set[str] = set()
         """Temporary nodes that do not simply go with the link that made them."""
         self.reviews_lingering = False
+        self.transactions = Transactions(
+            settings.transactions.limits(settings.log.segment_bytes, settings.max_message_bytes)
+        )
         self.marked: set[Queue] = set()
         """Logged queues whose delivered-up-to mark rose in this turn."""
         self.now_us = 0
@@ -148,12 +151,6 @@ class Broker:
     def forget_routes(self) -> None:
         """Bindings or policies have changed."""
         self._routes.clear()
-
-    def relay_target(
-        self, producer: Producer, relay: RelayTarget, data: bytes
-    ) -> ExchangeTarget | QueueTarget | AmqpError:
-        """Where a message of an anonymous producer goes."""
-        return relaying.target_of(self, relay, data)
 
     def auto_create(self, wanted: address.AutoCreate) -> None:
         """Make a queue or topic exchange that somebody named for the first time."""

@@ -23,6 +23,7 @@ from penstock_core.identity import Identity
 
 if TYPE_CHECKING:
     from penstock_broker.listening import Port
+    from penstock_broker.transactions.records import Ledger
     from penstock_core.opening import Enforcement
 
 __all__ = ["Connection", "Phase"]
@@ -77,6 +78,7 @@ class Connection:
         "sock",
         "temporary",
         "tls",
+        "transactions",
         "turn_bytes",
         "user",
     )
@@ -125,6 +127,8 @@ class Connection:
         self.enforcement: Enforcement | None = None
         self.sessions = 0
         """Sessions numbered so far."""
+        self.transactions: Ledger | None = None
+        """Its open transactions; None unless it has attached a coordinator link."""
         self.attached: set[Identity] = set()
         """Subscriptions that remember this connection or one of its sessions as a user."""
 

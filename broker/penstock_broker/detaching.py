@@ -15,6 +15,7 @@ from penstock_broker.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Consumer, Finder, Producer
 from penstock_broker.topology.records import Subscription
+from penstock_broker.transactions import finishing
 from penstock_core.detach import Detach, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
 from penstock_core.existing import Existing
 from penstock_core.identity import Identity
@@ -143,6 +144,7 @@ def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
 
 def connection_gone(broker: Broker, connection: Connection) -> None:
     """The connection is closed or lost: its links go, and what lived as long as it."""
+    finishing.connection_gone(broker, connection)
     by_link: dict[OutLink, list[Held]] = {}
     for held in connection.endpoint.unsettled.values():
         by_link.setdefault(held[0], []).append(held)

@@ -16,6 +16,8 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.links import Browser, Consumer, Finder, Producer
 from penstock_broker.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
+from penstock_broker.transactions import finishing
+from penstock_broker.transactions.records import Coordinator
 from penstock_core.identity import Identity
 from penstock_core.lifetimes import has_ended
 from penstock_core.reason import Reason, Refuse
@@ -119,7 +121,7 @@ def leave(broker: Broker, link: InLink | OutLink, held: list[Held]) -> None:
             queue.leave(context, broker.now_us)
             if broker.live.get(context.key) is context:
                 del broker.live[context.key]
-            settling.lost(broker, queue, held)
+            settling.lost(broker, queue, finishing.keep_settled(context.connection, context, held))
             context.after_reply = []
         case Browser():
             context.queue.browsers.remove(context)
@@ -135,6 +137,8 @@ def leave(broker: Broker, link: InLink | OutLink, held: list[Held]) -> None:
                     pass
             context.is_active = False
             context.after_reply = []
+        case Coordinator():
+            finishing.coordinator_gone(broker, context)
         case Finder():
             context.is_active = False
             context.after_reply = []

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["enforce", "is_full"]
 
 
-def is_full(queue: Queue) -> bool:
-    """True if one message more would be one too many."""
-    return queue.depth_bytes >= queue.max_bytes or 0 < queue.max_messages <= queue.depth
+def is_full(queue: Queue, coming: int = 0, coming_bytes: int = 0) -> bool:
+    """True if one message more, behind `coming` others, would be one too many."""
+    if queue.depth_bytes + coming_bytes >= queue.max_bytes:
+        return True
+    return 0 < queue.max_messages <= queue.depth + coming
 
 
 def enforce(broker: Broker, queue: Queue) -> None:

@@ -15,6 +15,7 @@ from penstock_broker.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Producer
 from penstock_broker.routes import Destination, ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
+from penstock_broker.transactions import coordinating
 from penstock_core import address, queues
 from penstock_core.reason import Reason, Refuse
 
@@ -26,6 +27,9 @@ __all__ = ["attach_producer"]
 
 def attach_producer(broker: Broker, connection: Connection, link: InLink, attach: Attach) -> None:
     """Answer an attach of a link on which the peer sends."""
+    if isinstance(attach.target, Coordinator):
+        coordinating.attach_coordinator(connection, link, attach)
+        return
     found = _destination(broker, connection, attach)
     if isinstance(found, Refuse):
         connection.endpoint.refuse_attach(link, amqp_error(found))
@@ -40,10 +44,10 @@ def attach_producer(broker: Broker, connection: Connection, link: InLink, attach
         destination.node.producers.add(producer)
     if told.dynamic:
         producer.creates = told.address
-    broker.when_durable(connection, lambda: _admit(producer, attach, told))
+    broker.when_durable(connection, lambda: _admit(broker, producer, attach, told))
 
 
-def _admit(producer: Producer, attach: Attach, target: Target) -> None:
+def _admit(broker: Broker, producer: Producer, attach: Attach, target: Target) -> None:
     connection, link = producer.connection, producer.link
     if not link.is_open:
         return
@@ -64,6 +68,7 @@ def _admit(producer: Producer, attach: Attach, target: Target) -> None:
         max_message_bytes=connection.port.max_message_bytes,
     )
     connection.endpoint.credit(link, producer.window)
+    broker.touch(connection)
     for action in producer.after_reply:
         action()
     producer.after_reply = []
@@ -72,8 +77,7 @@ def _admit(producer: Producer, attach: Attach, target: Target) -> None:
 def _destination(broker: Broker, connection: Connection, attach: Attach) -> tuple[Destination, Target] | Refuse:
     """Where messages go, and the target to reply with."""
     target = attach.target
-    if isinstance(target, Coordinator):
-        return Refuse(Reason.NOT_IMPLEMENTED, "Transactions are not implemented in this version; use none.")
+    assert not isinstance(target, Coordinator)
     if target is None:
         return Refuse(Reason.INVALID_ADDRESS, "The link has no target; name an exchange or a queue.")
     if target.dynamic:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock_broker.broker import Broker
     from penstock_broker.connection import Connection
 
-__all__ = ["malformed", "prepare", "publish", "route_message", "store"]
+__all__ = ["break_link", "malformed", "prepare", "publish", "route_message", "store", "top_up"]
 
 
 def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
@@ -259,7 +259,7 @@ def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[A
             publish(broker, producer, [arrival])
             producer.destination = relay
         elif settled:
-            _break(producer, delivery, target)
+            break_link(producer, delivery, target)
         else:
             _refuse(producer, delivery, settled, target)
         if producer.broken is not None:
@@ -273,7 +273,7 @@ def _accept(broker: Broker, producer: Producer, deliveries: list[Ptr], logged: b
     producer.connection.endpoint.accept(deliveries)
     producer.owed_credit += len(deliveries)
     if producer.owed_credit * 2 >= producer.window:
-        _top_up(producer)
+        top_up(producer)
 
 
 def _accept_synced(broker: Broker, producer: Producer, deliveries: list[Ptr]) -> None:
@@ -282,9 +282,11 @@ def _accept_synced(broker: Broker, producer: Producer, deliveries: list[Ptr]) ->
         broker.touch(producer.connection)
 
 
-def _top_up(producer: Producer) -> None:
-    producer.connection.endpoint.credit(producer.link, producer.owed_credit)
-    producer.owed_credit = 0
+def top_up(producer: Producer) -> None:
+    """Give credit for what was answered, if it has become half a window."""
+    if producer.owed_credit * 2 >= producer.window and producer.link.is_open:
+        producer.connection.endpoint.credit(producer.link, producer.owed_credit)
+        producer.owed_credit = 0
 
 
 def malformed(error: Exception) -> AmqpError:
@@ -298,12 +300,12 @@ def _refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) 
         producer.connection.endpoint.settle([delivery])
         producer.owed_credit += 1
     elif not producer.can_reject:
-        _break(producer, delivery, error)
+        break_link(producer, delivery, error)
     else:
         _reject(producer, [delivery], error)
 
 
-def _break(producer: Producer, delivery: Ptr, error: AmqpError) -> None:
+def break_link(producer: Producer, delivery: Ptr, error: AmqpError) -> None:
     """Have the link closed, telling which message is the cause; it, and what comes behind it, is not taken."""
     if producer.broken is None:
         tag = producer.connection.endpoint.tag_of(delivery)
@@ -313,5 +315,4 @@ def _break(producer: Producer, delivery: Ptr, error: AmqpError) -> None:
 def _reject(producer: Producer, deliveries: list[Ptr], error: AmqpError) -> None:
     producer.connection.endpoint.reject(deliveries, error)
     producer.owed_credit += len(deliveries)
-    if producer.owed_credit * 2 >= producer.window:
-        _top_up(producer)
+    top_up(producer)

@@ -13,6 +13,7 @@ from penstock_amqp.endpoint_events import (
     Closed,
     Detached,
     Ended,
+    Enlisted,
     Event,
     Flowed,
     Kind,
@@ -22,6 +23,7 @@ from penstock_amqp.endpoint_events import (
     TooLarge,
 )
 from penstock_amqp.endpoint_links import InLink, OutLink
+from penstock_amqp.endpoint_transactions import is_transactional
 from penstock_broker import (
     attaching,
     detaching,
@@ -36,6 +38,8 @@ from penstock_broker import (
 from penstock_broker.connection import Connection, Phase
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Browser, Consumer, Finder, Producer
+from penstock_broker.transactions import coordinating, working
+from penstock_broker.transactions.records import Coordinator
 from penstock_core.reason import Reason, Refuse
 
 if TYPE_CHECKING:
@@ -52,10 +56,18 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
     for event in events:
         if event[0] is Kind.MESSAGES:
             producer = event[1].context
-            if isinstance(producer, Producer) and event[1].is_open:
-                publishing.publish(broker, producer, event[2])
+            if isinstance(producer, Producer):
+                if not event[1].is_open:
+                    continue
+                # The second half: a client that names a transaction without having asked for one.
+                if connection.transactions is not None or is_transactional(event[2][0][0]):
+                    working.publish(broker, producer, event[2])
+                else:
+                    publishing.publish(broker, producer, event[2])
                 if producer.broken is not None:
                     _close_broken(broker, producer, producer.broken)
+            elif isinstance(producer, Coordinator):
+                coordinating.requested(broker, producer, event[2])
         elif event[0] is Kind.ACCEPTED:
             consumer = event[1].context
             if isinstance(consumer, Consumer):
@@ -82,6 +94,8 @@ def _other(broker: Broker, connection: Connection, event: Other) -> None:
             consumer = event.held[0].context
             if isinstance(consumer, Consumer):
                 settling.settled(broker, consumer, event)
+        case Enlisted():
+            working.enlist(broker, connection, event)
         case Attached():
             _attached(broker, connection, event)
         case Detached():
@@ -132,13 +146,17 @@ def _flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
 def _too_large(broker: Broker, connection: Connection, link: InLink) -> None:
     if not link.is_open:
         return
+    context = link.context
+    asks = isinstance(context, Coordinator)
+    most = coordinating.MAX_REQUEST_BYTES if asks else connection.port.max_message_bytes
     told = AmqpError(
-        "amqp:link:message-size-exceeded",
-        f"The link takes messages of at most {connection.port.max_message_bytes} bytes; send smaller ones.",
+        "amqp:link:message-size-exceeded", f"The link takes messages of at most {most} bytes; send smaller ones."
     )
-    producer = link.context
-    if isinstance(producer, Producer):
-        _close_broken(broker, producer, told)
+    if isinstance(context, Producer):
+        _close_broken(broker, context, told)
+    elif asks:
+        ending.leave(broker, link, [])
+        connection.endpoint.detach(link, closed=True, error=told)
 
 
 def _close_broken(broker: Broker, producer: Producer, told: AmqpError) -> None:

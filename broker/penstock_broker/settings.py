@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 from penstock_api.failing import Misuse
 from penstock_api.management import Delivery
 from penstock_broker.settings_security import MECHANISM_NAMES, Authentication, Limits, Model, Permission, Tls
+from penstock_broker.settings_transactions import TransactionSettings
 
 __all__ = [
     "REVEALING",
@@ -118,6 +119,7 @@ class Settings(Model):
     limits: Limits = Limits()
     log: LogSettings = LogSettings()
     delivery: DeliverySettings = DeliverySettings()
+    transactions: TransactionSettings = TransactionSettings()
     auto_create: bool = False
     """Make queues and topic exchanges when they are first named."""
     temporary_per_connection: int = Field(default=1000, ge=0)
@@ -138,6 +140,11 @@ class Settings(Model):
                 f"messages of {largest} bytes don't fit log segments of {self.log.segment_bytes}: raise "
                 "log.segmentBytes to more than twice maxMessageBytes, or lower maxMessageBytes"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _has_transactions_in_segments(self) -> Settings:
+        self.transactions.check(self.log.segment_bytes)
         return self
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@
 
 A reason travels as ``penstock:reason`` in the error's info map and in management answers, and conditions of Kubernetes
 resources copy it; nobody parses descriptions. Source: section 2 of the design; conditions from AMQP 1.0 part 2,
-sections 2.8.15 to 2.8.18.
+sections 2.8.15 to 2.8.18, and part 4, section 4.5.8.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ class Condition(enum.Enum):
     RESOURCE_DELETED = "amqp:resource-deleted"
     RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
     RESOURCE_LOCKED = "amqp:resource-locked"
+    TRANSACTION_ROLLBACK = "amqp:transaction:rollback"
+    TRANSACTION_TIMEOUT = "amqp:transaction:timeout"
+    TRANSACTION_UNKNOWN_ID = "amqp:transaction:unknown-id"
     UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
 
 
@@ -68,6 +71,9 @@ class Reason(enum.Enum):
     NOT_EMPTY = "NotEmpty"
     REBIND_NOT_ALLOWED = "RebindNotAllowed"
     IMMUTABLE = "Immutable"
+    TRANSACTION_UNKNOWN = "TransactionUnknown"
+    TRANSACTION_ROLLED_BACK = "TransactionRolledBack"
+    TRANSACTION_TIMED_OUT = "TransactionTimedOut"
     NOT_IMPLEMENTED = "NotImplemented"
     INTERNAL_ERROR = "InternalError"
 
@@ -110,6 +116,9 @@ CONDITIONS: Final[dict[Reason, Condition]] = {
     Reason.NOT_EMPTY:                Condition.PRECONDITION_FAILED,
     Reason.REBIND_NOT_ALLOWED:       Condition.PRECONDITION_FAILED,
     Reason.IMMUTABLE:                Condition.PRECONDITION_FAILED,
+    Reason.TRANSACTION_UNKNOWN:      Condition.TRANSACTION_UNKNOWN_ID,
+    Reason.TRANSACTION_ROLLED_BACK:  Condition.TRANSACTION_ROLLBACK,
+    Reason.TRANSACTION_TIMED_OUT:    Condition.TRANSACTION_TIMEOUT,
     Reason.NOT_IMPLEMENTED:          Condition.NOT_IMPLEMENTED,
     Reason.INTERNAL_ERROR:           Condition.INTERNAL_ERROR,
 }

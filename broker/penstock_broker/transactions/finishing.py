@@ -1,0 +1,190 @@
+"""Ends transactions: commits all of it or nothing, or takes it all back.
+
+A commit first asks for the route of each message, and whether the queues that reject when full take it; only then
+anything changes. What it changes goes through the same doors as work outside a transaction (`settling`, `publishing`),
+between two blocks of the log, so that one block holds all of it and it is there after a crash as a whole or not at all.
+
+Source: AMQP 1.0 part 4, 4.3 and 4.4; issue 4 ("Transactions"); section 4 of the design.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock_amqp import message
+from penstock_amqp.endpoint_events import AmqpError, Held, Outcome, Settled
+from penstock_broker import limits, publishing, settling
+from penstock_broker.links import Consumer
+from penstock_broker.queue import DATA, FLAGS, LOGGED, Queue
+from penstock_broker.routes import ExchangeTarget, QueueTarget, Route
+from penstock_broker.transactions.records import Coordinator, Ledger, Posting, Settlement, Transaction
+from penstock_core import transactions as rules
+from penstock_core.reason import REASON_KEY, Reason, Refuse
+
+if TYPE_CHECKING:
+    from penstock_broker.broker import Broker
+    from penstock_broker.connection import Connection
+
+__all__ = ["commit", "connection_gone", "coordinator_gone", "fault_of", "give_back", "keep_settled", "roll_back"]
+
+
+def commit(broker: Broker, ledger: Ledger, transaction: Transaction) -> bool | Refuse:
+    """Apply a transaction. True if the log holds part of it: its answer then waits for the sync.
+
+    If it can't be applied as a whole it is rolled back, and what is returned says why.
+    """
+    settlements = [each for each in transaction.settlements if _is_there(broker, each.consumer.queue)]
+    is_logged = any(each.held[1][FLAGS] & LOGGED for each in settlements)
+    if is_logged and broker.log.failed is not None:
+        roll_back(broker, ledger, transaction)
+        return rules.failed_commit(broker.storage_refuse())
+    routes = _routes(broker, transaction.postings, settlements)
+    if isinstance(routes, Refuse):
+        roll_back(broker, ledger, transaction)
+        return rules.failed_commit(routes)
+    connection = transaction.coordinator.connection
+    postings = list(transaction.postings)
+    _forget(broker, ledger, transaction)
+    broker.transactions.committed += 1
+    broker.journal.write()
+    _settle(broker, connection, settlements)
+    for (destination, data), route in zip(postings, routes, strict=True):
+        is_logged |= publishing.store(broker, connection, destination, route, data, message.inspect(data))
+    broker.journal.write()
+    return is_logged
+
+
+def _routes(broker: Broker, postings: list[Posting], settlements: list[Settlement]) -> list[Route] | Refuse:
+    """The routes of all messages as bindings are now, or why one of them is not taken."""
+    routes: list[Route] = []
+    room = _Room(settlements)
+    for destination, data in postings:
+        gone = _missing(broker, destination)
+        if gone is not None:
+            return gone
+        publishing.prepare(broker, destination, 1)
+        route = publishing.route_message(broker, destination, data, message.inspect(data))
+        if isinstance(route, AmqpError):
+            return fault_of(route)
+        for queue in route.rejecting:
+            if not room.takes(queue, len(data)):
+                return Refuse(Reason.LIMIT_EXCEEDED, f"The queue {queue.name!r} has no room for all of it and rejects.")
+        routes.append(route)
+    return routes
+
+
+class _Room:
+    """Counts what a commit brings to the queues that reject when full."""
+
+    def __init__(self, settlements: list[Settlement]) -> None:
+        self._brought: dict[Queue, tuple[int, int]] = {}
+        for each in settlements:
+            if each.end is None:
+                self._add(each.consumer.queue, -1, -len(each.held[1][DATA]))
+
+    def takes(self, queue: Queue, size: int) -> bool:
+        """True if the queue has room for one message more."""
+        messages, size_brought = self._brought.get(queue, (0, 0))
+        if limits.is_full(queue, messages, size_brought):
+            return False
+        self._add(queue, 1, size)
+        return True
+
+    def _add(self, queue: Queue, messages: int, size: int) -> None:
+        before = self._brought.get(queue, (0, 0))
+        self._brought[queue] = (before[0] + messages, before[1] + size)
+
+
+def _missing(broker: Broker, destination: ExchangeTarget | QueueTarget) -> Refuse | None:
+    topology = broker.topology
+    if isinstance(destination, ExchangeTarget):
+        name = destination.exchange.name
+        if topology.exchanges.get(name) is not destination.exchange:
+            return Refuse(Reason.EXCHANGE_NOT_FOUND, f"The exchange {name!r} was deleted; send to another.")
+    elif topology.queues.get(destination.node.name) is not destination.node:
+        return Refuse(Reason.QUEUE_NOT_FOUND, f"The queue {destination.node.name!r} was deleted; send to another.")
+    return None
+
+
+def _settle(broker: Broker, connection: Connection, settlements: list[Settlement]) -> None:
+    accepted: dict[Consumer, list[Held]] = {}
+    for each in settlements:
+        if each.unsettled is not None and not connection.endpoint.conclude(each.unsettled, each.held, each.end):
+            continue  # the client has settled it otherwise since
+        if each.end is None:
+            accepted.setdefault(each.consumer, []).append(each.held)
+        else:
+            settling.settled(broker, each.consumer, each.end)
+    for consumer, batch in accepted.items():
+        settling.accepted(broker, consumer, batch)
+
+
+def roll_back(broker: Broker, ledger: Ledger, transaction: Transaction) -> None:
+    """Undo a transaction and forget it: settled deliveries go back to their queues, each with one attempt more."""
+    settlements = list(transaction.settlements)
+    if not transaction.state.is_over:
+        broker.transactions.rolled_back += 1
+    _forget(broker, ledger, transaction)
+    give_back(broker, settlements)
+
+
+def give_back(broker: Broker, settlements: list[Settlement]) -> None:
+    """Return deliveries to their queues. Those that the client has not settled stay with it."""
+    for each in settlements:
+        if each.unsettled is None and _is_there(broker, each.consumer.queue):
+            settling.settled(broker, each.consumer, Settled(each.held, Outcome.MODIFIED, failed=True))
+
+
+def coordinator_gone(broker: Broker, coordinator: Coordinator) -> None:
+    """The link that declared them is gone: what it has not discharged is rolled back."""
+    ledger = coordinator.connection.transactions
+    if ledger is not None:  # else the connection is gone, with all its transactions
+        for transaction in list(coordinator.transactions.values()):
+            roll_back(broker, ledger, transaction)
+
+
+def connection_gone(broker: Broker, connection: Connection) -> None:
+    """The connection is lost, and all its coordinator links with it."""
+    ledger, connection.transactions = connection.transactions, None
+    if ledger is not None:
+        for transaction in list(ledger.by_id.values()):
+            roll_back(broker, ledger, transaction)
+
+
+def keep_settled(connection: Connection, consumer: Consumer, held: list[Held]) -> list[Held]:
+    """A consumer's link is about to go with the deliveries `held`: those whose end is a transaction's stay with it.
+
+    Returns the others.
+    """
+    ledger = connection.transactions
+    if ledger is None or not held:
+        return held
+    rest = {id(each): each for each in held}
+    for transaction in ledger.by_id.values():
+        for settlement in transaction.settlements:
+            if settlement.consumer is consumer and settlement.unsettled is not None:
+                settlement.unsettled = None
+                kept = rest.pop(id(settlement.held), None)
+                if kept is None:  # settled otherwise since
+                    transaction.settlements = [each for each in transaction.settlements if each is not settlement]
+    return list(rest.values())
+
+
+def fault_of(error: AmqpError) -> Refuse:
+    """An error of a message as the fault of its transaction."""
+    try:
+        reason = Reason(error.info.get(REASON_KEY))
+    except ValueError:
+        reason = Reason.INVALID_REQUEST
+    return Refuse(reason, error.description)
+
+
+def _is_there(broker: Broker, queue: Queue) -> bool:
+    """False if the subscription was rebound, or ended, meanwhile: its part of the transaction is void."""
+    there = broker.topology.by_incarnation.get(queue.incarnation)
+    return there is not None and there.queue is queue
+
+
+def _forget(broker: Broker, ledger: Ledger, transaction: Transaction) -> None:
+    broker.transactions.working.pop(transaction, None)
+    ledger.remove(transaction)

@@ -1,0 +1,181 @@
+"""Work in transactions: messages sent and deliveries settled under the name of one.
+
+Nothing of it takes effect before the commit. A message that is not taken is rejected within its transaction, which is
+doomed by it. Must not know how a transaction ends. Source: AMQP 1.0 part 4, 4.4.1 and 4.4.2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from penstock_amqp import endpoint_transactions, message
+from penstock_amqp.endpoint_events import AmqpError, Arrival, Enlisted, Outcome, Settled
+from penstock_amqp.endpoint_ffi import Ptr
+from penstock_amqp.errors import DecodeError
+from penstock_broker import ending, publishing, relaying, settling
+from penstock_broker.errors import amqp_error
+from penstock_broker.links import Consumer, Producer
+from penstock_broker.routes import Destination, ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
+from penstock_broker.transactions import finishing
+from penstock_broker.transactions.records import Ledger, Settlement, Transaction
+from penstock_core import transactions as rules
+from penstock_core.reason import Reason, Refuse
+
+if TYPE_CHECKING:
+    from penstock_broker.broker import Broker
+    from penstock_broker.connection import Connection
+
+__all__ = ["enlist", "publish"]
+
+
+def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
+    """Take a batch in which some messages may belong to transactions."""
+    accepted: dict[bytes, list[Ptr]] = {}
+    outside: list[Arrival] = []
+    for arrival in batch:
+        if not endpoint_transactions.is_transactional(arrival[0]):
+            outside.append(arrival)
+            continue
+        if outside:
+            publishing.publish(broker, producer, outside)
+            outside = []
+        if producer.broken is not None:
+            break
+        taken_by = _post(broker, producer, arrival)
+        if taken_by is not None:
+            accepted.setdefault(taken_by, []).append(arrival[0])
+    for txn_id, deliveries in accepted.items():
+        endpoint_transactions.answer_accepted(deliveries, txn_id)
+    if outside and producer.broken is None:
+        publishing.publish(broker, producer, outside)
+    publishing.top_up(producer)
+
+
+def _post(broker: Broker, producer: Producer, arrival: Arrival) -> bytes | None:
+    """Take one message into the transaction that it names; the txn-id if it is yet to be accepted."""
+    delivery, data, is_settled = arrival
+    try:
+        txn_id = endpoint_transactions.transfer_transaction(delivery)
+        assert txn_id is not None
+    except DecodeError as error:
+        _refuse_outside(producer, arrival, publishing.malformed(error))
+        return None
+    ledger = producer.connection.transactions
+    transaction = ledger.by_id.get(txn_id) if ledger is not None else None
+    if ledger is None or transaction is None:
+        _refuse_outside(producer, arrival, amqp_error(rules.UNKNOWN))
+        return None
+    refused = _take(broker, ledger, transaction, producer, data)
+    producer.transfers += 1
+    producer.owed_credit += 1
+    if is_settled:
+        producer.connection.endpoint.settle([delivery])
+    elif refused is None:
+        return txn_id
+    elif producer.can_reject:
+        endpoint_transactions.answer_rejected(delivery, txn_id, refused)
+    else:
+        publishing.break_link(producer, delivery, refused)
+    return None
+
+
+def _take(
+    broker: Broker, ledger: Ledger, transaction: Transaction, producer: Producer, data: bytes
+) -> AmqpError | None:
+    """Keep one message for the commit, or say why not: then the transaction is doomed."""
+    found = _destination(broker, producer.destination, data)
+    if isinstance(found, AmqpError):
+        ledger.move(transaction, rules.doom(transaction.state, finishing.fault_of(found)))
+        return found
+    decision = rules.decide_post(transaction.state, ledger.usage, len(data), broker.transactions.limits, broker.now_ms)
+    ledger.move(transaction, decision.state)
+    watch(broker, transaction)
+    match decision:
+        case rules.Taken():
+            transaction.postings.append((found, data))
+            return None
+        case rules.Fail():
+            return amqp_error(decision.refuse)
+        case _:
+            assert_never(decision)
+
+
+def _destination(broker: Broker, destination: Destination, data: bytes) -> ExchangeTarget | QueueTarget | AmqpError:
+    try:
+        message.inspect(data)
+    except DecodeError as error:
+        return publishing.malformed(error)
+    match destination:
+        case ExchangeTarget() | QueueTarget():
+            return destination
+        case RelayTarget():
+            return relaying.target_of(broker, destination, data)
+        case ManagementTarget():
+            told = "Requests to $management can't be part of a transaction; send them outside."
+            return amqp_error(Refuse(Reason.NOT_ALLOWED, told))
+        case _:
+            assert_never(destination)
+
+
+def _refuse_outside(producer: Producer, arrival: Arrival, error: AmqpError) -> None:
+    """The transaction is not known. Of a message that its sender settled, only the link's end can tell."""
+    delivery, _, is_settled = arrival
+    if is_settled or not producer.can_reject:
+        publishing.break_link(producer, delivery, error)
+    else:
+        producer.connection.endpoint.reject([delivery], error)
+        producer.owed_credit += 1
+
+
+def enlist(broker: Broker, connection: Connection, event: Enlisted) -> None:
+    """A consumer wants a delivery to end with a transaction."""
+    consumer = event.held[0].context
+    if not isinstance(consumer, Consumer):
+        return
+    settlement = Settlement(consumer, event.held, event.end, None if event.is_settled else event.delivery)
+    ledger = connection.transactions
+    transaction = ledger.by_id.get(event.txn_id) if ledger is not None else None
+    if ledger is None or transaction is None:
+        if event.is_settled:
+            settling.settled(broker, consumer, Settled(event.held, Outcome.RELEASED))
+        ending.close_consumer(broker, consumer, amqp_error(rules.UNKNOWN))
+    elif transaction.state.is_over:
+        finishing.give_back(broker, [settlement])
+    elif event.is_settled or event.end is None or event.end.outcome is not Outcome.NONE:
+        ledger.move(transaction, rules.decide_settle(transaction.state, broker.transactions.limits, broker.now_ms))
+        transaction.settlements.append(settlement)
+        watch(broker, transaction)
+
+
+def watch(broker: Broker, transaction: Transaction) -> None:
+    """Count the transaction's age from now on, if it does not yet."""
+    every = broker.transactions
+    if rules.age_deadline_ms(transaction.state, every.limits) is not None:
+        every.working.setdefault(transaction)
+        if not every.is_watched:
+            every.is_watched = True
+            broker.after(every.limits.age_ms, lambda: _expire(broker))
+
+
+def _expire(broker: Broker) -> None:
+    """Roll back what has become too old. One timer serves all: the age is the same for all, and the oldest is first."""
+    every = broker.transactions
+    every.is_watched = False
+    for transaction in list(every.working):
+        deadline_ms = rules.age_deadline_ms(transaction.state, every.limits)
+        assert deadline_ms is not None
+        if deadline_ms > broker.now_ms:
+            every.is_watched = True
+            broker.timers.at(deadline_ms, lambda: _expire(broker))
+            return
+        _time_out(broker, transaction)
+
+
+def _time_out(broker: Broker, transaction: Transaction) -> None:
+    ledger = transaction.coordinator.connection.transactions
+    assert ledger is not None
+    settlements, transaction.settlements = transaction.settlements, []
+    ledger.move(transaction, rules.time_out(transaction.state, broker.transactions.limits))
+    del broker.transactions.working[transaction]
+    broker.transactions.rolled_back += 1
+    finishing.give_back(broker, settlements)
