@@ -147,10 +147,3 @@ def test_an_unknown_exchange_is_refused_where_names_are_not_made(tmp_path: Path)
             with pytest.raises(LinkDetached) as refused:
                 attach("nowhere")
             assert refused.value.condition == "amqp:not-found"
-
-
-def test_transactions_are_refused_in_words(broker_process: BrokerProcess) -> None:
-    with connected(broker_process.url) as connection:
-        with pytest.raises(LinkDetached) as refused:
-            connection.create_sender(None, name="coordinator", options=ToCoordinator())
-        assert refused.value.condition == "amqp:not-implemented"
