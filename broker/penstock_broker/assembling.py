@@ -45,8 +45,6 @@ def assemble(
         instance = uuid.uuid4().hex
         log.topology(documents.BROKER, "instance", instance.encode())
     broker = Broker(given, log, topology, instance)
-    # After a power failure recovery counts all as delivered; a later kill would take that back unless the log says it.
-    broker.marked.update(each.queue for each in topology.by_incarnation.values() if each.queue.mark)
     broker.management = ManagementNode(broker)
     broker.serve_events = partial(serving.handle, broker)
     loop = Loop(broker, ports, clock)

@@ -1,27 +1,33 @@
 """The log, as the broker sees it. Everything else in here is private, the format included."""
 
 from penstock_broker.log.blocks import NewerFormat
+from penstock_broker.log.bodies import CommitAck, CommitPut, LargePayload, NoRoom, RecordTooLarge, StagedBody
 from penstock_broker.log.files import FileLayer, RealFiles
 from penstock_broker.log.locking import FolderLocked
-from penstock_broker.log.log import Log, RecordTooLarge, Settings
+from penstock_broker.log.log import Log, Settings
 from penstock_broker.log.records import Document, Outcome
 from penstock_broker.log.recovering import Damage, ForeignSegment, Recovered
 from penstock_broker.log.replaying import Message
 from penstock_broker.log.syncing import SyncChoice
 
 __all__ = [
+    "CommitAck",
+    "CommitPut",
     "Damage",
     "Document",
     "FileLayer",
     "FolderLocked",
     "ForeignSegment",
+    "LargePayload",
     "Log",
     "Message",
     "NewerFormat",
+    "NoRoom",
     "Outcome",
     "RealFiles",
     "RecordTooLarge",
     "Recovered",
     "Settings",
+    "StagedBody",
     "SyncChoice",
 ]

@@ -14,12 +14,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from penstock_broker.log.blocks import BLOCK_HEADER
+
 LOGGER = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Segment:
-    """One file of the log. `end`: where the next block goes; `touched`: the block that last lowered `live`."""
+    """One file of the log. `end`: where the next block goes; `touched`: the block that last lowered `live`.
+
+    `live` counts messages per queue, and bodies with parts in here that something holds.
+    """
 
     number: int
     path: Path
@@ -33,6 +38,11 @@ class Segment:
     names: set[int] = field(default_factory=set[int])  # older segments with puts that acks in here name
     routes: set[int] = field(default_factory=set[int])  # route sets defined in here
 
+    @property
+    def room(self) -> int:
+        """Bytes of records that one more block can hold, with room for the seal behind it."""
+        return self.size - self.end - 2 * BLOCK_HEADER.size
+
     def fits(self, length: int, seal: int) -> bool:
         """Whether a block of `length` bytes fits, with room for the seal behind it."""
         return self.end + length + seal <= self.size
@@ -44,10 +54,20 @@ class _Tally:
     total: int = 0
 
 
+@dataclass(slots=True)
+class _Holder:
+    """A message whose body lies in other segments than its put, and the queues in which it lives."""
+
+    queues: set[int]
+    segments: tuple[Segment, ...]
+
+
 class Living:
     """All segments in order, and what lives in them."""
 
     def __init__(self) -> None:
+        self.written = 0  # the last block written, kept up by the writer
+        self._holders: dict[int, _Holder] = {}
         self.segments: list[Segment] = []
         self.by_number: dict[int, Segment] = {}
         self.queues: dict[int, dict[int, _Tally]] = {}  # incarnation -> segment number -> live messages
@@ -91,11 +111,44 @@ class Living:
             tally.total += total
             segment.live += count
 
+    def hold(self, message: int, incarnations: Iterable[int], segments: Sequence[Segment]) -> None:
+        """A message was put whose body lies in these segments: they stay until it has left all its queues."""
+        own = self._moved.get(message) or self._segment_of(message).number
+        others = tuple(segment for segment in segments if segment.number != own)
+        queues = {incarnation for incarnation in incarnations if incarnation in self.queues}
+        if others and queues:
+            self._holders[message] = _Holder(queues, others)
+            for segment in others:
+                segment.live += 1
+
+    def unpin(self, segments: list[Segment]) -> None:
+        """A body is not in hand any more. What was written for it must not be under way when a segment is recycled."""
+        self._let_go(segments, self.written)
+        segments.clear()
+
+    def _let_go(self, segments: Iterable[Segment], sequence: int) -> None:
+        for segment in segments:
+            segment.live -= 1
+            segment.touched = max(segment.touched, sequence)
+
+    def _leave(self, incarnation: int, messages: Iterable[int], sequence: int) -> None:
+        """Messages whose bodies lie elsewhere have left a queue."""
+        for message in messages:
+            holder = self._holders.get(message)
+            if holder is None:
+                continue
+            holder.queues.discard(incarnation)
+            if not holder.queues:
+                del self._holders[message]
+                self._let_go(holder.segments, sequence)
+
     def ack(self, incarnation: int, messages: Sequence[int], sequence: int) -> set[int]:
         """These messages (sorted) left their queue by block `sequence`. Returns the segments that hold their puts."""
         tallies = self.queues.get(incarnation)
         if tallies is None:
             return set()
+        if self._holders:
+            self._leave(incarnation, messages, sequence)
         low, high = self._segment_of(messages[0]), self._segment_of(messages[-1])
         if low is high and not self._moved:
             self._lower(tallies, low.number, len(messages), sum(messages), sequence)
@@ -112,13 +165,14 @@ class Living:
     def end(self, incarnation: int, sequence: int) -> None:
         """The queue and all its messages are gone by block `sequence`."""
         tallies = self.queues.pop(incarnation, {})
+        self._leave(incarnation, list(self._holders), sequence)
         for number, tally in list(tallies.items()):
             self._lower(tallies, number, tally.count, tally.total, sequence)
 
     def _lower(self, tallies: dict[int, _Tally], number: int, count: int, total: int, sequence: int) -> None:
         segment = self.by_number[number]
         segment.live -= count
-        segment.touched = sequence
+        segment.touched = max(segment.touched, sequence)
         tally = tallies.get(number, _Tally())
         tally.count -= count
         tally.total -= total

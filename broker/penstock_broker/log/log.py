@@ -2,57 +2,48 @@
 format.md).
 
 Written for speed: `put` and `ack` are flat, `write` encodes per block. Measured cost stands in docs/performance.md,
-about 0.4 us per put, 0.15 us per ack, and per message in a block of 100 about 0.2 us for the write. It decides
-nothing about messages and must not know AMQP. It is called from one thread; only `request_sync` and `maintain` lead
-to work elsewhere.
+about 0.4 us per put, 0.15 us per ack, and per message in a block of 100 about 0.2 us for the write. What appends is in
+`appending`, bodies in parts and transactions are in `transacting`; here is what writes, syncs, opens and closes. It
+decides nothing about messages and must not know AMQP. It is called from one thread; only `request_sync` and `maintain`
+lead to work elsewhere.
 """
 
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock_broker.log.encoding import ack_record, checkpoint_records, closed_record
 from penstock_broker.log.files import Buffer, FileLayer, RealFiles
-from penstock_broker.log.living import Segment
 from penstock_broker.log.locking import lock_folder
-from penstock_broker.log.records import (
-    PUT,
-    PUT_FIXED,
-    Outcome,
-    RecordType,
-    ack_record,
-    checkpoint_records,
-    closed_record,
-    deleted_record,
-    document_record,
-)
+from penstock_broker.log.records import Outcome
 from penstock_broker.log.recovering import Recovered, Restored, recover
+from penstock_broker.log.space import Space
 from penstock_broker.log.spares import Spares
-from penstock_broker.log.state import State, parts
+from penstock_broker.log.state import State, longest_record, parts
 from penstock_broker.log.syncing import Done, SyncChoice, Syncer, choose
+from penstock_broker.log.transacting import Transactor
 from penstock_broker.log.writing import Writer
 
 LOGGER = logging.getLogger(__name__)
 
 SMALLEST_SEGMENT = 16 * 1024
-_PUT = int(RecordType.PUT)
 _FILL_TOKEN = -1
-_FULL_RETRY_MS = 1000
-
-
-class RecordTooLarge(Exception):
-    """A record larger than half a segment: raise the segment size, or refuse such messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`reserve`: segments that only acks, topology and compaction may use. `spare`: segments kept ready beyond them."""
+    """`reserve`: segments that only acks, topology and compaction may use. `spare`: segments kept ready beyond them.
+
+    `inline_bytes`: a longer payload whose body came in parts stays in the segments; see `LargePayload`.
+    """
 
     segment_bytes: int = 64 * 1024 * 1024
     reserve: int = 2
     spare: int = 1
+    inline_bytes: int = 1024 * 1024
     sync: SyncChoice = SyncChoice.AUTO
 
     def __post_init__(self) -> None:
@@ -62,7 +53,7 @@ class Settings:
             )
 
 
-class Log:
+class Log(Transactor):
     """Append with `put`, `ack`, `topology`...; `write` once a turn; promise only what `synced` has reached.
 
     Nothing that depends on a record may leave the broker before `synced` has reached what `write` returned for it.
@@ -79,38 +70,22 @@ class Log:
         entropy: Callable[[int], bytes],
     ) -> None:
         """Use `open`."""
-        replay, self._living = restored.replay, restored.living
-        self._folder, self._files, self._clock = folder, files, clock
+        replay, living = restored.replay, restored.living
+        self._folder, self._files = folder, files
         self._spares = Spares(files, folder, settings.segment_bytes, settings.reserve + settings.spare)
-        self._writer = Writer(
-            files, folder, self._living, self._spares, log_id=restored.log_id or entropy(16), clock=clock
-        )
-        self._writer.epoch = restored.recovered.epoch + 1
-        self._writer.sequence = self._writer.synced = restored.sequence
-        self._writer.segment_bytes, self._writer.reserve = settings.segment_bytes, settings.reserve
-        self._writer.kept_from = replay.checkpoint
-        self._writer.checkpoint = self._checkpoint
-        self._reserve, self._syncer_choice = settings.reserve, settings.sync
-        self._largest = self._writer.capacity // 2
-        self._longest = min(1 << 16, self._largest // 32)  # entries of one record of acks, marks or counts
-        self.failed: str | None = None
-        self._next_message = max(replay.message_ceiling, replay.highest_message + 1)
+        writer = Writer(files, folder, living, self._spares, log_id=restored.log_id or entropy(16), clock=clock)
+        writer.segment_bytes, writer.reserve = settings.segment_bytes, settings.reserve
+        writer.start(epoch=restored.recovered.epoch + 1, sequence=restored.sequence, kept_from=replay.checkpoint)
+        writer.checkpoint = self._checkpoint
+        longest = longest_record(writer.capacity)
+        state = State(replay, restored.recovered.documents, living.queues.keys(), longest, files.boot_id())
+        super().__init__(writer, living, restored.bodies, state, settings.inline_bytes)
+        self._next_message = self._first_message = max(replay.message_ceiling, replay.highest_message + 1)
         self._next_incarnation = replay.incarnation_ceiling
-        self._state = State(
-            replay, restored.recovered.documents, self._living.queues.keys(), self._longest, files.boot_id()
-        )
-        self._route_numbers: dict[tuple[int, ...], int] = {}
         self._next_route = replay.highest_route + 1
-        # Appended since the last write.
-        self._records: list[Buffer] = []
-        self._puts: dict[int, list[int]] = {}  # route set -> messages
-        self._acks: dict[tuple[int, Outcome], list[int]] = {}
-        self._new_marks: dict[int, int] = {}
-        self._new_counts: dict[tuple[int, int], int] = {}
-        self._first_message = self._next_message
+        self._space = Space(writer, self._spares, settings.reserve, clock)
+        self._syncer_choice = settings.sync
         self._in_flight = False
-        self._filling = False
-        self._fill_again = 0
         self._lock = -1
         self._syncer: Syncer
         self.descriptor = -1  # readable when `collect` has something to take note of
@@ -131,12 +106,12 @@ class Log:
         Raises FolderLocked, NewerFormat, ForeignSegment, or OSError. `clock` gives milliseconds since 1970.
         `syncer` makes a back end of the caller's own in the place of `settings.sync`.
         """
-        files = files or RealFiles()
+        files, settings = files or RealFiles(), settings or Settings()
         lock = lock_folder(folder)
         try:
-            restored = recover(files, folder)
-            log = cls(folder, restored, files=files, settings=settings or Settings(), clock=clock, entropy=entropy)
-            log._begin(syncer)
+            restored = recover(files, folder, settings.inline_bytes)
+            log = cls(folder, restored, files=files, settings=settings, clock=clock, entropy=entropy)
+            log._begin(restored, syncer)
         except BaseException:
             os.close(lock)
             raise
@@ -157,111 +132,6 @@ class Log:
     def synced(self) -> int:
         """Every block up to this one survives a crash of the machine."""
         return self._writer.synced
-
-    # The forwarding path ----------------------------------------------------------------------------------------------
-
-    def next_message(self) -> int:
-        """A number for a message that is not logged, from the same row: never given twice, also over restarts."""
-        return self.next_messages(1)
-
-    def next_messages(self, count: int) -> int:
-        """The first of `count` consecutive numbers for messages that are not logged."""
-        number = self._next_message
-        self._next_message = number + count
-        return number
-
-    def put(self, route_set: int, payload: Buffer, arrival: int, flags: int = 0) -> int:
-        """Append one message for all queues of `route_set`; its number.
-
-        `arrival` (64 bits) and `flags` (0 to 255) come back at recovery. Raises RecordTooLarge. Ask
-        `accepts_publishing` before; `payload` must not change before `write`.
-        """
-        length = len(payload)
-        if length > self._largest:
-            raise RecordTooLarge(f"{length} bytes are more than half a log segment ({self._largest})")
-        number = self._next_message
-        self._next_message = number + 1
-        records = self._records
-        records.append(PUT.pack(_PUT, flags, 0, PUT_FIXED + length, route_set, 0, number, arrival))
-        records.append(payload)
-        try:
-            self._puts[route_set].append(number)
-        except KeyError:
-            self._puts[route_set] = [number]
-        return number
-
-    def ack(self, incarnation: int, message: int, outcome: Outcome = Outcome.ACCEPTED) -> None:
-        """The message has left this queue for good.
-
-        Exactly once per queue and message; unknown incarnations are ignored.
-        """
-        try:
-            self._acks[incarnation, outcome].append(message)
-        except KeyError:
-            self._acks[incarnation, outcome] = [message]
-
-    def ack_many(self, incarnation: int, messages: Iterable[int], outcome: Outcome = Outcome.ACCEPTED) -> None:
-        """`ack` for several messages of one queue."""
-        try:
-            self._acks[incarnation, outcome] += messages
-        except KeyError:
-            self._acks[incarnation, outcome] = list(messages)
-
-    def delivered_up_to(self, incarnation: int, message: int) -> None:
-        """Messages up to this number may be seen by a consumer once this turn's transfers leave."""
-        if message > self._new_marks.get(incarnation, 0):
-            self._new_marks[incarnation] = message
-
-    def delivery_count(self, incarnation: int, message: int, count: int) -> None:
-        """`count` unsuccessful deliveries of this message count against its limit."""
-        self._new_counts[incarnation, message] = count
-
-    # Topology ---------------------------------------------------------------------------------------------------------
-
-    def next_incarnation(self) -> int:
-        """A number for one life of a queue: never given twice, also over restarts."""
-        number = self._next_incarnation
-        self._next_incarnation = number + 1
-        return number
-
-    def route_set(self, incarnations: tuple[int, ...]) -> int:
-        """The number that stands for these queues in `put`. Ask again after one of them has ended."""
-        number = self._route_numbers.get(incarnations)
-        if number is None:
-            number = self._route_numbers[incarnations] = self._next_route
-            self._writer.routes[number] = incarnations
-            self._next_route += 1
-        return number
-
-    def topology(self, kind: str, key: str, payload: bytes, incarnation: int = 0) -> None:
-        """Set the state of one document.
-
-        Another incarnation than before drops the messages of the former, in one record. Raises RecordTooLarge.
-        """
-        record = document_record(kind, key, incarnation, payload)
-        if len(record) > self._largest:
-            raise RecordTooLarge(f"{kind} {key} takes {len(record)} bytes, more than half a log segment")
-        self._end_incarnation((kind, key), incarnation)
-        self._state.set((kind, key), incarnation, record)
-        if incarnation:
-            self._living.begin(incarnation)
-        self._records.append(record)
-
-    def delete(self, kind: str, key: str) -> None:
-        """Remove a document, and with its incarnation all messages of that queue. Unknown ones are ignored."""
-        if (kind, key) in self._state:
-            self._end_incarnation((kind, key), 0)
-            self._state.remove((kind, key))
-            self._records.append(deleted_record(kind, key))
-
-    def _end_incarnation(self, key: tuple[str, str], following: int) -> None:
-        before = self._state.incarnation_of(key)
-        if before in (0, following):
-            return
-        self._living.end(before, self._writer.sequence + 1)
-        self._state.end(before)
-        for incarnations in [incarnations for incarnations in self._route_numbers if before in incarnations]:
-            del self._route_numbers[incarnations]
 
     # Once a turn ------------------------------------------------------------------------------------------------------
 
@@ -293,6 +163,8 @@ class Log:
         sequence = self._writer.sequence
         self._records, self._puts = [], {}
         self._first_message = self._next_message
+        if self._staged:
+            self._hold_bodies()
         for incarnation, messages in acks:
             named = self._living.ack(incarnation, messages, sequence)
             for segment in touched:
@@ -306,9 +178,27 @@ class Log:
         except OSError as error:
             self._fail(f"writing failed: {error}")
 
+    def _write_parts(self) -> None:
+        pieces = self._bodies.take()
+        if not pieces or self.failed is not None:
+            return
+        try:
+            self._writer.write_parts(pieces, self._first_message)
+        except OSError as error:
+            self._fail(f"writing failed: {error}")
+
+    def _hold_bodies(self) -> None:
+        """From now on the messages that name bodies keep them."""
+        for message, route_set, body in self._staged:
+            self._living.hold(message, self._writer.routes[route_set], body.segments)
+        self._staged.clear()
+
     def _encode_acks(self) -> list[tuple[int, list[int]]]:
-        """Append the records of pending acks; the acks of queues that still exist."""
-        acks: list[tuple[int, list[int]]] = []
+        """Append the records of pending acks; the acks of queues that still exist, those in commits included."""
+        acks = self._committed_acks
+        self._committed_acks = []
+        for incarnation, messages in acks:
+            self._state.acked(incarnation, messages)
         for (incarnation, outcome), messages in self._acks.items():
             if incarnation not in self._living.queues:
                 continue
@@ -325,7 +215,7 @@ class Log:
     def _checkpoint(self, written: int) -> list[Buffer] | None:
         """All topology, if it takes at most an eighth of what was `written` since the last time (half when full)."""
         records = [self._reserve_numbers(), *self._state.restated()]
-        if sum(map(len, records)) * (2 if self._spares.full else 8) > written:
+        if sum(map(len, records)) * (2 if self.full else 8) > written:
             return None
         self._writer.routes = {number: queues for queues, number in self._route_numbers.items()}
         return list[Buffer](checkpoint_records(self._writer.sequence + 1, records))
@@ -333,6 +223,8 @@ class Log:
     def _forget(self) -> None:
         for pending in (self._records, self._puts, self._acks, self._new_marks, self._new_counts):
             pending.clear()
+        self._staged.clear()
+        self._committed_acks.clear()
 
     def request_sync(self) -> None:
         """Start an fdatasync of what is written, unless one is under way or nothing is new.
@@ -355,7 +247,7 @@ class Log:
     def _take(self, done: Done) -> None:
         for token, error in done:
             if token == _FILL_TOKEN:
-                self._filling = False
+                self._space.filling = False
             else:
                 self._in_flight = False
             if error is not None:
@@ -372,17 +264,12 @@ class Log:
 
     def accepts_publishing(self) -> bool:
         """False when the disk is full but for the reserve, which is kept for draining, and after a failure."""
-        if self.failed is not None:
-            return False
-        if not self._spares.full or len(self._spares) > self._reserve:
-            return True
-        current = self._living.segments[-1]
-        return len(self._spares) == self._reserve and current.end < current.size - current.size // 8
+        return self.failed is None and self._space.accepts_publishing()
 
     @property
     def full(self) -> bool:
         """Whether the last attempt to get more space failed."""
-        return self._spares.full
+        return self._space.full
 
     @property
     def segments(self) -> int:
@@ -392,38 +279,23 @@ class Log:
     @property
     def wants_maintenance(self) -> bool:
         """Whether `maintain` has something to do now."""
-        if self.failed is not None or self._filling:
-            return False
-        if self._dead() is not None:
-            return True
-        return self._spares.lacking and (not self._spares.full or self._clock() >= self._fill_again)
+        return self.failed is None and self._space.wants_work()
 
     def maintain(self, budget_ms: float) -> None:
         """Idle work for about `budget_ms`: recycle one dead segment, or fill a spare ahead of need by a slice."""
         if not self.wants_maintenance:
             return
         try:
-            dead = self._dead()
-            if dead is not None:
-                self._living.remove_segment(dead)
-                self._spares.recycle(dead.path, dead.handle, dead.size)
-                return
-            deadline = time.perf_counter() + budget_ms / 1000
-            handle = self._spares.fill(lambda: time.perf_counter() < deadline)
+            handle = self._space.work(budget_ms)
         except OSError as error:
             self._fail(f"preparing segments failed: {error}")
             return
-        self._fill_again = self._clock() + _FULL_RETRY_MS
         if handle is not None:
-            self._filling = True
             self._syncer.submit(_FILL_TOKEN, (handle,))
-
-    def _dead(self) -> Segment | None:
-        return self._living.dead(self._writer.kept_from, self._writer.synced)
 
     # Beginning and end ------------------------------------------------------------------------------------------------
 
-    def _begin(self, syncer: Callable[[FileLayer], Syncer] | None) -> None:
+    def _begin(self, restored: Restored, syncer: Callable[[FileLayer], Syncer] | None) -> None:
         names = self._files.names(self._folder)
         self._spares.adopt([name for name in names if name.startswith("spare-")])
         if not self._living.segments:
@@ -435,6 +307,13 @@ class Log:
         self.descriptor = self._syncer.descriptor
         LOGGER.info("log %s: epoch %d, synced by %s", self._folder, self.epoch, self._syncer.name)
         self._records.append(self._reserve_numbers())
+        for incarnation, lost in restored.incomplete.items():
+            self._records += [ack_record(incarnation, part, Outcome.DROPPED) for part in parts(lost, self._longest)]
+        if not restored.exact_marks:
+            # What recovery concludes from a power failure must hold in later lives, which see none.
+            for incarnation, messages in restored.recovered.messages.items():
+                if messages:
+                    self.delivered_up_to(incarnation, messages[-1].number)
         self.write()
         self.sync()
 

@@ -19,6 +19,8 @@ from penstock_broker.log.blocks import (
     decode_segment_header,
     seed_of,
 )
+from penstock_broker.log.bodies import Bodies
+from penstock_broker.log.fetching import fetch_bodies
 from penstock_broker.log.files import FileLayer, read_all, write_all
 from penstock_broker.log.living import Living, Segment
 from penstock_broker.log.records import Document, Malformed, decode_records
@@ -49,8 +51,8 @@ class Recovered:
     """What the log holds. `messages` is per incarnation, in number order; incarnations without messages have an empty
     list.
 
-    `sequence`: the last block that counts. `clean`: the last run closed the log. `lost`: live messages of
-    incarnations whose documents fell to damage, by incarnation.
+    `sequence`: the last block that counts. `clean`: the last run closed the log. `lost`: messages that fell to damage
+    (their incarnation's document, or a part of their body did), by incarnation.
     """
 
     documents: tuple[Document, ...]
@@ -64,13 +66,19 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Everything a Log starts from. `sequence` is the last accepted block, all of it synced."""
+    """Everything a Log starts from. `sequence` is the last accepted block, all of it synced.
+
+    `incomplete`: live messages, by incarnation, whose bodies can't be read. `exact_marks`: all marks were read.
+    """
 
     recovered: Recovered
     living: Living
+    bodies: Bodies
     replay: Replay
     log_id: bytes | None
     sequence: int
+    incomplete: dict[int, list[int]]
+    exact_marks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +86,10 @@ class _Found:
     path: Path
     handle: int
     data: SegmentData
-    sound: bool
 
 
-def recover(files: FileLayer, folder: Path) -> Restored:
-    """Read all segments and make them servable.
+def recover(files: FileLayer, folder: Path, inline_bytes: int) -> Restored:
+    """Read all segments and make them servable. Longer payloads than `inline_bytes` are left in the segments.
 
     Raises NewerFormat, ForeignSegment, or OSError; the folder is then unchanged.
     """
@@ -91,41 +98,66 @@ def recover(files: FileLayer, folder: Path) -> Restored:
     verdict = judge([item.data for item in found], seed_of(log_id or b""))
     replay, malformed = _replay(verdict, {item.data.number: item.data for item in found})
     living = Living()
+    bodies = Bodies(files, living)
     damage = _set_aside(files, folder, found, [*_holes(verdict), *malformed])
     if verdict.cut is not None:
         kept = _make_durable(files, folder, found, verdict, verdict.cut)
         _add_segments(living, kept, verdict, replay)
+    incomplete = fetch_bodies(replay, living, bodies, inline_bytes)
     exact = replay.closed or replay.boot_id == files.boot_id()
     messages, strangers = live_messages(replay, exact_marks=exact)
     _count(living, replay, messages)
-    blocks = [item for item in verdict.accepted if isinstance(item, BlockHeader)]
+    sequence, epoch = _last(verdict)
+    lost = lost_incarnations(strangers, replay) if damage else {}
     recovered = Recovered(
         documents=tuple(replay.documents.values()),
         messages=messages,
-        epoch=max((block.epoch for block in blocks), default=0),
-        sequence=max((block.sequence for block in blocks), default=0),
+        epoch=epoch,
+        sequence=sequence,
         clean=replay.closed,
         damage=damage,
-        lost=lost_incarnations(strangers, replay) if damage else {},
+        lost=lost | {incarnation: len(numbers) for incarnation, numbers in incomplete.items()},
     )
-    return Restored(recovered, living, replay, log_id, max((block.sequence for block in blocks), default=0))
+    return Restored(recovered, living, bodies, replay, log_id, sequence, incomplete, exact)
+
+
+def _last(verdict: Verdict) -> tuple[int, int]:
+    """The highest sequence and epoch that count."""
+    blocks = [item for item in verdict.accepted if isinstance(item, BlockHeader)]
+    highest = max((block.sequence for block in blocks), default=0)
+    return highest, max((block.epoch for block in blocks), default=0)
 
 
 def _read(files: FileLayer, folder: Path, names: Sequence[str]) -> tuple[list[_Found], bytes | None]:
     found: list[_Found] = []
     log_id: bytes | None = None
+    contents = _Contents(files)
     for name in names:
-        path = folder / name
+        path, number = folder / name, number_of(name)
         handle = files.open(path, create=False)
-        content = read_all(files, handle)
-        header = decode_segment_header(content)
+        contents.handles[number] = handle
+        header = decode_segment_header(files.pread(handle, SEGMENT_START, 0))
         if header is not None:
             if log_id is not None and header.log_id != log_id:
                 raise ForeignSegment(f"{path} belongs to another log: take it out of the folder")
             log_id = header.log_id
-        sound = header is not None and header.number == number_of(name)
-        found.append(_Found(path, handle, SegmentData(number_of(name), content), sound))
+        found.append(_Found(path, handle, SegmentData(number, files.size(handle), contents.load)))
     return found, log_id
+
+
+class _Contents:
+    """The bytes of one segment at a time: the whole log need not fit into memory."""
+
+    def __init__(self, files: FileLayer) -> None:
+        self.handles: dict[int, int] = {}
+        self._files = files
+        self._number, self._content = -1, b""
+
+    def load(self, number: int) -> bytes:
+        if number != self._number:
+            self._content = b""  # let go of one before the next is read
+            self._content, self._number = read_all(self._files, self.handles[number]), number
+        return self._content
 
 
 def _replay(verdict: Verdict, data: dict[int, SegmentData]) -> tuple[Replay, list[tuple[Hole, str]]]:
@@ -138,7 +170,7 @@ def _replay(verdict: Verdict, data: dict[int, SegmentData]) -> tuple[Replay, lis
         start = item.offset + BLOCK_HEADER.size
         records = memoryview(data[item.segment].data)[start : start + item.length]
         try:
-            replay.apply(list(decode_records(records)), item.segment)
+            replay.apply(list(decode_records(records)), item.segment, start)
         except Malformed as error:
             replay.gap()
             hole = Hole(item.segment, item.offset, item.end, item.sequence, item.sequence)
@@ -212,7 +244,7 @@ def _add_segments(living: Living, kept: Sequence[_Found], verdict: Verdict, repl
         first = replay.first_messages.get(number, highest + 1)
         highest = replay.last_messages.get(number, highest)
         last = ends.get(number)
-        size = max(len(item.data.data), SEGMENT_START)
+        size = max(item.data.size, SEGMENT_START)
         sealed = last is not None and bool(last.flags & BlockFlag.SEAL)
         end = size if sealed else SEGMENT_START if last is None else last.end
         segment = Segment(number, item.path, item.handle, size, end, first, names=replay.named.get(number, set()))
@@ -224,3 +256,8 @@ def _count(living: Living, replay: Replay, messages: dict[int, list[Message]]) -
     for incarnation, queue in messages.items():
         for message in queue:
             living.restore(incarnation, message.number, replay.puts[message.number].segment)
+    for number, live in replay.puts.items():
+        if live.staged is not None:
+            places = replay.parts.get(live.staged[0], ())
+            segments = [living.by_number[segment] for segment in dict.fromkeys(place.segment for place in places)]
+            living.hold(number, set(live.incarnations).difference(live.acked), segments)

@@ -13,13 +13,16 @@ from penstock_broker.log.records import (
     CheckpointBegin,
     CheckpointEnd,
     Closed,
+    Commit,
     Count,
     Deleted,
     Document,
     Mark,
+    Part,
     Put,
     Record,
     Route,
+    StagedPut,
     Start,
 )
 
@@ -28,12 +31,26 @@ DocumentKey = tuple[str, str]
 
 @dataclass(slots=True)
 class LivePut:
-    """A put of which at least one copy is not acknowledged. `segment`: where its newest record lies."""
+    """A put of which at least one copy is not acknowledged. `segment`: where its newest record lies.
+
+    `staged`: the body behind the put's own payload: its number, the offset in it, its length.
+    """
 
     put: Put
     segment: int
     incarnations: tuple[int, ...]
     acked: tuple[int, ...] = ()
+    staged: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartPlace:
+    """`length` bytes of a body from `offset` on lie at `at` in the file of `segment`."""
+
+    offset: int
+    segment: int
+    at: int
+    length: int
 
 
 @dataclass(slots=True)
@@ -44,6 +61,7 @@ class Replay:
     puts: dict[int, LivePut] = field(default_factory=dict[int, LivePut])
     marks: dict[int, int] = field(default_factory=dict[int, int])
     counts: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    parts: dict[int, list[PartPlace]] = field(default_factory=dict[int, list[PartPlace]])  # by body
     ended: set[int] = field(default_factory=set[int])
     named: dict[int, set[int]] = field(default_factory=dict[int, set[int]])  # segment -> segments its acks name
     first_messages: dict[int, int] = field(default_factory=dict[int, int])  # segment -> its first put
@@ -59,13 +77,20 @@ class Replay:
     _restated: set[DocumentKey] | None = None
     _checkpoint: tuple[int, int] | None = None
 
-    def apply(self, records: Iterable[Record], segment: int) -> None:
-        """`segment` is where these records lie."""
+    def apply(self, records: Iterable[Record], segment: int, start: int = 0) -> None:
+        """`segment` is where these records lie, from `start` in its file on."""
         for record in records:
             self.closed = False
             match record:
                 case Put():
                     self._put(record, segment)
+                case StagedPut():
+                    self._put(record.put, segment, (record.body, record.offset, record.length))
+                case Part():
+                    place = PartPlace(record.offset, segment, start + record.at, record.length)
+                    self.parts.setdefault(record.body, []).append(place)
+                case Commit():
+                    self.apply(record.records, segment, start)
                 case Ack():
                     self._ack(record, segment)
                 case Route():
@@ -98,12 +123,12 @@ class Replay:
         """Blocks lack here: a checkpoint around this place does not prove that what it leaves out is gone."""
         self._checkpoint = self._restated = None
 
-    def _put(self, put: Put, segment: int) -> None:
+    def _put(self, put: Put, segment: int, staged: tuple[int, int, int] | None = None) -> None:
         live = self.puts.get(put.message)
         if live is not None:
             live.segment = segment
             return
-        self.puts[put.message] = LivePut(put, segment, self._routes.get(put.route_set, ()))
+        self.puts[put.message] = LivePut(put, segment, self._routes.get(put.route_set, ()), staged=staged)
         if put.message > self.highest_message:
             self.first_messages.setdefault(segment, put.message)
             self.highest_message = self.last_messages[segment] = put.message

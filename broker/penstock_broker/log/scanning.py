@@ -6,7 +6,7 @@ never count, because a block names its segment, its place, its epoch and its seq
 a new number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock_broker.log.blocks import (
@@ -21,10 +21,16 @@ from penstock_broker.log.blocks import (
 
 @dataclass(frozen=True, slots=True)
 class SegmentData:
-    """One segment as found: its number and its bytes, header page included."""
+    """One segment as found: its number and size; `load` gives its bytes, header page included, by its number."""
 
     number: int
-    data: bytes
+    size: int
+    load: Callable[[int], bytes]
+
+    @property
+    def data(self) -> bytes:
+        """The bytes, which are not kept: ask once."""
+        return self.load(self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +71,14 @@ class Verdict:
 
 def find_blocks(segment: SegmentData, seed: int) -> list[BlockHeader]:
     """Every sound block of one segment in order of place, behind bad bytes too; epochs never fall, sequences rise."""
-    view = memoryview(segment.data)
+    data = segment.data
+    view = memoryview(data)
     blocks: list[BlockHeader] = []
     offset, epoch, sequence = SEGMENT_START, 0, 0
     while offset >= 0:
         block = decode_block(view, offset, segment.number, seed)
         if block is None or block.epoch < epoch or block.sequence <= sequence:
-            offset = _next_candidate(segment.data, offset + BLOCK_ALIGNMENT)
+            offset = _next_candidate(data, offset + BLOCK_ALIGNMENT)
             continue
         blocks.append(block)
         if block.flags & BlockFlag.SEAL:
@@ -117,9 +124,9 @@ def _holes_between(segments: Sequence[SegmentData], last: BlockHeader | None, bl
     regions: list[tuple[int, int, int]] = []
     for segment in segments:
         if last is not None and segment.number == last.segment and not last.flags & BlockFlag.SEAL:
-            regions.append((segment.number, last.end, len(segment.data)))
+            regions.append((segment.number, last.end, segment.size))
         elif (last is None or segment.number > last.segment) and segment.number < block.segment:
-            regions.append((segment.number, SEGMENT_START, len(segment.data)))
+            regions.append((segment.number, SEGMENT_START, segment.size))
         elif segment.number == block.segment and block.offset > SEGMENT_START:
             regions.append((segment.number, SEGMENT_START, block.offset))
     first = block.sequence - 1 if last is None else last.sequence + 1

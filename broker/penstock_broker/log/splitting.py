@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from penstock_broker.log.files import Buffer
-from penstock_broker.log.records import PUT, RecordType
+from penstock_broker.log.records import PUT, Ack, Commit, Put, RecordType, decode_records
 
 
 @dataclass(slots=True)
@@ -23,25 +23,42 @@ class Part:
 def split_records(pieces: Sequence[Buffer], largest: int) -> Iterator[Part]:
     """Parts of at most `largest` bytes.
 
-    A put is two pieces, its fixed part and its payload; every other record is one.
+    A put is two pieces, its fixed part and its payload; every other record is one, a commit too.
     """
     part = Part()
-    for unit in _units(pieces):
+    for unit in units(pieces):
         size = sum(map(len, unit))
         if part.records and part.size + size > largest:
             yield part
             part = Part()
         part.records += unit
         part.size += size
-        if len(unit) == 2:
-            _, _, _, _, route_set, _, message, _ = PUT.unpack(unit[0])
+        for route_set, message in _puts_in(unit[0]):
             part.puts.setdefault(route_set, []).append(message)
             part.first_message = part.first_message or message
     if part.records:
         yield part
 
 
-def _units(pieces: Sequence[Buffer]) -> Iterator[list[Buffer]]:
+def _puts_in(piece: Buffer) -> Iterator[tuple[int, int]]:
+    """Route set and message of each put that begins with, or is in, this piece."""
+    match piece[0]:
+        case RecordType.PUT | RecordType.STAGED_PUT:
+            _, _, _, _, route_set, _, message, _ = PUT.unpack_from(piece)
+            yield route_set, message
+        case RecordType.COMMIT:
+            for item in decode_records(memoryview(piece)):
+                assert isinstance(item, Commit)
+                for record in item.records:
+                    if not isinstance(record, Ack):
+                        put = record if isinstance(record, Put) else record.put
+                        yield put.route_set, put.message
+        case _:
+            pass
+
+
+def units(pieces: Sequence[Buffer]) -> Iterator[list[Buffer]]:
+    """The pieces of each record."""
     iterator = iter(pieces)
     for piece in iterator:
         if piece[0] == RecordType.PUT:

@@ -6,7 +6,8 @@ Message numbers and acks are not here: they stay with the segments that hold the
 from collections.abc import Collection, Iterator, Sequence
 from typing import TypeVar
 
-from penstock_broker.log.records import Document, count_record, document_record, mark_record, start_record
+from penstock_broker.log.encoding import count_record, document_record, mark_record, start_record
+from penstock_broker.log.records import Document
 from penstock_broker.log.replaying import Replay
 
 MESSAGE_WINDOW = 1 << 32  # numbers reserved per start record; a crash skips what was left of them
@@ -16,6 +17,11 @@ Key = tuple[str, str]  # kind and key of a document
 Pair = tuple[int, int]  # incarnation and message
 
 T = TypeVar("T")
+
+
+def longest_record(capacity: int) -> int:
+    """Entries of one record of acks, marks or counts, where a block holds `capacity` bytes."""
+    return min(1 << 16, capacity // 64)
 
 
 def parts(items: Sequence[T], longest: int) -> Iterator[Sequence[T]]:

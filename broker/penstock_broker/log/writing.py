@@ -5,7 +5,7 @@ Knows what a block is and nothing of what the records mean, but that a put needs
 segment.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from penstock_broker.log.blocks import (
@@ -19,14 +19,17 @@ from penstock_broker.log.blocks import (
     seal_block,
     seed_of,
 )
+from penstock_broker.log.bodies import Extent, StagedBody
+from penstock_broker.log.encoding import part_prefix, route_record
 from penstock_broker.log.files import Buffer, FileLayer, write_all
 from penstock_broker.log.living import Living, Segment
-from penstock_broker.log.records import route_record
+from penstock_broker.log.records import PART
 from penstock_broker.log.spares import Spares, segment_name
 from penstock_broker.log.splitting import split_records
 
 _HEADER_SPACE = bytes(BLOCK_HEADER.size)
 _SEAL = BLOCK_HEADER.size
+_LEAST_PART = 4096  # a shorter part of a longer piece is not worth the end of a segment
 
 Puts = Mapping[int, list[int]]  # route set -> messages
 
@@ -44,7 +47,8 @@ class Writer:
     def __init__(
         self, files: FileLayer, folder: Path, living: Living, spares: Spares, *, log_id: bytes, clock: Callable[[], int]
     ) -> None:
-        self._files, self._folder, self._living, self._spares = files, folder, living, spares
+        self._files, self._folder, self._spares = files, folder, spares
+        self.living = living
         self._log_id, self._seed, self._clock = log_id, seed_of(log_id), clock
         self.epoch = self.sequence = self.synced = 0
         self.reserve = 0
@@ -59,6 +63,11 @@ class Writer:
         self._since_checkpoint = 0
         self._rotated = False
 
+    def start(self, *, epoch: int, sequence: int, kept_from: int) -> None:
+        """Go on behind what was recovered, all of it synced."""
+        self.epoch, self.kept_from = epoch, kept_from
+        self.sequence = self.synced = self.living.written = sequence
+
     @property
     def capacity(self) -> int:
         """Bytes of records that one block in an empty segment can hold."""
@@ -69,7 +78,7 @@ class Writer:
 
         `first_message`: no put in here has a lower number. OSError: nothing may be written any more.
         """
-        segment = self._living.segments[-1]
+        segment = self.living.segments[-1]
         block = self._join(segment, records, puts)
         if not segment.fits(padded(len(block)), _SEAL):
             segment = self._rotate(first_message)
@@ -79,7 +88,7 @@ class Writer:
         self._write_block(segment, block, BlockFlag.NONE)
         segment.routes.update(puts)
         for route_set, messages in puts.items():
-            self._living.put(segment, self.routes[route_set], messages)
+            self.living.put(segment, self.routes[route_set], messages)
         return [segment]
 
     def _place_parts(self, records: list[Buffer], first_message: int) -> list[Segment]:
@@ -94,24 +103,60 @@ class Writer:
         routes = [route_record(number, self.routes[number]) for number in puts if number not in segment.routes]
         return bytearray().join([_HEADER_SPACE, *routes, *records])
 
+    def write_parts(self, pieces: Sequence[tuple[StagedBody, Buffer]], first_message: int) -> None:
+        """Write what came of bodies in blocks of its own, cut where a segment ends, and tell each body where it lies.
+
+        `first_message` and OSError as for `place`.
+        """
+        records: list[Buffer] = []
+        placed: list[tuple[StagedBody, int, int]] = []  # body, where its data begin behind the header, length
+        used = 0
+        for body, data in pieces:
+            rest, offset = memoryview(data), body.placed
+            while rest:
+                room = self.living.segments[-1].room - used - PART.size
+                if room < min(len(rest), _LEAST_PART):
+                    self._write_placed(records, placed)
+                    used = 0
+                    if self.living.segments[-1].room - PART.size < min(len(rest), _LEAST_PART):
+                        self._rotate(first_message)
+                    continue
+                taken, rest = rest[:room], rest[room:]
+                records += [part_prefix(body.number, offset, len(taken)), taken]
+                placed.append((body, used + PART.size, len(taken)))
+                used += PART.size + len(taken)
+                offset += len(taken)
+        self._write_placed(records, placed)
+
+    def _write_placed(self, records: list[Buffer], placed: list[tuple[StagedBody, int, int]]) -> None:
+        if not records:
+            return
+        segment = self.living.segments[-1]
+        start = segment.end + BLOCK_HEADER.size
+        self._write_block(segment, bytearray().join([_HEADER_SPACE, *records]), BlockFlag.NONE)
+        for body, at, length in placed:
+            body.place(Extent(segment, start + at, length))
+        records.clear()
+        placed.clear()
+
     def _write_block(self, segment: Segment, block: bytearray, flags: BlockFlag) -> None:
         sequence = self.sequence + 1
         length = len(block) - BLOCK_HEADER.size
         order = (self.epoch, sequence, self.synced, self._clock())
         seal_block(block, self._seed, BlockHeader(segment.number, segment.end, length, flags, *order))
         write_all(self._files, segment.handle, block, segment.end)
-        self.sequence = sequence
+        self.sequence = self.living.written = sequence
         self._since_checkpoint += len(block)
         self.dirty.add(segment.handle)
         segment.end += len(block)
 
     def _rotate(self, first_message: int) -> Segment:
         """Seal the segment being written and begin the next."""
-        current = self._living.segments[-1]
+        current = self.living.segments[-1]
         self._write_block(current, bytearray(_HEADER_SPACE), BlockFlag.SEAL)
         self.begin_segment(current.number + 1, first_message)
         self._rotated = True
-        return self._living.segments[-1]
+        return self.living.segments[-1]
 
     def write_checkpoint(self, first_message: int) -> None:
         """Restate topology, if a segment was begun since the last call and it is due.
@@ -141,7 +186,7 @@ class Writer:
         path = self._folder / segment_name(number)
         self._files.rename(spare.path, path)
         self._files.fsync_folder(self._folder)
-        self._living.add_segment(Segment(number, path, spare.handle, self.segment_bytes, SEGMENT_START, first_message))
+        self.living.add_segment(Segment(number, path, spare.handle, self.segment_bytes, SEGMENT_START, first_message))
 
     def note_synced(self, sequence: int) -> None:
         """Every block up to `sequence` is synced; what an older checkpoint kept may go if a newer one is among them."""

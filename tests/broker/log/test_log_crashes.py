@@ -11,10 +11,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock_broker.log import Log, Recovered, Settings, SyncChoice
+from penstock_broker.log import CommitAck, CommitPut, LargePayload, Log, Recovered, Settings, StagedBody, SyncChoice
 
-EXAMPLES = int(os.environ.get("PENSTOCK_LOG_EXAMPLES", "25"))  # more for a long search
-SMALL = Settings(segment_bytes=16384, sync=SyncChoice.INLINE)
+EXAMPLES = int(os.environ.get("PENSTOCK_LOG_EXAMPLES", "60"))  # more for a long search
+SMALL = Settings(segment_bytes=16384, inline_bytes=2000, sync=SyncChoice.INLINE)
+
+
+def whole(payload: bytes) -> bytes:
+    """All of a payload, what lies in segments included."""
+    return payload.read(0, len(payload)) if isinstance(payload, LargePayload) else payload
 
 
 def recovered_state(recovered: Recovered) -> NaiveState:
@@ -23,7 +28,7 @@ def recovered_state(recovered: Recovered) -> NaiveState:
         {(item.kind, item.key): (item.incarnation, item.payload) for item in recovered.documents},
         {
             incarnation: {
-                item.number: NaiveMessage(item.number, item.payload, item.flags, item.arrival) for item in queue
+                item.number: NaiveMessage(item.number, whole(item.payload), item.flags, item.arrival) for item in queue
             }
             for incarnation, queue in recovered.messages.items()
         },
@@ -39,6 +44,8 @@ class LogMachine(RuleBasedStateMachine):
         self.files = SimulatedFiles()
         self.naive = NaiveLog()
         self.numbers: set[int] = set()
+        self.bodies: list[tuple[StagedBody, bytes]] = []  # under way, with what came of them
+        self.held: list[tuple[bytes, bytes]] = []  # payloads in somebody's hand, with what they must read as
         self.clock = self.pending = 0
         self.log, recovered = self.open()
         assert recovered_state(recovered) == NaiveState()
@@ -128,6 +135,101 @@ class LogMachine(RuleBasedStateMachine):
         self.log.delivery_count(incarnation, message, count)
         now.counts[incarnation, message] = count
 
+    # Bodies in parts, and transactions --------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.bodies) < 4)
+    @rule()
+    def stage(self) -> None:
+        self.bodies.append((self.log.stage(), b""))
+
+    @precondition(lambda self: bool(self.bodies))
+    @rule(data=st.data(), size=st.sampled_from([0, 1, 50, 900, 7000, 40000]))
+    def append_to_body(self, data: st.DataObject, size: int) -> None:
+        index = data.draw(st.integers(0, len(self.bodies) - 1))
+        body, so_far = self.bodies[index]
+        part = bytes([self.tick() % 251]) * size
+        self.log.append(body, part)
+        self.bodies[index] = (body, so_far + part)
+
+    @precondition(lambda self: bool(self.bodies))
+    @rule(data=st.data(), by_reference=st.booleans())
+    def give_up_body(self, data: st.DataObject, by_reference: bool) -> None:
+        body, _ = self.bodies.pop(data.draw(st.integers(0, len(self.bodies) - 1)))
+        if not by_reference:
+            self.log.discard(body)
+
+    @precondition(lambda self: bool(self.bodies) and bool(self.naive.now.queues))
+    @rule(data=st.data(), hold=st.booleans(), sizes=st.tuples(st.integers(1, 40), st.integers(0, 40)))
+    def put_what_came_in_parts(self, data: st.DataObject, hold: bool, sizes: tuple[int, int]) -> None:
+        body, so_far = self.bodies.pop(data.draw(st.integers(0, len(self.bodies) - 1)))
+        head, offset = b"h" * sizes[0], min(sizes[1], len(so_far))
+        payload = self.log.payload_of(body, head, offset)
+        expected = head + so_far[offset:]
+        assert len(payload) == len(expected)
+        for route in {self.some_queues(data), self.some_queues(data)}:  # one body for several messages
+            arrival = self.tick()
+            number = self.fresh(self.log.put(self.log.route_set(route), payload, arrival, 3))
+            self.naive.now.put(route, NaiveMessage(number, expected, 3, arrival))
+        if hold:
+            self.held.append((payload, expected))
+
+    def some_queues(self, data: st.DataObject) -> tuple[int, ...]:
+        return tuple(sorted(data.draw(st.sets(st.sampled_from(sorted(self.naive.now.queues)), min_size=1))))
+
+    @precondition(lambda self: bool(self.naive.now.queues))
+    @rule(data=st.data(), kinds=st.lists(st.sampled_from(["inline", "staged", "large"]), max_size=5))
+    def commit(self, data: st.DataObject, kinds: list[str]) -> None:
+        self.write()
+        bodies: list[tuple[bytes | StagedBody, bytes]] = []
+        for kind in kinds:
+            if kind == "inline" or not self.bodies:
+                text = b"i" * data.draw(st.integers(0, 400))
+                bodies.append((text, text))
+            else:
+                body, so_far = self.bodies.pop()
+                bodies.append((self.log.payload_of(body, b"", 0) if kind == "large" else body, so_far))
+        numbers = [self.fresh(self.log.next_messages(1)) for _ in bodies]
+        routes = [self.some_queues(data) for _ in bodies]
+        acks: list[CommitAck] = []
+        for incarnation, queue in sorted(self.naive.now.queues.items()):
+            chosen = data.draw(st.sets(st.sampled_from(sorted(queue)))) if queue else set[int]()
+            acks.append(CommitAck(incarnation, chosen))
+        puts = [
+            CommitPut(number, self.log.route_set(route), body, number, 7)
+            for number, route, (body, _) in zip(numbers, routes, bodies, strict=True)
+        ]
+        self.log.commit(puts, acks)
+        for number, route, (_, expected) in zip(numbers, routes, bodies, strict=True):
+            self.naive.now.put(route, NaiveMessage(number, expected, 7, number))
+        for ack in acks:
+            for message in ack.messages:
+                self.naive.now.ack(ack.incarnation, message)
+
+    @precondition(lambda self: bool(self.naive.now.queues))
+    @rule(data=st.data(), sizes=st.lists(st.sampled_from([0, 40, 900]), max_size=4), happens=st.booleans())
+    def unit(self, data: st.DataObject, sizes: list[int], happens: bool) -> None:
+        self.write()
+        before = self.naive.now.copy()
+        self.log.begin_unit()
+        for size in sizes:
+            route, arrival = self.some_queues(data), self.tick()
+            number = self.fresh(self.log.put(self.log.route_set(route), b"u" * size, arrival))
+            self.naive.now.put(route, NaiveMessage(number, b"u" * size, 0, arrival))
+        for incarnation, queue in sorted(self.naive.now.queues.items()):
+            for message in data.draw(st.sets(st.sampled_from(sorted(queue)))) if queue else set[int]():
+                self.log.ack(incarnation, message)
+                self.naive.now.ack(incarnation, message)
+        if happens:
+            self.log.end_unit()
+        else:
+            self.log.abandon_unit()
+            self.naive.now = before
+
+    @precondition(lambda self: bool(self.held))
+    @rule(data=st.data())
+    def let_go(self, data: st.DataObject) -> None:
+        self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+
     # Turns ------------------------------------------------------------------------------------------------------------
 
     @rule()
@@ -204,11 +306,15 @@ class LogMachine(RuleBasedStateMachine):
     def close(self) -> None:
         self.log.close()
         self.naive.written(self.log.sequence)
+        self.bodies.clear()
+        self.held.clear()
         recovered = self.compare(self.log.sequence, exact_marks=True)
         assert recovered.clean
 
     def end_process(self) -> None:
         """What the kernel does when a process ends: the lock and the eventfd go."""
+        self.bodies.clear()
+        self.held.clear()
         os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
         self.log._syncer.close()  # pyright: ignore[reportPrivateUsage]
 
@@ -220,7 +326,7 @@ class LogMachine(RuleBasedStateMachine):
         state = recovered_state(recovered)
         assert state.documents == expected.documents
         assert state.queues == expected.queues
-        assert recovered.damage == ()
+        assert recovered.damage == () and recovered.lost == {}
         for incarnation, queue in recovered.messages.items():
             assert [item.number for item in queue] == sorted(item.number for item in queue)
             for item in queue:
@@ -229,14 +335,25 @@ class LogMachine(RuleBasedStateMachine):
                 assert item.deliveries == count
                 assert item.delivered == (marked or count > 0 or not exact_marks)
         self.naive.now = expected.copy()
+        if not exact_marks:  # what was concluded once holds in the lives that follow
+            for incarnation, naive in expected.queues.items():
+                if naive:
+                    self.naive.now.marks[incarnation] = max(naive)
         self.naive.after = {}
         self.pending = 0
         self.naive.written(self.log.sequence)
         return recovered
 
     @invariant()
+    def what_is_held_can_be_read(self) -> None:
+        for payload, expected in getattr(self, "held", ()):
+            assert whole(payload) == expected
+
+    @invariant()
     def space_is_given_back(self) -> None:
         if not hasattr(self, "log") or self.log.wants_maintenance or self.log.synced < self.log.sequence:
+            return
+        if self.bodies or self.held:
             return
         live = sum(len(item.payload) + 300 for queue in self.naive.now.queues.values() for item in queue.values())
         # Not a tight bound: one old live message may pin acks behind it, until there is compaction.
@@ -246,7 +363,7 @@ class LogMachine(RuleBasedStateMachine):
 
 LogMachine.TestCase.settings = settings(
     max_examples=EXAMPLES,
-    stateful_step_count=60,
+    stateful_step_count=80,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
