@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from penstock_broker.log.bodies import Bodies, Extent, LargePayload, StagedBody
 from penstock_broker.log.living import Living
-from penstock_broker.log.replaying import LivePut, PartPlace, Replay
+from penstock_broker.log.replaying import PartPlace, Replay
 
 LOGGER = logging.getLogger(__name__)
 
@@ -17,10 +17,12 @@ def fetch_bodies(replay: Replay, living: Living, bodies: Bodies, inline_bytes: i
 
     Puts whose parts are not all there are taken out of `replay`; returns their messages per incarnation.
     """
+    queues = {document.incarnation for document in replay.documents.values()}
     known: dict[int, StagedBody | None] = {}
     incomplete: dict[int, list[int]] = {}
     for number, live in sorted(replay.puts.items()):
-        if live.staged is None:
+        lives_in = queues.intersection(live.incarnations).difference(live.acked)
+        if live.staged is None or not lives_in:  # of a queue that has ended, parts may be recycled already
             continue
         body_number, offset, length = live.staged
         if body_number not in known:
@@ -30,7 +32,8 @@ def fetch_bodies(replay: Replay, living: Living, bodies: Bodies, inline_bytes: i
             live.put = live.put._replace(payload=_payload(live.put.payload, body, offset, inline_bytes))
             continue
         LOGGER.error("message %d is lost: not all parts of its body can be read", number)
-        _note(incomplete, number, live)
+        for incarnation in lives_in:
+            incomplete.setdefault(incarnation, []).append(number)
         del replay.puts[number]
     return incomplete
 
@@ -55,8 +58,3 @@ def _payload(head: bytes, body: StagedBody, offset: int, inline_bytes: int) -> b
         head = body.read(offset, _HEAD_BYTES)
         offset += len(head)
     return LargePayload.of(head, body, offset)
-
-
-def _note(incomplete: dict[int, list[int]], number: int, live: LivePut) -> None:
-    for incarnation in set(live.incarnations).difference(live.acked):
-        incomplete.setdefault(incarnation, []).append(number)

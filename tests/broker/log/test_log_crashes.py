@@ -353,7 +353,7 @@ class LogMachine(RuleBasedStateMachine):
     def space_is_given_back(self) -> None:
         if not hasattr(self, "log") or self.log.wants_maintenance or self.log.synced < self.log.sequence:
             return
-        if self.bodies or self.held:
+        if self.bodies or self.held or self.naive.now != self.naive.at(self.log.sequence):
             return
         live = sum(len(item.payload) + 300 for queue in self.naive.now.queues.values() for item in queue.values())
         # Not a tight bound: one old live message may pin acks behind it, until there is compaction.
