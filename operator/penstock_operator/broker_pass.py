@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, assert_never
 
 from penstock_api.management import BrokerState
 from penstock_api.resources import Broker
@@ -25,7 +25,7 @@ from penstock_operator.management import Target
 from penstock_operator.manifests import Manifest, text_at
 from penstock_operator.observer import ObserverTarget
 from penstock_operator.pods import Pinned
-from penstock_operator.sessions import Sessions
+from penstock_operator.sessions import News, Sessions
 from penstock_operator.settings import Settings
 
 __all__ = ["BrokerPass", "Findings"]
@@ -65,6 +65,8 @@ class BrokerPass:
     sessions: Sessions
     settings: Settings
     clock: Callable[[], datetime]
+    wake: Callable[[Key], None]
+    """Have a Broker looked at."""
     wake_all: Callable[[Key], None]
     """Have a Broker and everything on it looked at."""
     findings: dict[Key, Findings] = field(default_factory=dict[Key, Findings])
@@ -177,7 +179,16 @@ class BrokerPass:
             user=credentials.MANAGEMENT_USER,
             password=keys.password,
         )
-        await self.sessions.ensure(broker.key, target, lambda: self.wake_all(key))
+        await self.sessions.ensure(broker.key, target, lambda news: self._told(key, news))
+
+    def _told(self, key: Key, news: News) -> None:
+        match news:
+            case News.REACH:
+                self.wake_all(key)
+            case News.STATE:
+                self.wake(key)
+            case _:
+                assert_never(news)
 
     async def _view(
         self,

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from penstock_api.management import BrokerState
 from penstock_api.resources import Broker
-from penstock_operator import children, conditions, names, schedule_state
+from penstock_operator import children, conditions, contested, names, schedule_state
 from penstock_operator.conditions import Condition, Truth
 from penstock_operator.decisions import Reach, Report, Retry
 from penstock_operator.manifests import Manifest, dig, items_of, text_at
@@ -76,7 +76,8 @@ def report(view: BrokerReportView) -> Report:
 
 
 def _further(view: BrokerReportView) -> tuple[Condition | None, ...]:
-    return _storage(view), _version(view), _insecure(view), _observer(view), _paused(view)
+    fights = None if view.state is None or view.reach is not Reach.CONNECTED else contested.condition(view.state)
+    return _storage(view), _version(view), _insecure(view), fights, _observer(view), _paused(view)
 
 
 def _paused(view: BrokerReportView) -> Condition | None:

@@ -49,6 +49,8 @@ class Reason(StrEnum):
     PINNED = "Pinned"
     UPDATE_AVAILABLE = "UpdateAvailable"
     USERS_SECRET_NOT_FOUND = "UsersSecretNotFound"
+    TAKEOVERS_REPEATED = "TakeoversRepeated"
+    TAKEOVERS_ENDED = "TakeoversEnded"
     PLAIN_TEXT_PASSWORDS = "PlainTextPasswords"
     SCHEDULED = "Scheduled"
     SUSPENDED = "Suspended"

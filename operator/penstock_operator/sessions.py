@@ -11,14 +11,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from penstock_api.management import BrokerState
+from penstock_operator import contested
 from penstock_operator.decisions import Answer, Declare, Reach, Undeclare
 from penstock_operator.management import Connector, Management, Target, Unreachable
 from penstock_operator.orphans import Marked
 
-__all__ = ["Session", "Sessions"]
+__all__ = ["News", "Session", "Sessions"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +29,15 @@ _FIRST_RECONNECT_SECONDS: Final = 0.5
 _LONGEST_RECONNECT_SECONDS: Final = 10.0
 
 Entry = TypeVar("Entry", Declare, Undeclare)
+
+
+class News(Enum):
+    """What a session has found out."""
+
+    REACH = "Reach"
+    """The broker came, went, or is another one: everything on it has to be looked at."""
+    STATE = "State"
+    """It says something else of itself."""
 
 
 @dataclass(slots=True)
@@ -39,7 +50,7 @@ class Session:
     """The management of one Broker. Made by `Sessions`; its task runs until `close`."""
 
     def __init__(
-        self, label: str, target: Target, connect: Connector, poll_seconds: float, changed: Callable[[], None]
+        self, label: str, target: Target, connect: Connector, poll_seconds: float, changed: Callable[[News], None]
     ) -> None:
         self.target: Final = target
         self.state: BrokerState | None = None
@@ -159,12 +170,15 @@ class Session:
         identity = (state.instance_id, state.epoch, state.durable_work)
         known = before is not None and (before.instance_id, before.epoch, before.durable_work) == identity
         if self.reach is Reach.CONNECTED and known:
+            assert before is not None
+            if contested.shown(before) != contested.shown(state):
+                self._changed(News.STATE)
             return
         if before is not None and before.instance_id != state.instance_id:
             logger.warning("%s has an empty volume; everything is declared again", self._label)
         self.reach, self.problem = Reach.CONNECTED, ""
         logger.info("%s is connected: instance %s, epoch %s", self._label, state.instance_id, state.epoch)
-        self._changed()
+        self._changed(News.REACH)
 
     def _lose(self, problem: str) -> None:
         self._lost.set()
@@ -172,7 +186,7 @@ class Session:
         if self.reach is Reach.CONNECTED:
             self.reach = Reach.UNREACHABLE
             logger.warning("%s is lost: %s; the operator connects again", self._label, problem)
-            self._changed()
+            self._changed(News.REACH)
         self._fail_waiting(problem)
 
     async def _disconnect(self) -> None:
@@ -199,7 +213,7 @@ class Sessions:
         """The session of a Broker (`namespace/name`)."""
         return self._sessions.get(broker)
 
-    async def ensure(self, broker: str, target: Target, changed: Callable[[], None]) -> Session:
+    async def ensure(self, broker: str, target: Target, changed: Callable[[News], None]) -> Session:
         """The session of a Broker at this target; another address or password means another session."""
         session = self._sessions.get(broker)
         if session is not None and session.target == target and session.is_running:

@@ -1,4 +1,4 @@
-"""Writes what was reported: status once and only if it changed, and an Event when the reason changed."""
+"""Writes what was reported: status once and only if it changed, with the Events that tell of it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Final, cast
 
 from penstock_api.resources import AnyResource
-from penstock_operator import conditions, names
+from penstock_operator import conditions, contested, names
 from penstock_operator.api_server import ApiServer, KubeError
-from penstock_operator.conditions import Truth
+from penstock_operator.conditions import Condition, Truth
 from penstock_operator.decisions import Report
 from penstock_operator.manifests import Manifest, dig, items_of, text_at
 from penstock_operator.reasons import Reason
 
-__all__ = ["differs", "event", "is_ready", "unreadable", "wanted", "write", "written"]
+__all__ = ["differs", "events", "is_ready", "unreadable", "wanted", "write", "written"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,14 +44,27 @@ def differs(manifest: Manifest, status: Manifest) -> bool:
     return written(manifest) != rest or _by_type(manifest, "status") != _by_type({"status": status}, "status")
 
 
-def event(manifest: Manifest, report: Report, now: datetime) -> Manifest | None:
-    """The Event to send, if the reason of Ready is another one than before."""
-    ready = next((condition for condition in report.conditions if condition.type == "Ready"), None)
-    before = _by_type(manifest, "status").get("Ready")
-    if ready is None or ready.reason == Reason.PENDING or text_at(before, "reason") == str(ready.reason):
-        return None
+def events(manifest: Manifest, report: Report, now: datetime) -> list[Manifest]:
+    """The Events to send: one if the reason of Ready is another one than before, one for each change of a fight."""
+    before = _by_type(manifest, "status")
+    found = {condition.type: condition for condition in report.conditions}
+    told: list[Condition] = []
+    ready = found.get("Ready")
+    if ready is not None and str(ready.reason) not in (Reason.PENDING, text_at(before.get("Ready"), "reason")):
+        told.append(ready)
+    fight, last = found.get(contested.TYPE), before.get(contested.TYPE)
+    if fight is not None and text_at(last, "message") != fight.message:
+        # It is there while something is wrong: True is the bad news.
+        told.append(Condition(fight.type, Truth.FALSE, fight.reason, fight.message))
+    elif fight is None and last is not None:
+        message = "No container-id keeps changing hands any more."
+        told.append(Condition(contested.TYPE, Truth.TRUE, Reason.TAKEOVERS_ENDED, message))
+    return [_event(manifest, condition, conditions.timestamp(now)) for condition in told]
+
+
+def _event(manifest: Manifest, told: Condition, moment: str) -> Manifest:
+    """Normal if the condition is True, else a warning."""
     namespace, name = text_at(manifest, "metadata", "namespace"), text_at(manifest, "metadata", "name")
-    moment = conditions.timestamp(now)
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -63,9 +76,9 @@ def event(manifest: Manifest, report: Report, now: datetime) -> Manifest | None:
             "name": name,
             "uid": text_at(manifest, "metadata", "uid"),
         },
-        "type": "Normal" if ready.truth is Truth.TRUE else "Warning",
-        "reason": str(ready.reason),
-        "message": ready.message[:1024],
+        "type": "Normal" if told.truth is Truth.TRUE else "Warning",
+        "reason": str(told.reason),
+        "message": told.message[:1024],
         "source": {"component": names.MANAGER},
         "firstTimestamp": moment,
         "lastTimestamp": moment,
@@ -101,14 +114,14 @@ async def write(kube: ApiServer, manifest: Manifest, resource: AnyResource, repo
     status = wanted(resource, report, now)
     if not differs(manifest, status):
         return manifest
-    sent = event(manifest, report, now)
+    told = events(manifest, report, now)
     result = await kube.apply_status(manifest, status, names.MANAGER)
-    if sent is not None:
-        try:
-            await kube.create(sent)
-        except KubeError as error:
-            # A terminating namespace takes no Events; status has said it all.
-            logger.info("no Event for %s %s: %s", manifest["kind"], resource.key, error)
+    try:
+        for event in told:
+            await kube.create(event)
+    except KubeError as error:
+        # A terminating namespace takes no Events; status has said it all.
+        logger.info("no Event for %s %s: %s", manifest["kind"], resource.key, error)
     return result
 
 

@@ -18,6 +18,7 @@ from penstock_operator.api_server import Conflict, Kind, KubeError, kind_of
 from penstock_operator.decisions import Answer, Declare, Reach, Undeclare
 from penstock_operator.management import Target, Unreachable
 from penstock_operator.manifests import Manifest
+from penstock_operator.sessions import News
 
 __all__ = ["ApiServerInMemory", "BrokerInMemory", "SessionInMemory", "SessionsInMemory"]
 
@@ -229,10 +230,10 @@ class SessionsInMemory:
     def get(self, broker: str) -> SessionInMemory | None:
         return self.open.get(broker)
 
-    async def ensure(self, broker: str, target: Target, changed: Callable[[], None]) -> SessionInMemory:
+    async def ensure(self, broker: str, target: Target, changed: Callable[[News], None]) -> SessionInMemory:
         if broker not in self.open:
             self.open[broker] = SessionInMemory(self.broker)
-            changed()
+            changed(News.REACH)
         return self.open[broker]
 
     async def drop(self, broker: str) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from operating.making import NOW, broker
 
-from penstock_api.management import BrokerState
+from penstock_api.management import BrokerState, ContestedContainer
+from penstock_operator import contested
 from penstock_operator.brokers import BrokerReportView, report
 from penstock_operator.decisions import Reach, Retry
 from penstock_operator.pods import Pinned
@@ -151,6 +152,32 @@ def test_what_is_waited_for_without_an_event_is_looked_at_again() -> None:
     found = report(view)
     assert found.retry is Retry.BACKOFF
     assert "Secret main-ca, Service main-amqp" in found.conditions[0].message
+
+
+def contested_by(*counts: int) -> BrokerState:
+    fights = [ContestedContainer(container_id=f"c{index}", takeovers=it, last_ms=0) for index, it in enumerate(counts)]
+    return state().model_copy(update={"contested_containers": tuple(fights)})
+
+
+def test_container_ids_that_fight_are_named_with_the_remedy() -> None:
+    found = contested.condition(contested_by(7, 1999))
+    assert found is not None
+    assert "'c0' (at least 5 times), 'c1' (at least 1000 times)" in found.message
+    assert "Give each pod a ClientID of its own, or none" in found.message
+    assert contested.condition(state()) is None
+
+
+def test_a_fight_is_told_while_the_broker_answers_and_hurts_no_readiness() -> None:
+    seen = told(state=contested_by(5))
+    assert (seen["Ready"], seen["ContainersContested"]) == (("True", "Ready"), ("True", "TakeoversRepeated"))
+    assert "ContainersContested" not in told(state=contested_by(5), reach=Reach.UNREACHABLE)
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(1, 1), (4, 2), (5, 5), (9, 5), (10, 10), (19, 10), (20, 20), (99, 50), (123_456, 100_000)]
+)
+def test_figures_are_rounded_so_that_status_keeps_still(count: int, shown: int) -> None:
+    assert contested.shown(contested_by(count)) == (("c0", shown),)
 
 
 def test_an_observer_that_starts_is_not_failing() -> None:

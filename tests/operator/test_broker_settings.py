@@ -8,6 +8,7 @@ from typing import Any
 from operating.making import broker
 
 from penstock_broker import settings
+from penstock_broker.settings_security import Tls
 from penstock_operator import configuration
 
 
@@ -23,7 +24,7 @@ def test_the_defaults(tmp_path: Path) -> None:
     assert (amqps.name, amqps.address, amqps.tls) == (
         "amqps",
         "0.0.0.0:5671",
-        settings.Tls(certificate=Path("/etc/penstock/tls/tls.crt"), key=Path("/etc/penstock/tls/tls.key")),
+        Tls(certificate=Path("/etc/penstock/tls/tls.crt"), key=Path("/etc/penstock/tls/tls.key")),
     )
     assert found.management is not None
     assert (found.management.address, found.management.user) == ("0.0.0.0:5670", "operator")

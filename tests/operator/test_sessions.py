@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import pytest
 from operating.making import exchange, subscription
 
 from penstock_api import declaration
-from penstock_api.management import BrokerState, EntityType
+from penstock_api.management import BrokerState, ContestedContainer, EntityType
 from penstock_operator.decisions import Answer, Declare, Reach, Undeclare
 from penstock_operator.management import Management, Target, Unreachable
 from penstock_operator.orphans import Marked
-from penstock_operator.sessions import Session, Sessions
+from penstock_operator.sessions import News, Session, Sessions
 
 TARGET = Target(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", password="p")
 
@@ -92,9 +93,16 @@ class Fixture:
     script: Script
     sessions: Sessions
     changes: int = 0
+    states: int = 0
 
-    def changed(self) -> None:
-        self.changes += 1
+    def changed(self, news: News) -> None:
+        match news:
+            case News.REACH:
+                self.changes += 1
+            case News.STATE:
+                self.states += 1
+            case _:
+                assert_never(news)
 
     async def session(self) -> Session:
         return await self.sessions.ensure("shop/main", TARGET, self.changed)
@@ -151,6 +159,26 @@ async def test_another_instance_or_start_is_a_change(made: Fixture, after: Broke
     made.script.now = after
     await until(lambda: made.changes == 2)
     assert session.state == after
+
+
+async def test_a_fight_is_news_of_the_broker_alone_and_only_when_it_reads_otherwise(made: Fixture) -> None:
+    session = await made.session()
+    await until(lambda: made.changes == 1)
+
+    async def fight(takeovers: int) -> None:
+        contested = (ContestedContainer(container_id="twin", takeovers=takeovers, last_ms=0),)
+        made.script.now = state().model_copy(update={"contested_containers": contested})
+        await until(lambda: session.state == made.script.now)
+
+    await fight(5)
+    assert (made.changes, made.states) == (1, 1)
+    await fight(9)
+    assert made.states == 1
+    await fight(10)
+    assert made.states == 2
+    made.script.now = state()
+    await until(lambda: made.states == 3)
+    assert made.changes == 1
 
 
 async def test_a_lost_broker_is_unreachable_at_once_and_connected_again(made: Fixture) -> None:

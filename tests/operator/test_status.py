@@ -47,10 +47,35 @@ def test_what_the_lag_reader_wrote_is_not_the_operator_s() -> None:
     assert not status.differs(manifest, status.wanted(subscription(shown()), FINE, NOW))
 
 
+def sent_events(manifest: Any, report: Report) -> list[Any]:
+    return [*status.events(manifest, report, NOW)]
+
+
+def fought(message: str | None) -> Report:
+    """A Ready broker whose container-ids are contested in these words, or not."""
+    fight = () if message is None else (Condition("ContainersContested", Truth.TRUE, "TakeoversRepeated", message),)
+    return Report((*FINE.conditions, *fight), {})
+
+
+def test_an_event_tells_each_change_of_a_fight() -> None:
+    calm = manifest_of("Broker", {}, shown(), {})
+    fighting = manifest_of("Broker", {}, shown(), {})
+    fighting["status"]["conditions"].append(
+        {**EARLIER, "type": "ContainersContested", "reason": "TakeoversRepeated", "message": "'a'"}
+    )
+    assert sent_events(calm, fought(None)) == []
+    assert sent_events(fighting, fought("'a'")) == []
+    for manifest, message in ((calm, "'a'"), (fighting, "'a', 'b'")):
+        (sent,) = sent_events(manifest, fought(message))
+        assert (sent["type"], sent["reason"], sent["message"]) == ("Warning", "TakeoversRepeated", message)
+    (sent,) = sent_events(fighting, fought(None))
+    assert (sent["type"], sent["reason"]) == ("Normal", "TakeoversEnded")
+
+
 def test_an_event_tells_a_new_reason_once() -> None:
     manifest = manifest_of("Subscription", {}, shown(), {})
-    assert status.event(manifest, FINE, NOW) is None
-    sent: Any = status.event(manifest, WORSE, NOW)
+    assert status.events(manifest, FINE, NOW) == []
+    (sent,) = sent_events(manifest, WORSE)
     assert (sent["type"], sent["reason"], sent["message"]) == ("Warning", "StorageFull", "Full.")
     assert sent["involvedObject"]["uid"] == "uid-billing"
 
