@@ -16,6 +16,7 @@ from penstock_broker.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Consumer
 from penstock_core import address
+from penstock_core.permissions import Action
 from penstock_core.reason import Refuse
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _attach_dynamic(
 def _attach_named(
     broker: Broker, connection: Connection, link: OutLink, attach: Attach, source: Source
 ) -> Refuse | None:
-    parsed = _parse_source(broker, source, asking.capabilities(attach))
+    parsed = _parse_source(broker, connection, source, asking.capabilities(attach))
     match parsed:
         case address.ExchangeAddress():
             return subscribing.subscribe(broker, connection, link, attach, parsed)
@@ -81,10 +82,15 @@ def _attach_named(
             assert_never(parsed)
 
 
-def _parse_source(broker: Broker, source: Source, capabilities: frozenset[str]) -> address.SourceAddress:
+def _parse_source(
+    broker: Broker, connection: Connection, source: Source, capabilities: frozenset[str]
+) -> address.SourceAddress:
     auto = broker.settings.auto_create
     parsed = address.parse_source(source.address, capabilities, broker.topology, auto_create=auto)
     if isinstance(parsed, address.AutoCreate):
+        refused = broker.permitting.check_creation(connection, Action.CONSUME, parsed)
+        if refused is not None:
+            return refused
         broker.auto_create(parsed)
         parsed = address.parse_source(source.address, capabilities, broker.topology)
     return parsed

@@ -18,6 +18,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.journal import Journal
 from penstock_broker.links import Browser, Consumer, Producer
 from penstock_broker.log import Log
+from penstock_broker.permitting import Permitting
 from penstock_broker.queue import Queue
 from penstock_broker.routes import ExchangeTarget, QueueTarget, Route
 from penstock_broker.settings import Settings
@@ -85,6 +86,7 @@ class Broker:
         """Connections to flush at the end of the turn."""
         self.draining: list[Consumer] = []
         """Consumers that want their credit back once nothing is left to send."""
+        self.permitting = Permitting(settings)
         self.timers = Timers()
         self.lingering: set[str] = set()
         """Temporary nodes that do not simply go with the link that made them."""

@@ -20,6 +20,8 @@ from penstock_amqp.sasl import Authenticated, Refused, Result, SaslServer
 from penstock_amqp.sasl_mechanisms import Answer, Find, Verify
 from penstock_amqp.tls import TlsConnection, TlsError
 from penstock_core.identity import Identity
+from penstock_core.permissions import Need
+from penstock_core.reason import Refuse
 
 if TYPE_CHECKING:
     from penstock_broker.listening import Port
@@ -59,6 +61,8 @@ class Connection:
         "enforcement",
         "events_mask",
         "fd",
+        "granted",
+        "granted_version",
         "groups",
         "has_opened",
         "hostname",
@@ -113,6 +117,9 @@ class Connection:
         self.user = ""
         self.groups: frozenset[str] = frozenset()
         """What the user's token said; those of the settings come with the permissions."""
+        self.granted: dict[Need, Refuse | None] = {}
+        """What `permitting` answered, by its version of then."""
+        self.granted_version = 0
         self.container_id = ""
         self.hostname = ""
         self.properties: dict[str, str] = {}

@@ -17,6 +17,7 @@ from penstock_broker.links import Browser
 from penstock_broker.settings import Role
 from penstock_core import address, queues
 from penstock_core.existing import QueueLink
+from penstock_core.permissions import Action, Kind
 from penstock_core.reason import Reason, Refuse
 from penstock_core.stealing import Steal, decide_steal
 from penstock_core.terms import DistributionMode
@@ -37,7 +38,7 @@ def consume(
     """Answer an attach whose source is a queue, or say why not."""
     source = attach.source
     assert source is not None
-    may_manage = connection.port.role is Role.MANAGEMENT
+    may_manage = _may_manage(broker, connection, parsed)
     decision = queues.decide_queue_attach(parsed, asking.distribution_mode(source), may_manage=may_manage)
     match decision:
         case Refuse():
@@ -47,13 +48,14 @@ def consume(
         case queues.Consume():
             node = broker.topology.queues[decision.queue]
             refused = temporaries.check(node, connection)
+            refused = refused or broker.permitting.check_node(connection, Action.CONSUME, node)
             if refused is not None:
                 return refused
         case _:
             assert_never(decision)
     request = request_of(connection, attach, None)
     kind = QueueLink("" if source.dynamic else decision.queue)
-    stealing = decide_steal(kind, live_link(broker.live.get(request.link)), connection.user, False)
+    stealing = decide_steal(kind, live_link(broker.live.get(request.link)), connection.user, may_manage)
     if isinstance(stealing, Refuse):
         return stealing
     if isinstance(stealing, Steal):
@@ -63,6 +65,14 @@ def consume(
     told = _queue_source(source, DistributionMode.MOVE)
     broker.when_durable(connection, lambda: activate(broker, consumer, attach, told, ()))
     return None
+
+
+def _may_manage(
+    broker: Broker, connection: Connection, parsed: address.QueueAddress | address.SubscriptionQueue
+) -> bool:
+    if isinstance(parsed, address.SubscriptionQueue):
+        return broker.permitting.may_use_others(connection, parsed.identity)
+    return broker.permitting.may_manage(connection, Kind.QUEUE, parsed.queue)
 
 
 def _browse(
@@ -77,6 +87,7 @@ def _browse(
     if isinstance(parsed, address.QueueAddress):
         node = broker.topology.queues[parsed.queue]
         refused = None if connection.port.role is Role.MANAGEMENT else temporaries.check(node, connection)
+        refused = refused or broker.permitting.check_node(connection, Action.CONSUME, node)
         if refused is not None:
             return refused
         queue = node.queue

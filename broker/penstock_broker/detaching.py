@@ -52,7 +52,11 @@ def _detach_consumer(broker: Broker, connection: Connection, consumer: Consumer,
     identity = consumer.identity
     assert identity is not None
     request = DetachRequest(
-        closed=closed, source=SourceKind.TOPIC, durability=consumer.durability, user=connection.user
+        closed=closed,
+        source=SourceKind.TOPIC,
+        durability=consumer.durability,
+        user=connection.user,
+        may_use_others=broker.permitting.may_use_others(connection, identity),
     )
     others = len(consumer.queue.consumers) - 1
     decision = decide_detach(request, _still_there(broker, consumer), others)
@@ -64,7 +68,13 @@ def _detach_consumer(broker: Broker, connection: Connection, consumer: Consumer,
 def _detach_finder(broker: Broker, connection: Connection, finder: Finder, closed: bool) -> None:
     assert finder.identity is not None, "what was not found is refused"
     subscription = broker.topology.subscriptions.get(finder.identity)
-    request = DetachRequest(closed=closed, source=SourceKind.LOOKUP, durability=Durability.NONE, user=connection.user)
+    request = DetachRequest(
+        closed=closed,
+        source=SourceKind.LOOKUP,
+        durability=Durability.NONE,
+        user=connection.user,
+        may_use_others=broker.permitting.may_use_others(connection, finder.identity),
+    )
     consumers = len(subscription.queue.consumers) if subscription is not None else 0
     existing = subscription.existing() if subscription is not None else None
     decision = decide_detach(request, existing, consumers)

@@ -25,7 +25,7 @@ from typing import Final
 from penstock_amqp.endpoint_events import AmqpError, Event
 from penstock_amqp.sasl_mechanisms import Answer
 from penstock_amqp.tls import TlsConnection
-from penstock_broker import detaching, dispatching, opening, serving
+from penstock_broker import detaching, dispatching, opening, revoking, serving
 from penstock_broker.broker import Broker
 from penstock_broker.connection import MAX_BACKLOG, Connection, Phase
 from penstock_broker.listening import Port
@@ -87,6 +87,8 @@ class Loop:
     def open_ports(self) -> None:
         """Take connections from now on; the ports are bound."""
         self.broker.after(SWEEP_MS, self._sweep)
+        if self.broker.settings.permissions_file is not None:
+            revoking.watch(self.broker)
         for port in self._ports:
             assert port.sock is not None
             self.watch(port.sock.fileno(), partial(self._accept, port))

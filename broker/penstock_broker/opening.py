@@ -28,6 +28,7 @@ from penstock_core.opening import (
     decide_sole_connection,
     offer,
 )
+from penstock_core.permissions import Kind
 from penstock_core.reason import Refuse
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _decide(broker: Broker, connection: Connection, probe: ProbeResult, steps: i
         asks_sole=connection.asks_sole,
         enforcement=connection.enforcement or Enforcement.REFUSE,
         user=connection.user,
-        may_use_others=False,
+        may_use_others=broker.permitting.may_manage(connection, Kind.MANAGEMENT, ""),
         predecessor=None
         if predecessor is None
         else Predecessor(is_sole=predecessor.asks_sole, user=predecessor.user, probe=probe),

@@ -17,6 +17,7 @@ from penstock_broker.links import Producer
 from penstock_broker.routes import Destination, ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
 from penstock_broker.transactions import coordinating
 from penstock_core import address, queues
+from penstock_core.permissions import Action
 from penstock_core.reason import Reason, Refuse
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _destination(broker: Broker, connection: Connection, attach: Attach) -> tupl
         if isinstance(made, Refuse):
             return made
         target = made
-    found = _named(broker, target)
+    found = _named(broker, connection, target)
     return found if isinstance(found, Refuse) else (found, target)
 
 
@@ -99,19 +100,27 @@ def _make_dynamic(broker: Broker, connection: Connection, target: Target) -> Tar
     return replace(target, address=made.name, durable=0, dynamic_node_properties=properties)
 
 
-def _named(broker: Broker, target: Target) -> Destination | Refuse:
+def _named(broker: Broker, connection: Connection, target: Target) -> Destination | Refuse:
     asked = frozenset(target.capabilities or ())
     auto = broker.settings.auto_create
     parsed = address.parse_target(target.address, asked, broker.topology, auto_create=auto)
+    permitting = broker.permitting
     if isinstance(parsed, address.AutoCreate):
+        refused = permitting.check_creation(connection, Action.PUBLISH, parsed)
+        if refused is not None:
+            return refused
         broker.auto_create(parsed)
         parsed = address.parse_target(target.address, asked, broker.topology)
     match parsed:
         case address.ExchangeAddress():
-            return ExchangeTarget(broker.topology.exchanges[parsed.exchange], parsed.key)
+            exchange = broker.topology.exchanges[parsed.exchange]
+            return permitting.check_node(connection, Action.PUBLISH, exchange) or ExchangeTarget(exchange, parsed.key)
         case address.QueueAddress() | address.SubscriptionQueue():
             allowed = queues.decide_publish(parsed)
-            return allowed if isinstance(allowed, Refuse) else QueueTarget(broker.topology.queues[allowed.queue])
+            if isinstance(allowed, Refuse):
+                return allowed
+            node = broker.topology.queues[allowed.queue]
+            return permitting.check_node(connection, Action.PUBLISH, node) or QueueTarget(node)
         case address.ManagementNode():
             return ManagementTarget()
         case address.AnonymousRelay():

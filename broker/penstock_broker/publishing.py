@@ -253,7 +253,7 @@ def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[A
     """
     for arrival in batch:
         delivery, data, settled = arrival
-        target = relaying.target_of(broker, relay, data)
+        target = relaying.target_of(broker, producer.connection, relay, data)
         if not isinstance(target, AmqpError):
             producer.destination = target
             publish(broker, producer, [arrival])

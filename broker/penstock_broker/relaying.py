@@ -15,10 +15,12 @@ from penstock_amqp.errors import DecodeError
 from penstock_broker.errors import amqp_error
 from penstock_broker.routes import ExchangeTarget, QueueTarget, RelayTarget
 from penstock_core import address, queues
+from penstock_core.permissions import Action
 from penstock_core.reason import Reason, Refuse
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
+    from penstock_broker.connection import Connection
 
 __all__ = ["target_of"]
 
@@ -29,8 +31,11 @@ _KINDS: Final = {0: "queue", 1: "topic", 2: "temporary-queue", 3: "temporary-top
 """Values of `x-opt-jms-dest` as capabilities."""
 
 
-def target_of(broker: Broker, relay: RelayTarget, data: bytes) -> ExchangeTarget | QueueTarget | AmqpError:
+def target_of(
+    broker: Broker, connection: Connection, relay: RelayTarget, data: bytes
+) -> ExchangeTarget | QueueTarget | AmqpError:
     """The target of a message, made if that is allowed; or why it is none."""
+    permitting = broker.permitting
     try:
         start = message.inspect(data).start
         named = message_fields.properties_field(data, start, message_fields.Field.TO)
@@ -41,9 +46,17 @@ def target_of(broker: Broker, relay: RelayTarget, data: bytes) -> ExchangeTarget
     capabilities = (kind,) if kind is not None and not address.has_prefix(to) else ()
     parsed = address.parse_target(to or None, capabilities, broker.topology, auto_create=broker.settings.auto_create)
     if isinstance(parsed, address.AutoCreate):
+        refused = permitting.check_creation(connection, Action.PUBLISH, parsed)
+        if refused is not None:
+            return amqp_error(refused)
         broker.auto_create(parsed)
         parsed = address.parse_target(to, capabilities, broker.topology)
-    return _known(broker, relay, to, parsed)
+    target = _known(broker, relay, to, parsed)
+    if isinstance(target, AmqpError):
+        return target
+    node = target.exchange if isinstance(target, ExchangeTarget) else target.node
+    refused = permitting.check_node(connection, Action.PUBLISH, node)
+    return target if refused is None else amqp_error(refused)
 
 
 def _number(annotation: object) -> int:

@@ -113,7 +113,7 @@ class Settings(Model):
     """HOST:PORT of GET /livez and /readyz."""
     authentication: Authentication = Authentication()
     permissions: tuple[Permission, ...] | None = None
-    """Grants on client listeners; absent here and in `permissions_file`: everything is allowed."""
+    """Grants on client listeners; neither these nor `permissions_file`: everything is allowed."""
     permissions_file: Path | None = None
     """More grants, under the key `permissions`; read again when it changes."""
     limits: Limits = Limits()

@@ -6,6 +6,7 @@ section 3.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from penstock_amqp.endpoint_links import OutLink
@@ -28,6 +29,7 @@ from penstock_core.attach import (
     look_up,
 )
 from penstock_core.lifetimes import outlives_process
+from penstock_core.permissions import needs_to_subscribe
 from penstock_core.reason import Refuse
 from penstock_core.reply import SourceReply, source_reply
 
@@ -60,8 +62,14 @@ def subscribe(
     )
     request = request_of(connection, attach, asked)
     (identity,) = identities_to_look_up(request)
+    existing = broker.topology.existing(identity)
+    if exchange.temporary is None:
+        refused = broker.permitting.check_all(connection, needs_to_subscribe(identity, existing, parsed.exchange))
+        if refused is not None:
+            return refused
+    request = replace(request, may_use_others=broker.permitting.may_use_others(connection, identity))
     live = live_link(broker.live.get(request.link))
-    decision = decide(request, broker.topology.existing(identity), live)
+    decision = decide(request, existing, live)
     if isinstance(decision, Refuse):
         return decision
     if broker.log.failed is not None and _writes(decision):
@@ -132,12 +140,15 @@ def find(broker: Broker, connection: Connection, link: OutLink, attach: Attach) 
     Also what is not found is told only once that is synced: its end may be a record of this turn.
     """
     request = request_of(connection, attach, None)
+    identities = identities_to_look_up(request)
+    request = replace(request, may_use_others=broker.permitting.may_use_others(connection, *identities))
     there = {
-        identity: existing
-        for identity in identities_to_look_up(request)
-        if (existing := broker.topology.existing(identity)) is not None
+        identity: existing for identity in identities if (existing := broker.topology.existing(identity)) is not None
     }
     found = look_up(request, there)
+    if isinstance(found, Found) and found.existing.user is None:
+        needs = needs_to_subscribe(found.existing.identity, found.existing, "")
+        found = broker.permitting.check_all(connection, needs) or found
     finder = Finder(connection, link, None if isinstance(found, Refuse) else found.existing.identity)
     link.context = finder
     reply = found if isinstance(found, Refuse) else source_reply(request, Found(found.existing))

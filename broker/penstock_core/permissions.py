@@ -1,7 +1,7 @@
 """Who may do what: grants for users and groups on exchanges, subscriptions, queues and management.
 
-Without any grant everything is allowed; with grants, what none of them allows is refused. Patterns know one sign, `*`
-for any characters, also none. Must not know where grants come from. Source: design, section 3, decision 16;
+Where nobody spoke of permissions everything is allowed; else what no grant allows is refused. Patterns know one sign,
+`*` for any characters, also none. Must not know where grants come from. Source: design, section 3, decision 16;
 docs/security.md.
 """
 
@@ -12,9 +12,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from penstock_core.existing import Existing
+from penstock_core.identity import Identity
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["ALLOWED", "EVERYTHING", "Action", "Allowed", "Grant", "Kind", "Permissions", "Who"]
+__all__ = [
+    "ALLOWED",
+    "EVERYTHING",
+    "Action",
+    "Allowed",
+    "Grant",
+    "Kind",
+    "Need",
+    "Permissions",
+    "Who",
+    "needs_to_subscribe",
+]
 
 
 class Action(enum.Enum):
@@ -67,6 +80,30 @@ class Allowed:
 ALLOWED: Final = Allowed()
 
 
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One thing that has to be allowed."""
+
+    action: Action
+    kind: Kind
+    name: str
+
+
+def needs_to_subscribe(identity: Identity, existing: Existing | None, exchange: str) -> tuple[Need, ...]:
+    """What an attach to a topic source needs.
+
+    Of what a resource or an administrator declared: the subscription, whose messages are its consumers' alone. Of
+    everything else the exchange; and a durable subscription that is not there yet has to be allowed itself, because it
+    stays. Whose it is when it is there, is another rule (``ownership``).
+    """
+    if existing is not None and existing.user is None:
+        return (Need(Action.CONSUME, Kind.SUBSCRIPTION, identity.name),)
+    need = Need(Action.CONSUME, Kind.EXCHANGE, exchange)
+    if existing is None and identity.durable:
+        return need, Need(Action.CREATE, Kind.SUBSCRIPTION, identity.name)
+    return (need,)
+
+
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(_match(name, pattern) for pattern in patterns)
 
@@ -108,16 +145,17 @@ def _is_for(grant: Grant, who: Who) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """All grants. None at all: everything is allowed."""
+    """All grants. `is_open`: nobody ever spoke of permissions, so everything is allowed."""
 
     grants: tuple[Grant, ...] = ()
+    is_open: bool = False
 
     def decide(self, who: Who, action: Action, kind: Kind, name: str) -> Allowed | Refuse:
         """Whether ``who`` may do ``action`` to the ``kind`` called ``name``.
 
         A refusal names what is lacking, and who can give it. It does not say whether ``name`` exists.
         """
-        if not self.grants:
+        if self.is_open:
             return ALLOWED
         for grant in self.grants:
             if action in grant.actions and _matches(name, _names(grant, kind)) and _is_for(grant, who):
@@ -131,11 +169,11 @@ class Permissions:
         )
 
     def allows(self, who: Who, action: Action, kind: Kind, name: str) -> bool:
-        """The same as a yes or no. Without any grant the answer is no to ``MANAGE``: what somebody made is theirs."""
-        if not self.grants and action is Action.MANAGE:
+        """The same as a yes or no. Where all is open still nobody may ``MANAGE``: what one made is one's own."""
+        if self.is_open and action is Action.MANAGE:
             return False
         return isinstance(self.decide(who, action, kind, name), Allowed)
 
 
-EVERYTHING: Final = Permissions()
-"""No grants."""
+EVERYTHING: Final = Permissions(is_open=True)
+"""As long as nobody speaks of permissions."""

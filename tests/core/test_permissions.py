@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from core.making import identity, there
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_core.permissions import ALLOWED, EVERYTHING, Action, Grant, Kind, Permissions, Who
+from penstock_core.permissions import (
+    ALLOWED,
+    EVERYTHING,
+    Action,
+    Grant,
+    Kind,
+    Need,
+    Permissions,
+    Who,
+    needs_to_subscribe,
+)
 from penstock_core.reason import Condition, Reason, Refuse
 
 ANN = Who("ann")
@@ -27,11 +38,17 @@ SHOP = Permissions(
 
 @pytest.mark.parametrize("action", list(Action))
 @pytest.mark.parametrize("kind", list(Kind))
-def test_without_grants_everything_is_allowed(action: Action, kind: Kind) -> None:
+def test_as_long_as_nobody_speaks_of_permissions_everything_is_allowed(action: Action, kind: Kind) -> None:
     assert EVERYTHING.decide(ANN, action, kind, "x") is ALLOWED
 
 
-def test_without_grants_nobody_manages_what_others_made() -> None:
+@pytest.mark.parametrize("action", list(Action))
+@pytest.mark.parametrize("kind", list(Kind))
+def test_an_empty_list_allows_nothing(action: Action, kind: Kind) -> None:
+    assert isinstance(Permissions().decide(ANN, action, kind, "x"), Refuse)
+
+
+def test_where_all_is_open_nobody_manages_what_others_made() -> None:
     assert not EVERYTHING.allows(ANN, Action.MANAGE, Kind.SUBSCRIPTION, "x")
     assert EVERYTHING.allows(ANN, Action.CONSUME, Kind.SUBSCRIPTION, "x")
 
@@ -121,3 +138,24 @@ def test_a_pattern_matches_whatever_stands_for_its_stars(parts: list[str], filli
     name = parts[0] + "".join(map("".join, zip([*fillings, *[""] * 4], parts[1:], strict=False)))
     grants = Permissions((Grant(users=("ann",), actions=frozenset((Action.PUBLISH,)), queues=("*".join(parts),)),))
     assert grants.allows(ANN, Action.PUBLISH, Kind.QUEUE, name)
+
+
+NEWS = Need(Action.CONSUME, Kind.EXCHANGE, "news")
+AUDIT = Need(Action.CONSUME, Kind.SUBSCRIPTION, "audit")
+MAKE_AUDIT = Need(Action.CREATE, Kind.SUBSCRIPTION, "audit")
+
+
+@pytest.mark.parametrize(
+    ("durable", "made_by", "needs"),
+    [
+        pytest.param(False, "nobody", (NEWS,), id="volatile"),
+        pytest.param(True, "nobody", (NEWS, MAKE_AUDIT), id="durable-and-new"),
+        pytest.param(True, ANN.user, (NEWS,), id="durable-and-there"),
+        pytest.param(True, None, (AUDIT,), id="declared"),
+        pytest.param(False, None, (AUDIT,), id="declared-volatile"),
+    ],
+)
+def test_what_an_attach_to_a_topic_needs(durable: bool, made_by: str | None, needs: tuple[Need, ...]) -> None:
+    wanted = identity("audit", durable=durable)
+    found = None if made_by == "nobody" else there(wanted, user=made_by)
+    assert needs_to_subscribe(wanted, found, "news") == needs

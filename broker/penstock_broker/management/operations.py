@@ -20,6 +20,7 @@ from penstock_broker.management import declaring, states
 from penstock_broker.management.answers import Answer, invalid, refusal
 from penstock_broker.settings import Role
 from penstock_core.identity import parse_queue_name
+from penstock_core.permissions import Kind
 from penstock_core.reason import Reason, Refuse
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def answer(broker: Broker, connection: Connection, request: Message) -> Answer |
         kind = EntityType(str(_kind(operation, request)))
     except ValueError as error:
         return refusal(Refuse(Reason.NOT_IMPLEMENTED, f"The request can't be done: {error}."))
-    refused = _check_role(connection, operation, kind)
+    refused = _check_role(broker, connection, operation, kind)
     if refused is not None:
         return refusal(refused)
     name = asked.get(management.NAME)
@@ -129,15 +130,17 @@ def _kind(operation: Operation, request: Message) -> Value:
     return asked.get(management.TYPE)
 
 
-def _check_role(connection: Connection, operation: Operation, kind: EntityType) -> Refuse | None:
+def _check_role(broker: Broker, connection: Connection, operation: Operation, kind: EntityType) -> Refuse | None:
     role = connection.port.role
     reads = operation in (Operation.READ, Operation.QUERY)
-    if role is Role.MANAGEMENT or (role is Role.OBSERVER and reads) or (reads and kind in _OWN):
+    if broker.permitting.may_manage(connection, Kind.MANAGEMENT, ""):
+        return None
+    if (role is Role.OBSERVER and reads) or (reads and kind in _OWN):
         return None
     return Refuse(
         Reason.NOT_PERMITTED,
         f"{operation.value} of {kind.value} is not allowed on listener {connection.port.name!r}; "
-        "use the management listener.",
+        "use the management listener, or ask those who run this broker to grant 'manage' on management to this user.",
     )
 
 
@@ -185,7 +188,8 @@ def _states(
 
 
 def _visible(broker: Broker, connection: Connection) -> list[Connection]:
-    return [connection] if connection.port.role is Role.CLIENT else list(broker.connections.values())
+    sees_all = connection.port.role is Role.OBSERVER or broker.permitting.may_manage(connection, Kind.MANAGEMENT, "")
+    return list(broker.connections.values()) if sees_all else [connection]
 
 
 def _query(broker: Broker, connection: Connection, kind: EntityType, request: Message) -> Answer | Query:
