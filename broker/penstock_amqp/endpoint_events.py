@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from penstock_amqp.endpoint_ffi import Ptr
 from penstock_amqp.endpoint_links import InLink, OutLink, Session
 from penstock_amqp.performatives import Attach
-from penstock_amqp.values import Value
+from penstock_amqp.values import Symbol, Value
 
 __all__ = [
     "AmqpError",
@@ -109,6 +109,8 @@ class Settled:
     outcome: Outcome
     failed: bool = False
     undeliverable_here: bool = False
+    annotations: dict[Symbol, Value] = field(default_factory=dict[Symbol, Value])
+    """To be merged into the message's annotations."""
     error: AmqpError | None = None
 
 

@@ -230,6 +230,7 @@ delivery_local: Callable[[Ptr], Ptr] = _lib.pn_delivery_local
 delivery_remote: Callable[[Ptr], Ptr] = _lib.pn_delivery_remote
 disposition_data: Callable[[Ptr], Ptr] = _lib.pn_disposition_data
 disposition_condition: Callable[[Ptr], Ptr] = _lib.pn_disposition_condition
+disposition_annotations: Callable[[Ptr], Ptr] = _lib.pn_disposition_annotations
 disposition_is_failed: Callable[[Ptr], bool] = _lib.pn_disposition_is_failed
 disposition_is_undeliverable: Callable[[Ptr], bool] = _lib.pn_disposition_is_undeliverable
 disposition_set_failed: Callable[[Ptr, bool], None] = _lib.pn_disposition_set_failed

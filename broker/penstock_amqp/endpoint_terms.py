@@ -57,6 +57,7 @@ def settled(received: Ptr, state: int, held: Held) -> Settled:
             Outcome.MODIFIED,
             failed=endpoint_ffi.disposition_is_failed(remote),
             undeliverable_here=endpoint_ffi.disposition_is_undeliverable(remote),
+            annotations=_annotations(_decoded(endpoint_ffi.disposition_annotations(remote))),
         )
     if state == endpoint_ffi.REJECTED:
         return Settled(held, Outcome.REJECTED, error=read_condition(endpoint_ffi.disposition_condition(remote)))
@@ -79,6 +80,10 @@ def outcome_code(delivery: Ptr, end: Settled) -> int:
             return endpoint_ffi.MODIFIED
         case Outcome.RELEASED | Outcome.NONE | Outcome.UNKNOWN:
             return endpoint_ffi.RELEASED
+
+
+def _annotations(value: Value) -> dict[Symbol, Value]:
+    return {key: each for key, each in value.items() if isinstance(key, Symbol)} if isinstance(value, dict) else {}
 
 
 def read_condition(condition: Ptr) -> AmqpError | None:

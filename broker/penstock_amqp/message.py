@@ -9,7 +9,7 @@ delivery-annotations follow. Must not decode bodies, nor know queues. Source: AM
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
@@ -154,8 +154,11 @@ def _header(durable: bool, priority: int, ttl: int | None, first_acquirer: bool,
     return encode(to_value(header))
 
 
-def with_annotations(data: bytes, head: Head, annotations: Mapping[Symbol, Value]) -> bytes:
-    """Return the message with `annotations` merged into its message-annotations (what a `modified` outcome asks for).
+def with_annotations(
+    data: bytes, head: Head, annotations: Mapping[Symbol, Value], *, without: Container[Value] = ()
+) -> bytes:
+    """Return the message with `annotations` merged into its message-annotations (what a `modified` outcome asks for),
+    and those named by `without` left out.
 
     `head` fits the answer's header, but offsets behind `head.start` change. Raises `DecodeError`.
     """
@@ -167,6 +170,7 @@ def with_annotations(data: bytes, head: Head, annotations: Mapping[Symbol, Value
         if not isinstance(value, dict):
             raise DecodeError("the message-annotations are not a map", at)
         merged = value
+    merged = {key: annotation for key, annotation in merged.items() if key not in without}
     for key, annotation in annotations.items():
         merged[key] = annotation
     encoded = encode(Described(ULong(Section.MESSAGE_ANNOTATIONS), merged))

@@ -19,7 +19,7 @@ from penstock_amqp.formats import FIXED
 from penstock_amqp.message_sections import Section, end_of, find_section
 from penstock_amqp.values import Symbol, Value
 
-__all__ = ["Field", "annotation", "application_properties", "encoded_keys", "properties_field"]
+__all__ = ["Field", "annotation", "application_properties", "encoded_keys", "picked_annotations", "properties_field"]
 
 
 class Field(IntEnum):
@@ -59,6 +59,12 @@ def annotation(data: bytes, start: int, key: str) -> Value:
     if section < 0:
         return None
     return _pick(data, section, _encoded_symbol(key)).get(key)
+
+
+def picked_annotations(data: bytes, start: int, wanted: Mapping[bytes, str]) -> dict[str, Value]:
+    """Return those message-annotations that are `wanted` (by encoded symbol) and there; others are stepped over."""
+    section = find_section(data, start, Section.MESSAGE_ANNOTATIONS)
+    return {} if section < 0 else _pick(data, section, wanted)
 
 
 @lru_cache(maxsize=256)

@@ -231,7 +231,8 @@ class SubscriptionState(Document):
     depth_bytes: int
     ready: int
     in_flight: int
-    scheduled: int = 0
+    scheduled: int = 0  # wait for their delivery time; stranded ones count here too
+    stranded: int = 0  # rejected, failed too often or expired, and their destination doesn't take them
     oldest_available_ms: int | None = None  # when the oldest unsettled message became available
     oldest_hold_ms: int | None = None  # when the longest-held delivery was sent
     consumers: int

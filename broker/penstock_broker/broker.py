@@ -20,6 +20,7 @@ from penstock_broker.links import Browser, Consumer, Producer
 from penstock_broker.log import Log
 from penstock_broker.permitting import Permitting
 from penstock_broker.queue import Queue
+from penstock_broker.rarely import Rarely
 from penstock_broker.routes import ExchangeTarget, QueueTarget, Route
 from penstock_broker.settings import Settings
 from penstock_broker.timing import Timers
@@ -102,6 +103,9 @@ class Broker:
         """Monotonic time of this turn, milliseconds."""
         self.topology_sequence = 0
         """The last block that describes a change of the topology."""
+        self.stranding: dict[Queue, None] = {}
+        """Queues with stranded messages, see `condemning`."""
+        self.rarely = Rarely()
         self.targets: dict[str, ExchangeTarget | QueueTarget] = {}
         """Where addresses of policies lead, see `depositing`."""
         self.is_stopping = False
@@ -114,6 +118,12 @@ class Broker:
         if not connection.is_dirty:
             connection.is_dirty = True
             self.dirty.append(connection)
+
+    def schedule(self, queue: Queue) -> None:
+        """Have a look at the queue in this turn: it may have something to send."""
+        if not queue.is_scheduled:
+            queue.is_scheduled = True
+            self.ready.append(queue)
 
     def when_durable(self, connection: Connection, action: Callable[[], None]) -> None:
         """Run `action` now, or, if a change of the topology is not synced yet, once it is.

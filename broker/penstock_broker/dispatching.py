@@ -16,14 +16,15 @@ from penstock_amqp import message
 from penstock_amqp.endpoint_events import Entry
 from penstock_amqp.endpoint_links import InLink, OutLink
 from penstock_broker.backlog import EXAMINED_PER_VISIT
+from penstock_broker.condemning import expired, leave
 from penstock_broker.links import Browser, Consumer
 from penstock_broker.log import Outcome
-from penstock_broker.queue import AVAILABLE, DATA, EXPIRES, FLAGS, LOGGED, NUMBER, Queue
+from penstock_broker.queue import AVAILABLE, DATA, EXPIRES, NUMBER, Queue
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
 
-__all__ = ["VISIT_MESSAGES", "drop", "finish_drains", "resume", "schedule", "serve", "serve_browser"]
+__all__ = ["VISIT_MESSAGES", "finish_drains", "resume", "schedule", "serve", "serve_browser"]
 
 VISIT_MESSAGES: Final = 64
 """Messages of one queue before it is the next one's turn."""
@@ -147,8 +148,7 @@ def _send_one_by_one(broker: Broker, queue: Queue, consumer: Consumer, count: in
         if entry is None:
             break
         if entry[EXPIRES] and entry[EXPIRES] <= now:
-            queue.expired += 1
-            drop(broker, queue, entry, Outcome.EXPIRED)
+            expired(broker, queue, entry)
             continue
         number, data = entry[NUMBER], entry[DATA]
         delivery_count = queue.delivery_count(number)
@@ -188,21 +188,13 @@ def _rewritten(entry: Entry, delivery_count: int, now_us: int) -> bytes:
     return message.with_header(data, head, ttl=left_ms, delivery_count=head.delivery_count + delivery_count)
 
 
-def drop(broker: Broker, queue: Queue, entry: Entry, outcome: Outcome) -> None:
-    """A message that is in no list of the queue any more has left it for good."""
-    queue.depth_bytes -= len(entry[DATA])
-    queue.forget(entry[NUMBER])
-    if entry[FLAGS] & LOGGED:
-        broker.log.ack(queue.incarnation, entry[NUMBER], outcome)
-
-
 def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:
     """Deliveries that nothing is heard of again count as accepted."""
     now = broker.now_us
     for entry in entries:
         queue.acked += 1
         queue.sojourn.add(now - entry[AVAILABLE], 1)
-        drop(broker, queue, entry, Outcome.ACCEPTED)
+        leave(broker, queue, entry, Outcome.ACCEPTED)
 
 
 def serve_browser(broker: Broker, browser: Browser) -> None:

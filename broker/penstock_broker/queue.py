@@ -23,6 +23,7 @@ from penstock_core.handing_out import tiers
 from penstock_core.terms import Overflow
 
 if TYPE_CHECKING:
+    from penstock_broker.condemning import Stranded
     from penstock_broker.connection import Connection
     from penstock_broker.links import Browser, Consumer
 
@@ -82,6 +83,7 @@ class Queue:
         "returned_total",
         "seen",
         "sojourn",
+        "stranded",
         "tiers",
         "turn",
         "unused_since_us",
@@ -108,6 +110,8 @@ class Queue:
         """Fresh messages of normal priority: plain ones can be appended here, all others take `put`."""
         self.returned = self.backlog.normal.back
         """Messages of normal priority that came back, or were looked at; before `ready`."""
+        self.stranded: list[Stranded] = []
+        """Messages whose destination does not take them now: they count, but nobody gets them."""
         self.consumers: list[Consumer] = []
         self.browsers: list[Browser] = []
         self.turn = 0
@@ -161,7 +165,7 @@ class Queue:
     @property
     def depth(self) -> int:
         """Messages that nobody has settled yet."""
-        return self.waiting + self.in_flight
+        return self.waiting + self.in_flight + len(self.stranded)
 
     def __iter__(self) -> Iterator[Entry]:
         """All that waits, in the order of hand-out; nothing may change meanwhile."""
@@ -243,8 +247,9 @@ class Queue:
 
     def clear(self) -> int:
         """Drop everything that waits; deliveries in flight are the caller's. Return how many."""
-        entries = list(self.backlog)
+        entries = [*self.backlog, *(each.entry for each in self.stranded)]
         self.backlog.clear()
+        self.stranded.clear()
         for entry in entries:
             self.depth_bytes -= len(entry[DATA])
             self.forget(entry[NUMBER])

@@ -1,10 +1,10 @@
 """What becomes of deliveries that consumers settle, or whose link is lost.
 
 Written for speed: `accepted` runs for every message. Accepted: the message is gone. Released: back, nothing counts.
-Modified: back; delivery-failed counts an attempt, undeliverable-here keeps it from this link. Rejected: gone, counted
-as dropped (there is no dead-letter queue in this version). Settled without an outcome: released. A lost link: all come
-back marked as possibly seen, and only the oldest counts an attempt, so that restarts of a prefetching client don't
-condemn healthy messages.
+Modified: back; delivery-failed counts an attempt, undeliverable-here keeps it from this link, annotations are merged
+into the message. Rejected, or failed too often: `condemning` sends it on. Settled without an outcome: released. A lost
+link: all come back marked as possibly seen, and only the oldest counts an attempt, so that restarts of a prefetching
+client don't condemn healthy messages.
 
 Source: AMQP 1.0 part 3, 3.4; section 4 of the design ("Limits").
 """
@@ -14,10 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
+from penstock_amqp import message
 from penstock_amqp.endpoint_events import Held, Outcome, Settled
-from penstock_broker.dispatching import drop, schedule
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.values import Symbol, Value
+from penstock_broker import condemning
+from penstock_broker.dispatching import schedule
 from penstock_broker.links import Consumer
-from penstock_broker.log import Outcome as LogOutcome
 from penstock_broker.queue import AVAILABLE, DATA, FLAGS, LOGGED, NUMBER, Queue
 
 if TYPE_CHECKING:
@@ -64,25 +67,26 @@ def accepted(broker: Broker, consumer: Consumer, batch: list[Held]) -> None:
 def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
     """A consumer ended one delivery in another way."""
     queue = consumer.queue
-    entry = event.held[1]
+    held, entry = event.held, event.held[1]
     number = entry[NUMBER]
     queue.hold.add(broker.now_us - event.held[2], 1)
     match event.outcome:
         case Outcome.REJECTED:
             queue.in_flight -= 1
-            queue.dropped += 1
-            drop(broker, queue, entry, LogOutcome.REJECTED)
+            condemning.rejected(broker, queue, entry, event.error)
             return
         case Outcome.MODIFIED:
-            if event.failed:
-                _fail(broker, queue, number, bool(entry[FLAGS] & LOGGED))
+            if event.failed and condemning.fail(broker, queue, entry):
+                return
+            if event.annotations:
+                held = _annotated(queue, held, event.annotations)
             if event.undeliverable_here:
                 queue.backlog.exclude(consumer, number)
         case Outcome.RELEASED | Outcome.NONE | Outcome.UNKNOWN:
             pass
         case _:
             assert_never(event.outcome)
-    queue.put_back((event.held,))
+    queue.put_back((held,))
     schedule(broker, queue)
 
 
@@ -90,14 +94,20 @@ def lost(broker: Broker, queue: Queue, held: Sequence[Held]) -> None:
     """A link went without settling these, oldest first."""
     if not held:
         return
-    oldest = min(held, key=lambda delivery: delivery[2])[1]
-    _fail(broker, queue, oldest[NUMBER], bool(oldest[FLAGS] & LOGGED))
+    oldest = min(held, key=lambda delivery: delivery[2])
+    if condemning.fail(broker, queue, oldest[1]):
+        held = [delivery for delivery in held if delivery is not oldest]
     queue.seen.update(delivery[1][NUMBER] for delivery in held)
     queue.put_back(held)
     schedule(broker, queue)
 
 
-def _fail(broker: Broker, queue: Queue, number: int, logged: bool) -> None:
-    queue.fail(number)
-    if logged:
-        broker.log.delivery_count(queue.incarnation, number, queue.attempts[number])
+def _annotated(queue: Queue, held: Held, annotations: dict[Symbol, Value]) -> Held:
+    """The delivery with a message that says more, in this queue and as long as the broker runs."""
+    link, (number, data, available, expires, flags), sent = held
+    try:
+        told = message.with_annotations(data, message.inspect(data), annotations)
+    except DecodeError:
+        return held  # there are annotations that can't be read: they stay what they are
+    queue.depth_bytes += len(told) - len(data)
+    return link, (number, told, available, expires, flags), sent
