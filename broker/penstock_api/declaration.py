@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from penstock_api.management import ExchangeDeclaration, Limits, Owner, SubscriptionDeclaration
 from penstock_api.resources import Exchange, Subscription, quantity_bytes
+from penstock_api.resources_delivery import declared
 from penstock_core import identity
 
 __all__ = [
@@ -120,5 +121,6 @@ def subscription_declaration(
             max_messages=spec.limits.max_messages,
             overflow=spec.limits.overflow,
         ),
+        delivery=declared(spec.delivery),
         owner=owner_of(subscription, cluster_id),
     )

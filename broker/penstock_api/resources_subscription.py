@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, model_validator
 
 from penstock_api import resources_base as base
+from penstock_api.resources_delivery import Delivery
 
 __all__ = [
     "Applied",
@@ -136,6 +137,8 @@ class SubscriptionSpec(base.Spec):
     """`Always` keeps messages over a restart even if the producer didn't ask for it."""
     limits: Limits = Limits()
     """How much it may hold."""
+    delivery: Delivery = Delivery()
+    """What becomes of messages that nobody takes in time, or nobody can take."""
     lag_thresholds: LagThresholds = LagThresholds()
     """From when on condition Lagging is True."""
 

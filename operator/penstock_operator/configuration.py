@@ -13,6 +13,7 @@ from typing import Final
 import yaml
 
 from penstock_api.resources import Broker, quantity_bytes
+from penstock_api.resources_delivery import ClientDelivery, client_settings
 from penstock_operator import children, credentials, names
 from penstock_operator.manifests import Manifest
 
@@ -73,6 +74,11 @@ def render(broker: Broker) -> str:
         "maxMessageBytes": quantity_bytes(spec.max_message_size),
         "idleTimeoutSeconds": spec.idle_timeout_seconds,
     }
+    # Only what is set: the file of a Broker that uses none of it stays as it is, and its pods too.
+    if spec.auto_create:
+        settings["autoCreate"] = True
+    if spec.delivery != ClientDelivery():
+        settings["delivery"] = client_settings(spec.delivery)
     return yaml.safe_dump(settings, sort_keys=False)
 
 

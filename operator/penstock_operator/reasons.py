@@ -80,6 +80,7 @@ NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(
         BrokerReason.INVALID_SELECTOR.value,
         BrokerReason.INVALID_BINDING_KEY.value,
         BrokerReason.INVALID_NAME.value,
+        BrokerReason.INVALID_ADDRESS.value,
         BrokerReason.INVALID_REQUEST.value,
         BrokerReason.IMMUTABLE.value,
         BrokerReason.NOT_PERMITTED.value,

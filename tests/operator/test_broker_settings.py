@@ -42,3 +42,30 @@ def test_without_tls_only_anonymous_unless_passwords_are_allowed_there(tmp_path:
     insecure = {**both, "allowInsecurePlain": True}
     found = loaded(tmp_path, listeners={"amqp": True, "amqps": False}, authentication=insecure)
     assert [(it.name, it.sasl_mechanisms) for it in found.listeners] == [("amqp", None)]
+
+
+def test_what_clients_make_has_the_broker_s_delivery(tmp_path: Path) -> None:
+    assert (loaded(tmp_path).delivery, loaded(tmp_path).auto_create) == (settings.DeliverySettings(), False)
+    delivery = {
+        "maxDeliveries": 3,
+        "deadLetter": "dead",
+        "expiry": "expired",
+        "maxTtlSeconds": 60,
+        "exclusiveConsumer": True,
+        "idleExpirySeconds": 86_400,
+    }
+    found = loaded(tmp_path, delivery=delivery, autoCreate=True)
+    assert found.delivery == settings.DeliverySettings(
+        max_deliveries=3,
+        dead_letter="dead",
+        expiry="expired",
+        max_ttl_ms=60_000,
+        exclusive_consumer=True,
+        idle_expiry_seconds=86_400,
+    )
+    assert found.auto_create
+
+
+def test_the_file_of_a_broker_that_uses_nothing_new_stays_as_it_is() -> None:
+    rendered = configuration.render(broker())
+    assert configuration.digest(rendered) == "b03cc10fa46e9cf8", "broker pods would be rolled by an operator upgrade"

@@ -49,6 +49,13 @@ def test_a_subscription_with_every_field() -> None:
         deletionPolicy="DeleteWhenEmpty",
         clientOverrides="Ignore",
         persistence="AsSent",
+        delivery={
+            "maxDeliveries": 5,
+            "deadLetter": "dead",
+            "expiry": "orders/expired",
+            "maxTtlSeconds": 90,
+            "exclusiveConsumer": True,
+        },
         limits={"maxBytes": "1Mi", "maxMessages": 10, "overflow": "Reject"},
     )
     assert declaration.subscription_declaration(made, exchange="orders", cluster_id="c1").to_wire() == {
@@ -66,7 +73,13 @@ def test_a_subscription_with_every_field() -> None:
         "clientOverrides": "Ignore",
         "persistence": "AsSent",
         "limits": {"maxBytes": 1048576, "maxMessages": 10, "overflow": "Reject"},
-        "delivery": {"exclusiveConsumer": False},
+        "delivery": {
+            "maxDeliveries": 5,
+            "deadLetter": "dead",
+            "expiry": "orders/expired",
+            "maxTtlMs": 90_000,
+            "exclusiveConsumer": True,
+        },
         "owner": {
             "clusterId": "c1",
             "kind": "Subscription",

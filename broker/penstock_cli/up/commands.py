@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from penstock_api.resources import Broker, quantity_bytes
+from penstock_api.resources_delivery import client_settings
 from penstock_cli.up.children import Child
 from penstock_cli.up.layout import Layout
 
@@ -44,6 +45,7 @@ def broker_settings(broker: Broker, endpoints: Endpoints, layout: Layout) -> dic
         "observerSocket": str(layout.observer),
         "maxMessageBytes": quantity_bytes(spec.max_message_size),
         "idleTimeoutSeconds": spec.idle_timeout_seconds,
+        "delivery": client_settings(spec.delivery),
     }
 
 

@@ -1,0 +1,76 @@
+"""What becomes of messages that nobody takes in time, or nobody can take: as people write it in a Subscription, and in
+a Broker for what clients make themselves. Source: docs/management.md, "delivery".
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from penstock_api import management
+from penstock_api import resources_base as base
+
+__all__ = ["ClientDelivery", "Delivery", "client_settings", "declared"]
+
+Destination = Annotated[str, Field(min_length=1, max_length=255)]
+
+_LIMITED: Final = base.cel(
+    "!has(self.maxDeliveries) || has(self.deadLetter)",
+    "`maxDeliveries` needs `deadLetter`, the address to which messages go that failed so often",
+)
+
+
+class Delivery(base.Spec):
+    """What becomes of messages that nobody takes in time, or nobody can take.
+
+    An address is a queue's name, or `exchange/key`; a plain name that nothing has becomes a durable queue.
+    """
+
+    model_config = ConfigDict(json_schema_extra=base.validations(_LIMITED))
+
+    max_deliveries: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Failed deliveries after which a message goes to `deadLetter`; left out: no limit."""
+    dead_letter: Destination | None = None
+    """Address of messages that consumers rejected, or that failed too often; left out: rejected ones are dropped."""
+    expiry: Destination | None = None
+    """Address of messages whose time to live has passed; left out: they are dropped and counted."""
+    max_ttl_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    """The longest time to live, and that of messages which say none; left out: messages say it themselves."""
+    exclusive_consumer: bool = False
+    """One link at a time gets the messages; the next in line takes over when it goes."""
+
+    @model_validator(mode="after")
+    def _check_limit(self) -> Self:
+        if self.max_deliveries is not None and self.dead_letter is None:
+            raise ValueError(str(_LIMITED["message"]))
+        return self
+
+
+class ClientDelivery(Delivery):
+    """The same for subscriptions and queues that no resource declares."""
+
+    idle_expiry_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    """A client's durable subscription from which nobody has consumed for so long is ended with its messages; left
+    out: never.
+    """
+
+
+def declared(delivery: Delivery) -> management.Delivery:
+    """As the broker is told."""
+    ttl = delivery.max_ttl_seconds
+    return management.Delivery(
+        max_deliveries=delivery.max_deliveries,
+        dead_letter=delivery.dead_letter,
+        expiry=delivery.expiry,
+        max_ttl_ms=None if ttl is None else ttl * 1000,
+        exclusive_consumer=delivery.exclusive_consumer,
+    )
+
+
+def client_settings(delivery: ClientDelivery) -> dict[str, object]:
+    """As the broker's configuration file has it."""
+    settings = declared(delivery).to_wire()
+    if delivery.idle_expiry_seconds is not None:
+        settings["idleExpirySeconds"] = delivery.idle_expiry_seconds
+    return settings
