@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -72,6 +74,37 @@ async def test_run_once_returns_the_exit_code_and_keeps_the_output(tmp_path: Pat
     child = python(tmp_path, "print('done'); raise SystemExit(7)")
     assert await run_once(child, asyncio.Event()) == 7
     assert child.log.read_text() == "done\n"
+
+
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+from penstock_cli.up.children import Child, keep_running
+log = Path(sys.argv[1])
+async def started(pid):
+    while not log.read_text():  # until then it may not be tied to us
+        await asyncio.sleep(0.01)
+    print(pid, flush=True)
+child = Child("child", (sys.executable, "-uc", "import time; print('runs'); time.sleep(600)"), log)
+asyncio.run(keep_running(child, asyncio.Event(), print, started))
+"""
+
+
+def test_children_end_when_the_command_is_killed_outright(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path / "child.log")], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        pid = int(parent.stdout.readline())
+        child = os.pidfd_open(pid)
+        try:
+            parent.kill()
+            parent.wait()
+            readable, _, _ = select.select([child], [], [], 20)
+            assert readable, "the child lives on"
+        finally:
+            os.close(child)
 
 
 def test_backoff_doubles_up_to_its_longest_and_begins_anew_after_a_steady_life() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -26,6 +27,9 @@ GRACE_SECONDS: Final = 20.0
 HOPELESS: Final = frozenset({2, 3})
 """Exit codes of `penstock` that another start won't change: wrong settings, something lacking."""
 TAIL_LINES: Final = 15
+_SETPRIV: Final = shutil.which("setpriv")
+_TIED: Final = (_SETPRIV, "--pdeathsig", "TERM", "--") if _SETPRIV else ()
+"""Put before a command, so that the kernel ends the child (in order) should this process be killed outright."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ async def run_once(child: Child, stop: asyncio.Event) -> int | None:
 async def _run_until(child: Child, stop: asyncio.Event, started: Callable[[int], Awaitable[None]]) -> int | None:
     with child.log.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
+            *_TIED,
             *child.command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
