@@ -20,7 +20,7 @@ from support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.jms
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "clients"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "clients" / "python"
 SECONDS = 60
 
 

@@ -1,6 +1,6 @@
 """Publishes durable messages to the exchange `orders` and counts what the broker has accepted.
 
-Usage: python3 publish.py amqp://USER:PASSWORD@HOST:PORT HOW_MANY [KEY]   (pip install python-qpid-proton)
+Usage: python3 publish.py amqp://USER:PASSWORD@HOST:PORT HOW_MANY [KEY]
 KEY is the routing key, such as eu.fr.paris.
 """
 
@@ -9,6 +9,7 @@ import sys
 from proton import Event, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
+from subscription import EXCHANGE
 
 
 class Publisher(MessagingHandler):
@@ -21,7 +22,7 @@ class Publisher(MessagingHandler):
 
     def on_start(self, event: Event) -> None:
         connection = event.container.connect(self.url, allow_insecure_mechs=True)
-        event.container.create_sender(connection, "orders")
+        event.container.create_sender(connection, EXCHANGE)
 
     def on_sendable(self, event: Event) -> None:
         while event.sender.credit and self.sent < self.count:

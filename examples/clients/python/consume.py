@@ -1,28 +1,16 @@
 """Consumes from the shared durable subscription `billing` of the exchange `orders`, as a JMS client without ClientID does.
 
-Usage: python3 consume.py amqp://USER:PASSWORD@HOST:PORT [HOW_MANY]     (pip install python-qpid-proton)
+Usage: python3 consume.py amqp://USER:PASSWORD@HOST:PORT [HOW_MANY]
 """
 
 import sys
 
-from proton import Data, Event, Link, Terminus
+from proton import Event
 from proton.handlers import MessagingHandler
-from proton.reactor import Container, LinkOption
+from proton.reactor import Container
+from subscription import EXCHANGE, SharedDurable
 
 SUBSCRIPTION = "billing"
-
-
-class SharedDurable(LinkOption):
-    """The source of a shared, durable, global subscription; the subscription's name is the link's name up to `|`."""
-
-    def apply(self, link: Link) -> None:
-        link.source.durability = Terminus.DELIVERIES
-        link.source.expiry_policy = Terminus.EXPIRE_NEVER
-        link.source.capabilities.put_array(False, Data.SYMBOL)
-        link.source.capabilities.enter()
-        for capability in ("topic", "shared", "global"):
-            link.source.capabilities.put_symbol(capability)
-        link.source.capabilities.exit()
 
 
 class Consumer(MessagingHandler):
@@ -34,7 +22,7 @@ class Consumer(MessagingHandler):
 
     def on_start(self, event: Event) -> None:
         connection = event.container.connect(self.url, allow_insecure_mechs=True)
-        event.container.create_receiver(connection, "orders", name=f"{SUBSCRIPTION}|1", options=SharedDurable())
+        event.container.create_receiver(connection, EXCHANGE, name=f"{SUBSCRIPTION}|1", options=SharedDurable())
 
     def on_link_error(self, event: Event) -> None:
         print(f"refused: {event.link.remote_condition}")

@@ -1,0 +1,27 @@
+// Publishes durable messages to the exchange "orders" and counts what the broker has accepted.
+// Usage: node publish.mjs amqp://USER:PASSWORD@HOST:PORT HOW_MANY [KEY]     KEY is the routing key, such as eu.fr.paris
+import { EXCHANGE, connect } from "./broker.mjs";
+
+const [url, count, key] = process.argv.slice(2);
+const connection = connect(url);
+const sender = connection.open_sender(EXCHANGE);
+let sent = 0;
+let accepted = 0;
+
+sender.on("sendable", () => {
+  while (sender.sendable() && sent < Number(count)) {
+    sender.send({ body: `order ${sent}`, subject: key, durable: true });
+    sent += 1;
+  }
+});
+sender.on("accepted", () => {
+  accepted += 1; // it is on the broker's disk
+  if (accepted === Number(count)) {
+    console.log(`${accepted} accepted`);
+    connection.close();
+  }
+});
+sender.on("rejected", ({ delivery }) => {
+  console.log("rejected:", delivery.remote_state.error?.description);
+  connection.close();
+});

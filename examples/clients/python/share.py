@@ -1,0 +1,51 @@
+"""Makes the shared durable subscription NAME of the exchange `orders`, unless it is there, and consumes by two receivers.
+
+Usage: python3 share.py amqp://USER:PASSWORD@HOST:PORT NAME HOW_MANY
+Prints `ready`, then `RECEIVER BODY` per message; leaves after HOW_MANY, and the subscription goes on collecting.
+"""
+
+import sys
+
+from proton import Event
+from proton.handlers import MessagingHandler
+from proton.reactor import Container
+from subscription import EXCHANGE, SharedDurable
+
+RECEIVERS = 2
+
+
+class Sharing(MessagingHandler):
+    """Two links of one subscription: their names differ behind `|`. They could as well be in two processes."""
+
+    def __init__(self, url: str, subscription: str, count: int) -> None:
+        super().__init__(auto_accept=False, prefetch=2)  # few, so that nobody hoards
+        self.url, self.subscription, self.left = url, subscription, count
+        self.waiting = RECEIVERS
+
+    def on_start(self, event: Event) -> None:
+        connection = event.container.connect(self.url, allow_insecure_mechs=True)
+        for number in range(1, RECEIVERS + 1):
+            name = f"{self.subscription}|{number}"
+            event.container.create_receiver(connection, EXCHANGE, name=name, options=SharedDurable())
+
+    def on_link_opened(self, event: Event) -> None:
+        self.waiting -= 1
+        if self.waiting == 0:
+            print("ready", flush=True)
+
+    def on_link_error(self, event: Event) -> None:
+        print(f"refused: {event.link.remote_condition}")
+        event.connection.close()
+
+    def on_message(self, event: Event) -> None:
+        if self.left == 0:
+            return  # came while we were leaving; without an outcome it goes to another consumer
+        print(f"{event.receiver.name.rpartition('|')[2]} {event.message.body}", flush=True)
+        self.accept(event.delivery)
+        self.left -= 1
+        if self.left == 0:
+            event.connection.close()  # without closing the links, which would end the subscription
+
+
+if __name__ == "__main__":
+    Container(Sharing(sys.argv[1], sys.argv[2], int(sys.argv[3]))).run()
