@@ -140,11 +140,21 @@ class ExchangeDeclaration(Document):
     owner: Owner | None = None
 
 
+class HeaderBinding(Document):
+    """One binding to a Headers exchange: application properties of which all, or any, a message must have.
+
+    Null asks for presence alone; numbers equal numbers of any type.
+    """
+
+    match: Literal["All", "Any"] = "All"
+    headers: dict[Name, bool | int | float | str | None] = Field(default={}, max_length=64)
+
+
 class SubscriptionDeclaration(Document):
     """Body of CREATE and UPDATE of a `penstock.subscription`; the request's `name` is left out or the queue name.
 
-    Identity = (scope, subscription_name, durable). Changing `exchange`, `binding_keys`, `selector` or `no_local` of an
-    existing one is a rebind, done as `rebind_policy` allows.
+    Identity = (scope, subscription_name, durable). Changing `exchange`, `binding_keys`, `header_bindings`, `selector`
+    or `no_local` of an existing one is a rebind, done as `rebind_policy` allows.
     """
 
     subscription_name: Name
@@ -155,6 +165,7 @@ class SubscriptionDeclaration(Document):
     expiry_policy: Literal["Never", "LinkDetach", "SessionEnd", "ConnectionClose"] = "Never"
     exchange: Name
     binding_keys: tuple[str, ...] = ()  # empty: the default of the exchange's type
+    header_bindings: tuple[HeaderBinding, ...] = ()  # Headers exchanges only; empty: every message
     selector: str | None = Field(default=None, max_length=8192)
     no_local: bool = False
     rebind_policy: Literal["InPlace", "WhenIdle", "WhenIdleAndEmpty", "Never"] = "InPlace"
@@ -221,6 +232,7 @@ class SubscriptionState(Document):
     expiry_policy: Literal["Never", "LinkDetach", "SessionEnd", "ConnectionClose"]
     exchange: str
     binding_keys: tuple[str, ...]
+    header_bindings: tuple[HeaderBinding, ...] = ()
     selector: str | None = None
     no_local: bool = False
     owner: Owner | None = None

@@ -31,8 +31,8 @@ __all__ = [
     "node_properties",
 ]
 
-_SELECTOR: Final = frozenset((0x0000_468C_0000_0004, "apache.org:selector-filter:string"))
-_NO_LOCAL: Final = frozenset((0x0000_468C_0000_0003, "apache.org:no-local-filter:list"))
+_SELECTOR: Final[frozenset[int | str]] = frozenset((0x0000_468C_0000_0004, "apache.org:selector-filter:string"))
+_NO_LOCAL: Final[frozenset[int | str]] = frozenset((0x0000_468C_0000_0003, "apache.org:no-local-filter:list"))
 _LIFETIME_POLICY: Final = Symbol("lifetime-policy")
 _POLICIES: Final = {
     LifetimePolicy.DELETE_ON_CLOSE: 0x2B,
@@ -86,16 +86,25 @@ def filter_of(source: Source) -> Filter | Refuse:
 
 def filter_to_wire(put_in_place: Filter, source: Source | None) -> Mapping[Symbol, Value]:
     """The filters in place, under the names the client gave them."""
-    asked: Mapping[Symbol, Value] = source.filter or {} if source is not None else {}
-    names = {value.descriptor: name for name, value in asked.items() if isinstance(value, Described)}
     filters: dict[Symbol, Value] = {}
     if put_in_place.selector is not None:
-        descriptor = ULong(0x0000_468C_0000_0004)
-        filters[names.get(descriptor, Symbol("jms-selector"))] = Described(descriptor, put_in_place.selector)
+        name, descriptor = _as_asked(source, _SELECTOR, "jms-selector", 0x0000_468C_0000_0004)
+        filters[name] = Described(descriptor, put_in_place.selector)
     if put_in_place.no_local:
-        descriptor = ULong(0x0000_468C_0000_0003)
-        filters[names.get(descriptor, Symbol("no-local"))] = Described(descriptor, "NoLocalFilter{}")
+        name, descriptor = _as_asked(source, _NO_LOCAL, "no-local", 0x0000_468C_0000_0003)
+        filters[name] = Described(descriptor, "NoLocalFilter{}")
     return filters
+
+
+def _as_asked(
+    source: Source | None, descriptors: frozenset[int | str], name: str, code: int
+) -> tuple[Symbol, ULong | Symbol]:
+    """The name and the descriptor that the client chose for a filter; else those of the Qpid JMS client."""
+    asked: Mapping[Symbol, Value] = source.filter or {} if source is not None else {}
+    for own, value in asked.items():
+        if isinstance(value, Described) and value.descriptor in descriptors:
+            return own, value.descriptor
+    return Symbol(name), ULong(code)
 
 
 def lifetime_policy(properties: Mapping[Symbol, Value] | None) -> LifetimePolicy | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock_amqp import message, message_fields
+from penstock_amqp import message
 from penstock_amqp.endpoint_events import AmqpError, Arrival, Entry
 from penstock_amqp.endpoint_ffi import Ptr
 from penstock_amqp.errors import DecodeError
@@ -23,7 +23,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.links import Producer
 from penstock_broker.marks import MAX_UNGROUPED, group_mark
 from penstock_broker.queue import LOGGED
-from penstock_broker.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget, Route
+from penstock_broker.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget, Route, reached
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Unroutable
 
@@ -186,8 +186,7 @@ def route_message(
     route = destination.constant
     if route is None:
         assert isinstance(destination, ExchangeTarget)
-        subject = message_fields.properties_field(data, head.start, message_fields.Field.SUBJECT)
-        route = destination.route(subject if isinstance(subject, str) else "", broker.log.route_set)
+        route = destination.route(data, head.start, broker.log.route_set)
     if not route.queues and isinstance(destination, ExchangeTarget):
         route = _alternate(broker, destination, data, head, route)
     return _refusal(broker, destination, route) or route
@@ -220,11 +219,7 @@ def _alternate(broker: Broker, destination: ExchangeTarget, data: bytes, head: m
     if exchange.unroutable is not Unroutable.ALTERNATE or other is None or other is exchange:
         return route
     exchange.unroutable_messages += 1
-    key = destination.key
-    if key is None:
-        subject = message_fields.properties_field(data, head.start, message_fields.Field.SUBJECT)
-        key = subject if isinstance(subject, str) else ""
-    return broker.route_of(other.router.route(key))
+    return broker.route_of(reached(other, destination.key, data, head.start))
 
 
 def _refusal(broker: Broker, destination: ExchangeTarget | QueueTarget, route: Route) -> AmqpError | None:

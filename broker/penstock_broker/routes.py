@@ -6,12 +6,14 @@ Source: sections 3 ("Addresses") and 4 ("What is durable") of the design.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from penstock_amqp.message_fields import Field, application_properties, encoded_keys, properties_field
 from penstock_broker.queue import Queue
 from penstock_broker.topology.records import Exchange, PointToPoint
+from penstock_core.header_routing import HeadersRouter
 from penstock_core.terms import ExchangeType, Overflow
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "RelayTarget",
     "Route",
     "RouteSets",
+    "reached",
 ]
 
 RouteSets: TypeAlias = Callable[[tuple[int, ...]], int]
@@ -60,29 +63,53 @@ class ExchangeTarget:
     version: int = -1
     """The exchange's version for which the fields below hold."""
     constant: Route | None = None
-    """The route of every message, if no key needs looking at."""
+    """The route of every message, if neither key nor properties need looking at."""
+    headers: dict[bytes, str] | None = None
+    """The properties that a Headers exchange routes by, encoded; None for the other types."""
     routes: dict[tuple[Queue, ...], Route] = field(default_factory=dict[tuple[Queue, ...], Route])
 
     def refresh(self, route_sets: RouteSets | None) -> None:
         """Prepare for the exchange's present bindings."""
-        exchange = self.exchange
+        exchange, router = self.exchange, self.exchange.router
         self.version = exchange.version
         self.routes = {}
         self.constant = None
-        if self.key is not None:
-            self.constant = Route(exchange.router.route(self.key), route_sets)
-        elif not exchange.router.needs_key:
-            self.constant = Route(exchange.router.handles, route_sets)
-        elif exchange.type is not ExchangeType.TOPIC and not exchange.router.handles:
+        if isinstance(router, HeadersRouter):
+            self.headers = encoded_keys(router.names)
+            if not router.names:
+                self.constant = Route(router.handles, route_sets)
+        elif self.key is not None:
+            self.constant = Route(router.route(self.key), route_sets)
+        elif not router.needs_key:
+            self.constant = Route(router.handles, route_sets)
+        elif exchange.type is not ExchangeType.TOPIC and not router.handles:
             self.constant = Route((), route_sets)
 
-    def route(self, key: str, route_sets: RouteSets | None) -> Route:
-        """The route of a message with this key."""
-        queues = self.exchange.router.route(key)
+    def route(self, data: bytes, start: int, route_sets: RouteSets | None) -> Route:
+        """The route of a message whose sections begin at `start`. Raises DecodeError."""
+        queues = reached(self.exchange, self.key, data, start, self.headers)
         found = self.routes.get(queues)
         if found is None:
             found = self.routes[queues] = Route(queues, route_sets)
         return found
+
+
+def reached(
+    exchange: Exchange, key: str | None, data: bytes, start: int, headers: Mapping[bytes, str] | None = None
+) -> tuple[Queue, ...]:
+    """The queues that a message reaches on an exchange: by `key`, else by its subject, or by its properties.
+
+    `headers`: the names of a Headers exchange's properties as `encoded_keys` made them, if the caller keeps them.
+    Raises DecodeError.
+    """
+    router = exchange.router
+    if isinstance(router, HeadersRouter):
+        wanted = encoded_keys(router.names) if headers is None else headers
+        return router.route(application_properties(data, start, wanted) if wanted else {})
+    if key is None:
+        subject = properties_field(data, start, Field.SUBJECT)
+        key = subject if isinstance(subject, str) else ""
+    return router.route(key)
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, assert_never
 from penstock_amqp.endpoint_links import OutLink
 from penstock_amqp.performatives import Attach, Source
 from penstock_amqp.values import Symbol
-from penstock_broker import asking, detaching, ending, temporaries
+from penstock_broker import asking, binding_filters, detaching, ending, temporaries
 from penstock_broker.admitting import OUTCOMES, activate, add_consumer, live_link, request_of, session_of, target_of
 from penstock_broker.connection import Connection
 from penstock_broker.errors import amqp_error
@@ -28,10 +28,12 @@ from penstock_core.attach import (
     identities_to_look_up,
     look_up,
 )
+from penstock_core.binding import keys_asked
 from penstock_core.lifetimes import outlives_process
 from penstock_core.permissions import needs_to_subscribe
 from penstock_core.reason import Refuse
 from penstock_core.reply import SourceReply, source_reply
+from penstock_core.terms import ExchangeType
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
@@ -53,12 +55,16 @@ def subscribe(
     wanted = asking.filter_of(source)
     if isinstance(wanted, Refuse):
         return wanted
+    named = binding_filters.named_bindings(source)
+    if isinstance(named, Refuse):
+        return named
     asked = AskedSource(
         address=source.address or "",
         exchange=parsed.exchange,
         exchange_type=parsed.exchange_type,
-        keys=parsed.keys,
+        keys=keys_asked(parsed.exchange_type, parsed.key, named.exact, named.patterns),
         filter=wanted,
+        headers=named.headers if parsed.exchange_type is ExchangeType.HEADERS else None,
     )
     request = request_of(connection, attach, asked)
     (identity,) = identities_to_look_up(request)
@@ -128,7 +134,7 @@ def topic_source(reply: SourceReply, asked: Source | None) -> Source:
         dynamic=asked.dynamic if asked is not None else None,
         dynamic_node_properties=asked.dynamic_node_properties if asked is not None and asked.dynamic else None,
         distribution_mode=Symbol(reply.distribution_mode.value),
-        filter=asking.filter_to_wire(reply.filter, asked),
+        filter={**asking.filter_to_wire(reply.filter, asked), **binding_filters.to_wire(reply, asked)},
         outcomes=OUTCOMES,
         capabilities=tuple(Symbol(name) for name in reply.capabilities),
     )

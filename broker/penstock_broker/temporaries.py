@@ -14,10 +14,9 @@ from penstock_amqp.values import Symbol, Value
 from penstock_broker import asking, ending
 from penstock_broker.connection import Connection
 from penstock_broker.links import Consumer, Producer
-from penstock_broker.topology.records import Exchange, PointToPoint, Temporary
+from penstock_broker.topology.records import Exchange, PointToPoint, Temporary, new_router
 from penstock_core.address import kinds_of
 from penstock_core.reason import Reason, Refuse
-from penstock_core.routing import Router
 from penstock_core.temporary import LifetimePolicy, MakeTemporary, Use, check_consumer, decide_dynamic, is_over
 from penstock_core.terms import ExchangeType, NodeKind
 
@@ -58,7 +57,7 @@ def make(
     else:
         kind = ExchangeType.FANOUT  # whatever its subject is: who subscribes gets every message
         broker.topology.put_exchange(
-            Exchange(name=decision.name, type=kind, durable=False, router=Router(kind), temporary=mark)
+            Exchange(name=decision.name, type=kind, durable=False, router=new_router(kind), temporary=mark)
         )
     connection.temporary.add(decision.name)
     if decision.policy is not LifetimePolicy.DELETE_ON_CLOSE:

@@ -46,6 +46,7 @@ PREDEFINED: Final[dict[str, ExchangeType]] = {
     "amq.topic": ExchangeType.TOPIC,
     "amq.direct": ExchangeType.DIRECT,
     "amq.fanout": ExchangeType.FANOUT,
+    "amq.match": ExchangeType.HEADERS,
 }
 """The exchanges that every broker has, by the names existing clients know."""
 
@@ -64,17 +65,12 @@ class Directory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExchangeAddress:
-    """An exchange that is there. A source binds ``keys``; a target routes by ``key``, or by each message's subject."""
+    """An exchange that is there. A source binds ``key``, a target routes by it, or else by each message's subject."""
 
     exchange: str
     exchange_type: ExchangeType
     key: str | None
     """What follows the ``/``; None if the exchange is named alone."""
-
-    @property
-    def keys(self) -> frozenset[str] | None:
-        """The binding keys of a source; None if the exchange is named alone."""
-        return None if self.key is None else frozenset({self.key})
 
 
 @dataclass(frozen=True, slots=True)

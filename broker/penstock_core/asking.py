@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from penstock_core.binding import NO_FILTER, Binding, Filter, default_keys
+from penstock_core.binding import NO_FILTER, NO_HEADERS, Binding, Filter, default_keys
 from penstock_core.existing import TopicLink
+from penstock_core.headers import HeaderBinding
 from penstock_core.identity import GLOBAL, Identity, LinkKey, Scope, private_name, subscription_name, suffix_of
 from penstock_core.table import NULL_SOURCE, TABLE, Key, Naming, NullKey, Row, Space
 from penstock_core.terms import Durability, ExchangeType, ExpiryPolicy
@@ -29,6 +30,8 @@ class AskedSource:
     keys: frozenset[str] | None
     """The binding keys; None if the address names the exchange alone."""
     filter: Filter = NO_FILTER
+    headers: frozenset[HeaderBinding] | None = None
+    """The header bindings, of a Headers exchange; None if no filter names any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +88,10 @@ def binding_asked(request: AttachRequest, source: AskedSource) -> Binding:
     keys = default_keys(source.exchange_type) if source.keys is None else source.keys
     # Decision 17: on a shared source no-local is not put in place.
     return Binding(
-        source.exchange, keys, replace(source.filter, no_local=source.filter.no_local and not request.shared)
+        source.exchange,
+        keys,
+        replace(source.filter, no_local=source.filter.no_local and not request.shared),
+        source.headers or NO_HEADERS,
     )
 
 

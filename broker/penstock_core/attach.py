@@ -19,7 +19,7 @@ from penstock_core.binding import (
     ByConnection,
     ByContainer,
     NoLocal,
-    check_keys,
+    check_binding,
 )
 from penstock_core.existing import Existing, LiveLink, Managed
 from penstock_core.identity import Identity, LinkKey
@@ -130,7 +130,7 @@ def look_up(request: AttachRequest, existing: Mapping[Identity, Existing]) -> Fo
 
 def _decide(request: AttachRequest, source: AskedSource, existing: Existing | None, *, steals: bool) -> Decision:
     binding = binding_asked(request, source)
-    refused = check_keys(binding.keys)
+    refused = check_binding(binding)
     if refused is not None:
         return refused
     if existing is None:
@@ -198,8 +198,9 @@ def _refuse_override(source: AskedSource, binding: Binding, existing: Existing, 
     """Decision 14: what an attach leaves unnamed is not asked for; what it names must be what is declared."""
     declared = existing.binding
     same_keys = source.keys is None or binding.keys == declared.keys
+    same_headers = source.headers is None or binding.headers == declared.headers
     same_filter = binding.filter.is_empty or binding.filter == declared.filter
-    if binding.exchange == declared.exchange and same_keys and same_filter:
+    if binding.exchange == declared.exchange and same_keys and same_headers and same_filter:
         return None
     match managed.client_overrides:
         case ClientOverrides.IGNORE:

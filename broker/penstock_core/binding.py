@@ -7,9 +7,11 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
+from penstock_core.headers import HeaderBinding, check_headers
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import ExchangeType
 
@@ -17,13 +19,17 @@ __all__ = [
     "MAX_KEYS",
     "MAX_KEY_LENGTH",
     "NO_FILTER",
+    "NO_HEADERS",
     "Binding",
     "ByConnection",
     "ByContainer",
     "Filter",
     "NoLocal",
+    "binding_declared",
+    "check_binding",
     "check_keys",
     "default_keys",
+    "keys_asked",
 ]
 
 MAX_KEY_LENGTH: Final = 255
@@ -46,6 +52,7 @@ class Filter:
 
 
 NO_FILTER: Final = Filter()
+NO_HEADERS: Final[frozenset[HeaderBinding]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,8 @@ class Binding:
     exchange: str
     keys: frozenset[str]
     filter: Filter = NO_FILTER
+    headers: frozenset[HeaderBinding] = NO_HEADERS
+    """Of a Headers exchange, which has no keys to speak of; empty takes every message."""
 
     @property
     def ordered_keys(self) -> tuple[str, ...]:
@@ -89,6 +98,56 @@ def default_keys(exchange_type: ExchangeType) -> frozenset[str]:
     keys).
     """
     return _DEFAULT_KEYS[exchange_type]
+
+
+def keys_asked(
+    exchange_type: ExchangeType, address_key: str | None, exact: Collection[str], patterns: Collection[str]
+) -> frozenset[str] | None:
+    """The binding keys that an attach names for an exchange of this type; None if it names none.
+
+    ``address_key`` is what follows the ``/``; ``exact`` and ``patterns`` come from the legacy filters for Direct and
+    Topic exchanges. Those that mean the same on the other type are put in place there too; others are not.
+    """
+    match exchange_type:
+        case ExchangeType.TOPIC:
+            named = {*(key for key in exact if not _has_wildcard(key)), *patterns}
+        case ExchangeType.DIRECT:
+            named = {*exact, *(key for key in patterns if not _has_wildcard(key))}
+        case ExchangeType.FANOUT | ExchangeType.HEADERS:
+            named = set[str]()
+        case _:
+            assert_never(exchange_type)
+    if address_key is not None:
+        named.add(address_key)
+    return frozenset(named) or None
+
+
+def binding_declared(
+    exchange: str,
+    exchange_type: ExchangeType,
+    keys: frozenset[str],
+    headers: frozenset[HeaderBinding],
+    filter: Filter,
+) -> Binding | Refuse:
+    """The binding that a declaration names; what the exchange's type has no use for is a mistake of its author."""
+    is_headers = exchange_type is ExchangeType.HEADERS
+    if keys if is_headers else headers:
+        words = ("header bindings", "binding keys") if is_headers else ("binding keys", "header bindings")
+        return Refuse(
+            Reason.INVALID_BINDING_KEY,
+            f"The exchange {exchange!r} is of type {exchange_type.value}: it goes by {words[0]}; drop the {words[1]}.",
+        )
+    return Binding(exchange, keys or default_keys(exchange_type), filter, headers)
+
+
+def _has_wildcard(key: str) -> bool:
+    words = key.split(".")
+    return "*" in words or "#" in words
+
+
+def check_binding(binding: Binding) -> Refuse | None:
+    """None if the binding can be put in place, else why not."""
+    return check_keys(binding.keys) or check_headers(binding.headers)
 
 
 def check_keys(keys: frozenset[str]) -> Refuse | None:

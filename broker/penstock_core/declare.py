@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from penstock_core.binding import Binding, check_keys
+from penstock_core.binding import Binding, check_binding
 from penstock_core.existing import Existing, Managed
 from penstock_core.identity import Identity, subscription_name
 from penstock_core.reason import Reason, Refuse
@@ -165,7 +165,7 @@ def decide_deletion(
 
 
 def _check(declared: Declared) -> Refuse | None:
-    refused = check_keys(declared.binding.keys)
+    refused = check_binding(declared.binding)
     if refused is not None:
         return refused
     if not declared.identity.name:

@@ -1,7 +1,6 @@
 """What may be declared as an exchange, and when one may go.
 
-Source: sections 3 ("Addresses") and 5 of the design. Headers exchanges are a word of the resources already; they can't
-route yet.
+Source: sections 3 ("Addresses") and 5 of the design.
 """
 
 from __future__ import annotations
@@ -10,23 +9,13 @@ from penstock_core.address import PREDEFINED, check_exchange_name
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import ExchangeType
 
-__all__ = ["check_exchange_type", "decide_exchange_declaration", "decide_exchange_deletion"]
-
-
-def check_exchange_type(exchange_type: ExchangeType) -> Refuse | None:
-    """None if an exchange of this type can route."""
-    if exchange_type is not ExchangeType.HEADERS:
-        return None
-    return Refuse(
-        Reason.NOT_IMPLEMENTED,
-        "Headers exchanges are not implemented in this version; use Topic, Direct or Fanout.",
-    )
+__all__ = ["decide_exchange_declaration", "decide_exchange_deletion"]
 
 
 def decide_exchange_declaration(name: str, asked: ExchangeType, there: ExchangeType | None) -> Refuse | None:
     """None if the exchange may be made, or kept as it is; ``there`` is the type of the one that exists."""
     if there is None:
-        return check_exchange_type(asked) or check_exchange_name(name)
+        return check_exchange_name(name)
     if there is asked:
         return check_exchange_name(name)  # one with a reserved name is nobody's to declare
     return Refuse(

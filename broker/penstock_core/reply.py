@@ -12,6 +12,7 @@ from typing import assert_never
 
 from penstock_core.attach import AskedSource, AttachRequest, Create, Found, Join, Rebind
 from penstock_core.binding import Binding, Filter, default_keys
+from penstock_core.headers import HeaderBinding, ordered_bindings
 from penstock_core.identity import Identity
 from penstock_core.table import SHARED_SUBS, TABLE, Key
 from penstock_core.terms import (
@@ -41,6 +42,10 @@ class SourceReply:
     """What is in place, whatever was asked."""
     binding_keys: tuple[str, ...]
     """What is bound; an address can tell only one key."""
+    keys_beyond_address: tuple[str, ...]
+    """Those of the binding keys that neither the address nor a filter of the client's own tells."""
+    header_bindings: tuple[HeaderBinding, ...]
+    exchange_type: ExchangeType
     offered_capabilities: tuple[str, ...] = (SHARED_SUBS,)
 
 
@@ -78,14 +83,19 @@ def _reply(
     exclusivity: Exclusivity,
     exchange_type: ExchangeType,
 ) -> SourceReply:
+    spelling = _own_spelling(asked, binding)
+    told = spelling is not None or len(binding.keys) == 1
     return SourceReply(
-        address=_address(asked, binding, exchange_type),
+        address=spelling or binding_address(binding, exchange_type),
         durability=Durability.CONFIGURATION if identity.durable else Durability.NONE,
         expiry=expiry_of(lifetime),
         distribution_mode=DistributionMode.MOVE,
         capabilities=TABLE[_key(identity, exclusivity)].capabilities,
         filter=binding.filter,
         binding_keys=binding.ordered_keys,
+        keys_beyond_address=() if told else binding.ordered_keys,
+        header_bindings=ordered_bindings(binding.headers),
+        exchange_type=exchange_type,
     )
 
 
@@ -93,13 +103,12 @@ def _key(identity: Identity, exclusivity: Exclusivity) -> Key:
     return Key(exclusivity is Exclusivity.SHARED, identity.scope.is_global, identity.durable)
 
 
-def _address(asked: AskedSource | None, binding: Binding, exchange_type: ExchangeType) -> str:
-    """The client's own spelling if it means what is bound, so that it recognises it; else the truth."""
-    if asked is not None and asked.exchange == binding.exchange:
-        asked_keys = default_keys(asked.exchange_type) if asked.keys is None else asked.keys
-        if asked_keys == binding.keys:
-            return asked.address
-    return binding_address(binding, exchange_type)
+def _own_spelling(asked: AskedSource | None, binding: Binding) -> str | None:
+    """The client's own spelling of the address, if what it asks for is what is bound, so that it recognises it."""
+    if asked is None or asked.exchange != binding.exchange:
+        return None
+    asked_keys = default_keys(asked.exchange_type) if asked.keys is None else asked.keys
+    return asked.address if asked_keys == binding.keys else None
 
 
 def _asked(request: AttachRequest) -> AskedSource:

@@ -72,7 +72,7 @@ async def test_states_fit_the_models(client: ManagementClient) -> None:
     (subscription,) = await client.states(SubscriptionState)
     assert (subscription.queue_name, subscription.owner, subscription.depth) == (NAME, OWNER, 0)
     exchanges = await client.states(ExchangeState)
-    assert [each.name for each in exchanges] == ["amq.direct", "amq.fanout", "amq.topic", "orders"]
+    assert [each.name for each in exchanges] == ["amq.direct", "amq.fanout", "amq.match", "amq.topic", "orders"]
     (broker,) = await client.states(BrokerState)
     assert (broker.subscriptions, broker.exchanges, broker.durable_work, broker.epoch) == (1, 4, "Ok", 1)
 

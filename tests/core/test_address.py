@@ -20,6 +20,7 @@ from penstock_core.address import (
     SubscriptionQueue,
     check_exchange_name,
     check_queue_name,
+    has_prefix,
     parse_source,
     parse_target,
 )
@@ -192,6 +193,8 @@ def test_every_address_gets_an_answer(address: str, capabilities: set[str], auto
         assert isinstance(again, QueueAddress | ExchangeAddress)
 
 
-def test_the_keys_of_a_source() -> None:
-    assert ExchangeAddress("x", TOPIC, None).keys is None
-    assert ExchangeAddress("x", TOPIC, "a").keys == frozenset({"a"})
+@pytest.mark.parametrize(
+    ("address", "says"), [("topic://x", True), ("queue://x", True), ("x", False), ("x/topic://", False), ("", False)]
+)
+def test_whether_an_address_says_its_kind_itself(address: str, says: bool) -> None:
+    assert has_prefix(address) is says

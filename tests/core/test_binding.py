@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_core.binding import Binding, Filter, check_keys, default_keys
-from penstock_core.reason import Reason
+from penstock_core.binding import (
+    Binding,
+    Filter,
+    binding_declared,
+    check_binding,
+    check_keys,
+    default_keys,
+    keys_asked,
+)
+from penstock_core.headers import HeaderMatch, header_binding
+from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import ExchangeType
 
 
@@ -20,6 +29,7 @@ def test_the_order_of_keys_does_not_matter() -> None:
         Binding("x", frozenset({"b"})),
         Binding("x", frozenset({"a"}), Filter(selector="p = 1")),
         Binding("x", frozenset({"a"}), Filter(no_local=True)),
+        Binding("x", frozenset({"a"}), headers=frozenset({header_binding(HeaderMatch.ALL, {"h": 1})})),
     ],
 )
 def test_decision_06_another_exchange_key_or_filter_is_different(other: Binding) -> None:
@@ -56,3 +66,55 @@ def test_keys_that_can_not(keys: set[str]) -> None:
     assert refused is not None
     assert refused.reason is Reason.INVALID_BINDING_KEY
     assert len(refused.description) < 200
+
+
+TOPIC, DIRECT, FANOUT, HEADERS = ExchangeType
+
+
+# type, key of the address, exact keys, patterns -> binding keys
+@pytest.mark.parametrize(
+    ("exchange_type", "key", "exact", "patterns", "keys"),
+    [
+        (TOPIC, None, set(), set(), None),
+        (TOPIC, "a", set(), set(), {"a"}),
+        (TOPIC, None, set(), {"eu.#", "us.*"}, {"eu.#", "us.*"}),
+        (TOPIC, "a", set(), {"eu.#"}, {"a", "eu.#"}),
+        (TOPIC, None, {"a.b"}, set(), {"a.b"}),
+        (TOPIC, None, {"a.*"}, set(), None),  # there it would be a pattern
+        (TOPIC, None, {"a*"}, set(), {"a*"}),
+        (DIRECT, None, {"a.*", "b"}, set(), {"a.*", "b"}),
+        (DIRECT, None, set(), {"eu.#"}, None),
+        (DIRECT, None, set(), {"eu"}, {"eu"}),
+        (FANOUT, None, {"a"}, {"b"}, None),
+        (FANOUT, "k", set(), set(), {"k"}),
+        (HEADERS, None, {"a"}, {"b"}, None),
+    ],
+)
+def test_keys_that_an_attach_names(
+    exchange_type: ExchangeType, key: str | None, exact: set[str], patterns: set[str], keys: set[str] | None
+) -> None:
+    assert keys_asked(exchange_type, key, exact, patterns) == (None if keys is None else frozenset(keys))
+
+
+NO_KEYS: frozenset[str] = frozenset()
+TESTED = frozenset({header_binding(HeaderMatch.ALL, {"h": 1})})
+
+
+def test_a_declaration_names_what_its_exchange_goes_by() -> None:
+    assert binding_declared("x", TOPIC, NO_KEYS, frozenset(), Filter()) == Binding("x", frozenset({"#"}))
+    assert binding_declared("x", DIRECT, frozenset({"a"}), frozenset(), Filter()) == Binding("x", frozenset({"a"}))
+    declared = Binding("x", frozenset({""}), headers=TESTED)
+    assert binding_declared("x", HEADERS, NO_KEYS, TESTED, Filter()) == declared
+    for refused in (
+        binding_declared("x", HEADERS, frozenset({"a"}), TESTED, Filter()),
+        binding_declared("x", TOPIC, frozenset({"a"}), TESTED, Filter()),
+    ):
+        assert isinstance(refused, Refuse)
+        assert refused.reason is Reason.INVALID_BINDING_KEY
+
+
+def test_both_halves_of_a_binding_are_checked() -> None:
+    assert check_binding(Binding("x", frozenset({"a"}), headers=TESTED)) is None
+    assert check_binding(Binding("x", NO_KEYS)) is not None
+    long = frozenset({header_binding(HeaderMatch.ALL, {"h" * 256: 1})})
+    assert check_binding(Binding("x", frozenset({""}), headers=long)) is not None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_core.routing import MEMO_KEYS, ROUTABLE_KEY_LENGTH, Router, UnsupportedExchangeType
+from penstock_core.routing import MEMO_KEYS, ROUTABLE_KEY_LENGTH, Router
 from penstock_core.terms import ExchangeType
 
 WORDS = st.lists(st.sampled_from(["a", "b", "", "*", "#"]), max_size=6).map(".".join)
@@ -89,11 +89,6 @@ def test_fanout_matches_everything() -> None:
     router.bind("two", frozenset({""}))
     assert router.route("x.y") == ("one", "two")
     assert not router.needs_key
-
-
-def test_headers_come_later() -> None:
-    with pytest.raises(UnsupportedExchangeType):
-        Router(ExchangeType.HEADERS)
 
 
 @pytest.mark.parametrize("exchange_type", [ExchangeType.TOPIC, ExchangeType.DIRECT, ExchangeType.FANOUT])

@@ -8,6 +8,7 @@ from core.making import asked, attaching, identity, resource, there
 from penstock_core.attach import AskedSource, AttachRequest, Create, Found, Join, Rebind, decide, look_up
 from penstock_core.binding import Binding, Filter
 from penstock_core.existing import Existing
+from penstock_core.headers import HeaderMatch, header_binding
 from penstock_core.reply import SourceReply, binding_address, source_reply
 from penstock_core.terms import ClientOverrides, DistributionMode, Durability, ExchangeType, ExpiryPolicy, Lifetime
 
@@ -66,6 +67,9 @@ def test_decision_08_a_null_source_is_told_the_real_one() -> None:
         capabilities=("topic", "shared", "global"),
         filter=EU,
         binding_keys=("eu.#",),
+        keys_beyond_address=(),
+        header_bindings=(),
+        exchange_type=ExchangeType.TOPIC,
         offered_capabilities=("SHARED-SUBS",),
     )
 
@@ -116,3 +120,17 @@ def test_several_keys_are_told_in_order() -> None:
     reply = reply_to(attaching(shared=True, global_=True, durability=2), existing)
     assert reply.address == "orders"
     assert reply.binding_keys == ("a", "b")
+    assert reply.keys_beyond_address == ("a", "b")
+
+
+def test_keys_that_filters_of_the_client_name_are_told_by_those() -> None:
+    reply = reply_to(attaching(source=asked(keys=frozenset({"a", "b"}), address="topic://orders")))
+    assert (reply.address, reply.binding_keys, reply.keys_beyond_address) == ("topic://orders", ("a", "b"), ())
+
+
+def test_header_bindings_are_told_as_they_are() -> None:
+    binding = header_binding(HeaderMatch.ANY, {"a": 1, "b": None})
+    source = AskedSource(
+        address="match", exchange="match", exchange_type=ExchangeType.HEADERS, keys=None, headers=frozenset({binding})
+    )
+    assert reply_to(attaching(source=source)).header_bindings == (binding,)

@@ -21,9 +21,9 @@ from penstock_broker.management.answers import Answer, invalid, refusal
 from penstock_broker.queue import Queue
 from penstock_broker.topology.creating import make_destinations
 from penstock_broker.topology.documents import mark_of
-from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
+from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, new_router
 from penstock_core.address import check_queue_name
-from penstock_core.binding import Binding, ByContainer, Filter, default_keys
+from penstock_core.binding import ByContainer, Filter, binding_declared
 from penstock_core.declare import (
     Declared,
     DeleteExisting,
@@ -38,10 +38,10 @@ from penstock_core.declare import (
     decide_deletion,
 )
 from penstock_core.exchanges import decide_exchange_declaration, decide_exchange_deletion
+from penstock_core.headers import HeaderMatch, header_binding
 from penstock_core.identity import GLOBAL, Identity, Scope, parse_queue_name, queue_name
 from penstock_core.lifetimes import outlives_process
 from penstock_core.reason import Reason, Refuse
-from penstock_core.routing import Router
 from penstock_core.selector import compile_selector
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, RebindPolicy, Unroutable
 
@@ -98,7 +98,7 @@ def _exchange(broker: Broker, name: str | None, wanted: management.ExchangeDecla
         refused = _other_owner(there.owner, wanted.owner, f"exchange {name!r}")
     if refused is not None:
         return refusal(refused)
-    exchange = there if there is not None else Exchange(name=name, type=kind, router=Router(kind))
+    exchange = there if there is not None else Exchange(name=name, type=kind, router=new_router(kind))
     before = None if there is None else (there.unroutable, there.alternate, there.persistence, there.owner)
     adopted = there is not None and there.owner is None and wanted.owner is not None
     exchange.unroutable = Unroutable(wanted.unroutable)
@@ -180,14 +180,20 @@ def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionD
     selector = compile_selector(wanted.selector or "")
     if isinstance(selector, Refuse):
         return selector
-    keys = frozenset(wanted.binding_keys) or default_keys(exchange.type)
+    binding = binding_declared(
+        exchange.name,
+        exchange.type,
+        frozenset(wanted.binding_keys),
+        frozenset(header_binding(HeaderMatch(each.match), each.headers) for each in wanted.header_bindings),
+        Filter(selector.text if selector is not None else None, wanted.no_local),
+    )
+    if isinstance(binding, Refuse):
+        return binding
     return Declared(
         identity=identity,
         exclusivity=Exclusivity(wanted.sharing),
         lifetime=Lifetime(wanted.expiry_policy),
-        binding=Binding(
-            wanted.exchange, keys, Filter(selector.text if selector is not None else None, wanted.no_local)
-        ),
+        binding=binding,
         rebind_policy=RebindPolicy(wanted.rebind_policy),
         managed=mark_of(wanted.owner, wanted.client_overrides),
     )

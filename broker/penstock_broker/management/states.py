@@ -17,6 +17,7 @@ from penstock_broker.queue import AVAILABLE, Queue
 from penstock_broker.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
 from penstock_broker.version import VERSION
+from penstock_core.headers import HeaderBinding, ordered_bindings
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
@@ -69,6 +70,7 @@ def subscription_state(subscription: Subscription, held: InFlight) -> State:
         "expiryPolicy": subscription.lifetime.value,
         "exchange": binding.exchange,
         "bindingKeys": list(binding.ordered_keys),
+        "headerBindings": [_header_binding(each) for each in ordered_bindings(binding.headers)],
         "selector": binding.filter.selector,
         "noLocal": binding.filter.no_local,
         "owner": cast(Value, subscription.owner.to_wire()) if subscription.owner is not None else None,
@@ -77,6 +79,10 @@ def subscription_state(subscription: Subscription, held: InFlight) -> State:
         "revision": subscription.revision,
         **_counters(subscription.queue, held),
     }
+
+
+def _header_binding(binding: HeaderBinding) -> Value:
+    return {"match": binding.match.value, "headers": dict[Value, Value](binding.headers.items())}
 
 
 def queue_state(node: PointToPoint, held: InFlight) -> State:

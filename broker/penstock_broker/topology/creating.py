@@ -9,12 +9,11 @@ from typing import assert_never
 
 from penstock_api.management import Delivery
 from penstock_broker.queue import Queue
-from penstock_broker.topology.records import Exchange, PointToPoint
+from penstock_broker.topology.records import Exchange, PointToPoint, new_router
 from penstock_broker.topology.store import Topology
 from penstock_core.address import AutoCreate, NodeKind
 from penstock_core.destinations import Found, MakeQueue, Missing, decide_destination
 from penstock_core.reason import Refuse
-from penstock_core.routing import Router
 from penstock_core.terms import ExchangeType
 
 __all__ = ["auto_create", "make_destinations"]
@@ -27,7 +26,7 @@ def auto_create(topology: Topology, wanted: AutoCreate, now_us: int) -> None:
     match wanted.kind:
         case NodeKind.TOPIC:
             topology.put_exchange(
-                Exchange(name=wanted.name, type=ExchangeType.TOPIC, router=Router(ExchangeType.TOPIC))
+                Exchange(name=wanted.name, type=ExchangeType.TOPIC, router=new_router(ExchangeType.TOPIC))
             )
         case NodeKind.QUEUE:
             topology.make_queue(wanted.name, durable=True, now_us=now_us)

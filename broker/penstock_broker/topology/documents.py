@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from penstock_api import management
 from penstock_broker.queue import Queue
-from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
+from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, new_router
 from penstock_core.binding import Binding, ByConnection, ByContainer, Filter, NoLocal
 from penstock_core.existing import Managed
+from penstock_core.headers import HeaderMatch, header_binding, ordered_bindings
 from penstock_core.identity import Identity, LinkKey, Scope
-from penstock_core.routing import Router
 from penstock_core.terms import ClientOverrides, ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
 
 __all__ = [
@@ -80,6 +80,7 @@ def _subscription(subscription: Subscription) -> dict[str, object]:
         "exchange": binding.exchange,
         "exchangeType": subscription.exchange_type.value,
         "keys": list(binding.ordered_keys),
+        "headers": [{"match": each.match.value, "headers": each.headers} for each in ordered_bindings(binding.headers)],
         "selector": binding.filter.selector,
         "noLocal": binding.filter.no_local,
         "ownerLink": [link.container_id, link.link_name] if link else None,
@@ -105,7 +106,7 @@ def load_exchange(name: str, payload: bytes) -> Exchange:
         alternate=fields["alternate"],
         persistence=_persistence(fields["persistence"]),
         owner=_owner(fields["owner"]),
-        router=Router(kind),
+        router=new_router(kind),
     )
 
 
@@ -114,7 +115,15 @@ def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscrip
     fields: dict[str, Any] = json.loads(payload)
     identity = Identity(Scope(fields["scope"]), fields["name"], True)
     owner = _owner(fields["owner"])
-    binding = Binding(fields["exchange"], frozenset(fields["keys"]), Filter(fields["selector"], fields["noLocal"]))
+    binding = Binding(
+        fields["exchange"],
+        frozenset(fields["keys"]),
+        Filter(fields["selector"], fields["noLocal"]),
+        frozenset(
+            header_binding(HeaderMatch(each["match"]), each["headers"])
+            for each in fields.get("headers", ())  # versions before Headers exchanges wrote none
+        ),
+    )
     subscription = Subscription(
         identity=identity,
         exclusivity=Exclusivity(fields["exclusivity"]),

@@ -12,6 +12,7 @@ from penstock_api import management
 from penstock_broker.queue import Queue
 from penstock_core.binding import Binding, NoLocal
 from penstock_core.existing import Existing, Managed
+from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey, queue_name
 from penstock_core.lifetimes import Users, outlives_process
 from penstock_core.routing import Router
@@ -21,7 +22,12 @@ from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence
 if TYPE_CHECKING:
     from penstock_broker.links import Producer
 
-__all__ = ["Exchange", "PointToPoint", "Subscription", "Temporary"]
+__all__ = ["Exchange", "PointToPoint", "Subscription", "Temporary", "new_router"]
+
+
+def new_router(kind: ExchangeType) -> Router[Queue] | HeadersRouter[Queue]:
+    """What routes for an exchange of this type."""
+    return HeadersRouter() if kind is ExchangeType.HEADERS else Router(kind)
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +53,7 @@ class Exchange:
     persistence: Persistence | None = None
     owner: management.Owner | None = None
     revision: int = 0
-    router: Router[Queue]
+    router: Router[Queue] | HeadersRouter[Queue]
     temporary: Temporary | None = None
     producers: set[Producer] = field(default_factory=set["Producer"])
     """Links that send here by their own target."""

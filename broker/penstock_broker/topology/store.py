@@ -14,11 +14,12 @@ from penstock_broker.log.log import Log
 from penstock_broker.queue import Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.admission import admission
-from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, Temporary
+from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, Temporary, new_router
 from penstock_core.address import PREDEFINED
 from penstock_core.attach import Create, Rebind
 from penstock_core.binding import Binding
 from penstock_core.existing import Existing
+from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey
 from penstock_core.lifetimes import outlives_process
 from penstock_core.persistence import effective_persistence
@@ -46,7 +47,7 @@ class Topology:
         self.revision = 1
         """Grows with each change of a declaration."""
         for name, kind in DEFAULT_EXCHANGES:
-            self.exchanges[name] = Exchange(name=name, type=kind, router=Router(kind))
+            self.exchanges[name] = Exchange(name=name, type=kind, router=new_router(kind))
 
     # -- looking up -------------------------------------------------------------------------------------------------
 
@@ -90,7 +91,7 @@ class Topology:
         exchange = self.exchanges.pop(name)
         if exchange.temporary is None:
             self._erase(documents.EXCHANGE, name)
-        exchange.router = Router(exchange.type)
+        exchange.router = new_router(exchange.type)
         exchange.version += 1
         self.next_revision()
 
@@ -239,7 +240,11 @@ class Topology:
     def _bind(self, subscription: Subscription) -> None:
         exchange = self.exchanges.get(subscription.binding.exchange)
         if exchange is not None:
-            exchange.router.bind(subscription.queue, subscription.binding.keys)
+            match exchange.router:
+                case HeadersRouter():
+                    exchange.router.bind(subscription.queue, subscription.binding.headers)
+                case Router():
+                    exchange.router.bind(subscription.queue, subscription.binding.keys)
             exchange.version += 1
 
     def _unbind(self, subscription: Subscription) -> None:
