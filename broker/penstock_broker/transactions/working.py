@@ -15,7 +15,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_broker import ending, publishing, relaying, settling
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Consumer, Producer
-from penstock_broker.routes import Destination, ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
+from penstock_broker.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
 from penstock_broker.transactions import finishing
 from penstock_broker.transactions.records import Ledger, Settlement, Transaction
 from penstock_core import transactions as rules
@@ -83,7 +83,7 @@ def _take(
     broker: Broker, ledger: Ledger, transaction: Transaction, producer: Producer, data: bytes
 ) -> AmqpError | None:
     """Keep one message for the commit, or say why not: then the transaction is doomed."""
-    found = _destination(broker, producer.destination, data)
+    found = _destination(broker, producer, data)
     if isinstance(found, AmqpError):
         ledger.move(transaction, rules.doom(transaction.state, finishing.fault_of(found)))
         return found
@@ -100,16 +100,17 @@ def _take(
             assert_never(decision)
 
 
-def _destination(broker: Broker, destination: Destination, data: bytes) -> ExchangeTarget | QueueTarget | AmqpError:
+def _destination(broker: Broker, producer: Producer, data: bytes) -> ExchangeTarget | QueueTarget | AmqpError:
     try:
         message.inspect(data)
     except DecodeError as error:
         return publishing.malformed(error)
+    destination = producer.destination
     match destination:
         case ExchangeTarget() | QueueTarget():
             return destination
         case RelayTarget():
-            return relaying.target_of(broker, destination, data)
+            return relaying.target_of(broker, producer.connection, destination, data)
         case ManagementTarget():
             told = "Requests to $management can't be part of a transaction; send them outside."
             return amqp_error(Refuse(Reason.NOT_ALLOWED, told))
