@@ -17,9 +17,12 @@ from pathlib import Path
 
 from penstock_amqp.errors import WireError
 
-__all__ = ["ServerTls", "TlsConnection", "TlsError", "TlsFiles", "TlsFilesError"]
+__all__ = ["MAX_HANDSHAKE", "ServerTls", "TlsConnection", "TlsError", "TlsFiles", "TlsFilesError"]
 
 _READ_BYTES = 256 * 1024
+
+MAX_HANDSHAKE = 128 * 1024
+"""Bytes we take from somebody before hands are shaken: chains of certificates fit."""
 
 
 class TlsError(WireError):
@@ -32,11 +35,14 @@ class TlsFilesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Where the server's certificate chain and key are, in PEM; with `client_ca` clients must show a certificate."""
+    """Where the server's certificate chain and key are, in PEM; with `client_ca` clients show a certificate of it."""
 
     certificate: Path
     key: Path
     client_ca: Path | None = None
+    wants_certificate: bool = True
+    """With `client_ca`: whoever shows no certificate is refused; False lets them in without one."""
+    minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
 
     def stamp(self) -> tuple[tuple[int, int, int], ...]:
         """What changes when one of the files is replaced. Raises `TlsFilesError` if one is missing."""
@@ -47,9 +53,11 @@ class TlsFiles:
         return tuple((stat.st_mtime_ns, stat.st_ino, stat.st_size) for stat in stats)
 
     def load(self) -> ssl.SSLContext:
-        """Make a server context of the files: TLS 1.2 at least. Raises `TlsFilesError`."""
+        """Make a server context of the files. Raises `TlsFilesError`."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.minimum_version = self.minimum
+        # Another handshake on a connection costs us as much as the first, and no client of AMQP needs it.
+        context.options |= ssl.OP_NO_RENEGOTIATION
         # A session outlives a change of the certificate and costs memory; clients reconnect seldom.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
@@ -57,7 +65,7 @@ class TlsFiles:
             context.load_cert_chain(self.certificate, self.key)
             if self.client_ca is not None:
                 context.load_verify_locations(self.client_ca)
-                context.verify_mode = ssl.CERT_REQUIRED
+                context.verify_mode = ssl.CERT_REQUIRED if self.wants_certificate else ssl.CERT_OPTIONAL
         except (OSError, ssl.SSLError) as error:
             names = ", ".join(str(path) for path in (self.certificate, self.key, self.client_ca) if path is not None)
             raise TlsFilesError(f"{names}: {error}") from error
@@ -94,13 +102,14 @@ class ServerTls:
 class TlsConnection:
     """The server's side of TLS on one connection."""
 
-    __slots__ = ("_incoming", "_outgoing", "_shaken", "_tls", "_unsent", "peer_closed")
+    __slots__ = ("_incoming", "_outgoing", "_shaken", "_taken", "_tls", "_unsent", "peer_closed")
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._shaken = False
+        self._taken = 0
         self._unsent: list[bytes] = []
         self.peer_closed = False
         """Whether the peer said that nothing more comes."""
@@ -110,6 +119,7 @@ class TlsConnection:
         self._incoming.write(ciphertext)
         try:
             if not self._shaken:
+                self._taken += len(ciphertext)
                 self._shake_hands()
             return self._read()
         except ssl.SSLWantReadError:
@@ -118,7 +128,12 @@ class TlsConnection:
             raise TlsError(f"TLS failed: {error.reason or error}") from error
 
     def _shake_hands(self) -> None:
-        self._tls.do_handshake()
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            if self._taken > MAX_HANDSHAKE:
+                raise TlsError(f"TLS failed: a handshake of more than {MAX_HANDSHAKE} bytes") from None
+            raise
         self._shaken = True
         for plaintext in self._unsent:
             self._tls.write(plaintext)

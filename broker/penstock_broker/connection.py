@@ -175,7 +175,7 @@ class Connection:
 
     def _dialogue(self, data: bytes, out: list[Event]) -> bool:
         if self.sasl is None:
-            table = self.port.table()
+            table = self.port.table(self.tls.peer_certificate if self.tls is not None else None)
             self.sasl = SaslServer(table, without_sasl="ANONYMOUS" in table)
         return self._go_on(self.sasl, self.sasl.feed(data), out)
 

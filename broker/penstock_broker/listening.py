@@ -8,18 +8,20 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import ssl
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from penstock_amqp.certificate_names import name_in
 from penstock_amqp.credentials import Record
 from penstock_amqp.sasl import Authenticated, Refused
-from penstock_amqp.sasl_mechanisms import MECHANISMS, Answer, Find, Question, ScramKeys, Table, Verdict
+from penstock_amqp.sasl_mechanisms import MECHANISMS, Answer, External, Find, Question, ScramKeys, Table, Verdict
 from penstock_amqp.sasl_scram import Scram
 from penstock_amqp.tls import ServerTls, TlsConnection, TlsFiles, TlsFilesError
 from penstock_api.failing import CannotRun, Misuse
 from penstock_broker.settings import REVEALING, UNIX, Listener, Management, Role, Settings
-from penstock_broker.settings_security import MECHANISM_NAMES, Tls
+from penstock_broker.settings_security import MECHANISM_NAMES, ClientCertificates, Tls
 from penstock_broker.users import Users, in_folder, one_user
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ class Port:
         self.max_message_bytes = listener.max_message_bytes or settings.max_message_bytes
         self._address = listener.address
         self._folder = folder
+        self._name_part = settings.authentication.certificate_user
         self._file_mode = file_mode
         self._tls = listener.tls
         self._server_tls: ServerTls | None = None
@@ -131,9 +134,14 @@ class Port:
             logger.error("Listener %s keeps its old certificate: %s", self.name, error)
         return self._server_tls.connection()
 
-    def table(self) -> Table:
-        """The mechanisms to offer to a client, in the order of preference."""
-        return {name: _FACTORIES[name] for name in self.mechanisms}
+    def table(self, certificate: bytes | None) -> Table:
+        """The mechanisms to offer to a client that showed this certificate, in the order of preference."""
+        table = {name: _FACTORIES[name] for name in self.mechanisms if name != "EXTERNAL"}
+        user = name_in(certificate, self._name_part) if certificate is not None else None
+        if "EXTERNAL" not in self.mechanisms or user is None:
+            return table
+        with_external: Table = {**table, "EXTERNAL": partial(External, user)}
+        return {name: with_external[name] for name in self.mechanisms}
 
     def user_names(self) -> list[str]:
         """Users whose files lie in the folder now."""
@@ -170,7 +178,9 @@ class Port:
 
 def _load(tls: Tls, name: str) -> ServerTls:
     try:
-        return ServerTls(TlsFiles(tls.certificate, tls.key))
+        wants = tls.client_certificates is ClientCertificates.REQUIRED
+        minimum = ssl.TLSVersion.TLSv1_3 if tls.minimum_version == "1.3" else ssl.TLSVersion.TLSv1_2
+        return ServerTls(TlsFiles(tls.certificate, tls.key, tls.client_ca, wants, minimum))
     except TlsFilesError as error:
         raise Misuse(
             f"Listener {name!r} can't use its certificate: {error}.", "Give a PEM chain and its key."
@@ -223,7 +233,8 @@ def _possible(listener: Listener, settings: Settings) -> list[str]:
     authentication = settings.authentication
     with_users = {"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"} if authentication.has_users else set[str]()
     anonymous = {"ANONYMOUS"} if authentication.anonymous else set[str]()
-    possible = with_users | anonymous
+    external = {"EXTERNAL"} if listener.tls is not None and listener.tls.client_ca is not None else set[str]()
+    possible = with_users | anonymous | external
     if not settings.is_private(listener):
         possible -= REVEALING
     return [name for name in MECHANISM_NAMES if name in possible]

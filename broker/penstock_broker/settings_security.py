@@ -12,12 +12,12 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from penstock_amqp.certificate_names import NamePart
 from penstock_core.permissions import Action, Grant
 
 __all__ = [
     "MECHANISM_NAMES",
     "Authentication",
-    "CertificateUser",
     "ClientCertificates",
     "Grants",
     "Limits",
@@ -63,18 +63,6 @@ class Tls(Model):
     minimum_version: Literal["1.2", "1.3"] = "1.2"
 
 
-class CertificateUser(Enum):
-    """Which part of a client's certificate is its user name. Values are those of the file."""
-
-    COMMON_NAME = "commonName"
-    SUBJECT = "subject"
-    """The whole distinguished name in the form of RFC 4514."""
-    DNS = "dns"
-    """The first DNS name among the alternative names; so with `EMAIL` and `URI`."""
-    EMAIL = "email"
-    URI = "uri"
-
-
 _SIGNATURES = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 
 
@@ -105,7 +93,7 @@ class Authentication(Model):
     """Take passwords and tokens without TLS on listeners that other machines reach."""
     scram_iterations: int = Field(default=16_384, ge=4096, le=2_000_000)
     """Rounds of hashing for passwords given in plain; each client does as many when it logs in."""
-    certificate_user: CertificateUser = CertificateUser.COMMON_NAME
+    certificate_user: NamePart = NamePart.COMMON_NAME
     groups: dict[str, tuple[str, ...]] = {}
     """Users of each group."""
     tokens: tuple[TokenIssuer, ...] = ()

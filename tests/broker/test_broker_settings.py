@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock_amqp.certificate_names import NamePart
 from penstock_api.failing import Misuse
 from penstock_broker.settings import Listener, ListenerKind, Settings, load
-from penstock_broker.settings_security import CertificateUser, ClientCertificates
+from penstock_broker.settings_security import ClientCertificates
 from penstock_core.permissions import Action, Grant
 
 WHOLE = """
@@ -125,7 +126,7 @@ def test_every_key_of_security_is_read(tmp_path: Path) -> None:
     assert listener.tls.client_ca == Path("/ca")
     assert listener.tls.client_certificates is ClientCertificates.OPTIONAL
     assert listener.tls.minimum_version == "1.3"
-    assert settings.authentication.certificate_user is CertificateUser.DNS
+    assert settings.authentication.certificate_user is NamePart.DNS
     (issuer,) = settings.authentication.tokens
     assert (issuer.audiences, issuer.user_claim, issuer.leeway_seconds) == (("penstock.dev/shop/main",), "sub", 30)
     assert settings.permissions is not None

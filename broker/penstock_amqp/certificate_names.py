@@ -1,0 +1,52 @@
+"""Who a client's certificate says it is. Must not know sockets or users. Source: RFC 5280, 4.1.2.6 and 4.2.1.6."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+__all__ = ["NamePart", "name_in"]
+
+
+class NamePart(Enum):
+    """The part of a certificate that is the user name. Values are those of the broker's settings."""
+
+    COMMON_NAME = "commonName"
+    SUBJECT = "subject"
+    """The whole distinguished name, in the form of RFC 4514."""
+    DNS = "dns"
+    """The only DNS name among the alternative names; so with `EMAIL` and `URI`."""
+    EMAIL = "email"
+    URI = "uri"
+
+
+_KINDS: dict[NamePart, type[x509.DNSName] | type[x509.RFC822Name] | type[x509.UniformResourceIdentifier]] = {
+    NamePart.DNS: x509.DNSName,
+    NamePart.EMAIL: x509.RFC822Name,
+    NamePart.URI: x509.UniformResourceIdentifier,
+}
+
+
+def name_in(certificate: bytes, part: NamePart) -> str | None:
+    """The user name in a certificate (DER) that TLS has verified; None if it has none, or several."""
+    try:
+        parsed = x509.load_der_x509_certificate(certificate)
+        names = _names(parsed, part)
+    except ValueError:
+        return None  # what OpenSSL took may still be no certificate to stricter eyes
+    return names[0] if len(names) == 1 and names[0] and "\0" not in names[0] else None
+
+
+def _names(certificate: x509.Certificate, part: NamePart) -> list[str]:
+    if part is NamePart.SUBJECT:
+        return [certificate.subject.rfc4514_string()]
+    if part is NamePart.COMMON_NAME:
+        values = [attribute.value for attribute in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        return [value for value in values if isinstance(value, str)]
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return []
+    return [str(name) for name in extension.value.get_values_for_type(_KINDS[part])]
