@@ -1,7 +1,7 @@
 """The topic path in one process and one thread, so that instructions and calls can be counted: client -> broker ->
 client.
 
-usage: counted_run.py volatile|durable MESSAGES BODY_BYTES [calls]
+usage: counted_run.py SCENARIO MESSAGES [calls]
 
 Producer and consumer are C engines driven in turn with the broker's own loop over loopback, in batches of 64, with an
 fdatasync within the turn; nothing depends on time. With `calls` it prints, as JSON, the broker's calls into the C
@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cproton_ffi
-from crash.load_client import Peer, encoded
+from benching.scenarios import SCENARIOS, Scenario
+from crash.load_client import Peer
 
 from penstock_broker.log import RealFiles
 
 BATCH = 64
-PROPERTIES = bytes.fromhex("005374c1") + bytes([27, 4]) + b"\xa1\x02k1\xa1\x09value-one\xa1\x02k2\x71\x00\xbc\x61\x4e"
 
 
 class CountingLibrary:
@@ -77,7 +78,7 @@ class SteppingTime:
 class Rig:
     """A broker and its two clients."""
 
-    def __init__(self, folder: Path, *, durable: bool, size: int) -> None:
+    def __init__(self, folder: Path, scenario: Scenario) -> None:
         # Imported here, so that the engine can be wrapped before.
         from penstock_broker import listening
         from penstock_broker.assembling import assemble
@@ -100,16 +101,25 @@ class Rig:
         self.address = listening.split_address(ports[0].bound)
         self.accepted = self.received = 0
         self.consumer, self.producer = self._peer("consumer"), self._peer("producer")
-        receiver = self.consumer.receiver(
-            "count|global",
-            "amq.topic/count",
-            self._received,
-            capabilities=("topic", "shared", "global"),
-            durable=durable,
-        )
-        self.sender = self.producer.sender("count", "amq.topic/count", self._accepted)
-        self.batch = [encoded(bytes(size), durable=durable, properties=PROPERTIES)] * BATCH
-        while receiver.attached is None or not self.sender.credit or self._prepares():
+        capabilities = ("queue",) if scenario.is_queue else ("topic", "shared", "global")
+        receivers = [
+            self.consumer.receiver(
+                "count|global",
+                scenario.address,
+                self._received,
+                capabilities=capabilities,
+                durable=scenario.durable,
+                selector=scenario.selector,
+            )
+        ]
+        receivers += [
+            self.consumer.receiver(f"other-{number}", scenario.address, self._received, selector=selector)
+            for number, selector in enumerate(scenario.others)
+        ]
+        self.sender = self.producer.sender("count", scenario.address, self._accepted)
+        times = -(-BATCH // len(scenario.messages))
+        self.batch = (list(scenario.messages) * times)[:BATCH]
+        while any(each.attached is None for each in receivers) or not self.sender.credit or self._prepares():
             self.turn()
 
     def _peer(self, name: str) -> Peer:
@@ -149,12 +159,13 @@ class Rig:
 
 
 def run() -> None:
-    kind, messages, size, *rest = sys.argv[1:]
+    name, messages, *rest = sys.argv[1:]
+    (scenario,) = (each for each in SCENARIOS if each.name == name)
     library = CountingLibrary(cproton_ffi.lib)
     if rest:
         cproton_ffi.lib = library
     with tempfile.TemporaryDirectory() as folder:
-        rig = Rig(Path(folder), durable=kind == "durable", size=int(size))
+        rig = Rig(Path(folder), scenario)
         gc.collect()
         gc.freeze()
         gc.disable()

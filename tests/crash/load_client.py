@@ -41,6 +41,14 @@ def symbols(names: Sequence[str]) -> bytes:
     return b"\xe0" + bytes([len(items) + 2, len(names), 0xA3]) + items
 
 
+def _selector_filter(selector: str) -> bytes:
+    """An AMQP map with one JMS selector, as the JMS client writes it."""
+    text = selector.encode()
+    described = b"\x00\x80\x00\x00\x46\x8c\x00\x00\x00\x04\xb1" + struct.pack(">I", len(text)) + text
+    items = b"\xa3\x0cjms-selector" + described
+    return b"\xd1" + struct.pack(">II", len(items) + 4, 2) + items
+
+
 def put(data: Any, encoded: bytes) -> None:
     """Set a pn_data_t to encoded AMQP values."""
     lib.pn_data_clear(data)
@@ -117,6 +125,7 @@ class Peer:
         credit: int = 1000,
         capabilities: Sequence[str] = (),
         durable: bool = False,
+        selector: str | None = None,
     ) -> "Receiver":
         """`on_received` says whether to accept and settle. Address None: a null source (what unsubscribes)."""
         link = lib.pn_receiver(self.session, name.encode())
@@ -127,6 +136,8 @@ class Peer:
             lib.pn_terminus_set_address(source, address.encode())
             if capabilities:
                 put(lib.pn_terminus_capabilities(source), symbols(capabilities))
+            if selector is not None:
+                put(lib.pn_terminus_filter(source), _selector_filter(selector))
             if durable:
                 lib.pn_terminus_set_durability(source, lib.PN_DELIVERIES)
                 lib.pn_terminus_set_expiry_policy(source, lib.PN_EXPIRE_NEVER)

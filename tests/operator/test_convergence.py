@@ -8,6 +8,7 @@ be exactly what is declared.
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -31,6 +32,7 @@ from penstock_operator.work_queue import WorkQueue
 from penstock_operator.working import Work
 
 SETTINGS = Settings(broker_image="b", lag_image="l")
+EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "150"))
 
 
 def resource(kind: str, name: str, **spec: Any) -> dict[str, Any]:
@@ -209,7 +211,7 @@ MADE_ANEW: list[tuple[str, Any]] = [
 BEGUN = [("apply", name) for name in ("main", "orders", "parcels", "billing", "fraud", "kept")]
 
 
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=EXAMPLES, deadline=None)
 @given(st.booleans(), st.lists(STEPS, min_size=8, max_size=40))
 @example(True, MADE_ANEW)
 def test_any_order_ends_with_what_is_declared(begun: bool, steps: list[tuple[str, Any]]) -> None:

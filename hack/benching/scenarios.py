@@ -1,0 +1,75 @@
+"""What `hack/bench count` measures: plain paths, which must stay what they are, and one scenario per feature that
+costs.
+
+A scenario says what is published and who consumes; `counted_run` drives it.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from crash.load_client import encoded
+
+__all__ = ["SCENARIOS", "Scenario"]
+
+TWO_PROPERTIES = (
+    bytes.fromhex("005374c1") + bytes([27, 4]) + b"\xa1\x02k1\xa1\x09value-one\xa1\x02k2\x71\x00\xbc\x61\x4e"
+)
+TOPIC = "amq.topic/count"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`messages` are published in turn. `selector` is the consumer's; `others` are selectors of further subscriptions
+    that take nothing. A queue (`is_queue`) is made when it is first named.
+    """
+
+    name: str
+    messages: tuple[bytes, ...]
+    durable: bool = False
+    address: str = TOPIC
+    selector: str | None = None
+    others: tuple[str, ...] = ()
+    is_queue: bool = False
+    is_plain: bool = False
+    """Part of the forwarding path that every message pays for: it may not grow over the baseline."""
+
+
+def _plain(kind: str, size: int) -> Scenario:
+    durable = kind == "durable"
+    message = encoded(bytes(size), durable=durable, properties=TWO_PROPERTIES)
+    return Scenario(f"{kind} {size} B", (message,), durable, is_plain=True)
+
+
+def _header(*, priority: int | None = None, ttl_ms: int | None = None) -> bytes:
+    fields = b"\x42" + (b"\x50" + bytes([priority]) if priority is not None else b"\x40")
+    if ttl_ms is not None:
+        fields += b"\x70" + struct.pack(">I", ttl_ms)
+    return b"\x00\x53\x70\xc0" + bytes([len(fields) + 1, 3 if ttl_ms is not None else 2]) + fields
+
+
+def _grouped(group: str) -> bytes:
+    """Properties whose eleventh field is the group-id."""
+    fields = b"\x40" * 10 + b"\xa1" + bytes([len(group)]) + group.encode()
+    return b"\x00\x53\x73\xc0" + bytes([len(fields) + 1, 11]) + fields
+
+
+_BODY = bytes(100)
+_MESSAGE = encoded(_BODY, durable=False, properties=TWO_PROPERTIES)
+SCENARIOS = (
+    _plain("volatile", 100),
+    _plain("volatile", 1024),
+    _plain("durable", 100),
+    _plain("durable", 1024),
+    Scenario("queue", (_MESSAGE,), address="count-queue", is_queue=True),
+    Scenario("selector", (_MESSAGE,), selector="k2 > 5 AND k1 LIKE 'value%'"),
+    Scenario("200 other equalities", (_MESSAGE,), others=tuple(f"k1 = 'other-{n}'" for n in range(200))),
+    Scenario("selector on a queue", (_MESSAGE,), address="count-queue", is_queue=True, selector="k2 > 5"),
+    Scenario("ten priorities", tuple(_header(priority=n) + _MESSAGE for n in range(10))),
+    Scenario("time to live", (_header(ttl_ms=3_600_000) + _MESSAGE,)),
+    Scenario(
+        "eight groups",
+        tuple(encoded(_BODY, durable=False, properties=_grouped(f"g{n}") + TWO_PROPERTIES) for n in range(8)),
+    ),
+)
