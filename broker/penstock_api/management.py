@@ -312,6 +312,10 @@ class BrokerState(Document):
     log_syncs: int
     turns: int
     contested_containers: tuple[ContestedContainer, ...] = ()  # the busiest first, at most 20
+    open_transactions: int = 0  # declared and not discharged
+    oldest_transaction_ms: int | None = None  # when the first work of the oldest of them came; absent: none has any
+    transactions_committed: int = 0
+    transactions_rolled_back: int = 0
 
 
 class ConnectionState(Document):
@@ -325,6 +329,8 @@ class ConnectionState(Document):
     opened_ms: int
     links: int
     properties: dict[str, str] = {}
+    open_transactions: int = 0
+    oldest_transaction_ms: int | None = None
 
 
 class LinkState(Document):

@@ -9,18 +9,9 @@ from pathlib import Path
 
 import pytest
 from broker.clients import NullSource, Subscribed, close, connected, is_empty, publish, take
-from proton import Link, Terminus
-from proton.reactor import LinkOption
+from proton import Terminus
 from proton.utils import BlockingConnection, ConnectionClosed, LinkDetached
 from support.broker_process import BrokerProcess
-
-
-class ToCoordinator(LinkOption):
-    """A transaction coordinator as the target."""
-
-    def apply(self, link: Link) -> None:
-        link.target.type = Terminus.COORDINATOR
-
 
 SHARED = Subscribed()
 SHARED_VOLATILE = Subscribed(durable=False)

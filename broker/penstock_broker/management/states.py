@@ -21,6 +21,7 @@ from penstock_core.headers import HeaderBinding, ordered_bindings
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
+    from penstock_broker.transactions.records import Ledger
 
 __all__ = [
     "InFlight",
@@ -46,15 +47,21 @@ def in_flight(connections: Iterable[Connection]) -> InFlight:
     oldest: InFlight = {}
     for connection in connections:
         for link, entry, sent_us in connection.endpoint.unsettled.values():
-            consumer = link.context
-            if not isinstance(consumer, Consumer):
-                continue
-            so_far = oldest.get(consumer.queue)
-            if so_far is None:
-                oldest[consumer.queue] = (entry[AVAILABLE], sent_us)
-            elif entry[AVAILABLE] < so_far[0] or sent_us < so_far[1]:
-                oldest[consumer.queue] = (min(entry[AVAILABLE], so_far[0]), min(sent_us, so_far[1]))
+            if isinstance(link.context, Consumer):
+                _note_oldest(oldest, link.context.queue, entry[AVAILABLE], sent_us)
+        if connection.transactions is not None:
+            for settlement in connection.transactions.settlements():
+                _, entry, sent_us = settlement.held
+                _note_oldest(oldest, settlement.consumer.queue, entry[AVAILABLE], sent_us)
     return oldest
+
+
+def _note_oldest(oldest: InFlight, queue: Queue, available_us: int, sent_us: int) -> None:
+    so_far = oldest.get(queue)
+    if so_far is None:
+        oldest[queue] = (available_us, sent_us)
+    elif available_us < so_far[0] or sent_us < so_far[1]:
+        oldest[queue] = (min(available_us, so_far[0]), min(sent_us, so_far[1]))
 
 
 def subscription_state(subscription: Subscription, held: InFlight) -> State:
@@ -180,6 +187,9 @@ def broker_state(broker: Broker) -> State:
             {"containerId": each.container_id, "takeovers": each.takeovers, "lastMs": each.last_us // 1000}
             for each in broker.contests.now(broker.now_ms)
         ],
+        "transactionsCommitted": broker.transactions.committed,
+        "transactionsRolledBack": broker.transactions.rolled_back,
+        **_open_transactions(each.transactions for each in broker.connections.values()),
     }
 
 
@@ -194,7 +204,18 @@ def connection_state(connection: Connection) -> State:
         "openedMs": connection.opened_us // 1000,
         "links": len(connection.endpoint.all_links()),
         "properties": dict[Value, Value](connection.properties.items()),
+        **_open_transactions((connection.transactions,)),
     }
+
+
+def _open_transactions(ledgers: Iterable[Ledger | None]) -> State:
+    count, since_us = 0, 0
+    for ledger in ledgers:
+        if ledger is not None:
+            count += len(ledger.by_id)
+            begun = ledger.oldest_work_us
+            since_us = min(since_us, begun) if since_us and begun else since_us or begun
+    return {"openTransactions": count, "oldestTransactionMs": since_us // 1000 if since_us else None}
 
 
 def link_states(connection: Connection) -> list[State]:

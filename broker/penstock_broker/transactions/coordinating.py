@@ -94,7 +94,7 @@ def _declare(
     if isinstance(decision, Refuse):
         _refuse(broker, coordinator, delivery, is_settled, amqp_error(decision))
         return
-    endpoint_transactions.answer_declared(delivery, ledger.add(coordinator, broker.now_us).id)
+    endpoint_transactions.answer_declared(delivery, ledger.add(coordinator).id)
 
 
 def _discharge(

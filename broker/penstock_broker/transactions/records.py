@@ -6,6 +6,7 @@ Source: AMQP 1.0 part 4; section 4 of the design.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -58,13 +59,14 @@ class Settlement:
 class Transaction:
     """One local transaction. `state` is changed by `Ledger.move` only."""
 
-    __slots__ = ("coordinator", "declared_us", "id", "postings", "settlements", "state")
+    __slots__ = ("coordinator", "id", "postings", "settlements", "since_us", "state")
 
-    def __init__(self, coordinator: Coordinator, txn_id: bytes, now_us: int) -> None:
+    def __init__(self, coordinator: Coordinator, txn_id: bytes) -> None:
         self.coordinator = coordinator
         self.id = txn_id
-        self.declared_us = now_us
         self.state = State()
+        self.since_us = 0
+        """When its first work came, microseconds since the epoch; 0: it has done nothing."""
         self.postings: list[Posting] = []
         """In sending order, over all links."""
         self.settlements: list[Settlement] = []
@@ -87,10 +89,19 @@ class Ledger:
         """What they hold together."""
         return Usage(len(self.by_id), self._bytes)
 
-    def add(self, coordinator: Coordinator, now_us: int) -> Transaction:
+    @property
+    def oldest_work_us(self) -> int:
+        """When the first work of the oldest came, microseconds since the epoch; 0: none has done anything."""
+        return min((each.since_us for each in self.by_id.values() if each.since_us), default=0)
+
+    def settlements(self) -> Iterator[Settlement]:
+        """The deliveries that were settled in them."""
+        return (each for transaction in self.by_id.values() for each in transaction.settlements)
+
+    def add(self, coordinator: Coordinator) -> Transaction:
         """Begin a transaction; its name never was, nor will be, that of another, on any connection."""
         self._declared += 1
-        transaction = Transaction(coordinator, self._prefix + self._declared.to_bytes(8, "big"), now_us)
+        transaction = Transaction(coordinator, self._prefix + self._declared.to_bytes(8, "big"))
         self.by_id[transaction.id] = transaction
         coordinator.transactions[transaction.id] = transaction
         return transaction

@@ -89,7 +89,7 @@ def _take(
         return found
     decision = rules.decide_post(transaction.state, ledger.usage, len(data), broker.transactions.limits, broker.now_ms)
     ledger.move(transaction, decision.state)
-    watch(broker, transaction)
+    _watch(broker, transaction)
     match decision:
         case rules.Taken():
             transaction.postings.append((found, data))
@@ -145,12 +145,13 @@ def enlist(broker: Broker, connection: Connection, event: Enlisted) -> None:
     elif event.is_settled or event.end is None or event.end.outcome is not Outcome.NONE:
         ledger.move(transaction, rules.decide_settle(transaction.state, broker.transactions.limits, broker.now_ms))
         transaction.settlements.append(settlement)
-        watch(broker, transaction)
+        _watch(broker, transaction)
 
 
-def watch(broker: Broker, transaction: Transaction) -> None:
+def _watch(broker: Broker, transaction: Transaction) -> None:
     """Count the transaction's age from now on, if it does not yet."""
     every = broker.transactions
+    transaction.since_us = transaction.since_us or broker.now_us
     if rules.age_deadline_ms(transaction.state, every.limits) is not None:
         every.working.setdefault(transaction)
         if not every.is_watched:
