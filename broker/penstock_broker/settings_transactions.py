@@ -5,6 +5,8 @@ Source: issue 4 ("Limits on size and age"); docs/transactions.md.
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field
 
 from penstock_broker.settings_security import Model
@@ -13,11 +15,15 @@ from penstock_core.transactions import Limits
 __all__ = ["TransactionSettings"]
 
 
+SEGMENT_BYTES_PER_MESSAGE: Final = 256
+"""A commit is one record, of at most half a segment; this is more than twice what it takes per message."""
+
+
 class TransactionSettings(Model):
     """How much transactions may hold, and for how long. What goes over a limit is rolled back."""
 
     max_messages: int = Field(default=100_000, ge=1)
-    """Messages sent and deliveries settled in one transaction."""
+    """Messages sent and deliveries settled in one transaction; fewer if log segments are small."""
     max_bytes: int | None = Field(default=None, ge=1024)
     """Messages sent in one transaction; absent: a quarter of a log segment, or the longest message if that is more."""
     max_bytes_per_connection: int = Field(default=256 * 1024 * 1024, ge=1024)
@@ -37,7 +43,7 @@ class TransactionSettings(Model):
     def limits(self, segment_bytes: int, max_message_bytes: int) -> Limits:
         """The same in the terms of the rules."""
         return Limits(
-            messages=self.max_messages,
+            messages=min(self.max_messages, segment_bytes // SEGMENT_BYTES_PER_MESSAGE),
             bytes=self.max_bytes or max(segment_bytes // 4, max_message_bytes),
             connection_bytes=self.max_bytes_per_connection,
             connection_open=self.max_open_per_connection,

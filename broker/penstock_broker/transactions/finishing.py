@@ -2,7 +2,7 @@
 
 A commit first asks for the route of each message, and whether the queues that reject when full take it; only then
 anything changes. What it changes goes through the same doors as work outside a transaction (`settling`, `publishing`),
-between two blocks of the log, so that one block holds all of it and it is there after a crash as a whole or not at all.
+within one unit of the log, so that after a crash it is there as a whole or not at all.
 
 Source: AMQP 1.0 part 4, 4.3 and 4.4; issue 4 ("Transactions"); section 4 of the design.
 """
@@ -46,11 +46,15 @@ def commit(broker: Broker, ledger: Ledger, transaction: Transaction) -> bool | R
     postings = list(transaction.postings)
     _forget(broker, ledger, transaction)
     broker.transactions.committed += 1
-    broker.journal.write()
-    _settle(broker, connection, settlements)
-    for (destination, data), route in zip(postings, routes, strict=True):
-        is_logged |= publishing.store(broker, connection, destination, route, data, message.inspect(data))
-    broker.journal.write()
+    broker.log.begin_unit()
+    try:
+        _settle(broker, connection, settlements)
+        for (destination, data), route in zip(postings, routes, strict=True):
+            is_logged |= publishing.store(broker, connection, destination, route, data, message.inspect(data))
+    except BaseException:
+        broker.log.abandon_unit()
+        raise
+    broker.log.end_unit()
     return is_logged
 
 
