@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, ConfigDict, Field, model_validator
 
 from penstock_api import resources_base as base
 from penstock_api.resources_delivery import ClientDelivery
+from penstock_api.resources_security import REVEALING, Authentication, Permissions
 
 __all__ = [
     "Authentication",
@@ -78,19 +79,6 @@ class ClientListeners(base.Spec):
     """Port 5672 without TLS."""
 
 
-class Authentication(base.Spec):
-    """How clients say who they are."""
-
-    anonymous: bool = False
-    """Let clients in without a name (SASL ANONYMOUS)."""
-    users_secret_ref: base.LocalRef | None = None
-    """A Secret in the Broker's namespace: each key is a user, its value the password."""
-    allow_insecure_plain: bool = False
-    """Accept passwords on the listener without TLS, where anybody on the way can read them. Shows as condition
-    InsecurePlain.
-    """
-
-
 class PodOptions(base.Spec):
     """What is put on broker pods beside what the operator needs."""
 
@@ -123,20 +111,17 @@ class LagAnalysis(base.Spec):
     """Heap of the Spark driver, in Spark's notation."""
 
 
-_SOMEBODY: Final = base.cel(
-    "self.authentication.anonymous || has(self.authentication.usersSecretRef)",
-    "nobody could connect: set `authentication.anonymous` or `authentication.usersSecretRef`",
-)
-_PLAIN_TEXT: Final = base.cel(
-    "!self.listeners.amqp || self.authentication.anonymous || self.authentication.allowInsecurePlain",
-    "`listeners.amqp` has no TLS: it needs `authentication.anonymous` or `authentication.allowInsecurePlain`",
+_NO_WAY_IN: Final = base.cel(
+    "!self.listeners.amqp || !has(self.authentication.mechanisms) || self.authentication.allowInsecurePlain || "
+    "!self.authentication.mechanisms.all(it, it == 'PLAIN')",
+    "`listeners.amqp` has no TLS: add a mechanism that shows no secret, or set `authentication.allowInsecurePlain`",
 )
 
 
 class BrokerSpec(base.Spec):
     """A message broker: pods, volumes, listeners."""
 
-    model_config = ConfigDict(json_schema_extra=base.validations(_SOMEBODY, _PLAIN_TEXT))
+    model_config = ConfigDict(json_schema_extra=base.validations(_NO_WAY_IN))
 
     replicas: Annotated[int, Field(ge=0, le=1)] = 1
     """Broker pods. 0 stops the Broker and keeps its volumes."""
@@ -158,6 +143,11 @@ class BrokerSpec(base.Spec):
     """Where clients connect."""
     authentication: Authentication
     """How clients say who they are."""
+    permissions: Permissions | None = None
+    """Who may do what; left out: whoever can connect may do everything but manage what others made. An empty list
+    allows nothing. A change holds within two minutes, without a restart; giving the first or taking the list away
+    restarts the pod.
+    """
     allowed_namespaces: base.AllowedNamespaces = ()
     """Other namespaces whose Exchanges and Subscriptions may use this Broker; `*` allows all."""
     max_message_size: base.Quantity = "16Mi"
@@ -175,10 +165,10 @@ class BrokerSpec(base.Spec):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not self.authentication.anonymous and self.authentication.users_secret_ref is None:
-            raise ValueError(str(_SOMEBODY["message"]))
-        if self.listeners.amqp and not (self.authentication.anonymous or self.authentication.allow_insecure_plain):
-            raise ValueError(str(_PLAIN_TEXT["message"]))
+        offered = self.authentication.mechanisms
+        hidden = self.listeners.amqp and not self.authentication.allow_insecure_plain
+        if hidden and offered is not None and REVEALING.issuperset(offered):
+            raise ValueError(str(_NO_WAY_IN["message"]))
         return self
 
 

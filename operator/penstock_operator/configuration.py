@@ -14,6 +14,7 @@ import yaml
 
 from penstock_api.resources import Broker, quantity_bytes
 from penstock_api.resources_delivery import ClientDelivery, client_settings
+from penstock_api.resources_security import REVEALING, permission_settings
 from penstock_operator import children, credentials, names
 from penstock_operator.manifests import Manifest
 
@@ -42,15 +43,17 @@ DATA: Final = "/var/lib/penstock/data"
 LEDGER: Final = "/var/lib/penstock/ledger"
 
 _FILE: Final = "broker.yaml"
+_PERMISSIONS: Final = "permissions.yaml"
+"""Beside it, and not part of the digest: the broker reads it again when it changes, no pod is rolled."""
 
 
 def render(broker: Broker) -> str:
     """The settings file of revision 1."""
     spec = broker.spec
-    tls = {"certificate": f"{TLS}/tls.crt", "key": f"{TLS}/tls.key"}
+    tls: Manifest = {"certificate": f"{TLS}/tls.crt", "key": f"{TLS}/tls.key"}
     listeners: list[Manifest] = []
     if spec.listeners.amqps:
-        listeners.append({"name": "amqps", "address": f"0.0.0.0:{names.AMQPS_PORT}", "tls": tls})
+        listeners.append(_with_tls(broker, tls))
     if spec.listeners.amqp:
         listeners.append(_without_tls(broker))
     authentication: Manifest = {
@@ -59,6 +62,8 @@ def render(broker: Broker) -> str:
     }
     if spec.authentication.users_secret_ref is not None:
         authentication["usersFolder"] = USERS
+    if spec.authentication.groups:
+        authentication["groups"] = {group.name: list(group.users) for group in spec.authentication.groups}
     management = {
         "address": f"0.0.0.0:{names.MANAGEMENT_PORT}",
         "tls": tls,
@@ -75,6 +80,8 @@ def render(broker: Broker) -> str:
         "idleTimeoutSeconds": spec.idle_timeout_seconds,
     }
     # Only what is set: the file of a Broker that uses none of it stays as it is, and its pods too.
+    if spec.permissions is not None:
+        settings["permissionsFile"] = f"{CONFIG}/{_PERMISSIONS}"
     if spec.auto_create:
         settings["autoCreate"] = True
     if spec.delivery != ClientDelivery():
@@ -82,10 +89,19 @@ def render(broker: Broker) -> str:
     return yaml.safe_dump(settings, sort_keys=False)
 
 
+def _with_tls(broker: Broker, tls: Manifest) -> Manifest:
+    listener: Manifest = {"name": "amqps", "address": f"0.0.0.0:{names.AMQPS_PORT}", "tls": tls}
+    if broker.spec.authentication.mechanisms is not None:
+        listener["saslMechanisms"] = list(broker.spec.authentication.mechanisms)
+    return listener
+
+
 def _without_tls(broker: Broker) -> Manifest:
     listener: Manifest = {"name": "amqp", "address": f"0.0.0.0:{names.AMQP_PORT}"}
-    if not broker.spec.authentication.allow_insecure_plain:
-        listener["saslMechanisms"] = ["ANONYMOUS"]
+    authentication = broker.spec.authentication
+    if authentication.mechanisms is not None:
+        shown = frozenset[str]() if authentication.allow_insecure_plain else REVEALING
+        listener["saslMechanisms"] = [name for name in authentication.mechanisms if name not in shown]
     return listener
 
 
@@ -96,9 +112,13 @@ def digest(rendered: str) -> str:
 
 def config_map(broker: Broker, rendered: str) -> Manifest:
     """The ConfigMap `<broker>-config`."""
+    data: Manifest = {_FILE: rendered}
+    if broker.spec.permissions is not None:
+        grants = {"permissions": permission_settings(broker.spec.permissions)}
+        data[_PERMISSIONS] = yaml.safe_dump(grants, sort_keys=False)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": children.metadata(broker, broker, f"{broker.metadata.name}-config"),
-        "data": {_FILE: rendered},
+        "data": data,
     }

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import yaml
 from operating.making import broker
 
 from penstock_broker import settings
-from penstock_broker.settings_security import Tls
+from penstock_broker.settings_security import Grants, Tls
+from penstock_core.permissions import Action, Grant
 from penstock_operator import configuration
 
 
@@ -34,10 +36,12 @@ def test_the_defaults(tmp_path: Path) -> None:
     assert (found.max_message_bytes, found.idle_timeout_seconds) == (16 * 1024 * 1024, 60)
 
 
-def test_without_tls_only_anonymous_unless_passwords_are_allowed_there(tmp_path: Path) -> None:
+def test_without_tls_passwords_are_not_shown_unless_that_is_allowed(tmp_path: Path) -> None:
     both = {"anonymous": True, "usersSecretRef": {"name": "people"}}
     found = loaded(tmp_path, listeners={"amqp": True}, authentication=both)
-    assert [(it.name, it.sasl_mechanisms) for it in found.listeners] == [("amqps", None), ("amqp", ("ANONYMOUS",))]
+    # The broker itself offers no mechanism there that shows a password.
+    assert [(it.name, it.sasl_mechanisms) for it in found.listeners] == [("amqps", None), ("amqp", None)]
+    assert not any(found.is_private(it) for it in found.listeners if it.name == "amqp")
     assert found.authentication.users_folder == Path("/etc/penstock/users")
     insecure = {**both, "allowInsecurePlain": True}
     found = loaded(tmp_path, listeners={"amqp": True, "amqps": False}, authentication=insecure)
@@ -69,3 +73,54 @@ def test_what_clients_make_has_the_broker_s_delivery(tmp_path: Path) -> None:
 def test_the_file_of_a_broker_that_uses_nothing_new_stays_as_it_is() -> None:
     rendered = configuration.render(broker())
     assert configuration.digest(rendered) == "b03cc10fa46e9cf8", "broker pods would be rolled by an operator upgrade"
+
+
+def test_mechanisms_are_those_of_the_spec_less_what_shows_a_secret(tmp_path: Path) -> None:
+    chosen = {"usersSecretRef": {"name": "people"}, "mechanisms": ["PLAIN", "SCRAM-SHA-256"]}
+    found = loaded(tmp_path, listeners={"amqp": True}, authentication=chosen)
+    names = {it.name: it.sasl_mechanisms for it in found.listeners}
+    assert names == {"amqps": ("PLAIN", "SCRAM-SHA-256"), "amqp": ("SCRAM-SHA-256",)}
+    found = loaded(tmp_path, listeners={"amqp": True}, authentication={**chosen, "allowInsecurePlain": True})
+    assert [it.sasl_mechanisms for it in found.listeners] == [("PLAIN", "SCRAM-SHA-256")] * 2
+
+
+PERMISSIONS = [
+    {"users": ["billing"], "actions": ["Consume"], "subscriptions": ["billing-*"]},
+    {"groups": ["shop"], "actions": ["Publish", "Create"], "exchanges": ["orders"], "queues": ["*"]},
+    {"users": ["admin"], "actions": ["Manage"], "management": True},
+]
+
+
+def permissions_of(**spec: Any) -> Any:
+    """The file of permissions beside the settings."""
+    made = broker(**spec)
+    return yaml.safe_load(configuration.config_map(made, configuration.render(made))["data"]["permissions.yaml"])  # type: ignore[index]  # a manifest
+
+
+def test_permissions_are_a_file_that_the_broker_takes(tmp_path: Path) -> None:
+    groups = {"anonymous": True, "groups": [{"name": "shop", "users": ["ann", "bob"]}]}
+    found = loaded(tmp_path, permissions=PERMISSIONS, authentication=groups)
+    assert found.permissions_file == Path("/etc/penstock/broker/permissions.yaml")
+    assert found.authentication.groups == {"shop": ("ann", "bob")}
+    grants = [it.grant() for it in Grants.model_validate(permissions_of(permissions=PERMISSIONS)).permissions]
+    assert grants == [
+        Grant(users=("billing",), actions=frozenset({Action.CONSUME}), subscriptions=("billing-*",)),
+        Grant(
+            groups=("shop",),
+            actions=frozenset({Action.PUBLISH, Action.CREATE}),
+            exchanges=("orders",),
+            queues=("*",),
+        ),
+        Grant(users=("admin",), actions=frozenset({Action.MANAGE}), management=True),
+    ]
+
+
+def test_no_permissions_are_another_thing_than_an_empty_list(tmp_path: Path) -> None:
+    assert loaded(tmp_path).permissions_file is None
+    assert loaded(tmp_path, permissions=[]).permissions_file is not None
+    assert permissions_of(permissions=[]) == {"permissions": []}
+
+
+def test_a_change_of_permissions_rolls_no_pod() -> None:
+    some, others = (configuration.render(broker(permissions=it)) for it in (PERMISSIONS, PERMISSIONS[:1]))
+    assert some == others

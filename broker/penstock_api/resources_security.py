@@ -1,0 +1,161 @@
+"""Who may connect to a Broker, how, and what for: as people write it in its spec, and as the broker's configuration has
+it. Source: docs/security.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+
+from penstock_api import resources_base as base
+
+__all__ = ["REVEALING", "Authentication", "Group", "Mechanism", "Permission", "permission_settings"]
+
+Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
+REVEALING: Final[frozenset[str]] = frozenset({"PLAIN"})
+"""Mechanisms that show a secret to whoever listens in."""
+_OF_USERS: Final[frozenset[str]] = frozenset({"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"})
+
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+Patterns = Annotated[
+    tuple[Name, ...],
+    Field(max_length=64, json_schema_extra={base.LIST_TYPE: "set"}),
+    AfterValidator(base.check_unique),
+]
+Action = Literal["Publish", "Consume", "Create", "Manage"]
+
+_SOMEBODY: Final = base.cel(
+    "self.anonymous || has(self.usersSecretRef)",
+    "nobody could connect: set `authentication.anonymous` or `authentication.usersSecretRef`",
+)
+_NEEDS_ANONYMOUS: Final = base.cel(
+    "!has(self.mechanisms) || !self.mechanisms.exists(it, it == 'ANONYMOUS') || self.anonymous",
+    "the mechanism ANONYMOUS needs `authentication.anonymous`",
+)
+_NEEDS_USERS: Final = base.cel(
+    "!has(self.mechanisms) || has(self.usersSecretRef) || "
+    "!self.mechanisms.exists(it, it in ['SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN'])",
+    "mechanisms with a password need `authentication.usersSecretRef`",
+)
+
+
+class Group(base.Spec):
+    """Users that `permissions` can name together."""
+
+    name: Name
+    """Name of the group."""
+    users: Annotated[
+        tuple[Name, ...],
+        Field(max_length=256, json_schema_extra={base.LIST_TYPE: "set"}),
+        AfterValidator(base.check_unique),
+    ] = ()
+    """Who is in it."""
+
+
+def _check_names(groups: tuple[Group, ...]) -> tuple[Group, ...]:
+    base.check_unique(tuple(group.name for group in groups))
+    return groups
+
+
+class Authentication(base.Spec):
+    """How clients say who they are."""
+
+    model_config = ConfigDict(json_schema_extra=base.validations(_SOMEBODY, _NEEDS_ANONYMOUS, _NEEDS_USERS))
+
+    anonymous: bool = False
+    """Let clients in without a name (SASL ANONYMOUS)."""
+    users_secret_ref: base.LocalRef | None = None
+    """A Secret in the Broker's namespace: each key is a user, its value the password, or its salted record
+    (`SCRAM-SHA-256$ITERATIONS:SALT$STOREDKEY:SERVERKEY`).
+    """
+    mechanisms: Annotated[
+        tuple[Mechanism, ...] | None,
+        Field(min_length=1, max_length=8, json_schema_extra={base.LIST_TYPE: "set"}),
+        AfterValidator(lambda names: None if names is None else base.check_unique(names)),
+    ] = None
+    """SASL mechanisms that are offered, in the order of preference; left out: all that the rest allows."""
+    allow_insecure_plain: bool = False
+    """Accept passwords on the listener without TLS, where anybody on the way can read them; without it, that listener
+    offers SCRAM and ANONYMOUS only. Shows as condition InsecurePlain.
+    """
+    groups: Annotated[
+        tuple[Group, ...],
+        Field(max_length=64, json_schema_extra={base.LIST_TYPE: "map", base.LIST_KEYS: ["name"]}),
+        AfterValidator(_check_names),
+    ] = ()
+    """Groups of users, for `permissions`."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.anonymous and self.users_secret_ref is None:
+            raise ValueError(str(_SOMEBODY["message"]))
+        wanted = self.mechanisms or ()
+        if "ANONYMOUS" in wanted and not self.anonymous:
+            raise ValueError(str(_NEEDS_ANONYMOUS["message"]))
+        if not _OF_USERS.isdisjoint(wanted) and self.users_secret_ref is None:
+            raise ValueError(str(_NEEDS_USERS["message"]))
+        return self
+
+
+_OF_SOMEBODY: Final = base.cel(
+    "(has(self.users) && size(self.users) > 0) || (has(self.groups) && size(self.groups) > 0)",
+    "a permission without `users` and `groups` is nobody's; name some, or `*`",
+)
+_OF_SOMETHING: Final = base.cel(
+    "self.management || (has(self.exchanges) && size(self.exchanges) > 0) || "
+    "(has(self.subscriptions) && size(self.subscriptions) > 0) || (has(self.queues) && size(self.queues) > 0)",
+    "a permission without `exchanges`, `subscriptions`, `queues` or `management` allows nothing",
+)
+
+
+class Permission(base.Spec):
+    """Whoever matches `users`, or is in one of `groups`, may do `actions` to what the other patterns match. In
+    patterns `*` stands for any characters.
+    """
+
+    model_config = ConfigDict(json_schema_extra=base.validations(_OF_SOMEBODY, _OF_SOMETHING))
+
+    users: Patterns = ()
+    """Patterns of user names; who did not say who it is, is `anonymous`."""
+    groups: Patterns = ()
+    """Patterns of groups."""
+    actions: Annotated[
+        tuple[Action, ...],
+        Field(min_length=1, max_length=4, json_schema_extra={base.LIST_TYPE: "set"}),
+        AfterValidator(base.check_unique),
+    ]
+    """What they may do: publish; consume and browse; make durable subscriptions, queues and exchanges; use, browse and
+    end what others made.
+    """
+    exchanges: Patterns = ()
+    """Patterns of exchanges, by the names that clients use."""
+    subscriptions: Patterns = ()
+    """Patterns of subscriptions, by the names that clients use."""
+    queues: Patterns = ()
+    """Patterns of queues."""
+    management: bool = False
+    """Also `$management`, and closing connections of others."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not (self.users or self.groups):
+            raise ValueError(str(_OF_SOMEBODY["message"]))
+        if not (self.exchanges or self.subscriptions or self.queues or self.management):
+            raise ValueError(str(_OF_SOMETHING["message"]))
+        return self
+
+
+Permissions = Annotated[tuple[Permission, ...], Field(max_length=128)]
+
+
+def permission_settings(permissions: Iterable[Permission]) -> list[dict[str, object]]:
+    """The grants as the broker's file of permissions has them."""
+    return [
+        {
+            **permission.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+            "actions": [action.lower() for action in permission.actions],
+        }
+        for permission in permissions
+    ]
