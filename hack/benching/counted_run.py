@@ -132,7 +132,7 @@ class Rig:
 
     def _prepares(self) -> bool:
         """The log fills its spare segments, which is no cost of a message."""
-        return self.log.wants_maintenance or self.log._filling
+        return self.log.wants_maintenance or self.log._space.filling
 
     def _received(self, _: bytes) -> bool:
         self.received += 1
