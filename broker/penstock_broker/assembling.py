@@ -9,7 +9,7 @@ import uuid
 from functools import partial
 
 from penstock_api.failing import Misuse
-from penstock_broker import restoring, serving
+from penstock_broker import expiring, restoring, serving
 from penstock_broker.broker import Broker
 from penstock_broker.listening import Port
 from penstock_broker.log import Log, Recovered
@@ -45,6 +45,9 @@ def assemble(
         instance = uuid.uuid4().hex
         log.topology(documents.BROKER, "instance", instance.encode())
     broker = Broker(given, log, topology, instance)
+    for each in topology.by_incarnation.values():
+        if each.queue.scheduled or each.queue.next_expiry:
+            broker.timers.at(0, partial(expiring.keep_time, broker, each.queue))
     broker.management = ManagementNode(broker)
     broker.serve_events = partial(serving.handle, broker)
     loop = Loop(broker, ports, clock)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock_amqp import message_times
 from penstock_amqp.message import Head
 from penstock_broker.marks import LOOK_INSIDE, level_marks, properties_count
 
@@ -17,7 +18,7 @@ __all__ = ["UNKNOWN", "Beginning"]
 class Beginning:
     """How a message begins, up to where its properties begin to differ."""
 
-    __slots__ = ("count_at", "durable", "marks", "prefix", "start", "ttl_us")
+    __slots__ = ("count_at", "delays", "durable", "is_narrow", "marks", "prefix", "start", "ttl_us")
 
     def __init__(self, data: bytes, head: Head) -> None:
         """`data`: as it came, `head`: what `inspect` says of it."""
@@ -28,6 +29,10 @@ class Beginning:
         self.marks = level_marks(head)
         """The flags that tell its priority."""
         same, self.count_at = properties_count(data, head.start) if head.start == head.header_end else LOOK_INSIDE
+        self.is_narrow = self.count_at > 1 and data[self.count_at - 2] == 0xC0
+        """The properties are a list whose size is the byte before their count."""
+        self.delays = message_times.may_wait(data, head.start, same or len(data))
+        """The message-annotations may ask for a later delivery."""
         self.prefix = data[:same] if same else _NEVER
         """A message that begins so needs no other `Beginning`."""
 

@@ -19,7 +19,7 @@ from penstock_broker.backlog import EXAMINED_PER_VISIT
 from penstock_broker.condemning import expired, leave
 from penstock_broker.links import Browser, Consumer
 from penstock_broker.log import Outcome
-from penstock_broker.queue import AVAILABLE, DATA, EXPIRES, NUMBER, Queue
+from penstock_broker.queue import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, SCHEDULED, Queue
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
@@ -160,7 +160,7 @@ def _send_one_by_one(broker: Broker, queue: Queue, consumer: Consumer, count: in
         link.transfers += 1
         connection.turn_bytes += len(data)
         queue.delivered += 1
-        if delivery_count or number <= queue.mark:
+        if delivery_count or (number <= queue.mark and not entry[FLAGS] & SCHEDULED):
             queue.redelivered += 1
         else:
             queue.wait.add(now - entry[AVAILABLE], 1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from heapq import heapify, heappop
 from typing import TYPE_CHECKING, assert_never
 
+from penstock_amqp.endpoint_events import Entry
 from penstock_broker.log import Outcome
 from penstock_broker.queue import DATA, FLAGS, LOGGED, NUMBER, Queue
 from penstock_core.terms import Overflow
@@ -14,22 +16,26 @@ if TYPE_CHECKING:
 __all__ = ["enforce", "is_full"]
 
 
-def is_full(queue: Queue, coming: int = 0, coming_bytes: int = 0) -> bool:
-    """True if one message more, behind `coming` others, would be one too many."""
-    if queue.depth_bytes + coming_bytes >= queue.max_bytes:
+def is_full(queue: Queue, size: int, coming: int = 0, coming_bytes: int = 0) -> bool:
+    """True if one message more, of `size` bytes and behind `coming` others, would be one too many."""
+    if queue.depth_bytes + coming_bytes + size > queue.max_bytes:
         return True
     return 0 < queue.max_messages <= queue.depth + coming
 
 
 def enforce(broker: Broker, queue: Queue) -> None:
-    """Drop messages that wait until the queue is within its limits; what is in flight is never taken back."""
-    while queue.waiting and (queue.depth_bytes > queue.max_bytes or 0 < queue.max_messages < queue.depth):
+    """Drop messages that wait until the queue is within its limits; what is in flight is never taken back.
+
+    A queue that rejects was asked before: what it took is not dropped.
+    """
+    while queue.depth_bytes > queue.max_bytes or 0 < queue.max_messages < queue.depth:
         match queue.overflow:
             case Overflow.DROP_OLDEST:
-                entry = queue.drop_oldest()
-            case Overflow.DROP_NEWEST | Overflow.REJECT:
-                # Reject asks before it takes; a batch may still go over by its own size.
-                entry = queue.drop_newest()
+                entry = queue.drop_oldest() or _next_delayed(queue)
+            case Overflow.DROP_NEWEST:
+                entry = _newest(queue)
+            case Overflow.REJECT:
+                return
             case _:
                 assert_never(queue.overflow)
         if entry is None:
@@ -39,3 +45,23 @@ def enforce(broker: Broker, queue: Queue) -> None:
         queue.forget(entry[NUMBER])
         if entry[FLAGS] & LOGGED:
             broker.log.ack(queue.incarnation, entry[NUMBER], Outcome.DROPPED)
+
+
+def _next_delayed(queue: Queue) -> Entry | None:
+    return heappop(queue.scheduled)[2] if queue.scheduled else None
+
+
+def _newest(queue: Queue) -> Entry | None:
+    """Take out the message that came last, delayed or not."""
+    waiting = queue.drop_newest()
+    if not queue.scheduled:
+        return waiting
+    at, (_, number, delayed) = max(enumerate(queue.scheduled), key=lambda each: each[1][1])
+    if waiting is not None:
+        if waiting[NUMBER] > number:
+            return waiting
+        queue.put((waiting,))
+    queue.scheduled[at] = queue.scheduled[-1]
+    queue.scheduled.pop()
+    heapify(queue.scheduled)
+    return delayed

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["opened"]
 
-OFFERED: Final = offer((Capability.SHARED_SUBS, Capability.ANONYMOUS_RELAY, Capability.SOLE_CONNECTION))
+OFFERED: Final = offer(tuple(Capability))
 
 PROBE_STEP_MS: Final = 10
 PROBE_STEPS: Final = 50

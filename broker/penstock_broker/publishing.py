@@ -1,9 +1,10 @@
 """A batch of messages from a producer into the queues it reaches, and the accept back.
 
 Written for speed: `publish` runs for every message. Routing appends references; what is asked per message on the plain
-path is one `startswith` (it begins like the one before), one byte (it has no group) and one tuple. A message is taken
-in the turn in which it came, unless a record of it is in the log: then once that is synced. It may be delivered before;
-nobody was promised anything yet, and a crash then means at worst a delivery of a message that its sender sends again.
+path is one `startswith` (it begins like the one before), some bytes (no group, no expiry) and one tuple. A message is
+taken in the turn in which it came, unless a record of it is in the log: then once that is synced. It may be delivered
+before; nobody was promised anything yet, and a crash then means at worst a delivery of a message that its sender sends
+again.
 
 Source: sections 3 ("Addresses") and 4 of the design.
 """
@@ -11,19 +12,20 @@ Source: sections 3 ("Addresses") and 4 of the design.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from penstock_amqp import message
+from penstock_amqp import message, message_times
 from penstock_amqp.endpoint_events import AmqpError, Arrival, Entry
 from penstock_amqp.endpoint_ffi import Ptr
 from penstock_amqp.errors import DecodeError
-from penstock_broker import limits, relaying, storing
+from penstock_broker import expiring, limits, relaying, storing
 from penstock_broker.beginning import Beginning
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Producer
-from penstock_broker.marks import MAX_UNGROUPED, group_mark
+from penstock_broker.marks import group_mark
 from penstock_broker.queue import LOGGED
 from penstock_broker.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget, Route, reached
+from penstock_core.lifespan import available_at, expires_at
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Unroutable
 
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
     from penstock_broker.connection import Connection
 
 __all__ = ["break_link", "malformed", "prepare", "publish", "route_message", "store", "top_up"]
+
+LOOK_AT_TIMES: Final = 8
+"""A properties list of at most so many fields has no absolute expiry, and names no group."""
+
+USUAL_COUNT: Final = 10
+"""Fields that JMS clients write; see `message_times.may_expire`."""
 
 
 def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
@@ -80,13 +88,13 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
     next_message = log.next_message
     number = 0 if logged_set else log.next_messages(len(batch))
     begins = producer.begins
-    prefix, count_at, most = begins.prefix, begins.count_at, MAX_UNGROUPED
+    prefix, count_at = begins.prefix, begins.count_at
     ordered = False
     entries: list[Entry] = []
     add = entries.append
     deliveries: list[Ptr] = []
     presettled: list[Ptr] = []
-    size = 0
+    size = apart = first_expiry = 0
     any_logged = False
     for delivery, data, settled in batch:
         try:
@@ -96,8 +104,18 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
                 prefix, count_at = begins.prefix, begins.count_at
                 data = message.forwarded(data, head)
             flags = begins.marks
-            if data[count_at] > most:
-                flags |= group_mark(data, begins.start)
+            absolute = 0
+            if (count := data[count_at]) > LOOK_AT_TIMES:
+                end = count_at + data[count_at - 1]
+                if (
+                    count != USUAL_COUNT
+                    or not begins.is_narrow
+                    or data[end - 10] != 0x40
+                    or data[end - 9] != 0x83
+                    or data[end - 18] == 0x83
+                ):
+                    flags |= group_mark(data, begins.start)
+                    absolute = message_times.absolute_expiry(data, begins.start) or 0
             if flags:
                 ordered = True
         except (DecodeError, IndexError) as error:
@@ -105,7 +123,16 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
             if producer.broken is not None:
                 break
             continue
+        if begins.delays and _is_delayed(broker, data, message.inspect(data)):
+            apart += len(data)
+            any_logged = storing.put(broker, route, data, message.inspect(data)) or any_logged
+            (presettled if settled else deliveries).append(delivery)
+            continue
         expires = now + begins.ttl_us if begins.ttl_us else 0
+        if absolute:
+            expires = expires_at(now, begins.ttl_us // 1000, absolute)
+        if expires and (not first_expiry or expires < first_expiry):
+            first_expiry = expires
         size += len(data)
         if logged_set and (begins.durable or kept_set):
             any_logged = True
@@ -119,10 +146,9 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
             presettled.append(delivery)
         else:
             deliveries.append(delivery)
-        if expires:
-            for queue in route.queues:
-                queue.has_expiry = True
     for queue in route.queues:
+        if first_expiry:
+            expiring.expect(broker, queue, first_expiry)
         if ordered:
             queue.put(entries)
         else:
@@ -137,11 +163,19 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
             limits.enforce(broker, queue)
     destination = producer.destination
     if isinstance(destination, ExchangeTarget):
-        destination.exchange.received_bytes += size
+        destination.exchange.received_bytes += size + apart
     if presettled:
         producer.connection.endpoint.settle(presettled)
         producer.owed_credit += len(presettled)
     _accept(broker, producer, deliveries, any_logged)
+
+
+def _is_delayed(broker: Broker, data: bytes, head: message.Head) -> bool:
+    """True if the message asks for a later delivery."""
+    try:
+        return available_at(broker.now_us, message_times.wishes(data, head)) > broker.now_us
+    except DecodeError:
+        return False
 
 
 def _publish_each(
@@ -189,7 +223,7 @@ def route_message(
         route = destination.route(data, head.start, broker.log.route_set)
     if not route.queues and isinstance(destination, ExchangeTarget):
         route = _alternate(broker, destination, data, head, route)
-    return _refusal(broker, destination, route) or route
+    return _refusal(broker, destination, route, len(data)) or route
 
 
 def store(
@@ -222,12 +256,12 @@ def _alternate(broker: Broker, destination: ExchangeTarget, data: bytes, head: m
     return broker.route_of(reached(other, destination.key, data, head.start))
 
 
-def _refusal(broker: Broker, destination: ExchangeTarget | QueueTarget, route: Route) -> AmqpError | None:
+def _refusal(broker: Broker, destination: ExchangeTarget | QueueTarget, route: Route, size: int) -> AmqpError | None:
     """Why this message is not taken; None if it is."""
     if route.logged_set and not broker.log.accepts_publishing():
         return broker.storage_refusal()
     for queue in route.rejecting:
-        if limits.is_full(queue):
+        if limits.is_full(queue, size):
             return amqp_error(
                 Refuse(Reason.LIMIT_EXCEEDED, f"The queue {queue.name!r} is full and rejects; consume from it first.")
             )

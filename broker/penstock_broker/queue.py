@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock_broker.connection import Connection
     from penstock_broker.links import Browser, Consumer
 
-__all__ = ["AVAILABLE", "DATA", "EXPIRES", "FLAGS", "LOGGED", "NUMBER", "Queue"]
+__all__ = ["AVAILABLE", "DATA", "EXPIRES", "FLAGS", "LOGGED", "NUMBER", "SCHEDULED", "Queue"]
 
 NUMBER: Final = 0
 DATA: Final = 1
@@ -37,6 +37,9 @@ FLAGS: Final = 4
 
 LOGGED: Final = 1
 """Flag of an entry: it was put into the log, so its end has to be."""
+
+SCHEDULED: Final = 2
+"""Flag of an entry, and of its record in the log: the message says when it may be delivered at the earliest."""
 
 
 class Queue:
@@ -54,6 +57,7 @@ class Queue:
         "dead_lettered",
         "delivered",
         "depth_bytes",
+        "doomed",
         "dropped",
         "enqueued",
         "enqueued_bytes",
@@ -76,11 +80,14 @@ class Queue:
         "max_messages",
         "max_ttl_us",
         "name",
+        "next_expiry",
+        "next_pass",
         "overflow",
         "ready",
         "redelivered",
         "returned",
         "returned_total",
+        "scheduled",
         "seen",
         "sojourn",
         "stranded",
@@ -88,6 +95,7 @@ class Queue:
         "turn",
         "unused_since_us",
         "wait",
+        "wakes_ms",
     )
 
     def __init__(self, name: str, incarnation: int, *, is_logged: bool, now_us: int) -> None:
@@ -124,6 +132,16 @@ class Queue:
         """It is in the broker's ready list."""
         self.has_expiry = False
         """Some message had a time to live."""
+        self.next_expiry = 0
+        """When the first message that waits expires, or before; 0: none does."""
+        self.next_pass = 0
+        """When what waits may be looked through again for messages that have expired."""
+        self.scheduled: list[tuple[int, int, Entry]] = []
+        """Messages to be delivered later: a heap of (due, number, message)."""
+        self.doomed: deque[Entry] = deque()
+        """Messages that have expired and are about to leave."""
+        self.wakes_ms: int | None = None
+        """When the timer runs that looks at these; None: there is none."""
         self.mark = 0
         """Highest message number that was sent to anybody."""
         self.max_bytes = 0
@@ -163,9 +181,14 @@ class Queue:
         return len(self.ready) + len(self.returned) if self.backlog.is_plain else len(self.backlog)
 
     @property
+    def kept_back(self) -> int:
+        """Messages that no consumer gets now: delayed, about to leave, or stranded."""
+        return len(self.scheduled) + len(self.doomed) + len(self.stranded)
+
+    @property
     def depth(self) -> int:
         """Messages that nobody has settled yet."""
-        return self.waiting + self.in_flight + len(self.stranded)
+        return self.waiting + self.in_flight + self.kept_back
 
     def __iter__(self) -> Iterator[Entry]:
         """All that waits, in the order of hand-out; nothing may change meanwhile."""
@@ -247,9 +270,13 @@ class Queue:
 
     def clear(self) -> int:
         """Drop everything that waits; deliveries in flight are the caller's. Return how many."""
-        entries = [*self.backlog, *(each.entry for each in self.stranded)]
+        entries = [*self.backlog, *(each[2] for each in self.scheduled), *self.doomed]
+        entries += [each.entry for each in self.stranded]
         self.backlog.clear()
+        self.scheduled.clear()
+        self.doomed.clear()
         self.stranded.clear()
+        self.next_expiry = 0
         for entry in entries:
             self.depth_bytes -= len(entry[DATA])
             self.forget(entry[NUMBER])

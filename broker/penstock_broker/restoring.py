@@ -11,11 +11,14 @@ from collections.abc import Sequence
 
 from penstock_amqp.endpoint_events import Entry
 from penstock_amqp.message import inspect
+from penstock_broker import storing
+from penstock_broker.expiring import hold_back
 from penstock_broker.log import Document, Message, Recovered
 from penstock_broker.marks import message_marks
-from penstock_broker.queue import DATA, FLAGS, LOGGED, Queue
+from penstock_broker.queue import AVAILABLE, EXPIRES, FLAGS, LOGGED, SCHEDULED, Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.store import Topology
+from penstock_core.lifespan import available_at, bounded, expires_at
 
 __all__ = ["instance_of", "note_losses", "restore"]
 
@@ -34,13 +37,13 @@ def restore(topology: Topology, recovered: Recovered, now_us: int) -> None:
     for document in by_kind.get(documents.QUEUE, ()):
         node = documents.load_queue(document.key, document.payload, document.incarnation, now_us)
         topology.restore_queue(node)
-        _fill(node.queue, recovered.messages.get(document.incarnation, ()))
+        _fill(node.queue, recovered.messages.get(document.incarnation, ()), now_us)
     for document in by_kind.get(documents.SUBSCRIPTION, ()):
         subscription = documents.load_subscription(document.payload, document.incarnation, now_us)
         subscription.revision = topology.next_revision()
         topology.restore(subscription)
         subscription.queue.lost_at_restart += recovered.lost.get(document.incarnation, 0)
-        _fill(subscription.queue, recovered.messages.get(document.incarnation, ()))
+        _fill(subscription.queue, recovered.messages.get(document.incarnation, ()), now_us)
     if not recovered.epoch:
         logger.info("The data folder is new")
         return
@@ -74,20 +77,35 @@ def instance_of(recovered: Recovered) -> str | None:
     return None
 
 
-def _fill(queue: Queue, messages: Sequence[Message]) -> None:
+def _fill(queue: Queue, messages: Sequence[Message], now_us: int) -> None:
     for message in messages:
-        head = inspect(message.payload)
-        expires = message.arrival + head.ttl * 1000 if head.ttl else 0
-        flags = LOGGED | message_marks(message.payload, head)
-        entry: Entry = (message.number, message.payload, message.arrival, expires, flags)
-        queue.put((entry,))
-        queue.depth_bytes += len(entry[DATA])
+        size = len(message.payload)
+        entry = _entry(message, queue.max_ttl_us)
+        is_due = entry[AVAILABLE] <= now_us
+        if is_due:
+            queue.put((entry,))
+            if entry[EXPIRES]:
+                queue.has_expiry = True
+                queue.next_expiry = min(entry[EXPIRES], queue.next_expiry or entry[EXPIRES])
+        else:
+            hold_back(queue, entry)
+        queue.depth_bytes += size
         queue.enqueued += 1
-        queue.enqueued_bytes += len(entry[DATA])
-        queue.has_expiry = queue.has_expiry or expires != 0
+        queue.enqueued_bytes += size
         if message.deliveries:
             queue.attempts[message.number] = message.deliveries
             queue.max_delivery_count = max(queue.max_delivery_count, message.deliveries)
-        if message.delivered:
+        if message.delivered and is_due:  # the mark says no more than that others of higher number were
             queue.seen.add(message.number)
             queue.mark = max(queue.mark, message.number)
+
+
+def _entry(message: Message, max_ttl_us: int) -> Entry:
+    """The entry as it was when the message came; the record keeps when that was."""
+    data, arrival = message.payload, message.arrival
+    head = inspect(data)
+    wished = storing.wishes_of(data, head)
+    expires = bounded(expires_at(arrival, head.ttl, wished.absolute_expiry_ms), arrival, max_ttl_us)
+    flags = LOGGED | message_marks(data, head) | message.flags & SCHEDULED
+    available = available_at(arrival, wished) if flags & SCHEDULED else arrival
+    return (message.number, data, available, expires, flags)

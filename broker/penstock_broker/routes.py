@@ -50,7 +50,7 @@ class Route:
         """Route set of the queues that log durable messages; 0 if there is none."""
         self.kept_set = route_sets(kept) if kept and route_sets else 0
         """Route set of the queues that log messages sent as not durable as well; 0 if there is none."""
-        self.is_plain = not self.picky and not self.rejecting
+        self.is_plain = not self.picky and not self.rejecting and not any(queue.max_ttl_us for queue in queues)
         """Every message goes to every queue, nothing is asked."""
 
 

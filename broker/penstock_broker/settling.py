@@ -18,10 +18,10 @@ from penstock_amqp import message
 from penstock_amqp.endpoint_events import Held, Outcome, Settled
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.values import Symbol, Value
-from penstock_broker import condemning
+from penstock_broker import condemning, expiring
 from penstock_broker.dispatching import schedule
 from penstock_broker.links import Consumer
-from penstock_broker.queue import AVAILABLE, DATA, FLAGS, LOGGED, NUMBER, Queue
+from penstock_broker.queue import AVAILABLE, DATA, EXPIRES, FLAGS, LOGGED, NUMBER, Queue
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
@@ -87,6 +87,8 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
         case _:
             assert_never(event.outcome)
     queue.put_back((held,))
+    if entry[EXPIRES]:
+        expiring.expect(broker, queue, entry[EXPIRES])
     schedule(broker, queue)
 
 
@@ -99,6 +101,9 @@ def lost(broker: Broker, queue: Queue, held: Sequence[Held]) -> None:
         held = [delivery for delivery in held if delivery is not oldest]
     queue.seen.update(delivery[1][NUMBER] for delivery in held)
     queue.put_back(held)
+    for _, entry, _ in held:
+        if entry[EXPIRES]:
+            expiring.expect(broker, queue, entry[EXPIRES])
     schedule(broker, queue)
 
 

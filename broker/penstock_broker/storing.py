@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock_amqp import message
+from penstock_amqp import message, message_times
 from penstock_amqp.endpoint_events import Entry
-from penstock_broker import limits
+from penstock_amqp.errors import DecodeError
+from penstock_broker import expiring, limits
 from penstock_broker.marks import message_marks
-from penstock_broker.queue import LOGGED
+from penstock_broker.queue import DATA, EXPIRES, FLAGS, LOGGED, SCHEDULED, Queue
 from penstock_broker.routes import Route
+from penstock_core.lifespan import NO_WISHES, Wishes, available_at, bounded, expires_at
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
     from penstock_broker.connection import Connection
 
-__all__ = ["admitted", "put"]
+__all__ = ["admitted", "put", "wishes_of"]
 
 
 def admitted(broker: Broker, route: Route, data: bytes, head: message.Head, connection: Connection | None) -> Route:
@@ -37,23 +39,40 @@ def put(broker: Broker, route: Route, data: bytes, head: message.Head, *, keep: 
         return False
     durable = head.durable or keep
     now = broker.now_us
-    expires = now + head.ttl * 1000 if head.ttl else 0
+    wished = wishes_of(data, head)
+    available = available_at(now, wished)
+    expires = expires_at(now, head.ttl, wished.absolute_expiry_ms)
+    marks = message_marks(data, head) | (SCHEDULED if available > now else 0)
     route_set = route.logged_set if durable else route.kept_set
-    number = broker.log.put(route_set, data, now) if route_set else broker.log.next_message()
-    marks = message_marks(data, head)
-    entry: Entry = (number, data, now, expires, LOGGED | marks)
-    unlogged: Entry = (number, data, now, expires, marks)
+    number = broker.log.put(route_set, data, now, marks & SCHEDULED) if route_set else broker.log.next_message()
     for queue in route.queues:
         is_kept = queue.is_logged and (durable or queue.keeps_all)
-        queue.put((entry if is_kept else unlogged,))
-        queue.enqueued += 1
-        queue.enqueued_bytes += len(data)
-        queue.depth_bytes += len(data)
-        if expires:
-            queue.has_expiry = True
+        until = bounded(expires, now, queue.max_ttl_us)
+        _place(broker, queue, (number, data, available, until, marks | LOGGED if is_kept else marks))
+    return route_set != 0
+
+
+def _place(broker: Broker, queue: Queue, entry: Entry) -> None:
+    size = len(entry[DATA])
+    queue.enqueued += 1
+    queue.enqueued_bytes += size
+    queue.depth_bytes += size
+    if entry[FLAGS] & SCHEDULED:
+        expiring.postpone(broker, queue, entry)
+    else:
+        queue.put((entry,))
+        if entry[EXPIRES]:
+            expiring.expect(broker, queue, entry[EXPIRES])
         if not queue.is_scheduled and queue.consumers:
             queue.is_scheduled = True
             broker.ready.append(queue)
-        if queue.depth_bytes > queue.max_bytes or queue.max_messages:
-            limits.enforce(broker, queue)
-    return route_set != 0
+    if queue.depth_bytes > queue.max_bytes or queue.max_messages:
+        limits.enforce(broker, queue)
+
+
+def wishes_of(data: bytes, head: message.Head) -> Wishes:
+    """What the message says of its times; sections that can't be read say nothing."""
+    try:
+        return message_times.wishes(data, head)
+    except DecodeError:
+        return NO_WISHES

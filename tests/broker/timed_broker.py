@@ -177,6 +177,8 @@ class TimedBroker:
         self.files = SimulatedFiles()
         self._peers: list[Peer] = []
         self.now_ms = 1_000_000
+        self.skew_ms = 0
+        """How far the time of day has jumped from the timers' clock."""
         self._start()
 
     def _start(self) -> None:
@@ -187,7 +189,7 @@ class TimedBroker:
             clock=lambda: self.now_ms,
             entropy=lambda size: b"\7" * size,
         )
-        clock = Clock(lambda: self.now_ms * 1000, lambda: self.now_ms, lambda: 0.0)
+        clock = Clock(lambda: (self.now_ms + self.skew_ms) * 1000, lambda: self.now_ms, lambda: 0.0)
         ports = listening.ports_of(self._settings)
         self._port = ports[0]
         self.loop = assemble(self._settings, self.log, self.recovered, ports, queue_max_bytes=1 << 30, clock=clock)

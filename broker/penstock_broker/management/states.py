@@ -112,7 +112,7 @@ def _counters(queue: Queue, held: InFlight) -> State:
         "depthBytes": queue.depth_bytes,
         "ready": queue.waiting,
         "inFlight": queue.in_flight,
-        "scheduled": len(queue.stranded),
+        "scheduled": queue.kept_back,
         "stranded": len(queue.stranded),
         "oldestAvailableMs": oldest_us // 1000 if oldest_us else None,
         "oldestHoldMs": hold_us // 1000 if hold_us else None,

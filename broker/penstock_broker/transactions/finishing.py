@@ -89,7 +89,7 @@ class _Room:
     def takes(self, queue: Queue, size: int) -> bool:
         """True if the queue has room for one message more."""
         messages, size_brought = self._brought.get(queue, (0, 0))
-        if limits.is_full(queue, messages, size_brought):
+        if limits.is_full(queue, size, messages, size_brought):
             return False
         self._add(queue, 1, size)
         return True
