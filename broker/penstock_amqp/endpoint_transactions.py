@@ -102,7 +102,8 @@ def _outcome(state: State, held: Held) -> Settled | None:
             return Settled(held, Outcome.RELEASED)
         case Modified():
             failed, elsewhere = bool(state.delivery_failed), bool(state.undeliverable_here)
-            return Settled(held, Outcome.MODIFIED, failed=failed, undeliverable_here=elsewhere)
+            annotations = {Symbol(key): value for key, value in (state.message_annotations or {}).items()}
+            return Settled(held, Outcome.MODIFIED, failed=failed, undeliverable_here=elsewhere, annotations=annotations)
         case Rejected():
             return Settled(held, Outcome.REJECTED, error=_error(state.error))
         case None:

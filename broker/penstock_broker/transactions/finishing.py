@@ -9,6 +9,7 @@ Source: AMQP 1.0 part 4, 4.3 and 4.4; issue 4 ("Transactions"); section 4 of the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock_amqp import message
@@ -117,8 +118,10 @@ def _settle(broker: Broker, connection: Connection, settlements: list[Settlement
             continue  # the client has settled it otherwise since
         if each.end is None:
             accepted.setdefault(each.consumer, []).append(each.held)
-        else:
+        elif each.consumer.link.is_open:
             settling.settled(broker, each.consumer, each.end)
+        else:  # "here" is nowhere any more
+            settling.settled(broker, each.consumer, replace(each.end, undeliverable_here=False))
     for consumer, batch in accepted.items():
         settling.accepted(broker, consumer, batch)
 
