@@ -88,23 +88,23 @@ def filter_to_wire(put_in_place: Filter, source: Source | None) -> Mapping[Symbo
     """The filters in place, under the names the client gave them."""
     filters: dict[Symbol, Value] = {}
     if put_in_place.selector is not None:
-        name, descriptor = _as_asked(source, _SELECTOR, "jms-selector", 0x0000_468C_0000_0004)
-        filters[name] = Described(descriptor, put_in_place.selector)
+        asked = Described(ULong(0x0000_468C_0000_0004), "")
+        name, asked = _as_asked(source, _SELECTOR) or (Symbol("jms-selector"), asked)
+        filters[name] = Described(asked.descriptor, put_in_place.selector)
     if put_in_place.no_local:
-        name, descriptor = _as_asked(source, _NO_LOCAL, "no-local", 0x0000_468C_0000_0003)
-        filters[name] = Described(descriptor, "NoLocalFilter{}")
+        asked = Described(ULong(0x0000_468C_0000_0003), "NoLocalFilter{}")
+        name, asked = _as_asked(source, _NO_LOCAL) or (Symbol("no-local"), asked)
+        filters[name] = asked
     return filters
 
 
-def _as_asked(
-    source: Source | None, descriptors: frozenset[int | str], name: str, code: int
-) -> tuple[Symbol, ULong | Symbol]:
-    """The name and the descriptor that the client chose for a filter; else those of the Qpid JMS client."""
+def _as_asked(source: Source | None, descriptors: frozenset[int | str]) -> tuple[Symbol, Described] | None:
+    """The filter as the client named and described it; if it did not, the defaults are those of the Qpid JMS client."""
     asked: Mapping[Symbol, Value] = source.filter or {} if source is not None else {}
-    for own, value in asked.items():
+    for name, value in asked.items():
         if isinstance(value, Described) and value.descriptor in descriptors:
-            return own, value.descriptor
-    return Symbol(name), ULong(code)
+            return name, value
+    return None
 
 
 def lifetime_policy(properties: Mapping[Symbol, Value] | None) -> LifetimePolicy | None:

@@ -11,11 +11,10 @@ or the log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from penstock_amqp.endpoint_events import Entry, Held
-from penstock_amqp.message import Head
 from penstock_broker.backlog import Backlog
 from penstock_broker.histogram import Histogram
 from penstock_broker.selection import Taker
@@ -24,8 +23,8 @@ from penstock_core.terms import Overflow
 
 if TYPE_CHECKING:
     from penstock_broker.condemning import Stranded
-    from penstock_broker.connection import Connection
     from penstock_broker.links import Browser, Consumer
+    from penstock_broker.selecting import Admission
 
 __all__ = ["AVAILABLE", "DATA", "EXPIRES", "FLAGS", "LOGGED", "NUMBER", "SCHEDULED", "Queue"]
 
@@ -103,8 +102,8 @@ class Queue:
         self.incarnation = incarnation
         self.is_logged = is_logged
         """Its durable messages outlive the process."""
-        self.admits: Callable[[bytes, Head, Connection | None], bool] | None = None
-        """Asked at publish about each message; None takes all."""
+        self.admits: Admission | None = None
+        """What a message has to pass at publish; None takes all."""
         self.keeps_all = False
         """Messages sent as not durable are kept as well."""
         self.attempts: dict[int, int] = {}

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from penstock_amqp.message_fields import Field, application_properties, encoded_keys, properties_field
 from penstock_broker.queue import Queue
+from penstock_broker.selecting import Selection
 from penstock_broker.topology.records import Exchange, PointToPoint
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.terms import ExchangeType, Overflow
@@ -34,7 +35,7 @@ RouteSets: TypeAlias = Callable[[tuple[int, ...]], int]
 class Route:
     """One set of queues that messages reach together."""
 
-    __slots__ = ("is_plain", "keeps_all", "kept_set", "logged_set", "open_queues", "picky", "queues", "rejecting")
+    __slots__ = ("_selection", "is_plain", "kept_set", "logged_set", "open_queues", "picky", "queues", "rejecting")
 
     def __init__(self, queues: tuple[Queue, ...], route_sets: RouteSets | None) -> None:
         self.queues = queues
@@ -52,6 +53,15 @@ class Route:
         """Route set of the queues that log messages sent as not durable as well; 0 if there is none."""
         self.is_plain = not self.picky and not self.rejecting and not any(queue.max_ttl_us for queue in queues)
         """Every message goes to every queue, nothing is asked."""
+        self._selection: Selection[Queue] | None = None
+
+    @property
+    def selection(self) -> Selection[Queue]:
+        """Asks the picky queues together. Made when the first message comes: most routes have none to ask."""
+        if self._selection is None:
+            asked = [(queue, queue.admits) for queue in self.picky]
+            self._selection = Selection([(queue, admits) for queue, admits in asked if admits is not None])
+        return self._selection
 
 
 @dataclass(slots=True, eq=False)

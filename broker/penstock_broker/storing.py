@@ -29,7 +29,7 @@ def admitted(broker: Broker, route: Route, data: bytes, head: message.Head, conn
     """The route of the queues that take this message; `connection` brought it, None: the broker."""
     if not route.picky:
         return route
-    queues = tuple(queue for queue in route.queues if queue.admits is None or queue.admits(data, head, connection))
+    queues = (*route.open_queues, *route.selection.taking(data, head, connection))
     return route if len(queues) == len(route.queues) else broker.route_of(queues)
 
 

@@ -109,8 +109,6 @@ def _apply(broker: Broker, decision: Create | Join | Rebind) -> Subscription:
             return topology.create(decision, broker.now_us)
         case Join():
             subscription = topology.subscriptions[decision.existing.identity]
-            if decision.no_local is not None:
-                subscription.no_local = decision.no_local
         case Rebind():
             subscription = topology.rebind(decision, broker.now_us)
         case _:

@@ -16,9 +16,6 @@ from penstock_core import ownership
 from penstock_core.asking import AskedSource, AttachRequest, binding_asked, identities_to_look_up
 from penstock_core.binding import (
     Binding,
-    ByConnection,
-    ByContainer,
-    NoLocal,
     check_binding,
 )
 from penstock_core.existing import Existing, LiveLink, Managed
@@ -56,7 +53,6 @@ class Create:
     binding: Binding
     owner: LinkKey | None
     user: str
-    no_local: NoLocal | None
     steals: bool
     """The link is live elsewhere: end it as stolen once this decision is applied."""
 
@@ -69,7 +65,6 @@ class Join:
     """What was there; if the link is stolen, with one consumer less."""
     claims: LinkKey | None
     """The owner to record: the first link on a managed, not-shared one (decision 4)."""
-    no_local: NoLocal | None
     steals: bool
 
 
@@ -81,7 +76,6 @@ class Rebind:
     """What was there; identity, exclusivity, lifetime, owner and user stay."""
     binding: Binding
     claims: LinkKey | None
-    no_local: NoLocal | None
     steals: bool
 
 
@@ -139,7 +133,7 @@ def _decide(request: AttachRequest, source: AskedSource, existing: Existing | No
     if refused is not None:
         return refused
     claims = request.link if existing.exclusivity is Exclusivity.LINK and existing.owner is None else None
-    joined = Join(existing=existing, claims=claims, no_local=_no_local(request, existing.binding), steals=steals)
+    joined = Join(existing=existing, claims=claims, steals=steals)
     if existing.managed is not None:
         return _refuse_override(source, binding, existing, existing.managed) or joined
     if binding == existing.binding:
@@ -149,9 +143,7 @@ def _decide(request: AttachRequest, source: AskedSource, existing: Existing | No
             existing,
             "a link that names another exchange, binding or selector waits until no link consumes",
         )
-    return Rebind(
-        existing=existing, binding=binding, claims=claims, no_local=_no_local(request, binding), steals=steals
-    )
+    return Rebind(existing=existing, binding=binding, claims=claims, steals=steals)
 
 
 def _create(request: AttachRequest, binding: Binding, steals: bool) -> Create | Refuse:
@@ -169,7 +161,6 @@ def _create(request: AttachRequest, binding: Binding, steals: bool) -> Create | 
         binding=binding,
         owner=request.link if row.exclusivity is Exclusivity.LINK and row.durable else None,
         user=request.user,
-        no_local=_no_local(request, binding),
         steals=steals,
     )
 
@@ -225,12 +216,6 @@ def _in_use(existing: Existing, why: str) -> Refuse:
 
 def _by_resource(existing: Existing) -> str:
     return "" if existing.managed is None else f" (declared by Subscription {existing.managed.resource})"
-
-
-def _no_local(request: AttachRequest, binding: Binding) -> NoLocal | None:
-    if not binding.filter.no_local:
-        return None
-    return ByContainer(request.container_id) if request.durability.is_durable else ByConnection()
 
 
 def _without(live: LiveLink | None, existing: Existing | None) -> Existing | None:

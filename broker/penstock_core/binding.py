@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from penstock_core.headers import HeaderBinding, check_headers
+from penstock_core.identity import Identity, LinkKey
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import ExchangeType
 
@@ -30,6 +31,7 @@ __all__ = [
     "check_keys",
     "default_keys",
     "keys_asked",
+    "no_local_of",
 ]
 
 MAX_KEY_LENGTH: Final = 255
@@ -84,6 +86,19 @@ class ByConnection:
 
 
 NoLocal = ByContainer | ByConnection
+
+
+def no_local_of(binding: Binding, identity: Identity, owner: LinkKey | None) -> NoLocal | None:
+    """Whose messages a subscription with this binding leaves out; None if it takes everybody's.
+
+    A durable one knows its container by its scope, or, if global, by the link that owns it: so it is the same after
+    reconnects and restarts, and while nobody consumes.
+    """
+    if not binding.filter.no_local:
+        return None
+    container_id = identity.scope.container_id if owner is None else owner.container_id
+    return ByContainer(container_id) if identity.durable and container_id is not None else ByConnection()
+
 
 _DEFAULT_KEYS: Final[dict[ExchangeType, frozenset[str]]] = {
     ExchangeType.TOPIC: frozenset({"#"}),

@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 from amqp.raw_client import RawClient, symbols
 
-from penstock_amqp.performatives import Attach, Detach, Error, Source, Target, Transfer
+from penstock_amqp.performatives import Attach, Detach, Disposition, Error, Flow, Source, Target, Transfer
 from penstock_amqp.values import Described, Symbol, ULong, Value
-from penstock_amqp.whole_message import Message, encode_message
+from penstock_amqp.whole_message import Message, decode_message, encode_message
 
 SELECTOR = ULong(0x0000468C00000004)
 NEVER, LINK_DETACH, SESSION_END, CONNECTION_CLOSE = symbols("never", "link-detach", "session-end", "connection-close")
@@ -99,3 +99,17 @@ def publish(client: RawClient, address: str, body: str) -> None:
     client.attach_sender(f"to-{address}", Target(address=address))
     head = Transfer(handle=client.last_handle, delivery_id=0, delivery_tag=b"1", settled=True)
     client.send(head, payload=encode_message(Message(body=body)))
+
+
+def drained_bodies(client: RawClient, handle: int, credit: int = 10) -> list[Value]:
+    """All that comes on a link of ours that has `credit` since it was attached: the broker says when it has no more."""
+    client.flow(handle, credit=credit, drain=True)
+    bodies: list[Value] = []
+    while True:
+        received = client.receive()
+        if isinstance(received.performative, Transfer):
+            bodies.append(decode_message(received.payload).body)
+        elif isinstance(received.performative, Flow) and received.performative.drain:
+            return bodies
+        else:
+            assert isinstance(received.performative, Flow | Disposition)

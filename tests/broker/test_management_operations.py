@@ -74,7 +74,7 @@ async def test_states_fit_the_models(client: ManagementClient) -> None:
     exchanges = await client.states(ExchangeState)
     assert [each.name for each in exchanges] == ["amq.direct", "amq.fanout", "amq.match", "amq.topic", "orders"]
     (broker,) = await client.states(BrokerState)
-    assert (broker.subscriptions, broker.exchanges, broker.durable_work, broker.epoch) == (1, 4, "Ok", 1)
+    assert (broker.subscriptions, broker.exchanges, broker.durable_work, broker.epoch) == (1, 5, "Ok", 1)
 
 
 async def test_a_changed_binding_is_put_in_place(client: ManagementClient, broker_process: BrokerProcess) -> None:

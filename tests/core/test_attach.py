@@ -16,8 +16,8 @@ from penstock_core.attach import (
     identities_to_look_up,
     look_up,
 )
-from penstock_core.binding import Binding, ByConnection, ByContainer, Filter
-from penstock_core.identity import LinkKey
+from penstock_core.binding import Binding, ByConnection, ByContainer, Filter, NoLocal, no_local_of
+from penstock_core.identity import Identity, LinkKey
 from penstock_core.reason import Condition, Reason, Refuse
 from penstock_core.terms import ClientOverrides, Exclusivity, ExpiryPolicy, Lifetime
 
@@ -50,7 +50,7 @@ def test_decision_01_a_bar_at_position_0_belongs_to_the_name() -> None:
 def test_decision_01_links_of_one_name_share_a_subscription() -> None:
     existing = there(identity("sub"), consumers=3)
     decision = decide(attaching("sub|4", shared=True, global_=True, durability=2, container_id="c4"), existing, None)
-    assert decision == Join(existing=existing, claims=None, no_local=None, steals=False)
+    assert decision == Join(existing=existing, claims=None, steals=False)
 
 
 def test_decision_01_a_random_name_never_meets_a_shared_name() -> None:
@@ -144,7 +144,7 @@ def test_decision_04_nothing_else_has_an_owner(shared: bool, durability: int) ->
 def test_decision_04_the_owner_attaches_again() -> None:
     existing = there(identity(container_id=CONTAINER), exclusivity=Exclusivity.LINK, owner=OWNED)
     decision = decide(attaching(durability=2), existing, None)
-    assert decision == Join(existing=existing, claims=None, no_local=None, steals=False)
+    assert decision == Join(existing=existing, claims=None, steals=False)
 
 
 def test_decision_04_the_owner_rebinds_by_the_rule_for_existing_queues() -> None:
@@ -170,7 +170,7 @@ def test_decision_04_it_never_has_two_consumers() -> None:
 def test_decision_04_a_managed_one_without_owner_takes_the_first_link(container_id: str | None) -> None:
     existing = there(identity(container_id=container_id), exclusivity=Exclusivity.LINK, user=None, managed=resource())
     decision = decide(attaching(global_=container_id is None, durability=2), existing, None)
-    assert decision == Join(existing=existing, claims=LinkKey(CONTAINER, "sub"), no_local=None, steals=False)
+    assert decision == Join(existing=existing, claims=LinkKey(CONTAINER, "sub"), steals=False)
 
 
 @pytest.mark.parametrize("exclusivity", list(Exclusivity))
@@ -260,7 +260,7 @@ def test_decision_06_bindings_compare_after_parsing() -> None:
 def test_decision_07_another_lifetime_joins(expiry: ExpiryPolicy | None) -> None:
     existing = there(identity("sub"), lifetime=Lifetime.CONNECTION_CLOSE)
     decision = decide(attaching(shared=True, global_=True, durability=1, expiry=expiry), existing, None)
-    assert decision == Join(existing=existing, claims=None, no_local=None, steals=False)
+    assert decision == Join(existing=existing, claims=None, steals=False)
 
 
 # 8. Null source
@@ -392,22 +392,34 @@ def test_decision_16_what_a_resource_declared_is_nobodys_own() -> None:
 NO_LOCAL = Filter(no_local=True)
 
 
-def test_decision_17_durable_by_container_volatile_by_connection() -> None:
-    durable = decide(attaching(durability=2, source=asked(filter=NO_LOCAL)), None, None)
-    volatile = decide(attaching(durability=0, source=asked(filter=NO_LOCAL)), None, None)
-    assert isinstance(durable, Create)
-    assert isinstance(volatile, Create)
-    assert durable.no_local == ByContainer("client-1")
-    assert volatile.no_local == ByConnection()
-    assert durable.binding.filter.no_local
-    assert volatile.binding.filter.no_local
+@pytest.mark.parametrize(
+    ("what", "owner", "leaves_out"),
+    [
+        (identity(container_id="client-1"), OWNED, ByContainer("client-1")),
+        (identity(container_id="client-1"), None, ByContainer("client-1")),  # declared, nobody attached yet
+        (identity(), LinkKey("client-2", "sub"), ByContainer("client-2")),  # global, by the link that owns it
+        (identity(), None, ByConnection()),
+        (identity(container_id="client-1", durable=False), None, ByConnection()),
+    ],
+)
+def test_decision_17_durable_by_container_volatile_by_connection(
+    what: Identity, owner: LinkKey | None, leaves_out: NoLocal
+) -> None:
+    assert no_local_of(Binding("orders", frozenset({"#"}), NO_LOCAL), what, owner) == leaves_out
+    assert no_local_of(Binding("orders", frozenset({"#"})), what, owner) is None
+
+
+def test_decision_17_what_is_asked_is_bound() -> None:
+    for durability in (0, 2):
+        decision = decide(attaching(durability=durability, source=asked(filter=NO_LOCAL)), None, None)
+        assert isinstance(decision, Create)
+        assert decision.binding.filter.no_local
 
 
 @pytest.mark.parametrize("durability", [0, 2])
 def test_decision_17_not_put_in_place_on_a_shared_source(durability: int) -> None:
     decision = decide(attaching(shared=True, durability=durability, source=asked(filter=NO_LOCAL)), None, None)
     assert isinstance(decision, Create)
-    assert decision.no_local is None
     assert decision.binding.filter == Filter()
 
 
@@ -415,16 +427,6 @@ def test_decision_17_no_local_on_a_shared_source_is_no_other_filter() -> None:
     existing = there(identity("sub"), consumers=1)
     request = attaching(shared=True, global_=True, durability=2, source=asked(filter=NO_LOCAL))
     assert isinstance(decide(request, existing, None), Join)
-
-
-def test_decision_17_the_key_of_a_rebound_or_joined_one() -> None:
-    existing = there(identity(container_id=CONTAINER), exclusivity=Exclusivity.LINK, owner=OWNED, filter=NO_LOCAL)
-    joined = decide(attaching(durability=2, source=asked(filter=NO_LOCAL)), existing, None)
-    assert isinstance(joined, Join)
-    assert joined.no_local == ByContainer("client-1")
-    rebound = decide(attaching(durability=2), existing, None)
-    assert isinstance(rebound, Rebind)
-    assert rebound.no_local is None
 
 
 # Limits

@@ -226,7 +226,7 @@ def test_what_was_created_is_found_again(request: AttachRequest) -> None:
     assert identities_to_look_up(request) == (kept.identity,)
     joined = decide(request, kept, None)
     assert isinstance(joined, Join)
-    assert joined == Join(existing=kept, claims=None, no_local=created.no_local, steals=False)
+    assert joined == Join(existing=kept, claims=None, steals=False)
     assert source_reply(request, joined) == source_reply(request, created)
 
 

@@ -23,7 +23,7 @@ from penstock_broker.topology.creating import make_destinations
 from penstock_broker.topology.documents import mark_of
 from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, new_router
 from penstock_core.address import check_queue_name
-from penstock_core.binding import ByContainer, Filter, binding_declared
+from penstock_core.binding import Filter, binding_declared
 from penstock_core.declare import (
     Declared,
     DeleteExisting,
@@ -260,9 +260,6 @@ def _put_policies(subscription: Subscription, declared: Declared, wanted: manage
     subscription.client_overrides = wanted.client_overrides
     subscription.owner = wanted.owner
     subscription.managed = declared.managed
-    client_id = declared.identity.scope.container_id
-    if declared.binding.filter.no_local and client_id is not None:
-        subscription.no_local = ByContainer(client_id)
 
 
 def _policies(subscription: Subscription) -> tuple[object, ...]:

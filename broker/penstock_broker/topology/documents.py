@@ -11,7 +11,7 @@ from typing import Any, Final
 from penstock_api import management
 from penstock_broker.queue import Queue
 from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, new_router
-from penstock_core.binding import Binding, ByConnection, ByContainer, Filter, NoLocal
+from penstock_core.binding import Binding, Filter
 from penstock_core.existing import Managed
 from penstock_core.headers import HeaderMatch, header_binding, ordered_bindings
 from penstock_core.identity import Identity, LinkKey, Scope
@@ -133,7 +133,7 @@ def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscrip
         queue=Queue("", incarnation, is_logged=True, now_us=now_us),
         owner_link=LinkKey(*fields["ownerLink"]) if fields["ownerLink"] else None,
         user=fields["user"],
-        no_local=_no_local(binding, identity),
+        is_recorded=True,
         persistence=_persistence(fields["persistence"]),
         limits=management.Limits.model_validate(fields["limits"]),
         delivery=_delivery(fields.get("delivery")),
@@ -158,13 +158,6 @@ def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> Poin
         limits=management.Limits.model_validate(fields["limits"]),
         delivery=_delivery(fields.get("delivery")),
     )
-
-
-def _no_local(binding: Binding, identity: Identity) -> NoLocal | None:
-    if not binding.filter.no_local:
-        return None
-    container_id = identity.scope.container_id
-    return ByConnection() if container_id is None else ByContainer(container_id)
 
 
 def _persistence(value: str | None) -> Persistence | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock_api import management
 from penstock_broker.queue import Queue
-from penstock_core.binding import Binding, NoLocal
+from penstock_core.binding import Binding, NoLocal, no_local_of
 from penstock_core.existing import Existing, Managed
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey, queue_name
@@ -75,7 +75,6 @@ class Subscription:
     queue: Queue
     owner_link: LinkKey | None = None
     user: str | None = None
-    no_local: NoLocal | None = None
     persistence: Persistence | None = None
     limits: management.Limits = field(default_factory=management.Limits)
     delivery: management.Delivery | None = None
@@ -85,6 +84,8 @@ class Subscription:
     owner: management.Owner | None = None
     managed: Managed | None = None
     users: Users = field(default_factory=Users)
+    is_recorded: bool = False
+    """The log has a document of it."""
     revision: int = 0
 
     @property
@@ -96,6 +97,11 @@ class Subscription:
     def is_logged(self) -> bool:
         """It and its durable messages outlive the process."""
         return outlives_process(self.identity.durable, self.lifetime)
+
+    @property
+    def no_local(self) -> NoLocal | None:
+        """Whose messages it leaves out."""
+        return no_local_of(self.binding, self.identity, self.owner_link)
 
     def existing(self) -> Existing:
         """What the rules need to know of it."""

@@ -110,7 +110,6 @@ class Topology:
             queue=Queue("", self._log.next_incarnation(), is_logged=logged, now_us=now_us),
             owner_link=decision.owner,
             user=decision.user,
-            no_local=decision.no_local,
         )
         self.add(subscription)
         return subscription
@@ -131,7 +130,6 @@ class Topology:
     def rebind(self, decision: Rebind, now_us: int) -> Subscription:
         """Drop the backlog and start a new incarnation with another binding."""
         subscription = self.subscriptions[decision.existing.identity]
-        subscription.no_local = decision.no_local
         self.drop_and_rebind(subscription, decision.binding, now_us)
         return subscription
 
@@ -161,7 +159,7 @@ class Topology:
     def claim(self, subscription: Subscription, owner: LinkKey) -> None:
         """Record the link that owns a not-shared subscription from now on."""
         subscription.owner_link = owner
-        self.write(subscription)
+        self.changed(subscription)  # no-local may go by the owner
 
     def changed(self, subscription: Subscription) -> None:
         """Write down that mark, limits or policies of a subscription are others now."""
@@ -186,8 +184,9 @@ class Topology:
         if subscription.is_logged:
             payload = documents.dump(subscription)
             self._record(documents.SUBSCRIPTION, subscription.name, payload, subscription.queue.incarnation)
-        else:
-            self._erase(documents.SUBSCRIPTION, subscription.name)  # its lifetime may have been a permanent one
+        elif subscription.is_recorded:
+            self._erase(documents.SUBSCRIPTION, subscription.name)  # its lifetime was a permanent one
+        subscription.is_recorded = subscription.is_logged
 
     # -- point-to-point queues --------------------------------------------------------------------------------------
 
