@@ -12,6 +12,7 @@ from typing import Final, Literal
 from penstock_api.management import ExchangeDeclaration, Limits, Owner, SubscriptionDeclaration
 from penstock_api.resources import Exchange, Subscription, quantity_bytes
 from penstock_api.resources_delivery import declared
+from penstock_api.resources_headers import as_declared
 from penstock_core import identity
 
 __all__ = [
@@ -111,6 +112,7 @@ def subscription_declaration(
         expiry_policy=spec.expiry_policy,
         exchange=exchange,
         binding_keys=tuple(sorted(set(spec.binding_keys))),
+        header_bindings=tuple(as_declared(binding) for binding in spec.header_bindings),
         selector=spec.filter.selector,
         no_local=spec.filter.no_local,
         rebind_policy=spec.rebind_policy,

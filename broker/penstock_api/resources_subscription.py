@@ -8,6 +8,7 @@ from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, model_val
 
 from penstock_api import resources_base as base
 from penstock_api.resources_delivery import Delivery
+from penstock_api.resources_headers import HeaderBindings
 
 __all__ = [
     "Applied",
@@ -37,6 +38,11 @@ _NO_LOCAL: Final = base.cel(
     "!has(self.filter) || !has(self.filter.noLocal) || !self.filter.noLocal || "
     "(self.sharing == 'Exclusive' && self.scope == 'Container')",
     "`filter.noLocal` needs `sharing: Exclusive` and `scope: Container`; a shared one has no messages of its own",
+)
+_ONE_WAY: Final = base.cel(
+    "!has(self.bindingKeys) || size(self.bindingKeys) == 0 || !has(self.headerBindings) || "
+    "size(self.headerBindings) == 0",
+    "`bindingKeys` and `headerBindings` can't both be set: a Headers exchange takes the latter, the others the former",
 )
 
 
@@ -74,7 +80,13 @@ class SubscriptionSpec(base.Spec):
 
     model_config = ConfigDict(
         json_schema_extra=base.validations(
-            _CLIENT_ID, _DECLARABLE, _PERMANENT, _NO_LOCAL, base.paired("subscriptionName"), base.paired("clientId")
+            _CLIENT_ID,
+            _DECLARABLE,
+            _PERMANENT,
+            _NO_LOCAL,
+            _ONE_WAY,
+            base.paired("subscriptionName"),
+            base.paired("clientId"),
         )
     )
 
@@ -116,8 +128,12 @@ class SubscriptionSpec(base.Spec):
         Field(max_length=256, json_schema_extra={base.LIST_TYPE: "set"}),
         AfterValidator(base.check_unique),
     ] = ()
-    """Which messages, by routing key; `*` is one word and `#` any number on a Topic exchange. None: the default of
-    the exchange's type (`#` on Topic).
+    """Which messages, by routing key, of several keys any; `*` is one word and `#` any number on a Topic exchange.
+    None: the default of the exchange's type (`#` on Topic).
+    """
+    header_bindings: HeaderBindings = ()
+    """The same on a Headers exchange: by application properties; of several bindings one has to match. None: all
+    messages.
     """
     filter: Filter = Filter()
     """What is left out of those."""
@@ -152,6 +168,8 @@ class SubscriptionSpec(base.Spec):
             raise ValueError(str(_PERMANENT["message"]))
         if self.filter.no_local and not (self.sharing == "Exclusive" and self.scope == "Container"):
             raise ValueError(str(_NO_LOCAL["message"]))
+        if self.binding_keys and self.header_bindings:
+            raise ValueError(str(_ONE_WAY["message"]))
         return self
 
 
@@ -162,6 +180,8 @@ class Applied(base.Status):
     """Exchange."""
     binding_keys: Annotated[tuple[Annotated[str, Field(max_length=255)], ...], Field(max_length=256)] = ()
     """Binding keys."""
+    header_bindings: Annotated[tuple[Annotated[str, Field(max_length=2048)], ...], Field(max_length=256)] = ()
+    """Header bindings, in words."""
     selector: Annotated[str, Field(max_length=8192)] | None = None
     """Selector, as the broker writes it."""
     expiry_policy: Annotated[str, Field(max_length=32)]

@@ -14,6 +14,7 @@ from typing import cast
 from penstock_api import declaration
 from penstock_api.management import EntityType, Outcome, SubscriptionDeclaration
 from penstock_api.resources import Exchange, Subscription
+from penstock_api.resources_headers import as_told
 from penstock_operator import access, conditions, deletion, names, reasons
 from penstock_operator.acceptance import ACCEPTED, broker_problem, paused, refuse
 from penstock_operator.conditions import Condition, Truth
@@ -28,7 +29,7 @@ from penstock_operator.decisions import (
     Report,
     Retry,
 )
-from penstock_operator.manifests import Manifest
+from penstock_operator.manifests import Manifest, items_of
 from penstock_operator.reasons import Reason
 
 __all__ = ["SubscriptionView", "decide"]
@@ -222,5 +223,8 @@ def _applied(answer: Answer) -> Manifest:
         "expiryPolicy": answer.body.get("expiryPolicy", ""),
         "sharing": answer.body.get("sharing", ""),
     }
+    bindings = items_of(answer.body, "headerBindings")
+    if bindings:
+        applied["headerBindings"] = [as_told(binding) for binding in bindings]
     selector = answer.body.get("selector")
     return {**applied, "selector": selector} if selector is not None else applied

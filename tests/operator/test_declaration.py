@@ -5,6 +5,7 @@ from __future__ import annotations
 from operating.making import exchange, subscription
 
 from penstock_api import declaration
+from penstock_api.resources_headers import as_told
 
 
 def test_an_exchange_with_all_its_defaults() -> None:
@@ -67,6 +68,7 @@ def test_a_subscription_with_every_field() -> None:
         "expiryPolicy": "Never",
         "exchange": "orders",
         "bindingKeys": ["orders.eu", "orders.us"],
+        "headerBindings": [],
         "selector": "region = 'eu'",
         "noLocal": True,
         "rebindPolicy": "WhenIdle",
@@ -90,6 +92,26 @@ def test_a_subscription_with_every_field() -> None:
         },
     }
     assert declaration.queue_name(made) == "psub:durable:container:billing%201:for%2Fbilling"
+
+
+def test_headers_are_declared_with_values_of_their_type() -> None:
+    bindings = [
+        {"headers": [{"name": "region", "string": "eu"}, {"name": "amount", "integer": 5}]},
+        {"match": "Any", "headers": [{"name": "paid", "boolean": False}, {"name": "trace"}]},
+    ]
+    made = subscription(headerBindings=bindings)
+    told = declaration.subscription_declaration(made, exchange="orders").header_bindings
+    assert [(it.match, it.headers) for it in told] == [
+        ("All", {"region": "eu", "amount": 5}),
+        ("Any", {"paid": False, "trace": None}),
+    ]
+
+
+def test_bindings_are_told_in_words_whatever_they_are_made_of() -> None:
+    assert as_told({"match": "All", "headers": {"region": "eu", "amount": 5}}) == "All: amount = 5, region = 'eu'"
+    assert as_told({"match": "Any", "headers": {"trace": None, "paid": False}}) == "Any: paid = False, trace"
+    assert as_told({"match": "Any", "headers": {1: b"x"}}) == "Any: 1 = b'x'"
+    assert as_told({}) == "All: every message"
 
 
 def test_names_come_from_the_resource_where_the_spec_has_none() -> None:

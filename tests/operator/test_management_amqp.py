@@ -13,10 +13,12 @@ from support.broker_process import BrokerProcess
 
 from penstock_api import declaration
 from penstock_api.management import EntityType
+from penstock_api.resources_headers import as_told
 from penstock_operator import certificates
 from penstock_operator.decisions import Declare, Undeclare
 from penstock_operator.management import Target, Unreachable
 from penstock_operator.management_amqp import connect
+from penstock_operator.manifests import items_of
 
 QUEUE = "psub:durable:global:billing"
 
@@ -101,6 +103,27 @@ async def test_a_missing_exchange_and_a_bad_selector_have_their_reasons(target: 
     bad = declaration.subscription_declaration(subscription(filter={"selector": "a = = b"}), exchange="orders")
     answers = await management.declare([Declare(EntityType.SUBSCRIPTION, None, body) for body in (lost, bad)])
     assert [(it.status, it.reason) for it in answers] == [(404, "ExchangeNotFound"), (400, "InvalidSelector")]
+    await management.close()
+
+
+async def test_headers_and_delivery_are_declared_once_and_bad_ones_have_their_reasons(target: Target) -> None:
+    management = await connect(target)
+    kinds = {"orders": exchange(), "parcels": exchange(metadata={"name": "parcels"}, type="Headers")}
+    await management.declare(
+        [Declare(EntityType.EXCHANGE, name, declaration.exchange_declaration(it)) for name, it in kinds.items()]
+    )
+    bindings = [{"headers": [{"name": "region", "string": "eu"}, {"name": "amount", "integer": 5}]}]
+    made = subscription(headerBindings=bindings, delivery={"maxDeliveries": 3, "deadLetter": "dead"})
+    wanted, wrong = (declaration.subscription_declaration(made, exchange=it) for it in ("parcels", "orders"))
+    (first,) = await management.declare([Declare(EntityType.SUBSCRIPTION, None, wanted)])
+    (second,) = await management.declare([Declare(EntityType.SUBSCRIPTION, None, wanted)])
+    assert (first.body["outcome"], second.body["outcome"]) == ("Created", "Unchanged")
+    told = [as_told(it) for it in items_of(first.body, "headerBindings")]
+    assert told == ["All: amount = 5, region = 'eu'"]
+    nowhere = subscription(metadata={"name": "lost", "uid": "u"}, delivery={"deadLetter": "$management"})
+    other = declaration.subscription_declaration(nowhere, exchange="orders")
+    answers = await management.declare([Declare(EntityType.SUBSCRIPTION, None, body) for body in (wrong, other)])
+    assert [(it.status, it.reason) for it in answers] == [(400, "InvalidBindingKey"), (400, "InvalidAddress")]
     await management.close()
 
 

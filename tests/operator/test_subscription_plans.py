@@ -100,6 +100,19 @@ def test_declared_is_ready() -> None:
     assert decision.retry is Retry.RESYNC
 
 
+def test_header_bindings_that_hold_are_shown() -> None:
+    body = {**DECLARED, "bindingKeys": [], "headerBindings": [{"match": "All", "headers": {"region": "eu"}}]}
+    decision = decide(view(answer=Answer(status=200, body=body)))
+    assert isinstance(decision, Report)
+    assert decision.details["applied"] == {
+        "exchange": "orders",
+        "bindingKeys": [],
+        "headerBindings": ["All: region = 'eu'"],
+        "expiryPolicy": "Never",
+        "sharing": "Shared",
+    }
+
+
 @pytest.mark.parametrize(
     ("outcome", "reason"),
     [("Unchanged", "Declared"), ("Updated", "Declared"), ("Rebound", "Rebound"), ("Adopted", "Adopted")],
