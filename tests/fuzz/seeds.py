@@ -171,8 +171,17 @@ def _init(mechanism: str, response: bytes) -> bytes:
 DIALOGUES: Final = (
     _init("PLAIN", b"\x00guest\x00guest") + AMQP_HEADER,
     _init("ANONYMOUS", b"me") + AMQP_HEADER,
-    _init("SCRAM-SHA-256", b"n,,n=guest,r=rOprNGfwEbeRWgbNEkqO")
-    + _sasl(Response(response=b"c=biws,r=rOprNGfwEbeRWgbNEkqO,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")),
-    _init("XOAUTH2", b"user=me\x01auth=Bearer ey.ey.ab\x01\x01"),
+    _init("SCRAM-SHA-256", b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
+    + _sasl(
+        Response(
+            response=b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+            b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+        ),
+        Response(response=b""),
+    )
+    + AMQP_HEADER,
+    _init("SCRAM-SHA-512", b"y,,n=us=2Cer,r=fyko+d2lbbFgONRv9qkxdawL"),
+    _init("XOAUTH2", b"user=me\x01auth=Bearer token\x01\x01") + AMQP_HEADER,
+    _init("EXTERNAL", b"") + AMQP_HEADER,
     AMQP_HEADER + _OPEN,
 )

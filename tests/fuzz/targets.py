@@ -6,6 +6,7 @@ written and read again, that a dialogue ends. Each target has seeds, real input 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 from collections.abc import Callable
@@ -16,16 +17,28 @@ from fuzz.seeds import CONVERSATIONS, DIALOGUES, FRAMES, MESSAGES, SELECTORS
 
 from penstock_amqp import message, message_fields
 from penstock_amqp.codec import decode, encode
+from penstock_amqp.credentials import Record, fake_record, make_record
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.frames import FrameReader, read_body
 from penstock_amqp.message_sections import check_sections
 from penstock_amqp.performatives import Performative
 from penstock_amqp.sasl import Authenticated, Refused, SaslServer
-from penstock_amqp.sasl_mechanisms import MECHANISMS, Verdict, Verify
+from penstock_amqp.sasl_mechanisms import (
+    MECHANISMS,
+    Answer,
+    Bearer,
+    External,
+    Find,
+    Identified,
+    Table,
+    Verdict,
+    Verify,
+)
+from penstock_amqp.sasl_scram import Scram
 from penstock_amqp.selected_fields import Selectable, SelectedFields
 from penstock_core.selector import Selector, compile_selector
 
-__all__ = ["SEEDS", "TARGETS"]
+__all__ = ["OFFERED", "SEEDS", "TARGETS", "answer"]
 
 PROPERTIES: Final[tuple[dict[str, Selectable], ...]] = (
     {},
@@ -93,19 +106,47 @@ def forwarded(data: bytes) -> None:
         check_sections(data, head.start)
 
 
+NONCE: Final = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+"""The server's part in RFC 7677, section 3, so that the client's proof of that document holds."""
+SALT: Final = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+OFFERED: Final[Table] = {
+    **MECHANISMS,
+    "SCRAM-SHA-256": lambda: Scram("SCRAM-SHA-256", NONCE),
+    "SCRAM-SHA-512": lambda: Scram("SCRAM-SHA-512", NONCE),
+    "EXTERNAL": lambda: External("certified"),
+    "XOAUTH2": lambda: Bearer("XOAUTH2"),
+}
+
+
+@functools.lru_cache(1)
+def _pencil() -> Record:
+    return make_record("pencil", SALT, 4096)
+
+
 def dialogue(data: bytes) -> None:
-    """The server's side of SASL raises nothing, and comes to an end within its limits."""
-    server = SaslServer(MECHANISMS, without_sasl=True)
+    """The server's side of SASL raises nothing, and lets in only who knows the secret."""
+    server = SaslServer(OFFERED, without_sasl=True)
     step = 1 + data[0] if data else 1
     for at in range(0, len(data), step):
         result = server.feed(data[at : at + step])
-        while isinstance(result, Verify):
-            is_right = result.user == "guest" and result.secret == b"guest"
-            result = server.answer(Verdict.RIGHT if is_right else Verdict.WRONG)
+        while isinstance(result, Verify | Find):
+            result = server.answer(answer(result))
         server.output()
         if isinstance(result, Authenticated | Refused):
-            assert isinstance(result, Refused) or result.user in ("guest", "anonymous")
+            assert isinstance(result, Refused) or result.user in ("anonymous", "certified", "guest", "user")
             return
+
+
+def answer(question: Verify | Find) -> Answer:
+    match question:
+        case Find():
+            record = _pencil() if question.user == "user" else fake_record(b"key", question.user, 4096)
+            return record.keys[question.mechanism]
+        case Verify(secret=b"token"):
+            return Identified("guest")
+        case Verify():
+            is_right = (question.mechanism, question.user, question.secret) == ("PLAIN", "guest", b"guest")
+            return Verdict.RIGHT if is_right else Verdict.WRONG
 
 
 @functools.lru_cache(1)

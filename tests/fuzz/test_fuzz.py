@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 from fuzz.running import fuzz
-from fuzz.targets import SEEDS, TARGETS
+from fuzz.targets import OFFERED, SEEDS, TARGETS, answer
+
+from penstock_amqp.sasl import Authenticated, SaslServer
+from penstock_amqp.sasl_mechanisms import Find, Verify
 
 SEED = 20_261_121
 RUNS = {
@@ -23,6 +26,25 @@ RUNS = {
 def test_the_seeds_themselves_break_nothing(target: str) -> None:
     for data in SEEDS[target]:
         TARGETS[target](data)
+
+
+def test_every_dialogue_that_is_meant_to_end_well_does() -> None:
+    let_in: list[str] = []
+    for data in SEEDS["dialogue"]:
+        server = SaslServer(OFFERED, without_sasl=True)
+        result = server.feed(data)
+        while isinstance(result, Verify | Find):
+            result = server.answer(answer(result))
+        if isinstance(result, Authenticated):
+            let_in.append(f"{result.mechanism} {result.user}")
+    assert let_in == [
+        "PLAIN guest",
+        "ANONYMOUS anonymous",
+        "SCRAM-SHA-256 user",
+        "XOAUTH2 guest",
+        "EXTERNAL certified",
+        "None anonymous",
+    ]
 
 
 @pytest.mark.fuzz
