@@ -1,20 +1,20 @@
 """What Exchanges and Subscriptions have in common before they are declared: Accepted, and the pause. Pure.
 
-Knows neither kind; `exchanges` and `subscriptions` decide with it. Source: docs/operator.md.
+`exchanges` and `subscriptions` decide with it. Source: docs/operator.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, assert_never
 
-from penstock_api import resources_base
-from penstock_api.resources import Broker
+from penstock_api import declaration, resources_base
+from penstock_api.resources import Broker, Exchange, Subscription
 from penstock_operator import access, names
 from penstock_operator.conditions import Condition, Truth
 from penstock_operator.reasons import Reason
 
-__all__ = ["ACCEPTED", "broker_problem", "paused", "refuse"]
+__all__ = ["ACCEPTED", "broker_problem", "duplicate", "paused", "refuse"]
 
 ACCEPTED: Final = Condition(
     "Accepted", Truth.TRUE, Reason.ACCEPTED, "The spec is valid and its references may be followed."
@@ -40,6 +40,27 @@ def broker_problem(namespace: str, key: tuple[str, str], broker: Broker | None) 
             f"Broker {home}/{name} is not there, or its `allowedNamespaces` does not name {namespace}.",
         )
     return refuse(Reason.BROKER_NOT_FOUND, f"There is no Broker {name} in this namespace; make it.")
+
+
+def duplicate(resource: Exchange | Subscription, winner: Exchange | Subscription, broker: str) -> Condition:
+    """An older resource, `winner`, has what this one wants to be. One in another namespace isn't named: its name is
+    not for every reader of this one.
+    """
+    match resource:
+        case Exchange():
+            reason, field = Reason.DUPLICATE_EXCHANGE, "exchangeName"
+            what = repr(declaration.exchange_name(resource))
+        case Subscription():
+            reason, field = Reason.DUPLICATE_SUBSCRIPTION, "subscriptionName"
+            what = str(declaration.subscription_identity(resource))
+        case _:
+            assert_never(resource)
+    is_visible = winner.metadata.namespace == resource.metadata.namespace
+    who = f"{winner.kind} {winner.metadata.name}" if is_visible else "One of another namespace"
+    return refuse(
+        reason,
+        f"{who} is older and declares {what} on Broker {broker}. Choose another `{field}`, or delete one of the two.",
+    )
 
 
 def paused(before: Iterable[resources_base.Condition], *, but: frozenset[str] = frozenset()) -> tuple[Condition, ...]:

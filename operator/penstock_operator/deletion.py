@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from datetime import datetime
+from typing import Final, assert_never, cast
 
+from penstock_api import declaration
 from penstock_api.management import EntityType
+from penstock_api.resources import Exchange, Subscription
 from penstock_core.reason import Reason as BrokerReason
 from penstock_operator import names, reasons
 from penstock_operator.conditions import Condition, Truth
@@ -19,7 +22,7 @@ from penstock_operator.decisions import Answer, BrokerView, Reach, Release, Repo
 from penstock_operator.manifests import Manifest
 from penstock_operator.reasons import Reason
 
-__all__ = ["GRACE_SECONDS", "DeletionView", "decide"]
+__all__ = ["GRACE_SECONDS", "DeletionView", "decide", "view_of"]
 
 GRACE_SECONDS: Final = 30
 """How long a terminating namespace, or a broker that doesn't answer, can hold a deletion up."""
@@ -43,6 +46,40 @@ class DeletionView:
     seconds: float
     """Since the deletion was asked for."""
     answer: Answer | None = None
+
+
+def view_of(
+    resource: Exchange | Subscription,
+    *,
+    broker: BrokerView,
+    is_duplicate: bool,
+    namespace_terminating: bool,
+    now: datetime,
+    answer: Answer | None,
+) -> DeletionView:
+    """The view of a resource that has a deletionTimestamp."""
+    metadata = resource.metadata
+    assert metadata.deletion_timestamp is not None
+    match resource:
+        case Exchange():
+            entity, name = EntityType.EXCHANGE, declaration.exchange_name(resource)
+        case Subscription():
+            entity, name = EntityType.SUBSCRIPTION, declaration.queue_name(resource)
+        case _:
+            assert_never(resource)
+    return DeletionView(
+        entity=entity,
+        name=name,
+        uid=metadata.uid,
+        policy=resource.spec.deletion_policy,
+        is_protected=metadata.annotations.get(names.DELETE_PROTECTION) == "true",
+        is_forced=metadata.annotations.get(names.FORCE_DELETE) == "true",
+        broker=broker,
+        is_duplicate=is_duplicate,
+        namespace_terminating=namespace_terminating,
+        seconds=(now - metadata.deletion_timestamp).total_seconds(),
+        answer=answer,
+    )
 
 
 def decide(view: DeletionView) -> Undeclare | Release | Report:

@@ -10,9 +10,9 @@ from datetime import datetime
 
 from penstock_api import declaration
 from penstock_api.management import EntityType, ExchangeDeclaration, Outcome
-from penstock_api.resources import Broker, Exchange
+from penstock_api.resources import Exchange
 from penstock_operator import access, children, conditions, deletion, names, reasons
-from penstock_operator.acceptance import ACCEPTED, broker_problem, paused, refuse
+from penstock_operator.acceptance import ACCEPTED, broker_problem, duplicate, paused, refuse
 from penstock_operator.conditions import Condition, Truth
 from penstock_operator.decisions import (
     AddFinalizer,
@@ -94,20 +94,13 @@ def wanted(view: ExchangeView) -> ExchangeDeclaration:
 
 
 def _delete(view: ExchangeView) -> Decision:
-    metadata = view.exchange.metadata
-    assert metadata.deletion_timestamp is not None
     decision = deletion.decide(
-        deletion.DeletionView(
-            entity=EntityType.EXCHANGE,
-            name=declaration.exchange_name(view.exchange),
-            uid=metadata.uid,
-            policy=view.exchange.spec.deletion_policy,
-            is_protected=metadata.annotations.get(names.DELETE_PROTECTION) == "true",
-            is_forced=metadata.annotations.get(names.FORCE_DELETE) == "true",
+        deletion.view_of(
+            view.exchange,
             broker=view.broker,
             is_duplicate=view.is_duplicate,
             namespace_terminating=view.namespace_terminating,
-            seconds=(view.now - metadata.deletion_timestamp).total_seconds(),
+            now=view.now,
             answer=view.answer,
         )
     )
@@ -132,22 +125,9 @@ def _not_acceptable(view: ExchangeView) -> Condition | None:
             return refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no Exchange {alternate.name} here; make it.")
         if declaration.broker_key(view.alternate) != (home, broker_name):
             return refuse(Reason.EXCHANGE_ON_OTHER_BROKER, f"Exchange {alternate.name} is on another Broker.")
-    assert view.broker.broker is not None
-    return _duplicate(view, view.broker.broker)
-
-
-def _duplicate(view: ExchangeView, broker: Broker) -> Condition | None:
-    if view.winner is None or not view.is_duplicate:
-        return None
-    other = view.winner.metadata
-    visible = other.namespace == view.exchange.metadata.namespace
-    who = f"Exchange {other.name}" if visible else "An Exchange of another namespace"
-    name = declaration.exchange_name(view.exchange)
-    return refuse(
-        Reason.DUPLICATE_EXCHANGE,
-        f"{who} is older and declares {name!r} on Broker {broker.metadata.name}. "
-        "Choose another `exchangeName`, or delete one of the two.",
-    )
+    if view.winner is not None and view.is_duplicate:
+        return duplicate(view.exchange, view.winner, broker_name)
+    return None
 
 
 def _name_taken(view: ExchangeView) -> Condition:

@@ -16,7 +16,7 @@ from penstock_api.management import EntityType, Outcome, SubscriptionDeclaration
 from penstock_api.resources import Exchange, Subscription
 from penstock_api.resources_headers import as_told
 from penstock_operator import access, conditions, deletion, names, reasons
-from penstock_operator.acceptance import ACCEPTED, broker_problem, paused, refuse
+from penstock_operator.acceptance import ACCEPTED, broker_problem, duplicate, paused, refuse
 from penstock_operator.conditions import Condition, Truth
 from penstock_operator.decisions import (
     AddFinalizer,
@@ -89,20 +89,13 @@ def wanted(view: SubscriptionView) -> SubscriptionDeclaration:
 
 
 def _delete(view: SubscriptionView) -> Decision:
-    metadata = view.subscription.metadata
-    assert metadata.deletion_timestamp is not None
     decision = deletion.decide(
-        deletion.DeletionView(
-            entity=EntityType.SUBSCRIPTION,
-            name=declaration.queue_name(view.subscription),
-            uid=metadata.uid,
-            policy=view.subscription.spec.deletion_policy,
-            is_protected=metadata.annotations.get(names.DELETE_PROTECTION) == "true",
-            is_forced=metadata.annotations.get(names.FORCE_DELETE) == "true",
+        deletion.view_of(
+            view.subscription,
             broker=view.broker,
             is_duplicate=view.is_duplicate,
             namespace_terminating=view.namespace_terminating,
-            seconds=(view.now - metadata.deletion_timestamp).total_seconds(),
+            now=view.now,
             answer=view.answer,
         )
     )
@@ -136,20 +129,9 @@ def _not_acceptable(view: SubscriptionView) -> Condition | None:
             Reason.EXCHANGE_ON_OTHER_BROKER,
             f"Exchange {exchange_name} is not on Broker {broker_name}; `exchangeRef` must name one that is.",
         )
-    return _duplicate(view)
-
-
-def _duplicate(view: SubscriptionView) -> Condition | None:
-    if view.winner is None or not view.is_duplicate:
-        return None
-    other = view.winner.metadata
-    visible = other.namespace == view.subscription.metadata.namespace
-    who = f"Subscription {other.name}" if visible else "A Subscription of another namespace"
-    return refuse(
-        Reason.DUPLICATE_SUBSCRIPTION,
-        f"{who} is older and declares {declaration.subscription_identity(view.subscription)} on this Broker. "
-        "Choose another `subscriptionName`, or delete one of the two.",
-    )
+    if view.winner is not None and view.is_duplicate:
+        return duplicate(view.subscription, view.winner, broker_name)
+    return None
 
 
 def _conclude(view: SubscriptionView, answer: Answer) -> Report:
