@@ -6,6 +6,7 @@ import copy
 import json
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +49,11 @@ def test_a_good_one_is_pending_until_an_operator_sees_it(kube: Kube, kind: str) 
     assert [(it["type"], it["status"], it["reason"]) for it in status["conditions"]] == [
         ("Ready", "Unknown", "Pending")
     ]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples/kubernetes").glob("*.yaml")), ids=lambda path: path.name)
+def test_the_examples_are_taken(kube: Kube, path: Path) -> None:
+    kube.kubectl("create", "--dry-run=server", "--validate=strict", "-f", str(path))
 
 
 CONTAINER = {"scope": "Container", "clientId": "c"}
