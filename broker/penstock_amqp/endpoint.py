@@ -165,18 +165,28 @@ class Endpoint(MessageEngine):
         answers_unsettled: bool = False,
         max_message_bytes: int = 0,
         sends_settled: bool = False,
+        settles_second: bool = False,
+        peer_settles: int | None = None,
     ) -> None:
         """Answer an attach with what is really there. `offered`: the link's offered capabilities; with
         `answers_unsettled` the peer's unsettled map gets an empty one back: nothing is resumed.
+
+        To a receiver, `sends_settled` leaves nothing to settle; with `settles_second` the peer settles what it accepted
+        once we have settled it (`confirm`). `peer_settles`: the settle mode that a sender announced, which is its
+        choice. We settle first whatever it asks: an accept is our last word.
         """
         endpoint_terms.write_source(endpoint_ffi.link_source(link.ptr), source)
         endpoint_terms.write_target(endpoint_ffi.link_target(link.ptr), target)
         if isinstance(link, InLink):
             link.max_bytes = max_message_bytes or self.max_message_bytes
             endpoint_ffi.link_set_max_message_size(link.ptr, link.max_bytes)
+            if peer_settles is not None:
+                endpoint_ffi.link_set_snd_settle_mode(link.ptr, peer_settles)
         else:
             link.presettled = sends_settled
+            link.settles_second = settles_second and not sends_settled
             endpoint_ffi.link_set_snd_settle_mode(link.ptr, 1 if sends_settled else 0)
+            endpoint_ffi.link_set_rcv_settle_mode(link.ptr, 1 if link.settles_second else 0)
         self._offers[link.name, isinstance(link, InLink)] = (link, offered, answers_unsettled)
         endpoint_ffi.link_open(link.ptr)
 

@@ -18,6 +18,7 @@ from penstock_amqp.performatives import Attach
 from penstock_amqp.values import Symbol, Value
 
 __all__ = [
+    "Accepted",
     "AmqpError",
     "Arrival",
     "Attached",
@@ -130,6 +131,14 @@ class Enlisted:
 
 
 @dataclass(frozen=True, slots=True)
+class Accepted:
+    """A delivery that the peer accepted and will settle after us: answer with `Endpoint.confirm`."""
+
+    held: Held
+    delivery: Ptr
+
+
+@dataclass(frozen=True, slots=True)
 class TooLarge:
     """A message beyond the link's maximum; what came of it is dropped. The link is to be detached."""
 
@@ -162,7 +171,7 @@ class Closed:
     error: AmqpError | None
 
 
-Other: TypeAlias = Opened | Attached | Flowed | Settled | Enlisted | TooLarge | Detached | Ended | Closed
+Other: TypeAlias = Opened | Attached | Flowed | Settled | Enlisted | Accepted | TooLarge | Detached | Ended | Closed
 
 Event: TypeAlias = (
     tuple[Literal[Kind.MESSAGES], InLink, list[Arrival]]

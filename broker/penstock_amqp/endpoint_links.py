@@ -71,6 +71,7 @@ class OutLink:
         "presettled",
         "ptr",
         "session",
+        "settles_second",
         "transfers",
     )
 
@@ -85,5 +86,7 @@ class OutLink:
         self.drain = False
         self.presettled = False
         """True if deliveries are sent settled: nothing is heard of them again."""
+        self.settles_second = False
+        """True if the peer settles what it accepted only after us."""
         self.transfers = 0
         self.context: object = None

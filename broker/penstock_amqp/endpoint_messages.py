@@ -17,6 +17,7 @@ from typing import Final
 
 from penstock_amqp import endpoint_ffi, endpoint_terms, endpoint_transactions, errors, tap
 from penstock_amqp.endpoint_events import (
+    Accepted,
     AmqpError,
     Arrival,
     Entry,
@@ -195,10 +196,14 @@ class MessageEngine(ABC):
                 batch_link = held_link = None
             elif held := take_unsettled(received, None):
                 if delivery_remote_state(received) == ACCEPTED:
-                    delivery_settle(received)
                     if held[0] is held_link:
+                        delivery_settle(received)
                         held_batch.append(held)
+                    elif held[0].settles_second and not delivery_settled(received):
+                        out.append((Kind.OTHER, None, Accepted(held, received)))
+                        batch_link = held_link = None
                     else:
+                        delivery_settle(received)
                         held_link, held_batch, batch_link = held[0], [held], None
                         out.append((Kind.ACCEPTED, held_link, held_batch))
                 else:
@@ -344,6 +349,12 @@ class MessageEngine(ABC):
         for received in deliveries:
             delivery_update(received, ACCEPTED)
             delivery_settle(received)
+
+    def confirm(self, accepted: Accepted) -> None:
+        """Settle what the peer accepted and settles after us; if its link is gone there is nothing to do."""
+        if accepted.held[0].is_open:
+            delivery_update(accepted.delivery, ACCEPTED)
+            delivery_settle(accepted.delivery)
 
     def settle(self, deliveries: Iterable[Ptr]) -> None:
         """Settle what the sender settled already."""

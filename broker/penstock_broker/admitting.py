@@ -15,6 +15,7 @@ from penstock_broker import asking, dispatching
 from penstock_broker.connection import Connection
 from penstock_broker.links import Browser, Consumer
 from penstock_broker.queue import Queue
+from penstock_core import handing_out
 from penstock_core.attach import AskedSource, AttachRequest
 from penstock_core.existing import LiveLink
 from penstock_core.identity import Identity
@@ -50,6 +51,7 @@ def add_consumer(
     broker: Broker,
     connection: Connection,
     link: OutLink,
+    attach: Attach,
     request: AttachRequest,
     queue: Queue,
     identity: Identity | None,
@@ -64,6 +66,7 @@ def add_consumer(
         key=request.link,
         durability=request.durability,
     )
+    consumer.priority = handing_out.consumer_priority((attach.properties or {}).items())
     link.context = consumer
     queue.join(consumer)
     broker.live[request.link] = consumer
@@ -85,6 +88,7 @@ def activate(
         offered=offered,
         answers_unsettled=attach.unsettled is not None,
         sends_settled=attach.snd_settle_mode == 1,
+        settles_second=attach.rcv_settle_mode == 1,
     )
     consumer.is_active = True
     broker.touch(connection)

@@ -15,7 +15,7 @@ from penstock_amqp.values import Described, Symbol, ULong, Value
 from penstock_core.attach import AskedSource, AttachRequest
 from penstock_core.binding import NO_FILTER, Filter
 from penstock_core.reason import Refuse
-from penstock_core.selector import compile_selector
+from penstock_core.selector import Selector, compile_selector
 from penstock_core.temporary import LifetimePolicy
 from penstock_core.terms import DistributionMode, Durability, ExpiryPolicy, NodeKind
 
@@ -29,6 +29,7 @@ __all__ = [
     "filter_to_wire",
     "lifetime_policy",
     "node_properties",
+    "selector_of",
 ]
 
 _SELECTOR: Final[frozenset[int | str]] = frozenset((0x0000_468C_0000_0004, "apache.org:selector-filter:string"))
@@ -69,19 +70,25 @@ def distribution_mode(source: Source) -> DistributionMode | None:
 
 def filter_of(source: Source) -> Filter | Refuse:
     """The filters that we know; others are left out of the reply, which says so (AMQP 3.5.8)."""
-    selector: str | None = None
-    no_local = False
+    selector = selector_of(source)
+    if isinstance(selector, Refuse):
+        return selector
+    no_local = any(
+        isinstance(value, Described) and value.descriptor in _NO_LOCAL for value in (source.filter or {}).values()
+    )
+    return Filter(selector.text if selector is not None else None, no_local) if selector or no_local else NO_FILTER
+
+
+def selector_of(source: Source) -> Selector | Refuse | None:
+    """The JMS selector among the filters; None if there is none, or it is blank."""
+    selector: Selector | None = None
     for value in (source.filter or {}).values():
-        if not isinstance(value, Described):
-            continue
-        if value.descriptor in _NO_LOCAL:
-            no_local = True
-        elif value.descriptor in _SELECTOR and isinstance(value.value, str):
+        if isinstance(value, Described) and value.descriptor in _SELECTOR and isinstance(value.value, str):
             compiled = compile_selector(value.value)
             if isinstance(compiled, Refuse):
                 return compiled
-            selector = compiled.text if compiled is not None else None
-    return Filter(selector, no_local) if selector is not None or no_local else NO_FILTER
+            selector = compiled
+    return selector
 
 
 def filter_to_wire(put_in_place: Filter, source: Source | None) -> Mapping[Symbol, Value]:

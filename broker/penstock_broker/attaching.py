@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, assert_never
 
 from penstock_amqp.endpoint_links import OutLink
 from penstock_amqp.performatives import Attach, Source
+from penstock_amqp.values import Symbol
 from penstock_broker import asking, consuming, subscribing, temporaries
 from penstock_broker.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Consumer
-from penstock_core import address
+from penstock_core import address, handing_out
 from penstock_core.permissions import Action
 from penstock_core.reason import Refuse
 
@@ -39,6 +40,7 @@ def _attach_consumer(broker: Broker, connection: Connection, link: OutLink, atta
         return None
     if source.dynamic:
         return _attach_dynamic(broker, connection, link, attach, source)
+    attach, source = _with_priority(broker, attach, source)
     return _attach_named(broker, connection, link, attach, source)
 
 
@@ -60,6 +62,17 @@ def _attach_dynamic(
     assert node is not None
     temporaries.delete(broker, node)
     return refused
+
+
+def _with_priority(broker: Broker, attach: Attach, source: Source) -> tuple[Attach, Source]:
+    """A consumer priority that is said in the address, put where other clients say it; a node may be called so, too."""
+    named = source.address or ""
+    split = handing_out.split_priority(named)
+    if split is None or broker.topology.has_queue(named) or broker.topology.exchange_type(named) is not None:
+        return attach, source
+    source = replace(source, address=split[0])
+    properties = {**(attach.properties or {}), Symbol(handing_out.PRIORITY_PROPERTY): split[1]}
+    return replace(attach, source=source, properties=properties), source
 
 
 def _attach_named(

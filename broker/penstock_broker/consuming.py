@@ -1,6 +1,8 @@
 """Answers attaches whose source is a queue: links that take its messages, and browsers.
 
-A refusal changes nothing. Source: design, section 3 ("Addresses", decision 11).
+A selector holds at dispatch: what it does not select stays for others. A browser gets copies of what a consumer could
+take when it attached: neither what is with consumers nor what waits for its time. A refusal changes nothing. Source:
+design, section 3 ("Addresses", decision 11); JMS 2.0, 3.8.1 and 6.1.7.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from penstock_broker.connection import Connection
 from penstock_broker.links import Browser
 from penstock_broker.settings import Role
 from penstock_core import address, queues
+from penstock_core.binding import Filter
 from penstock_core.existing import QueueLink
 from penstock_core.permissions import Action, Kind
 from penstock_core.reason import Reason, Refuse
+from penstock_core.selector import Selector
 from penstock_core.stealing import Steal, decide_steal
 from penstock_core.terms import DistributionMode
 
@@ -38,13 +42,16 @@ def consume(
     """Answer an attach whose source is a queue, or say why not."""
     source = attach.source
     assert source is not None
+    selector = asking.selector_of(source)
+    if isinstance(selector, Refuse):
+        return selector
     may_manage = _may_manage(broker, connection, parsed)
     decision = queues.decide_queue_attach(parsed, asking.distribution_mode(source), may_manage=may_manage)
     match decision:
         case Refuse():
             return decision
         case queues.Browse():
-            return _browse(broker, connection, link, attach, parsed)
+            return _browse(broker, connection, link, attach, parsed, selector)
         case queues.Consume():
             node = broker.topology.queues[decision.queue]
             refused = temporaries.check(node, connection)
@@ -60,9 +67,11 @@ def consume(
         return stealing
     if isinstance(stealing, Steal):
         detaching.steal(broker, broker.live[request.link], connection)
-    consumer = add_consumer(broker, connection, link, request, node.queue, None)
+    consumer = add_consumer(broker, connection, link, attach, request, node.queue, None)
     consumer.kind = kind
-    told = _queue_source(source, DistributionMode.MOVE)
+    if selector is not None:
+        node.queue.backlog.select(consumer, selector)
+    told = _queue_source(source, DistributionMode.MOVE, selector)
     broker.when_durable(connection, lambda: activate(broker, consumer, attach, told, ()))
     return None
 
@@ -81,6 +90,7 @@ def _browse(
     link: OutLink,
     attach: Attach,
     parsed: address.QueueAddress | address.SubscriptionQueue,
+    selector: Selector | None,
 ) -> Refuse | None:
     source = attach.source
     assert source is not None
@@ -96,14 +106,14 @@ def _browse(
         if subscription is None:
             return Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {parsed.identity}; check the name.")
         queue = subscription.queue
-    browser = Browser(connection, link, queue)
+    browser = Browser(connection, link, queue, selector)
     link.context = browser
     queue.browsers.append(browser)
-    activate(broker, browser, attach, _queue_source(source, DistributionMode.COPY), ())
+    activate(broker, browser, attach, _queue_source(source, DistributionMode.COPY, selector), ())
     return None
 
 
-def _queue_source(asked: Source, mode: DistributionMode) -> Source:
+def _queue_source(asked: Source, mode: DistributionMode, selector: Selector | None) -> Source:
     return Source(
         address=asked.address,
         durable=0,
@@ -111,6 +121,7 @@ def _queue_source(asked: Source, mode: DistributionMode) -> Source:
         dynamic=asked.dynamic,
         dynamic_node_properties=asked.dynamic_node_properties if asked.dynamic else None,
         distribution_mode=Symbol(mode.value),
+        filter=asking.filter_to_wire(Filter(selector.text if selector is not None else None), asked),
         outcomes=OUTCOMES,
         capabilities=(Symbol("temporary-queue" if asked.dynamic else "queue"),),
     )

@@ -24,7 +24,7 @@ from penstock_broker.queue import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, SCHED
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
 
-__all__ = ["VISIT_MESSAGES", "finish_drains", "resume", "schedule", "serve", "serve_browser"]
+__all__ = ["HELD_BACK_BYTES", "TURN_BYTES", "VISIT_MESSAGES", "finish_drains", "resume", "schedule", "serve"]
 
 VISIT_MESSAGES: Final = 64
 """Messages of one queue before it is the next one's turn."""
@@ -195,31 +195,6 @@ def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:
         queue.acked += 1
         queue.sojourn.add(now - entry[AVAILABLE], 1)
         leave(broker, queue, entry, Outcome.ACCEPTED)
-
-
-def serve_browser(broker: Broker, browser: Browser) -> None:
-    """Send copies of what waited when the browser attached; nothing leaves the queue."""
-    link, connection = browser.link, browser.connection
-    if not browser.is_active or connection.is_blocked:
-        return
-    entries: list[Entry] = []
-    size = 0
-    while browser.pending and link.credit > 0 and size < TURN_BYTES:
-        entry = browser.pending.popleft()
-        if entry[EXPIRES] and entry[EXPIRES] <= broker.now_us:
-            continue
-        entries.append(entry)
-        size += len(entry[DATA])
-        link.credit -= 1
-    if entries:
-        connection.endpoint.send(link, entries, broker.now_us)
-        connection.turn_bytes += size
-        broker.touch(connection)
-    if link.credit > 0 and browser.pending:
-        broker.browsing.append(browser)
-    elif link.drain:
-        connection.endpoint.drained(link)
-        broker.touch(connection)
 
 
 def resume(broker: Broker, link: InLink | OutLink) -> None:

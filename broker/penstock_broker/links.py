@@ -13,6 +13,7 @@ from penstock_amqp.endpoint_events import AmqpError, Entry
 from penstock_amqp.endpoint_ffi import Ptr
 from penstock_amqp.endpoint_links import InLink, OutLink
 from penstock_broker.beginning import UNKNOWN
+from penstock_broker.selection import Examination, Selection
 from penstock_core.existing import LinkKind
 from penstock_core.identity import Identity, LinkKey
 from penstock_core.terms import Durability
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from penstock_broker.connection import Connection
     from penstock_broker.queue import Queue
     from penstock_broker.routes import Destination
-    from penstock_broker.selection import Selection
+    from penstock_core.selector import Selector
 
 __all__ = ["Browser", "Consumer", "Finder", "Producer"]
 
@@ -87,13 +88,19 @@ class Finder(_Link):
 class Browser(_Link):
     """A link that gets copies of what waited when it attached."""
 
-    __slots__ = ("link", "pending", "queue")
+    __slots__ = ("link", "pending", "queue", "selection")
 
-    def __init__(self, connection: Connection, link: OutLink, queue: Queue) -> None:
+    def __init__(self, connection: Connection, link: OutLink, queue: Queue, selector: Selector | None) -> None:
         super().__init__(connection)
         self.link = link
         self.queue = queue
         self.pending: deque[Entry] = deque(queue)
+        self.selection: Selection | None = None
+        """What of it is sent; None: everything."""
+        if selector is not None:
+            examination = Examination()
+            examination.ask_for((selector,))
+            self.selection = Selection(selector, examination, {})
 
 
 class Producer(_Link):

@@ -27,6 +27,7 @@ from penstock_amqp.sasl_mechanisms import Answer
 from penstock_amqp.tls import TlsConnection
 from penstock_broker import detaching, dispatching, opening, revoking, serving
 from penstock_broker.broker import Broker
+from penstock_broker.browsing import serve_browser
 from penstock_broker.connection import MAX_BACKLOG, Connection, Phase
 from penstock_broker.listening import Port
 from penstock_broker.logins import Logins
@@ -205,7 +206,7 @@ class Loop:
         ready.extend(again)
         browsing = broker.browsing
         for _ in range(len(browsing)):
-            dispatching.serve_browser(broker, browsing.popleft())
+            serve_browser(broker, browsing.popleft())
         if broker.draining:
             dispatching.finish_drains(broker)
 

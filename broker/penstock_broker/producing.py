@@ -67,6 +67,7 @@ def _admit(broker: Broker, producer: Producer, attach: Attach, target: Target) -
         ),
         answers_unsettled=attach.unsettled is not None,
         max_message_bytes=connection.port.max_message_bytes,
+        peer_settles=attach.snd_settle_mode,
     )
     connection.endpoint.credit(link, producer.window)
     broker.touch(connection)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from penstock_amqp.endpoint_events import (
+    Accepted,
     AmqpError,
     Attached,
     Closed,
@@ -38,6 +39,7 @@ from penstock_broker import (
 from penstock_broker.connection import Connection, Phase
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Browser, Consumer, Finder, Producer
+from penstock_broker.queue import FLAGS, LOGGED
 from penstock_broker.transactions import coordinating, working
 from penstock_broker.transactions.records import Coordinator
 from penstock_core.reason import Reason, Refuse
@@ -96,6 +98,8 @@ def _other(broker: Broker, connection: Connection, event: Other) -> None:
                 settling.settled(broker, consumer, event)
         case Enlisted():
             working.enlist(broker, connection, event)
+        case Accepted():
+            _accepted(broker, connection, event)
         case Attached():
             _attached(broker, connection, event)
         case Detached():
@@ -111,6 +115,22 @@ def _other(broker: Broker, connection: Connection, event: Other) -> None:
             _closed(broker, connection, event)
         case _:
             assert_never(event)
+
+
+def _accepted(broker: Broker, connection: Connection, event: Accepted) -> None:
+    """The peer keeps the delivery until we settle it: not before that the message is gone is synced."""
+    link, entry, _ = event.held
+    if isinstance(link.context, Consumer):
+        settling.accepted(broker, link.context, [event.held])
+        if entry[FLAGS] & LOGGED:
+            broker.journal.after_sync(connection, lambda: _confirm(broker, connection, event))
+            return
+    _confirm(broker, connection, event)
+
+
+def _confirm(broker: Broker, connection: Connection, event: Accepted) -> None:
+    connection.endpoint.confirm(event)
+    broker.touch(connection)
 
 
 def _attached(broker: Broker, connection: Connection, event: Attached) -> None:

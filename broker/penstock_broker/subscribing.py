@@ -85,7 +85,7 @@ def subscribe(
     if loser is not None:
         detaching.steal(broker, loser, connection)
     subscription = _apply(broker, decision)
-    consumer = add_consumer(broker, connection, link, request, subscription.queue, subscription.identity)
+    consumer = add_consumer(broker, connection, link, attach, request, subscription.queue, subscription.identity)
     _remember_user(connection, link, subscription)
     if loser is not None and loser.identity is not None:
         ending.end_if_over(broker, loser.identity)  # a not-shared volatile one lived as long as its link

@@ -6,10 +6,19 @@ Source: AMQP 1.0 part 3, 3.2.1 (priority) and 3.2.4 (group-id, group-sequence); 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-__all__ = ["HIGHEST_LEVEL", "NORMAL_LEVEL", "closes_group", "level_of", "tiers"]
+__all__ = [
+    "HIGHEST_LEVEL",
+    "NORMAL_LEVEL",
+    "PRIORITY_PROPERTY",
+    "closes_group",
+    "consumer_priority",
+    "level_of",
+    "split_priority",
+    "tiers",
+]
 
 NORMAL_LEVEL: Final = 4
 """The priority of a message whose header says none."""
@@ -18,6 +27,14 @@ HIGHEST_LEVEL: Final = 9
 """JMS has ten levels; AMQP lets a header say more, which then count as the highest."""
 
 _CLOSING: Final = 0xFFFF_FFFF
+
+PRIORITY_PROPERTY: Final = "priority"
+"""The property of an attach that says how a consumer ranks: Artemis' and Broker-J's name for it."""
+
+_PRIORITY_PROPERTIES: Final = (PRIORITY_PROPERTY, "rabbitmq:priority", "x-priority")
+
+_PRIORITY_OPTION: Final = "?consumer-priority="
+"""Behind an address, for clients that can't set properties of a link, such as JMS ones; Artemis' spelling."""
 
 
 def level_of(priority: int) -> int:
@@ -31,6 +48,24 @@ def closes_group(sequence: int | None) -> bool:
     The convention of Artemis and ActiveMQ: JMSXGroupSeq is -1, which JMS clients write as the highest group-sequence.
     """
     return sequence == _CLOSING
+
+
+def consumer_priority(properties: Iterable[tuple[str, object]]) -> int:
+    """How a consumer ranks by the properties of its attach; 0 if they don't say so by a whole number."""
+    by_name = dict(properties)
+    for name in _PRIORITY_PROPERTIES:
+        priority = by_name.get(name)
+        if isinstance(priority, int) and not isinstance(priority, bool):
+            return int(priority)
+    return 0
+
+
+def split_priority(address: str) -> tuple[str, int] | None:
+    """The address without its option ``?consumer-priority=N``, and N; None if it has no such option."""
+    name, option, number = address.partition(_PRIORITY_OPTION)
+    if not option or not name or not number.removeprefix("-").isdecimal() or len(number) > 10:
+        return None
+    return name, int(number)
 
 
 def tiers(priorities: Sequence[int]) -> tuple[tuple[int, ...], ...]:

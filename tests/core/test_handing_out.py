@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_core.handing_out import closes_group, level_of, tiers
+from penstock_core.handing_out import closes_group, consumer_priority, level_of, split_priority, tiers
 
 
 @pytest.mark.parametrize(("priority", "level"), [(0, 0), (4, 4), (9, 9), (10, 9), (255, 9)])
@@ -31,3 +31,37 @@ def test_consumers_of_higher_priority_come_first_and_equals_in_the_order_in_whic
     priorities: list[int], expected: tuple[tuple[int, ...], ...]
 ) -> None:
     assert tiers(priorities) == expected
+
+
+@pytest.mark.parametrize(
+    ("properties", "priority"),
+    [
+        ({}, 0),
+        ({"priority": 7}, 7),
+        ({"rabbitmq:priority": -3}, -3),
+        ({"x-priority": 2}, 2),
+        ({"priority": "high"}, 0),
+        ({"priority": True}, 0),
+        ({"priority": 1.5, "x-priority": 4}, 4),
+    ],
+)
+def test_a_link_property_ranks_a_consumer(properties: dict[str, object], priority: int) -> None:
+    assert consumer_priority(properties.items()) == priority
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("orders", None),
+        ("orders?consumer-priority=5", ("orders", 5)),
+        ("orders?consumer-priority=-5", ("orders", -5)),
+        ("topic/a.b?consumer-priority=10", ("topic/a.b", 10)),
+        ("orders?consumer-priority=", None),
+        ("orders?consumer-priority=high", None),
+        ("orders?consumer-priority=99999999999", None),
+        ("orders?other=1", None),
+        ("?consumer-priority=5", None),
+    ],
+)
+def test_an_address_may_say_it_too(address: str, expected: tuple[str, int] | None) -> None:
+    assert split_priority(address) == expected
