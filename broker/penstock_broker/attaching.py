@@ -40,8 +40,8 @@ def _attach_consumer(broker: Broker, connection: Connection, link: OutLink, atta
         return None
     if source.dynamic:
         return _attach_dynamic(broker, connection, link, attach, source)
-    attach, source = _with_priority(broker, attach, source)
-    return _attach_named(broker, connection, link, attach, source)
+    named, attach = _with_priority(broker, attach, source)
+    return _attach_named(broker, connection, link, attach, named)
 
 
 def _attach_dynamic(
@@ -64,15 +64,17 @@ def _attach_dynamic(
     return refused
 
 
-def _with_priority(broker: Broker, attach: Attach, source: Source) -> tuple[Attach, Source]:
-    """A consumer priority that is said in the address, put where other clients say it; a node may be called so, too."""
-    named = source.address or ""
-    split = handing_out.split_priority(named)
-    if split is None or broker.topology.has_queue(named) or broker.topology.exchange_type(named) is not None:
-        return attach, source
-    source = replace(source, address=split[0])
-    properties = {**(attach.properties or {}), Symbol(handing_out.PRIORITY_PROPERTY): split[1]}
-    return replace(attach, source=source, properties=properties), source
+def _with_priority(broker: Broker, attach: Attach, source: Source) -> tuple[Source, Attach]:
+    """A consumer priority that is said in the address, put where other clients say it, and the source without it.
+
+    The attach keeps its address, which the reply echoes. A node may be called so, too.
+    """
+    whole = source.address or ""
+    split = handing_out.split_priority(whole)
+    if split is None or broker.topology.has_queue(whole) or broker.topology.exchange_type(whole) is not None:
+        return source, attach
+    properties = {Symbol(handing_out.PRIORITY_PROPERTY): split[1], **(attach.properties or {})}
+    return replace(source, address=split[0]), replace(attach, properties=properties)
 
 
 def _attach_named(

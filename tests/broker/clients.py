@@ -20,6 +20,7 @@ __all__ = [
     "NullSource",
     "SelectedBy",
     "Subscribed",
+    "arrived",
     "close",
     "connected",
     "is_empty",
@@ -40,7 +41,11 @@ def connected(url: str, container: str | None = None, **arguments: Any) -> Gener
     try:
         yield connection
     finally:
-        with suppress(ProtonException):  # the test may have killed the broker
+        with suppress(ProtonException):  # the test may have killed the broker: notice that before a close waits for it
+            connection.container.timeout = 0
+            for _ in range(8):
+                connection.container.process()
+        with suppress(ProtonException):
             connection.close()
 
 
@@ -125,6 +130,17 @@ def take(receiver: BlockingReceiver, count: int) -> list[tuple[object, int]]:
         receiver.accept()
         taken.append((message.body, message.delivery_count))
     return taken
+
+
+def arrived(receiver: BlockingReceiver, count: int) -> list[object]:
+    """The bodies of the next `count` messages, left unsettled.
+
+    Nothing here grants credit, unlike `receive`; a receiver that was made with credit keeps it topped up, though.
+    """
+    fetcher = receiver.fetcher
+    assert fetcher is not None
+    receiver.connection.wait(lambda: len(fetcher.incoming) >= count, timeout=SECONDS)
+    return [fetcher.pop().body for _ in range(count)]
 
 
 def close(link: BlockingReceiver) -> tuple[str, object] | None:
