@@ -42,9 +42,9 @@ def connected(url: str, container: str | None = None, **arguments: Any) -> Gener
         yield connection
     finally:
         with suppress(ProtonException):  # the test may have killed the broker: notice that before a close waits for it
-            connection.container.timeout = 0
+            owner.timeout = 0
             for _ in range(8):
-                connection.container.process()
+                owner.process()
         with suppress(ProtonException):
             connection.close()
 

@@ -8,7 +8,7 @@ Against a real broker process, killed in the middle where state must survive.
 
 from __future__ import annotations
 
-from broker.clients import arrived, connected, is_empty, publish, take
+from broker.clients import arrived, close, connected, is_empty, publish, take
 from proton import Delivery, Link, symbol
 from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver
@@ -25,10 +25,11 @@ class Ranked(LinkOption):
     """A property of the attach."""
 
     def __init__(self, name: str, priority: int) -> None:
-        self._properties = {symbol(name): priority}
+        self._name = name
+        self._priority = priority
 
     def apply(self, link: Link) -> None:
-        link.properties = self._properties
+        link.properties = {symbol(self._name): self._priority}
 
 
 def bodies(receiver: BlockingReceiver, count: int) -> list[object]:
@@ -41,15 +42,15 @@ def limited(
     """A receiver that gets so many messages and no more; the broker knows of them already."""
     receiver = connection.create_receiver(address, name=name, credit=0, options=list(options))
     receiver.flow(credit)
-    connection.create_sender("q", name=f"behind {name}").close()  # a round trip
+    connection.create_sender("q", name=f"behind {name}")  # a round trip
     return receiver
 
 
-def end(receiver: BlockingReceiver, outcome: int, *, undeliverable: bool = False) -> None:
-    """End the oldest delivery that is held."""
+def undeliverable_here(receiver: BlockingReceiver) -> None:
+    """Say so of the oldest delivery that is held."""
     assert receiver.fetcher is not None
-    receiver.fetcher.unsettled[0].local.undeliverable = undeliverable
-    receiver.settle(outcome)
+    receiver.fetcher.unsettled[0].local.undeliverable = True
+    receiver.settle(Delivery.MODIFIED)
 
 
 def publish_with_priorities(connection: BlockingConnection) -> None:
@@ -102,7 +103,7 @@ def test_a_group_goes_to_one_consumer_and_to_the_next_in_order_when_that_leaves(
             publish(sender, [f"b{number}"], group_id="b", group_sequence=number)
         assert arrived(first, 6) == [f"a{number}" for number in range(6)]
         assert arrived(second, 6) == [f"b{number}" for number in range(6)]
-        first.close()
+        close(first)
         assert arrived(second, 6) == [f"a{number}" for number in range(6)]
         publish(sender, ["a6"], group_id="a", group_sequence=6)
         assert arrived(second, 1) == ["a6"]
@@ -150,7 +151,7 @@ async def test_an_exclusive_queue_has_one_consumer_at_a_time(broker_process: Bro
         publish(one.create_sender("q"), ["1", "2", "3", "4"])
         assert arrived(first, 2) == ["1", "2"]
         assert is_empty(second) and is_empty(third)
-        first.close()
+        close(first)
         third.flow(100)
         assert arrived(third, 4) == ["1", "2", "3", "4"]
         assert is_empty(second)
@@ -179,8 +180,8 @@ def test_what_everybody_calls_undeliverable_here_stays_for_who_comes_next(broker
         for name in ("one", "two"):
             receiver = limited(connection, name, 1)
             assert arrived(receiver, 1) == ["odd"]
-            end(receiver, Delivery.MODIFIED, undeliverable=True)
+            undeliverable_here(receiver)
             receiver.flow(1)
             assert arrived(receiver, 1) == ["even"]
-            end(receiver, Delivery.RELEASED)
+            receiver.release(delivered=False)
         assert take(connection.create_receiver("q", name="three", credit=10), 2) == [("odd", 0), ("even", 0)]

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import pytest
-from broker.clients import Browsing, SelectedBy, arrived, connected, is_empty, publish, take
+from broker.clients import Browsing, SelectedBy, arrived, close, connected, is_empty, publish, take
 from proton import Described, symbol
-from proton.reactor import AtMostOnce
+from proton.reactor import AtMostOnce, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
 from support.broker_process import BrokerProcess
 
@@ -16,6 +16,10 @@ from penstock_amqp.management_client import ManagementClient
 from penstock_api.management import EntityType, Operation
 
 RED = "colour = 'red'"
+
+
+def both(one: LinkOption, other: LinkOption) -> list[LinkOption]:
+    return [one, other]
 
 
 def bodies(receiver: BlockingReceiver, count: int) -> list[object]:
@@ -64,7 +68,8 @@ def test_the_reply_names_the_selector_in_place_and_a_bad_one_is_refused(broker_p
         assert echoed.next() is not None
         filters = echoed.get_object()
         assert filters == {symbol("jms-selector"): Described(0x0000_468C_0000_0004, RED)}
-        for options in (SelectedBy("colour ="), [SelectedBy("colour ="), Browsing()]):
+        asked: tuple[list[LinkOption], ...] = ([SelectedBy("colour =")], [SelectedBy("colour ="), Browsing()])
+        for options in asked:
             with pytest.raises(LinkDetached) as refused:
                 connection.create_receiver("q", name="bad", options=options, credit=1)
             assert refused.value.condition == "amqp:invalid-field"
@@ -82,14 +87,14 @@ async def test_a_browser_sees_what_waits_when_it_comes_and_changes_nothing(broke
         publish_colours(connection, "r")
         assert bodies(browser, 3) == ["r1", "r2", "b3"]
         assert is_empty(browser)
-        red = connection.create_receiver("q", name="red", options=[Browsing(), SelectedBy(RED)], credit=10)
+        red = connection.create_receiver("q", name="red", options=both(Browsing(), SelectedBy(RED)), credit=10)
         assert bodies(red, 3) == ["r1", "r2", "r0"]
         assert is_empty(red)
         state = (await client.request(Operation.READ, EntityType.QUEUE, "q")).attributes
         names = ("depth", "ready", "inFlight", "delivered", "acked")
         assert [state[name] for name in names] == [5, 4, 1, 1, 0]
         for link in (browser, red, holder):
-            link.close()
+            close(link)
         taken = take(connection.create_receiver("q", name="all", credit=10), 5)
         assert taken == [("b0", 1), ("r1", 0), ("r2", 0), ("b3", 0), ("r0", 0)]
     await client.close()
@@ -101,7 +106,7 @@ def test_a_browser_sees_priorities_first_and_nothing_that_has_expired(broker_pro
         publish(sender, ["short"], ttl=0.001)
         publish(sender, ["low"], priority=1)
         publish(sender, ["high"], priority=8)
-        settled = connection.create_receiver("q", name="browser", options=[Browsing(), AtMostOnce()], credit=10)
+        settled = connection.create_receiver("q", name="browser", options=both(Browsing(), AtMostOnce()), credit=10)
         assert [settled.receive(timeout=20).body for _ in range(2)] == ["high", "low"]
         assert is_empty(settled)
         assert bodies(connection.create_receiver("q", name="all", credit=10), 2) == ["high", "low"]
@@ -110,7 +115,7 @@ def test_a_browser_sees_priorities_first_and_nothing_that_has_expired(broker_pro
 def test_presettled_selecting_consumers_take_only_their_own(broker_process: BrokerProcess) -> None:
     with connected(broker_process.url) as connection:
         publish_colours(connection, "rbr")
-        red = connection.create_receiver("q", name="red", options=[AtMostOnce(), SelectedBy(RED)], credit=10)
+        red = connection.create_receiver("q", name="red", options=both(AtMostOnce(), SelectedBy(RED)), credit=10)
         assert [red.receive(timeout=20).body for _ in range(2)] == ["r0", "r2"]
         broker_process.kill()
     broker_process.start()

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 from amqp.raw_client import RawClient
-from broker.clients import connected, is_empty, publish
+from broker.clients import connected, is_empty, publish, take
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.performatives import Attach, Disposition, Flow, Source, Target, Transfer
+from penstock_amqp.performatives import Accepted, Attach, Detach, Disposition, Flow, Source, Target, Transfer
 from penstock_amqp.values import Described, ULong
 
 ACCEPTED = 0x24
@@ -52,13 +52,12 @@ def test_what_is_accepted_is_settled_by_us_and_gone_after_a_kill(broker_process:
         answer(client, transfers[0], ACCEPTED)
         settled = client.expect(Disposition)
         assert (settled.role, settled.first, settled.settled) == (False, transfers[0].delivery_id, True)
-        assert isinstance(settled.state, Described) and settled.state.descriptor == ACCEPTED
+        assert settled.state == Accepted()
         broker_process.kill()
     broker_process.start()
     with connected(broker_process.url) as connection:
         receiver = connection.create_receiver("q", credit=10)
-        assert receiver.receive(timeout=20).body == "two"
-        receiver.accept()
+        assert take(receiver, 1) == [("two", 1)]  # it may have been seen
         assert is_empty(receiver)
 
 
@@ -90,7 +89,9 @@ def test_a_link_lost_before_we_settled_gets_nothing_and_harms_nobody(broker_proc
         client.flow(0, credit=1)
         transfer, _ = client.expect_transfer()
         answer(client, transfer, ACCEPTED)
-        client.detach(0, closed=True)
+        client.send(Detach(handle=0, closed=True))
+        while not isinstance(client.receive().performative, Detach):
+            pass  # the disposition may have come in time
     with connected(broker_process.url) as connection:
         assert is_empty(connection.create_receiver("q", credit=10))
 
