@@ -88,8 +88,8 @@ DRAWN = [
         id="transfer-received",
     ),
     pytest.param(
-        Disposition(role=True, first=0, state=Described(ULong(0x34), [b"id"])),
-        "005315 c0 0f 05 41 43 40 40 005334 c0 05 01 a0 02 6964",
+        Disposition(role=True, first=0, state=Described(ULong(0x3F), [b"id"])),
+        "005315 c0 0f 05 41 43 40 40 00533f c0 05 01 a0 02 6964",
         id="a-state-that-is-not-ours",
     ),
     pytest.param(Detach(handle=2, closed=True), "005316 c0 04 02 52 02 41", id="detach"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock_amqp.composites import to_value
 from penstock_amqp.frames import AMQP_HEADER, SASL_HEADER, encode_frame
 from penstock_amqp.performatives import (
+    Accepted,
     Attach,
     Begin,
     Close,
@@ -20,6 +22,7 @@ from penstock_amqp.performatives import (
     Transfer,
 )
 from penstock_amqp.sasl_frames import Init, Response, sasl_frame
+from penstock_amqp.transactions import Declare, Discharge, TransactionalState
 from penstock_amqp.values import Described, Symbol, ULong
 from penstock_amqp.whole_message import Message, encode_message
 
@@ -86,7 +89,8 @@ def _flow(handle: int, credit: int, *, drain: bool = False) -> bytes:
 
 
 def _whole(*frames: bytes) -> bytes:
-    return AMQP_HEADER + _OPEN + _BEGIN + b"".join(frames)
+    """The last byte is the arena's: in small pieces, so that the broker has answered the Begin before a transfer."""
+    return AMQP_HEADER + _OPEN + _BEGIN + b"".join(frames) + b"\x00"
 
 
 _MESSAGE = encode_message(Message(application_properties={"colour": "red"}, body="hello"))
@@ -100,7 +104,15 @@ MESSAGES: Final = (
 )
 
 
-def _transfer(handle: int, number: int, payload: bytes, *, more: bool = False, settled: bool = False) -> bytes:
+def _transfer(
+    handle: int,
+    number: int,
+    payload: bytes,
+    *,
+    more: bool = False,
+    settled: bool = False,
+    state: TransactionalState | None = None,
+) -> bytes:
     return encode_frame(
         Transfer(
             handle=handle,
@@ -109,9 +121,14 @@ def _transfer(handle: int, number: int, payload: bytes, *, more: bool = False, s
             message_format=0,
             more=more,
             settled=settled,
+            state=state,
         ),
         payload=payload,
     )
+
+
+def _request(body: Declare | Discharge) -> bytes:
+    return encode_message(Message(body=to_value(body)))
 
 
 _SHARED = Source(
@@ -125,6 +142,8 @@ _VOLATILE = Source(address="amq.topic", capabilities=_symbols("topic"), distribu
 _TO_TOPIC = Target(address="amq.topic/a", capabilities=_symbols("topic"))
 _DYNAMIC = Target(dynamic=True, capabilities=_symbols("temporary-queue"))
 _SETTLE = encode_frame(Disposition(role=True, first=0, last=3, settled=True))
+_FIRST_TRANSACTION: Final = (2).to_bytes(8, "big") + (1).to_bytes(8, "big")
+_IN_TRANSACTION = TransactionalState(txn_id=_FIRST_TRANSACTION, outcome=Accepted())
 _GOODBYE = encode_frame(End()) + encode_frame(Close())
 
 CONVERSATIONS: Final = (
@@ -156,8 +175,21 @@ CONVERSATIONS: Final = (
         _receiver("$m", 3, Source(address="$management")),
         _GOODBYE,
     ),
+    _whole(
+        _sender("tx", 0, Coordinator(capabilities=_symbols("amqp:local-transactions"))),
+        _transfer(0, 0, _request(Declare())),
+        _receiver("v", 1, _VOLATILE),
+        _flow(1, 9),
+        _sender("p", 2, _TO_TOPIC),
+        _transfer(2, 1, _MESSAGE),
+        _transfer(2, 2, _MESSAGE, state=_IN_TRANSACTION),
+        encode_frame(Disposition(role=True, first=0, settled=True, state=_IN_TRANSACTION)),
+        _transfer(0, 3, _request(Discharge(txn_id=_FIRST_TRANSACTION))),
+        encode_frame(Disposition(role=True, first=1, settled=False, state=_IN_TRANSACTION)),
+        _GOODBYE,
+    ),
 )
-FRAMES: Final = tuple(seed[8:] for seed in CONVERSATIONS)
+FRAMES: Final = tuple(seed[8:-1] for seed in CONVERSATIONS)
 
 
 def _sasl(*bodies: Init | Response) -> bytes:
