@@ -97,14 +97,21 @@ class MessageEngine(ABC):
         "unsettled",
     )
 
-    def __init__(self, *, max_frame: int = 65_536, idle_timeout_ms: int = 60_000, max_message_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        max_frame: int = 65_536,
+        idle_timeout_ms: int = 60_000,
+        max_message_bytes: int,
+        max_sessions: int = 256,
+    ) -> None:
         """`idle_timeout_ms`: silence after which the peer is taken for dead; half of it is announced. 0 = never."""
         ffi = endpoint_ffi
         self._transport: Ptr = ffi.transport()
         ffi.transport_set_server(self._transport)
         ffi.transport_require_auth(self._transport, False)
         ffi.transport_set_max_frame(self._transport, max_frame)
-        ffi.transport_set_channel_max(self._transport, MAX_CHANNEL)
+        ffi.transport_set_channel_max(self._transport, min(max_sessions - 1, MAX_CHANNEL))
         ffi.transport_set_idle_timeout(self._transport, idle_timeout_ms)
         self._connection: Ptr = ffi.connection()
         self._collector: Ptr = ffi.collector()

@@ -14,10 +14,11 @@ import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from penstock_amqp.errors import WireError
 
-__all__ = ["MAX_HANDSHAKE", "ServerTls", "TlsConnection", "TlsError", "TlsFiles", "TlsFilesError"]
+__all__ = ["MAX_HANDSHAKE", "ServerTls", "TlsConnection", "TlsError", "TlsFiles", "TlsFilesError", "Wrapping"]
 
 _READ_BYTES = 256 * 1024
 
@@ -27,6 +28,27 @@ MAX_HANDSHAKE = 128 * 1024
 
 class TlsError(WireError):
     """The TLS of one connection failed. `output` may hold an alert: send it, then close."""
+
+
+class Wrapping(Protocol):
+    """What lies between a socket and AMQP: TLS, WebSocket, or one in the other."""
+
+    def feed(self, ciphertext: bytes | memoryview) -> bytes:
+        """Take in what came from the socket; return the bytes in it. Raises `WireError`; then send `output`, close."""
+        ...
+
+    def send(self, plaintext: bytes | memoryview) -> None:
+        """Wrap `plaintext`; take the result from `output`. Raises `WireError`."""
+        ...
+
+    def output(self) -> bytes:
+        """Take the bytes for the socket."""
+        ...
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate the peer showed, in DER; None without one."""
+        ...
 
 
 class TlsFilesError(ValueError):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from penstock_amqp.endpoint_events import AmqpError, Event
 from penstock_broker.connection import Connection
 from penstock_broker.contests import Contests
+from penstock_broker.crowding import Crowd
 from penstock_broker.errors import amqp_error
 from penstock_broker.journal import Journal
 from penstock_broker.links import Browser, Consumer, Producer
@@ -23,6 +24,7 @@ from penstock_broker.queue import Queue
 from penstock_broker.rarely import Rarely
 from penstock_broker.routes import ExchangeTarget, QueueTarget, Route
 from penstock_broker.settings import Settings
+from penstock_broker.stranger_warnings import Warnings
 from penstock_broker.timing import Timers
 from penstock_broker.topology import creating
 from penstock_broker.topology.store import Topology
@@ -88,6 +90,8 @@ class Broker:
         self.draining: list[Consumer] = []
         """Consumers that want their credit back once nothing is left to send."""
         self.permitting = Permitting(settings)
+        self.crowd = Crowd(settings.limits)
+        self.warnings = Warnings(lambda: self.now_ms)
         self.timers = Timers()
         self.lingering: set[str] = set()
         """Temporary nodes that do not simply go with the link that made them."""

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final, assert_never
 from penstock_amqp.endpoint import Endpoint
 from penstock_amqp.endpoint_events import Event
 from penstock_amqp.endpoint_ffi import INPUT_VIEW, OUTPUT_VIEW
+from penstock_amqp.errors import WireError
 from penstock_amqp.sasl import Authenticated, Refused, Result, SaslServer
 from penstock_amqp.sasl_mechanisms import Answer, Find, Verify
-from penstock_amqp.tls import TlsConnection, TlsError
+from penstock_amqp.tls import Wrapping
 from penstock_core.identity import Identity
 from penstock_core.permissions import Need
 from penstock_core.reason import Refuse
@@ -66,8 +67,10 @@ class Connection:
         "groups",
         "has_opened",
         "hostname",
+        "in_lobby",
         "is_blocked",
         "is_congested",
+        "is_counted",
         "is_dirty",
         "is_known",
         "login_ms",
@@ -87,7 +90,7 @@ class Connection:
         "user",
     )
 
-    def __init__(self, number: int, sock: socket.socket, peer: str, port: Port, tls: TlsConnection | None) -> None:
+    def __init__(self, number: int, sock: socket.socket, peer: str, port: Port, tls: Wrapping | None) -> None:
         self.number = number
         self.sock = sock
         self.fd = sock.fileno()
@@ -99,7 +102,10 @@ class Connection:
         self.sasl: SaslServer | None = None
         """The dialogue, from the first byte on."""
         self.endpoint = Endpoint(
-            max_frame=port.max_frame, idle_timeout_ms=port.idle_timeout_ms, max_message_bytes=port.max_message_bytes
+            max_frame=port.max_frame,
+            idle_timeout_ms=port.idle_timeout_ms,
+            max_message_bytes=port.max_message_bytes,
+            max_sessions=port.max_sessions,
         )
         self.phase = Phase.SASL
         self.backlog = b""
@@ -112,6 +118,10 @@ class Connection:
         self.turn_bytes = 0
         """Message bytes handed to the endpoint since the last flush."""
         self.events_mask = 0
+        self.in_lobby = False
+        """Its descriptor is in the lobby's poll, not in the loop's."""
+        self.is_counted = False
+        """It is one of the open connections that `crowding` counts."""
         self.early: list[Event] = []
         """What the peer sent behind its Open, before that is answered."""
         self.user = ""
@@ -161,8 +171,8 @@ class Connection:
         if self.tls is not None:
             try:
                 data = self.tls.feed(data)
-            except TlsError as error:
-                logger.info("TLS with %s on listener %s failed: %s", self.peer, self.port.name, error)
+            except WireError as error:
+                logger.info("%s on listener %s: %s", self.peer, self.port.name, error)
                 self.backlog += self.tls.output()
                 self._send_backlog()
                 return False

@@ -154,6 +154,7 @@ def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
 
 def connection_gone(broker: Broker, connection: Connection) -> None:
     """The connection is closed or lost: its links go, and what lived as long as it."""
+    broker.crowd.leave(connection)
     finishing.connection_gone(broker, connection)
     by_link: dict[OutLink, list[Held]] = {}
     for held in connection.endpoint.unsettled.values():

@@ -18,7 +18,7 @@ from penstock_amqp.credentials import Record
 from penstock_amqp.sasl import Authenticated, Refused
 from penstock_amqp.sasl_mechanisms import MECHANISMS, Answer, External, Find, Question, ScramKeys, Table, Verdict
 from penstock_amqp.sasl_scram import Scram
-from penstock_amqp.tls import ServerTls, TlsConnection, TlsFiles, TlsFilesError
+from penstock_amqp.tls import ServerTls, TlsFiles, TlsFilesError, Wrapping
 from penstock_api.failing import CannotRun, Misuse
 from penstock_broker.settings import REVEALING, UNIX, Listener, Management, Role, Settings
 from penstock_broker.settings_security import MECHANISM_NAMES, ClientCertificates, Tls
@@ -63,6 +63,8 @@ class Port:
         self.max_frame = settings.max_frame_bytes
         self.idle_timeout_ms = settings.idle_timeout_seconds * 1000
         self.max_message_bytes = listener.max_message_bytes or settings.max_message_bytes
+        self.max_sessions = settings.limits.sessions_per_connection
+        self.max_links = settings.limits.links_per_connection
         self._address = listener.address
         self._folder = folder
         self._name_part = settings.authentication.certificate_user
@@ -110,8 +112,11 @@ class Port:
         host, port = self.sock.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def accept(self) -> tuple[socket.socket, str, TlsConnection | None] | None:
-        """The next connection with its peer's name; None if none waits."""
+    def accept(self) -> tuple[socket.socket, str, str] | None:
+        """The next connection with its peer's name and network address; None if none waits.
+
+        Raises `OSError` if the system has no room for it.
+        """
         assert self.sock is not None
         try:
             sock, peer = self.sock.accept()
@@ -119,11 +124,17 @@ class Port:
             return None
         sock.setblocking(False)
         if sock.family is socket.AF_UNIX:
-            return sock, "unix", None
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return sock, f"{peer[0]}:{peer[1]}", self._begin_tls()
+            return sock, "unix", "unix"
+        return sock, f"{peer[0]}:{peer[1]}", peer[0]
 
-    def _begin_tls(self) -> TlsConnection | None:
+    def begin(self, sock: socket.socket) -> Wrapping | None:
+        """What lies between a new connection's socket and its SASL dialogue."""
+        if sock.family is socket.AF_UNIX:
+            return None
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self._begin_tls()
+
+    def _begin_tls(self) -> Wrapping | None:
         """TLS of a new connection, with the certificate that is there now; connections that are open keep theirs."""
         if self._server_tls is None:
             return None
@@ -161,10 +172,6 @@ class Port:
 
     def ended(self, connection: Connection, result: Authenticated | Refused) -> None:
         """A dialogue is over."""
-        if isinstance(result, Refused):
-            user = result.user[:100] if result.user is not None else None
-            told = (connection.peer, self.name, user, result.reason[:200])
-            logger.warning("Refused %s on listener %s as user %r: %s", *told)
         if self.logins is not None:
             self.logins.ended(connection, result)
 

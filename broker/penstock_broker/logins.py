@@ -105,7 +105,11 @@ class Logins:
         return None
 
     def ended(self, connection: Connection, result: Authenticated | Refused) -> None:
-        """A dialogue is over: remember how."""
+        """A dialogue is over: remember how, and say why somebody was not let in."""
+        if isinstance(result, Refused):
+            user = result.user[:100] if result.user is not None else None
+            told = (connection.peer, connection.port.name, user, result.reason[:200])
+            self._broker.warnings.warn("Refused %s on listener %s as user %r: %s", *told)
         if isinstance(result, Authenticated):
             self._guessing.succeeded(connection.peer_host, result.user)
         elif result.user is not None and result.code is SaslCode.AUTH:

@@ -19,17 +19,17 @@ import select
 import socket
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from penstock_amqp.endpoint_events import AmqpError, Event
 from penstock_amqp.sasl_mechanisms import Answer
-from penstock_amqp.tls import TlsConnection
+from penstock_amqp.tls import Wrapping
 from penstock_broker import detaching, dispatching, opening, revoking, serving
 from penstock_broker.broker import Broker
 from penstock_broker.browsing import serve_browser
 from penstock_broker.connection import MAX_BACKLOG, Connection, Phase
 from penstock_broker.listening import Port
+from penstock_broker.lobby import Lobby
 from penstock_broker.logins import Logins
 from penstock_broker.queue import Queue
 from penstock_broker.timing import SYSTEM_CLOCK, Clock
@@ -39,10 +39,12 @@ __all__ = ["Loop"]
 logger = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.002
+LOBBY_SECONDS: Final = 0.001
+"""What those who have not logged in yet may take of a turn, beside the step of one of them."""
+LOBBY_REST_MS: Final = 2
+"""How long they wait after they used it up while others work: a third of the time is theirs at most."""
 MAX_EVENTS: Final = 16
 IDLE_MS: Final = 1000
-LOGIN_MS: Final = 30_000
-"""A peer that has not opened its connection by then is dropped."""
 GOODBYE_MS: Final = 5_000
 """How long a closing peer gets to take what we still have for it."""
 LAZY_SYNC_MS: Final = 5
@@ -64,11 +66,15 @@ class Loop:
         self._clock = clock
         self._epoll = select.epoll()
         self._readers: dict[int, Callable[[], None]] = {}
-        """Descriptors that are no connections: listening sockets, the log, signals, probes."""
+        """Descriptors that are no connections: the lobby, the log, signals, probes."""
         self._by_fd: dict[int, Connection] = {}
         self._running = False
+        self._others_work = False
+        """In this turn there is more to do than the lobby."""
         self._events: list[Event] = []
         self._lazy_sync_ms = 0
+        self._lobby = Lobby(broker.settings.limits, broker.warnings)
+        self.watch(self._lobby.descriptor, self._serve_lobby)
         self._logins = Logins(broker, self._answered)
         self.watch(self._logins.descriptor, self._logins.collect)
         for port in ports:
@@ -92,7 +98,7 @@ class Loop:
             revoking.watch(self.broker)
         for port in self._ports:
             assert port.sock is not None
-            self.watch(port.sock.fileno(), partial(self._accept, port))
+            self._lobby.watch(port)
             self._logins.preload(port)
 
     def run(self) -> None:
@@ -125,6 +131,7 @@ class Loop:
         broker.turns += 1
         broker.timers.run(broker.now_ms)
         by_fd = self._by_fd
+        self._others_work = has_work or len(ready) > 1
         for fd, mask in ready:
             connection = by_fd.get(fd)
             if connection is None:
@@ -155,6 +162,33 @@ class Loop:
         except Exception:
             self._failed(connection)
 
+    def _serve_lobby(self) -> None:
+        """Strangers get a slice of the turn, one step of one of them after the other."""
+        clock = self._clock.seconds
+        deadline = clock() + LOBBY_SECONDS
+        while (ready := self._lobby.next()) is not None:
+            who, mask = ready
+            if isinstance(who, Port):
+                self._accept(who)
+            else:
+                connection = self._by_fd[who]
+                self._serve(connection, mask)
+                self._let_in(connection)
+            if clock() > deadline:
+                if self._others_work:
+                    self._epoll.modify(self._lobby.descriptor, 0)
+                    self.broker.after(LOBBY_REST_MS, self._open_lobby)
+                break
+
+    def _open_lobby(self) -> None:
+        self._epoll.modify(self._lobby.descriptor, _READ)
+
+    def _let_in(self, connection: Connection) -> None:
+        """Serve with all the others who has logged in."""
+        if connection.in_lobby and connection.is_known:
+            self._lobby.leave(connection)
+            self._epoll.register(connection.fd, connection.events_mask)
+
     def _read(self, connection: Connection) -> None:
         if connection.phase is Phase.CLOSING:
             # Nothing it says matters any more; only its leaving does.
@@ -184,7 +218,9 @@ class Loop:
         except Exception:
             self._failed(connection)
             return
-        if not alive:
+        if alive:
+            self._let_in(connection)
+        else:
             self._drop(connection)
 
     def _dispatch(self, deadline: float) -> None:
@@ -277,7 +313,10 @@ class Loop:
             mask |= _WRITE
         if mask != connection.events_mask:
             connection.events_mask = mask
-            self._epoll.modify(connection.fd, mask)
+            if connection.in_lobby:
+                self._lobby.modify(connection, mask)
+            else:
+                self._epoll.modify(connection.fd, mask)
 
     def _idle(self) -> None:
         """Nothing is to be done: collect what cycles there may be."""
@@ -288,23 +327,30 @@ class Loop:
     # -- connections ------------------------------------------------------------------------------------------------
 
     def _accept(self, port: Port) -> None:
-        for _ in range(16):
+        try:
             accepted = port.accept()
-            if accepted is None:
-                return
-            self.add(port, *accepted)
+        except OSError:  # no descriptor or no memory is left
+            self._lobby.exhausted(self.broker.now_ms)
+            return
+        if accepted is None:
+            return
+        sock, peer, peer_host = accepted
+        if self._lobby.admits(port, peer, peer_host):
+            self.add(port, sock, peer, port.begin(sock))
+        else:
+            sock.close()
 
-    def add(self, port: Port, sock: socket.socket, peer: str, tls: TlsConnection | None = None) -> None:
+    def add(self, port: Port, sock: socket.socket, peer: str, tls: Wrapping | None = None) -> None:
         """Serve a connected, non-blocking socket by the rules of `port`."""
         broker = self.broker
         broker.next_connection += 1
         connection = Connection(broker.next_connection, sock, peer, port, tls)
         connection.events_mask = _READ
+        self._lobby.enter(connection)
         broker.connections[connection.number] = connection
         self._by_fd[connection.fd] = connection
-        self._epoll.register(connection.fd, _READ)
         connection.due_ms = broker.now_ms
-        connection.login_ms = broker.now_ms + LOGIN_MS
+        connection.login_ms = broker.now_ms + broker.settings.limits.login_seconds * 1000
 
     def _sweep(self) -> None:
         """Heartbeats, idle time-outs and slow log-ins. A look at each connection is cheaper than a timer for each, and
@@ -312,11 +358,18 @@ class Loop:
         """
         self.broker.after(SWEEP_MS, self._sweep)
         now_ms = self.broker.now_ms
+        self._lobby.look_again(now_ms)
         for connection in [each for each in self.broker.connections.values() if each.due_ms <= now_ms]:
             if connection.phase in (Phase.SASL, Phase.OPENING) and connection.login_ms <= now_ms:
-                self._drop(connection)
+                self._too_slow(connection)
             else:
                 self._tick(connection)
+
+    def _too_slow(self, connection: Connection) -> None:
+        seconds = self.broker.settings.limits.login_seconds
+        told = (connection.peer, connection.port.name, seconds)
+        self.broker.warnings.warn("Dropped %s on listener %s: it has not opened within %d s", *told)
+        self._drop(connection)
 
     def _tick(self, connection: Connection) -> None:
         events: list[Event] = []
@@ -357,7 +410,10 @@ class Loop:
             return
         del self.broker.connections[connection.number]
         del self._by_fd[connection.fd]
-        self._epoll.unregister(connection.fd)
+        if connection.in_lobby:
+            self._lobby.leave(connection)
+        else:
+            self._epoll.unregister(connection.fd)
         connection.free()
 
     # -- the end ----------------------------------------------------------------------------------------------------
@@ -370,7 +426,7 @@ class Loop:
         broker.is_stopping = True
         for port in self._ports:
             if port.sock is not None:
-                self.unwatch(port.sock.fileno())
+                self._lobby.unwatch(port)
                 port.close()
         # What was published before is accepted before the Close.
         broker.journal.after_sync(None, self._say_goodbye)

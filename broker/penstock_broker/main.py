@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -70,6 +71,7 @@ def run(
 
 def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files: FileLayer | None = None) -> int:
     """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
+    _take_descriptors()
     ports = listening.ports_of(given, _salt_key(data))
     started = time.monotonic()
     log, recovered = _recover(given, data, files)
@@ -93,6 +95,13 @@ def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files:
     if log.failed is not None:
         raise Failure(f"The log has failed: {log.failed}.", "Check the volume, then start the broker again.")
     return 0
+
+
+def _take_descriptors() -> None:
+    """As many descriptors as we may have: a connection takes one, and shells begin with 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _salt_key(data: Path) -> bytes:

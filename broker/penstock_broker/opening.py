@@ -120,6 +120,15 @@ def _is_acknowledged(connection: Connection) -> bool:
 
 
 def _admit(broker: Broker, connection: Connection) -> None:
+    refused = broker.crowd.check(connection)
+    if refused is not None:
+        told = (connection.peer, connection.port.name, connection.user[:100], refused.description[:300])
+        broker.warnings.warn("Refused %s on listener %s as user %r: %s", *told)
+        connection.endpoint.refuse_open(broker.container_id, amqp_error(refused))
+        connection.phase = Phase.CLOSING
+        broker.touch(connection)
+        return
+    broker.crowd.enter(connection)
     properties: dict[str, str | bool] = {"product": "Penstock", "version": VERSION}
     connection.endpoint.open(broker.container_id, OFFERED, properties)
     connection.phase = Phase.OPEN

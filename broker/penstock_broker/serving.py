@@ -136,6 +136,11 @@ def _confirm(broker: Broker, connection: Connection, event: Accepted) -> None:
 def _attached(broker: Broker, connection: Connection, event: Attached) -> None:
     if not event.link.is_open:
         return  # its session ended within the same bytes
+    most = connection.port.max_links
+    if len(connection.endpoint.all_links()) > most:
+        told = f"The connection has {most} links, which is the limit: close some, or open another connection."
+        connection.endpoint.refuse_attach(event.link, amqp_error(Refuse(Reason.LIMIT_EXCEEDED, told)))
+        return
     if isinstance(event.link, OutLink):
         attaching.attach_consumer(broker, connection, event.link, event.attach)
     else:

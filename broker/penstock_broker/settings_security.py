@@ -155,5 +155,5 @@ class Limits(Model):
     unauthenticated_per_peer: int | None = Field(default=200, ge=1)
     login_seconds: int = Field(default=30, ge=1)
     """From the first byte to the Open."""
-    sessions_per_connection: int = Field(default=256, ge=1, le=65_536)
+    sessions_per_connection: int = Field(default=256, ge=1, le=256)
     links_per_connection: int = Field(default=1024, ge=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,10 +71,10 @@ class Authority:
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
 
-    def issue(self, name: str, file_stem: str | None = None) -> Issued:
-        """Make a certificate for host `name` and the loopback address."""
+    def issue(self, name: str, file_stem: str | None = None, others: Sequence[x509.GeneralName] = ()) -> Issued:
+        """Make a certificate for host `name`, the loopback address and `others`."""
         key = ec.generate_private_key(ec.SECP256R1())
-        alternatives = [x509.DNSName(name), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        alternatives = [x509.DNSName(name), x509.IPAddress(ipaddress.ip_address("127.0.0.1")), *others]
         certificate = (
             self._builder(_name(name), key.public_key())
             .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
