@@ -173,5 +173,5 @@ def with_annotations(
     merged = {key: annotation for key, annotation in merged.items() if key not in without}
     for key, annotation in annotations.items():
         merged[key] = annotation
-    encoded = encode(Described(ULong(Section.MESSAGE_ANNOTATIONS), merged))
+    encoded = encode(Described(ULong(Section.MESSAGE_ANNOTATIONS), merged)) if merged else b""
     return data[: head.start] + encoded + data[rest:]

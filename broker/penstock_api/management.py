@@ -45,6 +45,10 @@ class Operation(StrEnum):
     UPDATE = "UPDATE"
     DELETE = "DELETE"
     QUERY = "QUERY"
+    PEEK = "PEEK"
+    PURGE = "PURGE"
+    MOVE = "MOVE"
+    REDRIVE = "REDRIVE"
 
 
 class EntityType(StrEnum):
@@ -259,6 +263,7 @@ class SubscriptionState(Document):
     returned: int
     expired: int = 0
     dead_lettered: int = 0
+    moved: int = 0  # to another queue, by MOVE or REDRIVE
     dropped: int = 0  # by overflow, rebind or purge
     lost_at_restart: int = 0
     max_delivery_count: int = 0

@@ -30,9 +30,23 @@ from penstock_core.reason import Refuse
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
 
-__all__ = ["Stranded", "expired", "fail", "leave", "rejected"]
+__all__ = ["ORIGIN", "TOLD", "Stranded", "expired", "fail", "leave", "rejected"]
 
 logger = logging.getLogger(__name__)
+
+ORIGIN: Final = "x-opt-ORIG-QUEUE"
+TOLD: Final = (
+    ORIGIN,
+    "x-opt-ORIG-ADDRESS",
+    "x-opt-ORIG-SUBSCRIPTION",
+    "x-opt-death-reason",
+    "x-opt-death-time",
+    "x-opt-death-delivery-count",
+    "x-opt-death-condition",
+    "x-opt-death-description",
+    "x-opt-ACTUAL-EXPIRY",
+)
+"""All that is written on a message which is sent on."""
 
 RETRY_MS: Final = 1000
 RETRIED_AT_ONCE: Final = 200
@@ -183,7 +197,7 @@ def _told(broker: Broker, queue: Queue, condemned: Stranded) -> bytes:
     data, cause = condemned.entry[DATA], condemned.cause
     subscription = broker.topology.by_incarnation.get(queue.incarnation)
     annotations: dict[Symbol, Value] = {
-        Symbol("x-opt-ORIG-QUEUE"): queue.name,
+        Symbol(ORIGIN): queue.name,
         Symbol("x-opt-ORIG-ADDRESS"): queue.name,
         Symbol("x-opt-death-reason"): cause.value,
         Symbol("x-opt-death-time"): Timestamp(broker.now_us // 1000),

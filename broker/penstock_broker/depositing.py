@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, assert_never
 from penstock_amqp import message
 from penstock_amqp.endpoint_events import AmqpError
 from penstock_amqp.errors import DecodeError
-from penstock_broker import publishing, storing
+from penstock_broker import limits, publishing, storing
 from penstock_broker.errors import amqp_error
+from penstock_broker.queue import Queue
 from penstock_broker.routes import ExchangeTarget, QueueTarget
 from penstock_core.address import ExchangeAddress, QueueAddress
 from penstock_core.destinations import Found, MakeQueue, Missing, decide_destination
 from penstock_core.reason import Reason, Refuse
+from penstock_core.terms import Overflow
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
     from penstock_broker.connection import Connection
 
-__all__ = ["deposit", "destination_of"]
+__all__ = ["deposit", "destination_of", "put_into"]
 
 
 def deposit(
@@ -53,6 +55,17 @@ def deposit(
     if isinstance(destination, ExchangeTarget):
         destination.exchange.received_bytes += len(data)
     storing.put(broker, route, data, head, keep=keep)
+    return None
+
+
+def put_into(broker: Broker, queue: Queue, data: bytes, *, keep: bool) -> AmqpError | None:
+    """Put one encoded message into exactly this queue, past routing and filters; None, or why it does not take it."""
+    route = broker.route_of((queue,))
+    if route.logged_set and not broker.log.accepts_publishing():
+        return broker.storage_refusal()
+    if queue.overflow is Overflow.REJECT and limits.is_full(queue, len(data)):
+        return amqp_error(Refuse(Reason.LIMIT_EXCEEDED, f"The queue {queue.name!r} is full and rejects."))
+    storing.put(broker, route, data, message.inspect(data), keep=keep)
     return None
 
 

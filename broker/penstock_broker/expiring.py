@@ -12,17 +12,17 @@ Source: section 4 of the design ("One timer wheel for heartbeats, TTL and delays
 from __future__ import annotations
 
 from functools import partial
-from heapq import heappop, heappush
+from heapq import heappop
 from typing import TYPE_CHECKING, Final
 
 from penstock_amqp.endpoint_events import Entry
 from penstock_broker import condemning
-from penstock_broker.queue import AVAILABLE, EXPIRES, NUMBER, Queue
+from penstock_broker.queue import EXPIRES, NUMBER, Queue
 
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
 
-__all__ = ["LOOK_MS", "expect", "hold_back", "keep_time", "postpone"]
+__all__ = ["LOOK_MS", "expect", "keep_time", "postpone"]
 
 LOOK_MS: Final = 5000
 """The clock is looked at that often while something is to be waited for."""
@@ -44,14 +44,8 @@ def expect(broker: Broker, queue: Queue, expires_us: int) -> None:
 
 def postpone(broker: Broker, queue: Queue, entry: Entry) -> None:
     """Keep a message back until it is available, or has expired before."""
-    hold_back(queue, entry)
+    queue.hold_back(entry)
     _wake(broker, queue, queue.scheduled[0][0])
-
-
-def hold_back(queue: Queue, entry: Entry) -> None:
-    """The same at start, when there are no timers yet."""
-    due = min(entry[AVAILABLE], entry[EXPIRES]) if entry[EXPIRES] else entry[AVAILABLE]
-    heappush(queue.scheduled, (due, entry[NUMBER], entry))
 
 
 def keep_time(broker: Broker, queue: Queue) -> None:

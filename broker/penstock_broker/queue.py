@@ -11,8 +11,9 @@ or the log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Set
+from heapq import heapify, heappush
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from penstock_amqp.endpoint_events import Entry, Held
 from penstock_broker.backlog import Backlog
@@ -39,6 +40,9 @@ LOGGED: Final = 1
 
 SCHEDULED: Final = 2
 """Flag of an entry, and of its record in the log: the message says when it may be delivered at the earliest."""
+
+State: TypeAlias = Literal["Ready", "Scheduled", "Stranded"]
+"""How a message that is not in flight waits."""
 
 
 class Queue:
@@ -78,6 +82,7 @@ class Queue:
         "max_delivery_count",
         "max_messages",
         "max_ttl_us",
+        "moved",
         "name",
         "next_expiry",
         "next_pass",
@@ -166,6 +171,7 @@ class Queue:
         self.returned_total = 0
         self.expired = 0
         self.dead_lettered = 0
+        self.moved = 0
         self.dropped = 0
         self.lost_at_restart = 0
         self.max_delivery_count = 0
@@ -209,9 +215,41 @@ class Queue:
             self.in_flight -= 1
             self.returned_total += 1
 
-    def extract(self, numbers: Container[int]) -> list[Entry]:
+    def extract(self, numbers: Set[int]) -> list[Entry]:
         """Take waiting messages out; the rest of their end is the caller's."""
         return self.backlog.extract(numbers)
+
+    def take_out(self, numbers: Set[int]) -> list[Entry]:
+        """The same, and of those that are kept back."""
+        taken = self.extract(numbers)
+        if len(taken) < len(numbers) and self.kept_back:
+            taken += [each[2] for each in self.scheduled if each[1] in numbers]
+            self.scheduled = [each for each in self.scheduled if each[1] not in numbers]
+            heapify(self.scheduled)
+            taken += [each.entry for each in self.stranded if each.entry[NUMBER] in numbers]
+            self.stranded = [each for each in self.stranded if each.entry[NUMBER] not in numbers]
+        return taken
+
+    def hold_back(self, entry: Entry) -> None:
+        """Keep a message until it is available, or has expired before."""
+        due = min(entry[AVAILABLE], entry[EXPIRES]) if entry[EXPIRES] else entry[AVAILABLE]
+        heappush(self.scheduled, (due, entry[NUMBER], entry))
+
+    def keep(self, entry: Entry, now_us: int) -> None:
+        """Put a message that was taken out back in its place."""
+        if entry[AVAILABLE] > now_us:
+            self.hold_back(entry)
+        else:
+            self.backlog.put_back(entry)
+
+    def everything(self) -> list[tuple[State, Entry]]:
+        """What waits, in the order of hand-out, then what is delayed, by time, then what is stranded."""
+        states: tuple[tuple[State, Iterable[Entry]], ...] = (
+            ("Ready", self.backlog),
+            ("Scheduled", [each[2] for each in sorted(self.scheduled)]),
+            ("Stranded", [each.entry for each in self.stranded]),
+        )
+        return [(state, entry) for state, entries in states for entry in entries]
 
     def drop_oldest(self) -> Entry | None:
         """Take out the oldest message of the lowest priority that waits; the rest of its end is the caller's."""

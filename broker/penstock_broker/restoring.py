@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from penstock_amqp.endpoint_events import Entry
 from penstock_amqp.message import inspect
 from penstock_broker import storing
-from penstock_broker.expiring import hold_back
 from penstock_broker.log import Document, Message, Recovered
 from penstock_broker.marks import message_marks
 from penstock_broker.queue import AVAILABLE, EXPIRES, FLAGS, LOGGED, SCHEDULED, Queue
@@ -88,7 +87,7 @@ def _fill(queue: Queue, messages: Sequence[Message], now_us: int) -> None:
                 queue.has_expiry = True
                 queue.next_expiry = min(entry[EXPIRES], queue.next_expiry or entry[EXPIRES])
         else:
-            hold_back(queue, entry)
+            queue.hold_back(entry)
         queue.depth_bytes += size
         queue.enqueued += 1
         queue.enqueued_bytes += size

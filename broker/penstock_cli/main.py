@@ -15,7 +15,9 @@ import click
 
 from penstock_api.failing import Failure
 from penstock_cli.verbs.broker import broker
+from penstock_cli.verbs.handling import move, peek, purge, redrive
 from penstock_cli.verbs.lag import lag
+from penstock_cli.verbs.listing import queues, subscriptions
 from penstock_cli.verbs.observer import observer
 from penstock_cli.verbs.operator import operator
 from penstock_cli.verbs.up import up
@@ -50,7 +52,7 @@ def show_version() -> None:
     click.echo(version("penstock"))
 
 
-for verb in (up, broker, observer, lag, operator):
+for verb in (up, queues, subscriptions, peek, purge, move, redrive, broker, observer, lag, operator):
     penstock.add_command(verb)
 penstock.add_command(penstock.commands.pop("version"))  # last
 

@@ -19,7 +19,7 @@ from penstock_amqp.whole_message import Message, decode_message
 from penstock_api.management import NODE
 from penstock_broker.connection import Connection
 from penstock_broker.links import Producer
-from penstock_broker.management import operations
+from penstock_broker.management import handling, operations
 from penstock_broker.management.answers import Answer, encode_answer, refusal
 from penstock_core.reason import Reason, Refuse
 
@@ -117,12 +117,18 @@ class ManagementNode:
             self._slice(answers, slot, request, result)
 
     def _slice(
-        self, answers: Answers, slot: _Slot, request: Message, work: operations.Query | operations.Changes
+        self,
+        answers: Answers,
+        slot: _Slot,
+        request: Message,
+        work: operations.Query | operations.Changes | handling.Peeking | handling.Handling,
     ) -> None:
         """A part per turn. What was begun is done, even if nobody waits for the answer any more."""
         done = work.step(PER_SLICE)
         if done is None:
             self._broker.after(0, lambda: self._slice(answers, slot, request, work))
+        elif isinstance(work, handling.Handling):
+            self._broker.journal.after_sync(answers.connection, lambda: self._fill(answers, slot, request, done))
         else:
             self._broker.when_durable(answers.connection, lambda: self._fill(answers, slot, request, done))
 

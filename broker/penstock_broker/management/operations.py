@@ -16,7 +16,7 @@ from penstock_amqp.whole_message import Message
 from penstock_api import management
 from penstock_api.management import EntityType, Operation, Status
 from penstock_broker.connection import Connection
-from penstock_broker.management import declaring, states
+from penstock_broker.management import declaring, handling, states
 from penstock_broker.management.answers import Answer, invalid, refusal
 from penstock_broker.settings import Role
 from penstock_core.identity import parse_queue_name
@@ -96,7 +96,9 @@ def _raw_list(items: list[bytes]) -> bytes:
     return b"\xd0" + (len(joined) + 4).to_bytes(4, "big") + len(items).to_bytes(4, "big") + joined
 
 
-def answer(broker: Broker, connection: Connection, request: Message) -> Answer | Query | Changes:
+def answer(
+    broker: Broker, connection: Connection, request: Message
+) -> Answer | Query | Changes | handling.Peeking | handling.Handling:
     """Answer one request."""
     asked = request.application_properties
     try:
@@ -118,6 +120,8 @@ def answer(broker: Broker, connection: Connection, request: Message) -> Answer |
             if broker.log.failed is not None:
                 return refusal(Refuse(Reason.STORAGE_FULL, broker.storage_refusal().description))
             return _change(broker, operation, kind, named, request.body)
+        case Operation.PEEK | Operation.PURGE | Operation.MOVE | Operation.REDRIVE:
+            return handling.handle(broker, operation, kind, named, request.body)
 
 
 def _kind(operation: Operation, request: Message) -> Value:

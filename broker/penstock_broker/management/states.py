@@ -128,6 +128,7 @@ def _counters(queue: Queue, held: InFlight) -> State:
         "returned": queue.returned_total,
         "expired": queue.expired,
         "deadLettered": queue.dead_lettered,
+        "moved": queue.moved,
         "dropped": queue.dropped,
         "lostAtRestart": queue.lost_at_restart,
         "maxDeliveryCount": queue.max_delivery_count,

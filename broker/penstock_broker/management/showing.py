@@ -1,0 +1,107 @@
+"""A waiting message as PEEK shows it: what it says of itself, and the beginning of its body.
+
+What can't be read is left out: somebody looks because something is wrong. Source: docs/management.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock_amqp import message
+from penstock_amqp.endpoint_events import Entry
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.message_sections import Section, end_of, section_at
+from penstock_amqp.plain_values import to_plain
+from penstock_amqp.values import Value
+from penstock_amqp.whole_message import Message, decode_message
+from penstock_api.handling import PeekedMessage
+from penstock_broker.queue import AVAILABLE, DATA, EXPIRES, NUMBER, Queue, State
+
+__all__ = ["shown"]
+
+_WIDTHS: Final = {0xA0: 1, 0xA1: 1, 0xB0: 4, 0xB1: 4}
+"""Binaries and strings: how wide their size is."""
+
+
+def shown(queue: Queue, entry: Entry, state: State, max_body_bytes: int) -> PeekedMessage:
+    """One message of the queue."""
+    data = entry[DATA]
+    head = message.inspect(data)
+    read = _read(data)
+    properties = read.properties
+    body, is_text, is_whole = _body(data, head.start, max_body_bytes)
+    return PeekedMessage(
+        number=entry[NUMBER],
+        state=state,
+        durable=head.durable,
+        priority=head.priority,
+        size_bytes=len(data),
+        available_ms=entry[AVAILABLE] // 1000,
+        expires_ms=entry[EXPIRES] // 1000 or None,
+        delivery_count=head.delivery_count + queue.delivery_count(entry[NUMBER]),
+        message_id=_text(properties.message_id),
+        to=properties.to,
+        subject=properties.subject,
+        reply_to=properties.reply_to,
+        correlation_id=_text(properties.correlation_id),
+        content_type=properties.content_type,
+        group_id=properties.group_id,
+        annotations={str(key): _plain(value) for key, value in read.annotations.items()},
+        application_properties={key: _plain(value) for key, value in read.application_properties.items()},
+        body=body,
+        body_form="Text" if is_text else "Hexadecimal",
+        is_whole=is_whole,
+    )
+
+
+def _read(data: bytes) -> Message:
+    try:
+        return decode_message(data)
+    except DecodeError:
+        return Message()
+
+
+def _body(data: bytes, start: int, most: int) -> tuple[str, bool, bool]:
+    """The beginning of the body, whether it is text, and whether it is all."""
+    try:
+        section, at = section_at(data, start)
+        while section is not None and section < Section.DATA:
+            section, at = section_at(data, end_of(data, at))
+        if section is None or section is Section.FOOTER:
+            return "", True, len(data) == at
+        end = end_of(data, at)
+        width = _WIDTHS.get(data[at])
+    except (DecodeError, IndexError):
+        return data[start : start + most].hex(), False, False
+    begin = at + 1 + width if width is not None else at
+    piece = data[begin : min(end, begin + most)]
+    is_whole = begin + most >= end and len(data) == end
+    try:
+        return _as_text(piece, is_cut=begin + most < end), True, is_whole
+    except UnicodeDecodeError:
+        return piece.hex(), False, is_whole
+
+
+def _as_text(piece: bytes, *, is_cut: bool) -> str:
+    """Raises `UnicodeDecodeError` if it isn't; the last letter may be cut in two."""
+    for cut in range(4 if is_cut else 1):
+        try:
+            text = piece[: len(piece) - cut].decode()
+        except UnicodeDecodeError:
+            continue
+        if text.isprintable() or all(letter.isprintable() or letter in "\r\n\t" for letter in text):
+            return text
+        break
+    raise UnicodeDecodeError("utf-8", piece, 0, 1, "not printable")
+
+
+def _text(value: Value) -> str | None:
+    return None if value is None else str(_plain(value))
+
+
+def _plain(value: Value) -> object:
+    """Plain Python that JSON knows: binary in hexadecimal, containers as text."""
+    plain = to_plain(value)
+    if isinstance(plain, bytes):
+        return plain.hex()
+    return plain if plain is None or isinstance(plain, bool | int | float | str) else str(plain)

@@ -1,0 +1,84 @@
+"""Asks a broker on behalf of a verb: connects, and turns what goes wrong into words for a person.
+
+Must not know what is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from penstock_amqp.client import Address
+from penstock_amqp.client_errors import ManagementError, RequestRefused
+from penstock_amqp.errors import WireError
+from penstock_amqp.management_client import ManagementClient
+from penstock_amqp.sasl_client import Login, NotAuthenticated
+from penstock_api.failing import Failure, Misuse
+from penstock_api.management import EntityType
+from penstock_cli.verbs.site import Site
+
+__all__ = ["ask", "find"]
+
+T = TypeVar("T")
+
+
+def ask(site: Site, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
+    """Connect, ask, and leave.
+
+    Raises:
+        Misuse: the address or a file can't be used.
+        Failure: the broker can't be reached, or refuses.
+    """
+    try:
+        tls = ssl.create_default_context(cafile=str(site.ca_file)) if site.ca_file is not None else None
+        address = Address.parse(site.broker, tls)
+        password = site.password_file.read_text().rstrip("\n") if site.password_file is not None else ""
+    except (ValueError, OSError) as error:
+        raise Misuse(f"the broker can't be asked: {error}", "See --broker, --ca-file and --password-file.") from error
+    login = Login(site.user, password) if site.user is not None else None
+    try:
+        return asyncio.run(_asked(address, login, question))
+    except ManagementError as error:
+        raise Failure(
+            f"the broker refuses: {error.description}", f"Reason: {error.reason}" if error.reason else ""
+        ) from error
+    except NotAuthenticated as error:
+        raise Failure(
+            f"the broker does not let {site.user or 'anonymous'} in.", "See --user and --password-file."
+        ) from error
+    except (OSError, TimeoutError, WireError, RequestRefused) as error:
+        raise Failure(
+            f"the broker at {site.broker} can't be asked: {error}",
+            "Is it running, and is this its management listener?",
+        ) from error
+
+
+async def _asked(address: Address, login: Login | None, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
+    client = await ManagementClient.connect(address, login=login)
+    try:
+        return await question(client)
+    finally:
+        await client.close()
+
+
+async def find(client: ManagementClient, name: str) -> tuple[EntityType, str]:
+    """What a person means by `name`: a queue, the queue of a subscription, or the one subscription of that name.
+
+    Raises `Misuse` if it is nothing, or several.
+    """
+    queues = await client.query_all(EntityType.QUEUE, attributes=("name",))
+    if any(each["name"] == name for each in queues):
+        return EntityType.QUEUE, name
+    columns = ("queueName", "subscriptionName")
+    there = await client.query_all(EntityType.SUBSCRIPTION, attributes=columns)
+    found = [str(each["queueName"]) for each in there if name in (each["queueName"], each["subscriptionName"])]
+    if len(found) == 1:
+        return EntityType.SUBSCRIPTION, found[0]
+    if found:
+        raise Misuse(f"several subscriptions are named {name!r}.", f"Say which: {', '.join(sorted(found))}")
+    raise Misuse(
+        f"there is neither a queue nor a subscription {name!r}.",
+        "See `penstock queues list` and `penstock subscriptions list`.",
+    )

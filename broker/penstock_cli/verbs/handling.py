@@ -1,0 +1,111 @@
+"""`penstock peek`, `purge`, `move` and `redrive`: the messages of one queue or subscription (docs/management.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import click
+
+from penstock_cli.verbs.site import Site, on_broker
+
+if TYPE_CHECKING:
+    from penstock_amqp.management_client import ManagementClient
+    from penstock_api.management import Document
+
+__all__ = ["move", "peek", "purge", "redrive"]
+
+COUNT = click.IntRange(min=1)
+COLUMNS: Final = {
+    "number": "NUMBER",
+    "state": "STATE",
+    "sizeBytes": "BYTES",
+    "deliveryCount": "DELIVERIES",
+    "messageId": "MESSAGE ID",
+    "subject": "SUBJECT",
+    "body": "BODY",
+}
+
+
+def selecting(verb: Callable[..., int]) -> Callable[..., int]:
+    """The options that say which messages."""
+    verb = click.option("--selector", help="A JMS selector; only matching messages.")(verb)
+    return click.option("--count", type=COUNT, help="At most so many, oldest first; otherwise all that wait now.")(verb)
+
+
+@click.command()
+@click.argument("address")
+@click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True, help="Leave out so many first.")
+@click.option("--count", type=click.IntRange(1, 100), default=10, show_default=True, help="Show so many.")
+@click.option("--selector", help="A JMS selector; only matching messages.")
+@click.option("--body-bytes", type=click.IntRange(0, 65_536), default=1024, show_default=True, help="Of each body.")
+@click.option("--json", "as_json", is_flag=True, help="Everything about them, one JSON object per line.")
+@on_broker
+def peek(
+    site: Site, *, address: str, offset: int, count: int, selector: str | None, body_bytes: int, as_json: bool
+) -> int:
+    """Show messages that wait at ADDRESS, a queue or subscription. Nothing changes by it."""
+    from penstock_api.handling import Peek
+    from penstock_cli.tables import as_lines, as_table
+
+    wanted = Peek(offset=offset, count=count, selector=selector, max_body_bytes=body_bytes)
+    answer = _asked(site, "PEEK", address, wanted)
+    messages = cast(list[dict[str, object]], answer["messages"])
+    click.echo(as_lines(messages) if as_json else as_table(COLUMNS, messages))
+    if not as_json:
+        click.echo(f"{len(messages)} shown of {answer['depth']} in the queue, in flight ones among them", err=True)
+    return 0
+
+
+@click.command()
+@click.argument("address")
+@selecting
+@click.option("--yes", is_flag=True, help="Don't ask whether you are sure.")
+@on_broker
+def purge(site: Site, *, address: str, count: int | None, selector: str | None, yes: bool) -> int:
+    """Drop messages that wait at ADDRESS, a queue or subscription. They are lost."""
+    if not yes:
+        click.confirm(f"Drop messages of {address!r} for good?", abort=True, err=True)
+    return _handled(site, "PURGE", address, "dropped", count=count, selector=selector)
+
+
+@click.command()
+@click.argument("address")
+@click.argument("destination")
+@selecting
+@on_broker
+def move(site: Site, *, address: str, destination: str, count: int | None, selector: str | None) -> int:
+    """Move messages that wait at ADDRESS to DESTINATION, a queue or EXCHANGE/KEY."""
+    return _handled(site, "MOVE", address, "moved", count=count, selector=selector, destination=destination)
+
+
+@click.command()
+@click.argument("address")
+@selecting
+@on_broker
+def redrive(site: Site, *, address: str, count: int | None, selector: str | None) -> int:
+    """Send dead letters that wait at ADDRESS back to the queues where they died."""
+    return _handled(site, "REDRIVE", address, "redriven", count=count, selector=selector)
+
+
+def _handled(site: Site, operation: str, address: str, done: str, **selection: Any) -> int:
+    """Exit code 1 if some could not go."""
+    from penstock_api.handling import Handled, Selection
+
+    handled = Handled.model_validate(_asked(site, operation, address, Selection(**selection)))
+    click.echo(f"{handled.messages} {done}")
+    if handled.left:
+        click.echo(f"penstock: {handled.left} could not go and stay: {handled.why}", err=True)
+    return 1 if handled.left else 0
+
+
+def _asked(site: Site, operation: str, address: str, body: Document) -> dict[str, object]:
+    from penstock_api.management import Operation
+    from penstock_cli.asking import ask, find
+
+    async def question(client: ManagementClient) -> dict[str, object]:
+        kind, name = await find(client, address)
+        answer = await client.request(Operation[operation], kind, name, body, timeout_seconds=600)
+        return answer.check().attributes
+
+    return ask(site, question)
