@@ -9,13 +9,14 @@ import uuid
 from functools import partial
 
 from penstock_api.failing import Misuse
-from penstock_broker import expiring, restoring, serving
+from penstock_broker import expiring, restoring, serving, unused_queues
 from penstock_broker.broker import Broker
 from penstock_broker.listening import Port
 from penstock_broker.log import Log, Recovered
 from penstock_broker.loop import Loop
 from penstock_broker.management.node import ManagementNode
 from penstock_broker.settings import Settings
+from penstock_broker.settings_creation import unused_queue_seconds
 from penstock_broker.timing import SYSTEM_CLOCK, Clock
 from penstock_broker.topology import creating, documents
 from penstock_broker.topology.store import Topology
@@ -50,6 +51,9 @@ def assemble(
             broker.timers.at(0, partial(expiring.keep_time, broker, each.queue))
     broker.management = ManagementNode(broker)
     broker.serve_events = partial(serving.handle, broker)
+    unused_seconds = unused_queue_seconds(given.auto_create)
+    if unused_seconds is not None:
+        unused_queues.watch(broker, unused_seconds)
     loop = Loop(broker, ports, clock)
     loop.watch(log.descriptor, lambda: _synced(broker))
     return loop

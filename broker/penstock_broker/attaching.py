@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, assert_never
 from penstock_amqp.endpoint_links import OutLink
 from penstock_amqp.performatives import Attach, Source
 from penstock_amqp.values import Symbol
-from penstock_broker import asking, consuming, subscribing, temporaries
+from penstock_broker import asking, consuming, naming, subscribing, temporaries
 from penstock_broker.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Consumer
 from penstock_core import address, handing_out
-from penstock_core.permissions import Action
 from penstock_core.reason import Refuse
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def _with_priority(broker: Broker, attach: Attach, source: Source) -> tuple[Sour
 def _attach_named(
     broker: Broker, connection: Connection, link: OutLink, attach: Attach, source: Source
 ) -> Refuse | None:
-    parsed = _parse_source(broker, connection, source, asking.capabilities(attach))
+    parsed = naming.source_named(broker, connection, source.address, asking.capabilities(attach))
     match parsed:
         case address.ExchangeAddress():
             return subscribing.subscribe(broker, connection, link, attach, parsed)
@@ -89,23 +88,7 @@ def _attach_named(
         case address.ManagementNode():
             broker.management.attach_answers(connection, link, attach)
             return None
-        case address.AutoCreate():
-            raise AssertionError("what was made is there")
         case Refuse():
             return parsed
         case _:
             assert_never(parsed)
-
-
-def _parse_source(
-    broker: Broker, connection: Connection, source: Source, capabilities: frozenset[str]
-) -> address.SourceAddress:
-    auto = broker.settings.auto_create
-    parsed = address.parse_source(source.address, capabilities, broker.topology, auto_create=auto)
-    if isinstance(parsed, address.AutoCreate):
-        refused = broker.permitting.check_creation(connection, Action.CONSUME, parsed)
-        if refused is not None:
-            return refused
-        broker.auto_create(parsed)
-        parsed = address.parse_source(source.address, capabilities, broker.topology)
-    return parsed

@@ -24,12 +24,11 @@ from penstock_broker.queue import Queue
 from penstock_broker.rarely import Rarely
 from penstock_broker.routes import ExchangeTarget, QueueTarget, Route
 from penstock_broker.settings import Settings
+from penstock_broker.settings_creation import creation_of
 from penstock_broker.stranger_warnings import Warnings
 from penstock_broker.timing import Timers
-from penstock_broker.topology import creating
 from penstock_broker.topology.store import Topology
 from penstock_broker.transactions.records import Transactions
-from penstock_core import address
 from penstock_core.identity import LinkKey
 from penstock_core.reason import Reason, Refuse
 
@@ -89,6 +88,7 @@ class Broker:
         """Connections to flush at the end of the turn."""
         self.draining: list[Consumer] = []
         """Consumers that want their credit back once nothing is left to send."""
+        self.creation = creation_of(settings.auto_create)
         self.permitting = Permitting(settings)
         self.crowd = Crowd(settings.limits)
         self.warnings = Warnings(lambda: self.now_ms)
@@ -167,7 +167,3 @@ class Broker:
     def forget_routes(self) -> None:
         """Bindings or policies have changed."""
         self._routes.clear()
-
-    def auto_create(self, wanted: address.AutoCreate) -> None:
-        """Make a queue or topic exchange that somebody named for the first time."""
-        creating.auto_create(self.topology, wanted, self.now_us)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from penstock_amqp.endpoint_links import InLink
 from penstock_amqp.performatives import Attach, Coordinator, Target
-from penstock_broker import asking, temporaries
+from penstock_broker import asking, naming, temporaries
 from penstock_broker.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Producer
@@ -103,15 +103,8 @@ def _make_dynamic(broker: Broker, connection: Connection, target: Target) -> Tar
 
 def _named(broker: Broker, connection: Connection, target: Target) -> Destination | Refuse:
     asked = frozenset(target.capabilities or ())
-    auto = broker.settings.auto_create
-    parsed = address.parse_target(target.address, asked, broker.topology, auto_create=auto)
+    parsed = naming.target_named(broker, connection, target.address, asked)
     permitting = broker.permitting
-    if isinstance(parsed, address.AutoCreate):
-        refused = permitting.check_creation(connection, Action.PUBLISH, parsed)
-        if refused is not None:
-            return refused
-        broker.auto_create(parsed)
-        parsed = address.parse_target(target.address, asked, broker.topology)
     match parsed:
         case address.ExchangeAddress():
             exchange = broker.topology.exchanges[parsed.exchange]
@@ -126,8 +119,6 @@ def _named(broker: Broker, connection: Connection, target: Target) -> Destinatio
             return ManagementTarget()
         case address.AnonymousRelay():
             return RelayTarget()
-        case address.AutoCreate():
-            raise AssertionError("what was made is there")
         case Refuse():
             return parsed
         case _:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from penstock_amqp import message, message_fields
 from penstock_amqp.endpoint_events import AmqpError
 from penstock_amqp.errors import DecodeError
+from penstock_broker import naming
 from penstock_broker.errors import amqp_error
 from penstock_broker.routes import ExchangeTarget, QueueTarget, RelayTarget
 from penstock_core import address, queues
@@ -35,7 +36,6 @@ def target_of(
     broker: Broker, connection: Connection, relay: RelayTarget, data: bytes
 ) -> ExchangeTarget | QueueTarget | AmqpError:
     """The target of a message, made if that is allowed; or why it is none."""
-    permitting = broker.permitting
     try:
         start = message.inspect(data).start
         named = message_fields.properties_field(data, start, message_fields.Field.TO)
@@ -44,18 +44,12 @@ def target_of(
         return AmqpError("amqp:decode-error", f"The message can't be read: {error}")
     to = named if isinstance(named, str) else ""
     capabilities = (kind,) if kind is not None and not address.has_prefix(to) else ()
-    parsed = address.parse_target(to or None, capabilities, broker.topology, auto_create=broker.settings.auto_create)
-    if isinstance(parsed, address.AutoCreate):
-        refused = permitting.check_creation(connection, Action.PUBLISH, parsed)
-        if refused is not None:
-            return amqp_error(refused)
-        broker.auto_create(parsed)
-        parsed = address.parse_target(to, capabilities, broker.topology)
+    parsed = naming.target_named(broker, connection, to or None, capabilities)
     target = _known(broker, relay, to, parsed)
     if isinstance(target, AmqpError):
         return target
     node = target.exchange if isinstance(target, ExchangeTarget) else target.node
-    refused = permitting.check_node(connection, Action.PUBLISH, node)
+    refused = broker.permitting.check_node(connection, Action.PUBLISH, node)
     return target if refused is None else amqp_error(refused)
 
 
@@ -64,7 +58,7 @@ def _number(annotation: object) -> int:
 
 
 def _known(
-    broker: Broker, relay: RelayTarget, to: str, parsed: address.TargetAddress
+    broker: Broker, relay: RelayTarget, to: str, parsed: naming.Named | address.AnonymousRelay
 ) -> ExchangeTarget | QueueTarget | AmqpError:
     match parsed:
         case address.ExchangeAddress():
@@ -87,8 +81,6 @@ def _known(
             return amqp_error(Refuse(Reason.NOT_ALLOWED, "Attach to $management to send requests."))
         case address.AnonymousRelay():
             return amqp_error(Refuse(Reason.INVALID_ADDRESS, "The message has no `to`; say where it goes."))
-        case address.AutoCreate():
-            raise AssertionError("what was made is there")
         case Refuse():
             return amqp_error(parsed)
 

@@ -30,9 +30,7 @@ def restore(topology: Topology, recovered: Recovered, now_us: int) -> None:
     for document in recovered.documents:
         by_kind.setdefault(document.kind, []).append(document)
     for document in by_kind.get(documents.EXCHANGE, ()):
-        exchange = documents.load_exchange(document.key, document.payload)
-        exchange.revision = topology.next_revision()
-        topology.exchanges[exchange.name] = exchange
+        topology.restore_exchange(documents.load_exchange(document.key, document.payload))
     for document in by_kind.get(documents.QUEUE, ()):
         node = documents.load_queue(document.key, document.payload, document.incarnation, now_us)
         topology.restore_queue(node)

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from penstock_api.failing import Misuse
 from penstock_api.management import Delivery
+from penstock_broker.settings_creation import AutoCreate
 from penstock_broker.settings_security import MECHANISM_NAMES, Authentication, Limits, Model, Permission, Tls
 from penstock_broker.settings_transactions import TransactionSettings
 
@@ -120,8 +121,8 @@ class Settings(Model):
     log: LogSettings = LogSettings()
     delivery: DeliverySettings = DeliverySettings()
     transactions: TransactionSettings = TransactionSettings()
-    auto_create: bool = False
-    """Make queues and topic exchanges when they are first named."""
+    auto_create: bool | AutoCreate = False
+    """Make queues and topic exchanges when they are first named: all, none, or as it says."""
     temporary_per_connection: int = Field(default=1000, ge=0)
     """Temporary queues and topics that one connection may have at a time."""
     max_message_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)
@@ -167,11 +168,11 @@ class Settings(Model):
         return listener.tls is not None or listener.is_local or self.authentication.allow_insecure_plain
 
     def for_dev(self) -> Settings:
-        """`--dev`: ANONYMOUS, PLAIN guest/guest, and queues and topic exchanges made when first named."""
+        """`--dev`: ANONYMOUS, PLAIN guest/guest, and, if nothing else is said, what is named is made."""
         authentication = self.authentication.model_copy(
             update={"anonymous": True, "users": {**self.authentication.users, "guest": "guest"}}
         )
-        return self.model_copy(update={"authentication": authentication, "auto_create": True})
+        return self.model_copy(update={"authentication": authentication, "auto_create": self.auto_create or True})
 
 
 def load(path: Path) -> Settings:

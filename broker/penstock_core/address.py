@@ -3,8 +3,9 @@
 An exact match of the whole address comes first, a queue before an exchange of the same name; then exchange and binding
 are split at the first ``/`` (not at position 0). ``topic://`` and ``queue://``, or the capabilities ``topic`` and
 ``queue`` (and the temporary ones of JMS), say which kind is meant and leave the other out. Unknown names are not-found
-unless auto-creation is on; then the kind decides, and an address that says none becomes a queue. It must not know who
-holds the names: a ``Directory`` does. Source: section 3 of the design, "Addresses".
+unless auto-creation is on; then the kind decides, and an address that says none becomes a queue, or, if no queue may
+have that name, a topic. It must not know who holds the names: a ``Directory`` does. Source: section 3 of the design,
+"Addresses".
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from penstock_core.creation import NOTHING, AutoCreation
 from penstock_core.identity import QUEUE_PREFIX, Identity, parse_queue_name
 from penstock_core.reason import Reason, Refuse
 from penstock_core.temporary import TEMPORARY_PREFIXES
@@ -122,7 +124,7 @@ _CAPABILITIES: Final = {
 
 
 def parse_source(
-    address: str | None, capabilities: Collection[str], directory: Directory, *, auto_create: bool = False
+    address: str | None, capabilities: Collection[str], directory: Directory, *, auto_create: AutoCreation = NOTHING
 ) -> SourceAddress:
     """Find out what the address of a source that isn't null means."""
     if not address:
@@ -131,7 +133,7 @@ def parse_source(
 
 
 def parse_target(
-    address: str | None, capabilities: Collection[str], directory: Directory, *, auto_create: bool = False
+    address: str | None, capabilities: Collection[str], directory: Directory, *, auto_create: AutoCreation = NOTHING
 ) -> TargetAddress:
     """Find out what the address of a target that is neither null nor a coordinator means."""
     if not address:
@@ -174,7 +176,9 @@ def _check_name(what: str, name: str, without: str) -> Refuse | None:
     return Refuse(Reason.INVALID_NAME, f"The {what} name {name[:80]!r} {cause}.")
 
 
-def _parse(address: str, capabilities: Collection[str], directory: Directory, auto_create: bool) -> SourceAddress:
+def _parse(
+    address: str, capabilities: Collection[str], directory: Directory, auto_create: AutoCreation
+) -> SourceAddress:
     if address == MANAGEMENT:
         return ManagementNode()
     kinds = set(kinds_of(capabilities))
@@ -208,20 +212,19 @@ def _find(name: str, kind: NodeKind | None, directory: Directory) -> SourceAddre
     return None
 
 
-def _missing(name: str, kind: NodeKind | None, auto_create: bool) -> AutoCreate | Refuse:
+def _missing(name: str, kind: NodeKind | None, auto_create: AutoCreation) -> AutoCreate | Refuse:
     if name.startswith(TEMPORARY_PREFIXES):
         return Refuse(
             Reason.ADDRESS_NOT_FOUND,
             f"There is no {name[:80]!r} any more: a temporary node ends with the connection that made it, or before.",
         )
-    if auto_create:
-        if kind is NodeKind.TOPIC:
-            exchange, _ = _split(name)
-            return check_exchange_name(exchange) or AutoCreate(NodeKind.TOPIC, exchange)
+    exchange, _ = _split(name)
+    if kind is not NodeKind.TOPIC and auto_create.allows(NodeKind.QUEUE, name):
         return check_queue_name(name) or AutoCreate(NodeKind.QUEUE, name)
+    if kind is not NodeKind.QUEUE and auto_create.allows(NodeKind.TOPIC, exchange):
+        return check_exchange_name(exchange) or AutoCreate(NodeKind.TOPIC, exchange)
     if kind is NodeKind.QUEUE:
         return Refuse(Reason.QUEUE_NOT_FOUND, f"There is no queue {name!r}; declare it, or check the name.")
-    exchange, _ = _split(name)
     if kind is NodeKind.TOPIC:
         return Refuse(
             Reason.EXCHANGE_NOT_FOUND,

@@ -22,6 +22,7 @@ from penstock_core.address import (
     check_queue_name,
     parse_target,
 )
+from penstock_core.creation import ANYTHING
 from penstock_core.queues import decide_publish
 from penstock_core.reason import Reason, Refuse
 
@@ -51,7 +52,7 @@ class Missing:
 
 def decide_destination(address: str, directory: Directory) -> Found | MakeQueue | Missing | Refuse:
     """Find out what the destination of a policy means."""
-    parsed = parse_target(address, (), directory, auto_create=True)
+    parsed = parse_target(address, (), directory, auto_create=ANYTHING)
     match parsed:
         case ExchangeAddress() | QueueAddress():
             return Found(parsed)

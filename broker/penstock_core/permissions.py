@@ -8,12 +8,12 @@ docs/security.md.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
 from penstock_core.existing import Existing
 from penstock_core.identity import Identity
+from penstock_core.patterns import matches
 from penstock_core.reason import Reason, Refuse
 
 __all__ = [
@@ -104,27 +104,6 @@ def needs_to_subscribe(identity: Identity, existing: Existing | None, exchange: 
     return (need,)
 
 
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(_match(name, pattern) for pattern in patterns)
-
-
-def _match(name: str, pattern: str) -> bool:
-    """In time linear in the name, which a client chose."""
-    first, *rest = pattern.split("*")
-    if not rest:
-        return name == pattern
-    *middle, last = rest
-    if not name.startswith(first):
-        return False
-    at = len(first)
-    for part in middle:
-        found = name.find(part, at)
-        if found < 0:
-            return False
-        at = found + len(part)
-    return len(name) - len(last) >= at and name.endswith(last)
-
-
 def _names(grant: Grant, kind: Kind) -> tuple[str, ...]:
     match kind:
         case Kind.EXCHANGE:
@@ -140,7 +119,7 @@ def _names(grant: Grant, kind: Kind) -> tuple[str, ...]:
 
 
 def _is_for(grant: Grant, who: Who) -> bool:
-    return _matches(who.user, grant.users) or any(_matches(group, grant.groups) for group in who.groups)
+    return matches(who.user, grant.users) or any(matches(group, grant.groups) for group in who.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +137,7 @@ class Permissions:
         if self.is_open:
             return ALLOWED
         for grant in self.grants:
-            if action in grant.actions and _matches(name, _names(grant, kind)) and _is_for(grant, who):
+            if action in grant.actions and matches(name, _names(grant, kind)) and _is_for(grant, who):
                 return ALLOWED
         what = "use $management" if kind is Kind.MANAGEMENT else f"{action.value} on {kind.value} {name[:100]!r}"
         return Refuse(

@@ -24,6 +24,7 @@ from penstock_core.address import (
     parse_source,
     parse_target,
 )
+from penstock_core.creation import ANYTHING, NOTHING, AutoCreation, CreationRule
 from penstock_core.identity import GLOBAL, Identity
 from penstock_core.reason import Condition, Reason, Refuse
 from penstock_core.terms import ExchangeType
@@ -52,7 +53,7 @@ NAMES = Names(
 
 
 def source(address: str | None, *capabilities: str, auto_create: bool = False) -> SourceAddress:
-    return parse_source(address, capabilities, NAMES, auto_create=auto_create)
+    return parse_source(address, capabilities, NAMES, auto_create=ANYTHING if auto_create else NOTHING)
 
 
 def reason(found: object) -> Reason:
@@ -182,14 +183,14 @@ def test_a_queue_may_have_a_slash_and_a_bar() -> None:
     st.booleans(),
 )
 def test_every_address_gets_an_answer(address: str, capabilities: set[str], auto_create: bool) -> None:
-    found = parse_source(address, capabilities, NAMES, auto_create=auto_create)
+    found = parse_source(address, capabilities, NAMES, auto_create=ANYTHING if auto_create else NOTHING)
     if isinstance(found, AutoCreate):
         after = Names(set(NAMES.queues), dict(NAMES.exchanges))
         if found.kind is NodeKind.QUEUE:
             after.queues.add(found.name)
         else:
             after.exchanges[found.name] = TOPIC
-        again = parse_source(address, capabilities, after, auto_create=auto_create)
+        again = parse_source(address, capabilities, after, auto_create=ANYTHING if auto_create else NOTHING)
         assert isinstance(again, QueueAddress | ExchangeAddress)
 
 
@@ -198,3 +199,24 @@ def test_every_address_gets_an_answer(address: str, capabilities: set[str], auto
 )
 def test_whether_an_address_says_its_kind_itself(address: str, says: bool) -> None:
     assert has_prefix(address) is says
+
+
+BY_NAME = AutoCreation(CreationRule(("app.*", "jobs/*")), CreationRule(("app.*", "news")))
+
+
+@pytest.mark.parametrize(
+    ("address", "capabilities", "made"),
+    [
+        ("app.a", (), AutoCreate(NodeKind.QUEUE, "app.a")),
+        ("app.a", ("topic",), AutoCreate(NodeKind.TOPIC, "app.a")),
+        ("topic://app.a/key", (), AutoCreate(NodeKind.TOPIC, "app.a")),
+        ("jobs/eu", (), AutoCreate(NodeKind.QUEUE, "jobs/eu")),
+        ("news/eu", (), AutoCreate(NodeKind.TOPIC, "news")),  # no queue may have that name
+        ("jobs/eu", ("topic",), Reason.EXCHANGE_NOT_FOUND),
+        ("news", ("queue",), Reason.QUEUE_NOT_FOUND),
+        ("other", (), Reason.ADDRESS_NOT_FOUND),
+    ],
+)
+def test_rules_of_auto_creation(address: str, capabilities: tuple[str, ...], made: AutoCreate | Reason) -> None:
+    found = parse_target(address, capabilities, NAMES, auto_create=BY_NAME)
+    assert (reason(found) if isinstance(found, Refuse) else found) == made

@@ -69,24 +69,25 @@ def test_keys_that_can_not(keys: set[str]) -> None:
 
 
 TOPIC, DIRECT, FANOUT, HEADERS = ExchangeType
+NONE: set[str] = set()
 
 
 # type, key of the address, exact keys, patterns -> binding keys
 @pytest.mark.parametrize(
     ("exchange_type", "key", "exact", "patterns", "keys"),
     [
-        (TOPIC, None, set(), set(), None),
-        (TOPIC, "a", set(), set(), {"a"}),
-        (TOPIC, None, set(), {"eu.#", "us.*"}, {"eu.#", "us.*"}),
-        (TOPIC, "a", set(), {"eu.#"}, {"a", "eu.#"}),
-        (TOPIC, None, {"a.b"}, set(), {"a.b"}),
-        (TOPIC, None, {"a.*"}, set(), None),  # there it would be a pattern
-        (TOPIC, None, {"a*"}, set(), {"a*"}),
-        (DIRECT, None, {"a.*", "b"}, set(), {"a.*", "b"}),
-        (DIRECT, None, set(), {"eu.#"}, None),
-        (DIRECT, None, set(), {"eu"}, {"eu"}),
+        (TOPIC, None, NONE, NONE, None),
+        (TOPIC, "a", NONE, NONE, {"a"}),
+        (TOPIC, None, NONE, {"eu.#", "us.*"}, {"eu.#", "us.*"}),
+        (TOPIC, "a", NONE, {"eu.#"}, {"a", "eu.#"}),
+        (TOPIC, None, {"a.b"}, NONE, {"a.b"}),
+        (TOPIC, None, {"a.*"}, NONE, None),  # there it would be a pattern
+        (TOPIC, None, {"a*"}, NONE, {"a*"}),
+        (DIRECT, None, {"a.*", "b"}, NONE, {"a.*", "b"}),
+        (DIRECT, None, NONE, {"eu.#"}, None),
+        (DIRECT, None, NONE, {"eu"}, {"eu"}),
         (FANOUT, None, {"a"}, {"b"}, None),
-        (FANOUT, "k", set(), set(), {"k"}),
+        (FANOUT, "k", NONE, NONE, {"k"}),
         (HEADERS, None, {"a"}, {"b"}, None),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock_core.address import NodeKind, check_exchange_name, check_queue_name, parse_source, parse_target
+from penstock_core.creation import ANYTHING
 from penstock_core.reason import Condition, Reason, Refuse
 from penstock_core.temporary import (
     LifetimePolicy,
@@ -106,8 +107,8 @@ def test_nobody_else_can_make_such_a_name(kind: NodeKind) -> None:
 def test_one_that_is_gone_is_not_made_again_by_its_name(kind: NodeKind) -> None:
     name = temporary_name(kind, "abc")
     for found in (
-        parse_source(name, (), Nothing(), auto_create=True),
-        parse_target(name, (f"temporary-{kind.value}",), Nothing(), auto_create=True),
+        parse_source(name, (), Nothing(), auto_create=ANYTHING),
+        parse_target(name, (f"temporary-{kind.value}",), Nothing(), auto_create=ANYTHING),
         parse_source(name, (), Nothing()),
     ):
         assert isinstance(found, Refuse)

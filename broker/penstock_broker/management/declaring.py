@@ -99,19 +99,29 @@ def _exchange(broker: Broker, name: str | None, wanted: management.ExchangeDecla
     if refused is not None:
         return refusal(refused)
     exchange = there if there is not None else Exchange(name=name, type=kind, router=new_router(kind))
-    before = None if there is None else (there.unroutable, there.alternate, there.persistence, there.owner)
+    before = None if there is None else _exchange_policies(there)
     adopted = there is not None and there.owner is None and wanted.owner is not None
     exchange.unroutable = Unroutable(wanted.unroutable)
     exchange.alternate = wanted.alternate_exchange
     exchange.persistence = _persistence(wanted.persistence, wanted.owner)
     exchange.owner = wanted.owner
-    after = (exchange.unroutable, exchange.alternate, exchange.persistence, exchange.owner)
-    if before == after:
+    exchange.made_by_name = False
+    if before == _exchange_policies(exchange):
         return _done(Outcome.UNCHANGED, states.exchange_state(exchange))
     topology.put_exchange(exchange)
     broker.forget_routes()
     outcome = Outcome.CREATED if there is None else Outcome.ADOPTED if adopted else Outcome.UPDATED
     return _done(outcome, states.exchange_state(exchange))
+
+
+def _exchange_policies(exchange: Exchange) -> tuple[object, ...]:
+    return (
+        exchange.unroutable,
+        exchange.alternate,
+        exchange.persistence,
+        exchange.owner,
+        exchange.made_by_name,
+    )
 
 
 def _persistence(asked: str | None, owner: management.Owner | None) -> Persistence | None:
@@ -294,19 +304,20 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
     if refused is not None:
         return refusal(refused)
     persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
-    if there is not None and _queue_policies(there) == (persistence, wanted.limits, wanted.delivery):
+    if there is not None and _queue_policies(there) == (persistence, wanted.limits, wanted.delivery, False):
         return _done(Outcome.UNCHANGED, states.queue_state(there, {}))
     node = there
     if node is None:
         queue = Queue(name, broker.log.next_incarnation(), is_logged=wanted.durable, now_us=broker.now_us)
         node = PointToPoint(name=name, durable=wanted.durable, queue=queue)
     node.persistence, node.limits, node.delivery = persistence, wanted.limits, wanted.delivery
+    node.made_by_name = False
     broker.topology.put_queue(node)
     return _done(Outcome.CREATED if there is None else Outcome.UPDATED, states.queue_state(node, {}))
 
 
 def _queue_policies(node: PointToPoint) -> tuple[object, ...]:
-    return (node.persistence, node.limits, node.delivery)
+    return (node.persistence, node.limits, node.delivery, node.made_by_name)
 
 
 # -- deletion -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from penstock_api.management import Delivery
 from penstock_broker.queue import Queue
 from penstock_broker.topology.records import Exchange, PointToPoint, new_router
 from penstock_broker.topology.store import Topology
-from penstock_core.address import AutoCreate, NodeKind
+from penstock_core.address import AutoCreate, NodeKind, QueueAddress
 from penstock_core.destinations import Found, MakeQueue, Missing, decide_destination
 from penstock_core.reason import Refuse
 from penstock_core.terms import ExchangeType
@@ -26,10 +26,15 @@ def auto_create(topology: Topology, wanted: AutoCreate, now_us: int) -> None:
     match wanted.kind:
         case NodeKind.TOPIC:
             topology.put_exchange(
-                Exchange(name=wanted.name, type=ExchangeType.TOPIC, router=new_router(ExchangeType.TOPIC))
+                Exchange(
+                    name=wanted.name,
+                    type=ExchangeType.TOPIC,
+                    router=new_router(ExchangeType.TOPIC),
+                    made_by_name=True,
+                )
             )
         case NodeKind.QUEUE:
-            topology.make_queue(wanted.name, durable=True, now_us=now_us)
+            topology.make_queue(wanted.name, durable=True, now_us=now_us, made_by_name=True)
         case _:
             assert_never(wanted.kind)
     logger.warning("Made %s %r, because a client named it and autoCreate is on", wanted.kind.value, wanted.name)
@@ -45,6 +50,9 @@ def make_destinations(topology: Topology, delivery: Delivery, now_us: int) -> Re
         if address is None:
             continue
         match decide_destination(address, topology):
+            case Found(QueueAddress(name)) if topology.queues[name].made_by_name:
+                topology.queues[name].made_by_name = False  # it is needed from now on, whoever uses it
+                topology.put_queue(topology.queues[name])
             case Found() | Missing():
                 pass
             case MakeQueue(name):

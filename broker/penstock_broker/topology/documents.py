@@ -53,6 +53,7 @@ def dump(record: Exchange | Subscription | PointToPoint) -> bytes:
         case PointToPoint():
             fields = {
                 "durable": record.durable,
+                "madeByName": record.made_by_name,
                 "persistence": record.persistence.value if record.persistence else None,
                 "limits": record.limits.to_wire(),
                 "delivery": record.delivery.to_wire() if record.delivery else None,
@@ -65,6 +66,7 @@ def _exchange(exchange: Exchange) -> dict[str, object]:
         "type": exchange.type.value,
         "unroutable": exchange.unroutable.value,
         "alternate": exchange.alternate,
+        "madeByName": exchange.made_by_name,
         "persistence": exchange.persistence.value if exchange.persistence else None,
         "owner": exchange.owner.to_wire() if exchange.owner else None,
     }
@@ -104,6 +106,7 @@ def load_exchange(name: str, payload: bytes) -> Exchange:
         type=kind,
         unroutable=Unroutable(fields["unroutable"]),
         alternate=fields["alternate"],
+        made_by_name=fields.get("madeByName", False),
         persistence=_persistence(fields["persistence"]),
         owner=_owner(fields["owner"]),
         router=new_router(kind),
@@ -153,6 +156,7 @@ def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> Poin
     return PointToPoint(
         name=name,
         durable=fields["durable"],
+        made_by_name=fields.get("madeByName", False),
         queue=Queue(name, incarnation, is_logged=fields["durable"], now_us=now_us),
         persistence=_persistence(fields["persistence"]),
         limits=management.Limits.model_validate(fields["limits"]),

@@ -55,6 +55,8 @@ class Exchange:
     revision: int = 0
     router: Router[Queue] | HeadersRouter[Queue]
     temporary: Temporary | None = None
+    made_by_name: bool = False
+    """A client named it and auto-creation made it; nobody declared it since."""
     producers: set[Producer] = field(default_factory=set["Producer"])
     """Links that send here by their own target."""
     version: int = 0
@@ -131,6 +133,10 @@ class PointToPoint:
     delivery: management.Delivery | None = None
     """None: what the broker's settings say, because nobody declared it."""
     temporary: Temporary | None = None
+    made_by_name: bool = False
+    """A client named it and auto-creation made it; nobody declared it since."""
     producers: set[Producer] = field(default_factory=set["Producer"])
     """Links that send here by their own target."""
+    idle_since_ms: int | None = None
+    """When the one that looks for unused queues first found it so; only for those made by name."""
     revision: int = 0

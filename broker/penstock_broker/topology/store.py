@@ -24,7 +24,7 @@ from penstock_core.identity import Identity, LinkKey
 from penstock_core.lifetimes import outlives_process
 from penstock_core.persistence import effective_persistence
 from penstock_core.routing import Router
-from penstock_core.terms import ExchangeType, Overflow, Persistence
+from penstock_core.terms import ExchangeType, NodeKind, Overflow, Persistence
 
 __all__ = ["Topology"]
 
@@ -42,6 +42,8 @@ class Topology:
         self.subscriptions: dict[Identity, Subscription] = {}
         self.queues: dict[str, PointToPoint] = {}
         self.by_incarnation: dict[int, Subscription | PointToPoint] = {}
+        self.made_by_name: dict[NodeKind, set[str]] = {kind: set() for kind in NodeKind}
+        """What auto-creation made."""
         self.has_unsynced = False
         """A record of this turn's block describes the topology; cleared when the block is written."""
         self.revision = 1
@@ -82,13 +84,21 @@ class Topology:
         exchange.revision = self.next_revision()
         exchange.version += 1
         self.exchanges[exchange.name] = exchange
+        self._mark(NodeKind.TOPIC, exchange.name, exchange.made_by_name)
         for subscription in self.bound(exchange.name):
             self._apply_policies(subscription)
             self._bind(subscription)
 
+    def restore_exchange(self, exchange: Exchange) -> None:
+        """Put an exchange in its place that the log knows already; subscriptions come after."""
+        exchange.revision = self.next_revision()
+        self.exchanges[exchange.name] = exchange
+        self._mark(NodeKind.TOPIC, exchange.name, exchange.made_by_name)
+
     def delete_exchange(self, name: str) -> None:
         """Take an exchange away; subscriptions that are bound to it stay and get nothing more."""
         exchange = self.exchanges.pop(name)
+        self._mark(NodeKind.TOPIC, name, False)
         if exchange.temporary is None:
             self._erase(documents.EXCHANGE, name)
         exchange.router = new_router(exchange.type)
@@ -190,10 +200,18 @@ class Topology:
 
     # -- point-to-point queues --------------------------------------------------------------------------------------
 
-    def make_queue(self, name: str, *, durable: bool, now_us: int, temporary: Temporary | None = None) -> PointToPoint:
+    def make_queue(
+        self,
+        name: str,
+        *,
+        durable: bool,
+        now_us: int,
+        temporary: Temporary | None = None,
+        made_by_name: bool = False,
+    ) -> PointToPoint:
         """Make a queue of its own, with default policies."""
         queue = Queue(name, self._log.next_incarnation(), is_logged=durable, now_us=now_us)
-        node = PointToPoint(name=name, durable=durable, queue=queue, temporary=temporary)
+        node = PointToPoint(name=name, durable=durable, queue=queue, temporary=temporary, made_by_name=made_by_name)
         self.put_queue(node)
         return node
 
@@ -209,11 +227,13 @@ class Topology:
         node.queue.keeps_all = effective_persistence(None, node.persistence, managed=False) is Persistence.ALWAYS
         self._apply_limits(node)
         self.queues[node.name] = node
+        self._mark(NodeKind.QUEUE, node.name, node.made_by_name)
         self.by_incarnation[node.queue.incarnation] = node
 
     def delete_queue(self, name: str) -> PointToPoint:
         """Take a queue away with its messages. Its consumers are the caller's."""
         node = self.queues.pop(name)
+        self._mark(NodeKind.QUEUE, name, False)
         if node.durable:
             self._erase(documents.QUEUE, name)
         del self.by_incarnation[node.queue.incarnation]
@@ -227,6 +247,10 @@ class Topology:
         """One revision further."""
         self.revision += 1
         return self.revision
+
+    def _mark(self, kind: NodeKind, name: str, made_by_name: bool) -> None:
+        names = self.made_by_name[kind]
+        (names.add if made_by_name else names.discard)(name)
 
     def _record(self, kind: str, key: str, payload: bytes, incarnation: int = 0) -> None:
         self._log.topology(kind, key, payload, incarnation)

@@ -1,0 +1,17 @@
+"""Waits for what another process does by itself, where there is nothing to wait on but asking."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+__all__ = ["wait_until"]
+
+SECONDS = 30.0
+
+
+async def wait_until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Ask until it holds. Raises `TimeoutError`."""
+    async with asyncio.timeout(SECONDS):
+        while not await holds():
+            await asyncio.sleep(0.05)
