@@ -350,3 +350,5 @@ class LinkState(Document):
     credit: int
     unsettled: int
     transfers: int
+    selector: str | None = None  # of a receiver on a queue; a subscription has its own
+    priority: int = 0  # a receiver's rank among those of its queue

@@ -13,7 +13,7 @@ from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
 from support.broker_process import BrokerProcess
 
 from penstock_amqp.management_client import ManagementClient
-from penstock_api.management import EntityType, Operation
+from penstock_api.management import EntityType, LinkState, Operation
 
 RED = "colour = 'red'"
 
@@ -91,8 +91,10 @@ async def test_a_browser_sees_what_waits_when_it_comes_and_changes_nothing(broke
         assert bodies(red, 3) == ["r1", "r2", "r0"]
         assert is_empty(red)
         state = (await client.request(Operation.READ, EntityType.QUEUE, "q")).attributes
-        names = ("depth", "ready", "inFlight", "delivered", "acked")
-        assert [state[name] for name in names] == [5, 4, 1, 1, 0]
+        names = ("depth", "ready", "inFlight", "delivered", "acked", "examined")
+        assert [state[name] for name in names] == [5, 4, 1, 1, 0, 0]
+        links = {link.name: link for link in await client.states(LinkState)}
+        assert (links["red"].selector, links["browser"].selector) == (RED, None)
         for link in (browser, red, holder):
             close(link)
         taken = take(connection.create_receiver("q", name="all", credit=10), 5)

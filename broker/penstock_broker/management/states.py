@@ -99,6 +99,7 @@ def queue_state(node: PointToPoint, held: InFlight) -> State:
         "durable": node.durable,
         "incarnation": node.queue.incarnation,
         "revision": node.revision,
+        "examined": node.queue.backlog.examination.total,
         **_counters(node.queue, held),
     }
 
@@ -219,6 +220,11 @@ def _open_transactions(ledgers: Iterable[Ledger | None]) -> State:
     return {"openTransactions": count, "oldestTransactionMs": since_us // 1000 if since_us else None}
 
 
+def _selector(taker: Consumer | Browser) -> str | None:
+    selector = taker.selection.selector if taker.selection is not None else None
+    return selector.text if selector is not None else None
+
+
 def link_states(connection: Connection) -> list[State]:
     """The `penstock.link`s of a connection that publish, consume or browse."""
     states: list[State] = []
@@ -234,6 +240,8 @@ def link_states(connection: Connection) -> list[State]:
                     "credit": max(context.link.credit, 0),
                     "unsettled": len(connection.endpoint.held_by(context.link)),
                     "transfers": context.link.transfers,
+                    "selector": _selector(context),
+                    "priority": context.priority if isinstance(context, Consumer) else 0,
                 }
             case Producer():
                 state |= {
@@ -243,6 +251,8 @@ def link_states(connection: Connection) -> list[State]:
                     "credit": context.window - context.owed_credit,
                     "unsettled": 0,
                     "transfers": context.transfers,
+                    "selector": None,
+                    "priority": 0,
                 }
             case _:
                 continue
