@@ -15,7 +15,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from penstock_amqp import echo, endpoint_ffi, endpoint_terms, errors, performatives, rewrite, tap, values
+from penstock_amqp import (
+    echo,
+    endpoint_arrivals,
+    endpoint_ffi,
+    endpoint_terms,
+    errors,
+    performatives,
+    rewrite,
+    tap,
+    values,
+)
 from penstock_amqp.endpoint_events import (
     AmqpError,
     Attached,
@@ -41,6 +51,9 @@ wide enough never to hold a sender back. It must stay above the credit of all li
 engine names detached links in its flows."""
 
 
+LARGEST_FRAME: Final = 65_536
+"""Messages that take a frame of this size are looked at more closely, whatever the peer takes: they may be streamed."""
+
 FRAME_OVERHEAD: Final = 128
 """More than a frame header and a transfer take."""
 
@@ -57,6 +70,8 @@ class Endpoint(MessageEngine):
             link = self._links.get(endpoint_ffi.event_link(event))
             if isinstance(link, OutLink):
                 link.credit = link_credit(link.ptr)
+                if link.stream is not None:  # the engine counts what is not sent as a whole as not sent
+                    link.credit -= 1 + len(link.stream.behind)
                 link.drain = endpoint_ffi.link_get_drain(link.ptr)
                 out.append((Kind.OTHER, None, Flowed(link)))
             if self._pushing:
@@ -101,7 +116,7 @@ class Endpoint(MessageEngine):
     def _ended(self, ptr: Ptr, out: list[Event]) -> None:
         session = self._sessions.pop(ptr)
         links = tuple(session.links)
-        held = tuple(each for each in self.unsettled.values() if each[0].session is session)
+        held = tuple(each for each in self.all_held() if each[0].session is session)
         out.append((Kind.OTHER, None, Ended(session, links, held)))
         for link in links:
             self._forget(link)
@@ -136,7 +151,7 @@ class Endpoint(MessageEngine):
         endpoint_ffi.connection_open(connection)
         self._is_open = True
         peer_max = endpoint_ffi.transport_remote_max_frame(self._transport) or self.max_frame
-        self._one_frame = peer_max - FRAME_OVERHEAD
+        self._one_frame = min(peer_max, LARGEST_FRAME) - FRAME_OVERHEAD
         # A Begin that came with the Open: the engine forgets to answer it if it is opened before the connection.
         for session in self._sessions:
             endpoint_ffi.session_open(session)
@@ -179,6 +194,7 @@ class Endpoint(MessageEngine):
         endpoint_terms.write_target(endpoint_ffi.link_target(link.ptr), target)
         if isinstance(link, InLink):
             link.max_bytes = max_message_bytes or self.max_message_bytes
+            link.read_bytes = min(link.max_bytes + 1, endpoint_ffi.MESSAGE_BYTES)
             endpoint_ffi.link_set_max_message_size(link.ptr, link.max_bytes)
             if peer_settles is not None:
                 endpoint_ffi.link_set_snd_settle_mode(link.ptr, peer_settles)
@@ -221,6 +237,12 @@ class Endpoint(MessageEngine):
             del self._by_handle[name]
         for ptr in [ptr for ptr, held in self.unsettled.items() if held[0] is link]:
             del self.unsettled[ptr]
+        if isinstance(link, InLink):
+            endpoint_arrivals.forget(link)
+            link.spool = None
+        elif link.stream is not None:
+            link.stream = None
+            self.streams.remove(link)
 
     def all_links(self) -> tuple[InLink | OutLink, ...]:
         """Every link that is attached."""
@@ -232,7 +254,10 @@ class Endpoint(MessageEngine):
         endpoint_ffi.link_flow(link.ptr, count)
 
     def drained(self, link: OutLink) -> None:
-        """Nothing is left to send: give back the credit of a consumer that drains."""
+        """Nothing is left to send: give back the credit of a consumer that drains, once all is out."""
+        if link.stream is not None:
+            link.stream.drains = True
+            return
         endpoint_ffi.link_drained(link.ptr)
         link.credit = 0
         link.drain = False
@@ -296,8 +321,14 @@ class Endpoint(MessageEngine):
         ffi = endpoint_ffi
         self.closed = True
         self.unsettled.clear()
+        self.streams.clear()
         for link in self._links.values():
             link.is_open = False
+            if isinstance(link, InLink):
+                endpoint_arrivals.forget(link)
+                link.spool = None
+            else:
+                link.stream = None
             link.context = None
         self._links.clear()
         self._by_handle.clear()

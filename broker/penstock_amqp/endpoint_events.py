@@ -36,6 +36,7 @@ __all__ = [
     "Outcome",
     "Settled",
     "TooLarge",
+    "Unstored",
 ]
 
 
@@ -146,6 +147,16 @@ class TooLarge:
 
 
 @dataclass(frozen=True, slots=True)
+class Unstored:
+    """A whole message that its sink could not take, for `error`. The delivery is to be rejected or settled."""
+
+    link: InLink
+    delivery: Ptr
+    is_settled: bool
+    error: AmqpError
+
+
+@dataclass(frozen=True, slots=True)
 class Detached:
     """The peer detached (`closed` False) or closed a link. Answer with `Endpoint.detach`."""
 
@@ -171,7 +182,9 @@ class Closed:
     error: AmqpError | None
 
 
-Other: TypeAlias = Opened | Attached | Flowed | Settled | Enlisted | Accepted | TooLarge | Detached | Ended | Closed
+Other: TypeAlias = (
+    Opened | Attached | Flowed | Settled | Enlisted | Accepted | TooLarge | Unstored | Detached | Ended | Closed
+)
 
 Event: TypeAlias = (
     tuple[Literal[Kind.MESSAGES], InLink, list[Arrival]]

@@ -226,6 +226,7 @@ delivery_settled: Callable[[Ptr], bool] = _lib.pn_delivery_settled
 delivery_remote_state: Callable[[Ptr], int] = _lib.pn_delivery_remote_state
 delivery_update: Callable[[Ptr, int], None] = _lib.pn_delivery_update
 delivery_settle: Callable[[Ptr], None] = _lib.pn_delivery_settle
+delivery_abort: Callable[[Ptr], None] = _lib.pn_delivery_abort
 delivery_local: Callable[[Ptr], Ptr] = _lib.pn_delivery_local
 delivery_remote: Callable[[Ptr], Ptr] = _lib.pn_delivery_remote
 disposition_data: Callable[[Ptr], Ptr] = _lib.pn_disposition_data

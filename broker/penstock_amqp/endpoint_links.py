@@ -5,7 +5,14 @@ Plain records with slots. `context` is the user's; it is cleared when the link g
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from penstock_amqp.endpoint_ffi import Ptr
+
+if TYPE_CHECKING:
+    from penstock_amqp.endpoint_arrivals import Sink
+    from penstock_amqp.endpoint_streams import Stream
 
 __all__ = ["InLink", "OutLink", "Session"]
 
@@ -38,7 +45,10 @@ class InLink:
         "part_bytes",
         "parts",
         "ptr",
+        "read_bytes",
         "session",
+        "sink",
+        "spool",
     )
 
     def __init__(self, ptr: Ptr, name: str, session: Session) -> None:
@@ -52,9 +62,15 @@ class InLink:
         """Channel and handle by which we name the link."""
         self.max_bytes = 0
         """Longest message taken; 0 until the attach was answered."""
+        self.read_bytes = 0
+        """A message of so many bytes is read with more care: it is long, or longer than `max_bytes`."""
         self.parts: list[bytes] = []
         """What came so far of a message that spans reads."""
         self.part_bytes = 0
+        self.sink: Sink | None = None
+        """Where a message goes that is too long for memory."""
+        self.spool: Callable[[], Sink] | None = None
+        """Makes sinks; without it the link keeps messages of any length in memory."""
         self.context: object = None
 
 
@@ -72,6 +88,7 @@ class OutLink:
         "ptr",
         "session",
         "settles_second",
+        "stream",
         "transfers",
     )
 
@@ -89,4 +106,6 @@ class OutLink:
         self.settles_second = False
         """True if the peer settles what it accepted only after us."""
         self.transfers = 0
+        self.stream: Stream | None = None
+        """The message that is being sent in pieces; others wait behind it."""
         self.context: object = None

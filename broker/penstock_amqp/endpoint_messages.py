@@ -1,7 +1,7 @@
 """The forwarding half of an endpoint: bytes in, batches of messages and outcomes out; messages in, bytes out.
 
-Written for speed: `_drain`, `send` and `accept` carry every message. Everything that is not a message goes to `_other`,
-which `endpoint.Endpoint` has.
+Written for speed: `_drain` and `accept` here, and `send` in `endpoint_sending`, carry every message. Everything that is
+not a message goes to `_other`, which `endpoint.Endpoint` has.
 
 Rules of the engine that hold here (0.40): an incoming delivery is advanced as soon as it is read, or the link stands
 still while its accept is deferred; pointers are reused, so a pointer's entry leaves its dict before the object is
@@ -11,40 +11,33 @@ for our own transfers. Must not know queues or subscriptions. Source: AMQP 1.0 p
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Final
 
-from penstock_amqp import endpoint_ffi, endpoint_terms, endpoint_transactions, errors, tap
+from penstock_amqp import endpoint_arrivals, endpoint_ffi, endpoint_terms, endpoint_transactions, errors, tap
 from penstock_amqp.endpoint_events import (
     Accepted,
     AmqpError,
     Arrival,
-    Entry,
     Event,
     Held,
     Kind,
     Settled,
-    TooLarge,
 )
 from penstock_amqp.endpoint_ffi import (
     ACCEPTED,
     INPUT,
     INPUT_VIEW,
     MESSAGE,
-    MESSAGE_BYTES,
     OUTPUT,
     OUTPUT_BYTES,
     RECEIVED,
     REJECTED,
     RELEASED,
-    TAG,
-    TAG_VIEW,
     Ptr,
     collector_peek,
     collector_pop,
-    delivery,
-    delivery_aborted,
     delivery_link,
     delivery_partial,
     delivery_readable,
@@ -55,7 +48,6 @@ from penstock_amqp.endpoint_ffi import (
     event_delivery,
     link_advance,
     link_recv,
-    link_send,
     transport_capacity,
     transport_peek,
     transport_pop,
@@ -63,6 +55,7 @@ from penstock_amqp.endpoint_ffi import (
     unpack,
 )
 from penstock_amqp.endpoint_links import InLink, OutLink, Session
+from penstock_amqp.endpoint_sending import Sender
 
 __all__ = ["MessageEngine"]
 
@@ -70,7 +63,7 @@ MAX_CHANNEL: Final = 255
 """Highest channel, which bounds the sessions of one connection."""
 
 
-class MessageEngine(ABC):
+class MessageEngine(Sender):
     """What `endpoint.Endpoint` builds on. One call at a time over all endpoints of the process: they share the buffers
     of `endpoint_ffi`.
     """
@@ -84,17 +77,14 @@ class MessageEngine(ABC):
         "_is_open",
         "_links",
         "_offers",
-        "_one_frame",
         "_peer_closed",
         "_pushing",
         "_sessions",
-        "_tag",
         "_tap",
         "_transport",
         "closed",
         "max_frame",
         "max_message_bytes",
-        "unsettled",
     )
 
     def __init__(
@@ -106,6 +96,7 @@ class MessageEngine(ABC):
         max_sessions: int = 256,
     ) -> None:
         """`idle_timeout_ms`: silence after which the peer is taken for dead; half of it is announced. 0 = never."""
+        super().__init__()
         ffi = endpoint_ffi
         self._transport: Ptr = ffi.transport()
         ffi.transport_set_server(self._transport)
@@ -128,14 +119,9 @@ class MessageEngine(ABC):
         """Links by the peer's channel and handle."""
         self._echoes: list[tap.TappedFlow] = []
         """Flows that ask for our state, to be answered behind the engine's output."""
-        self.unsettled: dict[Ptr, Held] = {}
-        """Deliveries sent and not settled, by the engine's pointer."""
-        self._tag = 0
         self._pushing = False
         """The events being drained are those of the chunk that the tap knows."""
         self._is_open = False
-        self._one_frame = 0
-        """Longest message that surely fits one frame of the peer's."""
         self._peer_closed = False
         self.closed = False
         """True once our Close is on its way or the engine gave up; nothing more is sent or received."""
@@ -223,18 +209,21 @@ class MessageEngine(ABC):
                     collector_pop(collector)
                     continue
                 if delivery_partial(received) or link.part_bytes:
-                    data = self._part(received, link, out)
-                    if data is None:
+                    whole = endpoint_arrivals.receive(received, link, out)
+                    if whole is None:
                         collector_pop(collector)
                         batch_link = held_link = None
                         continue
+                    data = whole
                 else:
-                    size = link_recv(link.ptr, MESSAGE, MESSAGE_BYTES)
-                    if size >= MESSAGE_BYTES or size < 0:
-                        data = self._rest(received, link, size)
-                        if data is None:
+                    size = link_recv(link.ptr, MESSAGE, link.read_bytes)
+                    if size >= link.read_bytes or size < 0:
+                        whole = endpoint_arrivals.receive(received, link, out, max(size, 0))
+                        if whole is None:
                             collector_pop(collector)
+                            batch_link = held_link = None
                             continue
+                        data = whole
                     else:
                         data = unpack(MESSAGE, size)
                 link_advance(link.ptr)
@@ -243,46 +232,6 @@ class MessageEngine(ABC):
                     out.append((Kind.MESSAGES, link, batch))
                 batch.append((received, data, delivery_settled(received)))
             collector_pop(collector)
-
-    def _part(self, received: Ptr, link: InLink, out: list[Event]) -> bytes | None:
-        """Read what came of a message that spans frames; return it once whole."""
-        if delivery_aborted(received):
-            self._drop(received, link)
-            return None
-        while (size := link_recv(link.ptr, MESSAGE, MESSAGE_BYTES)) > 0:
-            link.part_bytes += size
-            if link.part_bytes <= link.max_bytes:
-                link.parts.append(unpack(MESSAGE, size))
-            elif link.max_bytes:
-                link.parts = []
-                link.max_bytes = 0  # say it once
-                out.append((Kind.OTHER, None, TooLarge(link)))
-        if delivery_partial(received):
-            return None
-        if link.part_bytes > link.max_bytes:
-            self._drop(received, link)
-            return None
-        data = b"".join(link.parts)
-        link.parts = []
-        link.part_bytes = 0
-        return data
-
-    def _rest(self, received: Ptr, link: InLink, size: int) -> bytes | None:
-        """A whole message that is empty, aborted, or longer than the buffer."""
-        if delivery_aborted(received):
-            self._drop(received, link)
-            return None
-        pieces = [unpack(MESSAGE, max(size, 0))]
-        while size > 0 and (size := link_recv(link.ptr, MESSAGE, MESSAGE_BYTES)) > 0:
-            pieces.append(unpack(MESSAGE, size))
-        return b"".join(pieces)
-
-    def _drop(self, received: Ptr, link: InLink) -> None:
-        link.parts = []
-        link.part_bytes = 0
-        link_advance(link.ptr)
-        delivery_settle(received)
-        link.credit -= 1
 
     def _settled(self, received: Ptr, held: Held, out: list[Event]) -> None:
         """An outcome other than accepted, or none: `received` is out of the unsettled dict already."""
@@ -310,46 +259,6 @@ class MessageEngine(ABC):
         delivery_update(delivery_, ACCEPTED if end is None else endpoint_terms.outcome_code(delivery_, end))
         delivery_settle(delivery_)
         return True
-
-    def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> None:
-        """Send `entries`, at most as many as the link's credit, which is the caller's to count down."""
-        ptr = link.ptr
-        tag = self._tag
-        unsettled = self.unsettled
-        presettled = link.presettled
-        most = self._one_frame
-        before = tag
-        for entry in entries:
-            tag = (tag + 1) & 0xFFFFFFFF
-            TAG_VIEW[0] = tag
-            sent = delivery(ptr, TAG)
-            data = entry[1]
-            size = len(data)
-            if size > most:
-                link.session.is_inexact = True
-            link_send(ptr, data, size)
-            link_advance(ptr)
-            if presettled:
-                delivery_settle(sent)
-            else:
-                unsettled[sent] = (link, entry, now_us)
-        self._tag = tag
-        link.session.sent_frames += (tag - before) & 0xFFFFFFFF
-
-    def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> None:
-        """Send `data` in the place of the entry's own bytes (a rewritten header)."""
-        link.session.sent_frames += 1
-        if len(data) > self._one_frame:
-            link.session.is_inexact = True
-        self._tag = (self._tag + 1) & 0xFFFFFFFF
-        TAG_VIEW[0] = self._tag
-        sent = delivery(link.ptr, TAG)
-        link_send(link.ptr, data, len(data))
-        link_advance(link.ptr)
-        if link.presettled:
-            delivery_settle(sent)
-        else:
-            self.unsettled[sent] = (link, entry, now_us)
 
     def accept(self, deliveries: Iterable[Ptr]) -> None:
         """Accept and settle. Only deliveries of links that are open: see `InLink.is_open`."""
@@ -404,14 +313,6 @@ class MessageEngine(ABC):
         while (event := collector_peek(collector)) and endpoint_ffi.event_type(event) != endpoint_ffi.TRANSPORT_ERROR:
             collector_pop(collector)
         return filled
-
-    def is_congested(self, link: OutLink, limit: int) -> bool:
-        """True if the engine holds more than `limit` bytes that the peer's session window keeps back."""
-        return endpoint_ffi.session_outgoing_bytes(link.session.ptr) > limit
-
-    def held_by(self, link: OutLink) -> list[Held]:
-        """The link's unsettled deliveries, oldest first."""
-        return [held for held in self.unsettled.values() if held[0] is link]
 
     @abstractmethod
     def _other(self, event: Ptr, out: list[Event]) -> None:

@@ -19,6 +19,7 @@ from penstock_amqp.codec import decode, encode
 from penstock_amqp.composites import Composite, from_value, optional, to_value
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.message_sections import Section, end_of, section_at
+from penstock_amqp.streamed import behind
 from penstock_amqp.values import Described, Symbol, ULong, Value
 
 __all__ = [
@@ -128,17 +129,19 @@ def forwarded(data: bytes, head: Head) -> bytes:
     """Return the message without its delivery-annotations, which are for the next hop only: for us."""
     if head.start == head.header_end:
         return data
-    return data[: head.header_end] + data[head.start :]
+    return behind(data, data[: head.header_end] + data[head.start :])
 
 
 def with_delivery_count(data: bytes, head: Head, delivery_count: int) -> bytes:
     """Return the message to forward with another delivery-count; nothing behind the header changes."""
-    return _header(head.durable, head.priority, head.ttl, head.first_acquirer, delivery_count) + data[head.start :]
+    header = _header(head.durable, head.priority, head.ttl, head.first_acquirer, delivery_count)
+    return behind(data, header + data[head.start :])
 
 
 def with_header(data: bytes, head: Head, *, ttl: int | None, delivery_count: int) -> bytes:
     """Return the message to forward with the time it has left to live (milliseconds) and another delivery-count."""
-    return _header(head.durable, head.priority, ttl, head.first_acquirer, delivery_count) + data[head.start :]
+    header = _header(head.durable, head.priority, ttl, head.first_acquirer, delivery_count)
+    return behind(data, header + data[head.start :])
 
 
 @lru_cache(maxsize=1024)
@@ -174,4 +177,4 @@ def with_annotations(
     for key, annotation in annotations.items():
         merged[key] = annotation
     encoded = encode(Described(ULong(Section.MESSAGE_ANNOTATIONS), merged)) if merged else b""
-    return data[: head.start] + encoded + data[rest:]
+    return behind(data, data[: head.start] + encoded + data[rest:])

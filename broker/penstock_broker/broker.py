@@ -86,6 +86,8 @@ class Broker:
         self.browsing: deque[Browser] = deque()
         self.dirty: list[Connection] = []
         """Connections to flush at the end of the turn."""
+        self.streaming: list[Connection] = []
+        """Connections that are sending messages in pieces and may get on."""
         self.draining: list[Consumer] = []
         """Consumers that want their credit back once nothing is left to send."""
         self.creation = creation_of(settings.auto_create)

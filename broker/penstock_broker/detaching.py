@@ -157,7 +157,7 @@ def connection_gone(broker: Broker, connection: Connection) -> None:
     broker.crowd.leave(connection)
     finishing.connection_gone(broker, connection)
     by_link: dict[OutLink, list[Held]] = {}
-    for held in connection.endpoint.unsettled.values():
+    for held in connection.endpoint.all_held():
         by_link.setdefault(held[0], []).append(held)
     for link in connection.endpoint.all_links():
         ending.leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [])

@@ -24,7 +24,7 @@ from typing import Final
 from penstock_amqp.endpoint_events import AmqpError, Event
 from penstock_amqp.sasl_mechanisms import Answer
 from penstock_amqp.tls import Wrapping
-from penstock_broker import detaching, dispatching, opening, revoking, serving
+from penstock_broker import detaching, dispatching, opening, revoking, serving, streaming
 from penstock_broker.broker import Broker
 from penstock_broker.browsing import serve_browser
 from penstock_broker.connection import MAX_BACKLOG, Connection, Phase
@@ -119,7 +119,7 @@ class Loop:
     def turn(self, *, may_wait: bool = True) -> None:
         """One turn; it waits for something to do unless it may not."""
         broker = self.broker
-        has_work = bool(broker.ready or broker.browsing or broker.dirty or broker.draining)
+        has_work = bool(broker.ready or broker.browsing or broker.dirty or broker.draining or broker.streaming)
         self._set_clock()
         log = broker.log
         most_ms = LAZY_SYNC_MS if log.sequence != log.synced or log.wants_maintenance else IDLE_MS
@@ -245,6 +245,17 @@ class Loop:
             serve_browser(broker, browsing.popleft())
         if broker.draining:
             dispatching.finish_drains(broker)
+        if broker.streaming:
+            self._stream()
+
+    def _stream(self) -> None:
+        connections, self.broker.streaming = self.broker.streaming, []
+        for connection in connections:
+            try:
+                if connection.phase is Phase.OPEN:
+                    streaming.advance(self.broker, connection)
+            except Exception:
+                self._failed(connection)
 
     def _finish(self) -> None:
         """Marks, the log's block, sockets, the sync: in this order."""
@@ -288,6 +299,8 @@ class Loop:
             return
         if connection.is_blocked or connection.events_mask & _WRITE:
             self._set_mask(connection)
+        if connection.endpoint.streams and not connection.is_blocked:
+            self.broker.streaming.append(connection)
         if connection.is_congested:
             # The peer said something: its window may be open again, and what it held back is out.
             connection.is_congested = False
@@ -301,6 +314,8 @@ class Loop:
             self._drop(connection)
             return
         if not connection.is_blocked:
+            if connection.endpoint.streams:
+                self.broker.streaming.append(connection)
             for link in connection.endpoint.all_links():
                 dispatching.resume(self.broker, link)
         self._set_mask(connection)

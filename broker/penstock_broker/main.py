@@ -18,6 +18,7 @@ from typing import Final
 from penstock_api.failing import CannotRun, Failure, Misuse
 from penstock_broker import listening, restoring, settings
 from penstock_broker.assembling import assemble
+from penstock_broker.listening import Port
 from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, NewerFormat, Recovered
 from penstock_broker.log import Settings as LogSettings
 from penstock_broker.loop import Loop
@@ -73,10 +74,8 @@ def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files:
     """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
     _take_descriptors()
     ports = listening.ports_of(given, _salt_key(data))
-    started = time.monotonic()
-    log, recovered = _recover(given, data, files)
-    loop = assemble(given, log, recovered, ports, given.queue_max_bytes or _quarter_of_volume(data))
-    logger.info("Recovery took %.2f s", time.monotonic() - started)
+    loop = _recovered(given, data, files, ports)
+    log = loop.broker.log
     probes = _probes(loop, given.probes)
     _stop_on_signals(loop)
     for port in ports:
@@ -102,6 +101,15 @@ def _take_descriptors() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _recovered(given: Settings, data: Path, files: FileLayer | None, ports: list[Port]) -> Loop:
+    """The broker as the log has it. What recovery hands over is let go of here: it holds every message."""
+    started = time.monotonic()
+    log, recovered = _recover(given, data, files)
+    loop = assemble(given, log, recovered, ports, given.queue_max_bytes or _quarter_of_volume(data))
+    logger.info("Recovery took %.2f s", time.monotonic() - started)
+    return loop
 
 
 def _salt_key(data: Path) -> bytes:

@@ -6,11 +6,11 @@ Source: design, section 3 ("Addresses").
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from penstock_amqp.endpoint_links import InLink
 from penstock_amqp.performatives import Attach, Coordinator, Target
-from penstock_broker import asking, naming, temporaries
+from penstock_broker import asking, naming, spooling, temporaries
 from penstock_broker.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import Producer
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from penstock_broker.broker import Broker
 
 __all__ = ["attach_producer"]
+
+MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
+"""Longest request to the management node, which is decoded as a whole."""
 
 
 def attach_producer(broker: Broker, connection: Connection, link: InLink, attach: Attach) -> None:
@@ -53,6 +56,9 @@ def _admit(broker: Broker, producer: Producer, attach: Attach, target: Target) -
     if not link.is_open:
         return
     producer.is_active = True
+    keeps_all = isinstance(producer.destination, ManagementTarget)  # what it decodes, it decodes as a whole
+    if not keeps_all:
+        link.spool = lambda: spooling.Incoming(broker.log, broker.storage_refusal())
     connection.flush()  # the reply has to begin on a frame boundary to be rewritten
     connection.endpoint.attach_reply(
         link,
@@ -66,7 +72,7 @@ def _admit(broker: Broker, producer: Producer, attach: Attach, target: Target) -
             capabilities=target.capabilities,
         ),
         answers_unsettled=attach.unsettled is not None,
-        max_message_bytes=connection.port.max_message_bytes,
+        max_message_bytes=min(connection.port.max_message_bytes, MAX_REQUEST_BYTES if keeps_all else 1 << 62),
         peer_settles=attach.snd_settle_mode,
     )
     connection.endpoint.credit(link, producer.window)

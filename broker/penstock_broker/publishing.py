@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock_broker.broker import Broker
     from penstock_broker.connection import Connection
 
-__all__ = ["break_link", "malformed", "prepare", "publish", "route_message", "store", "top_up"]
+__all__ = ["break_link", "malformed", "prepare", "publish", "refuse", "route_message", "store", "top_up"]
 
 LOOK_AT_TIMES: Final = 8
 """A properties list of at most so many fields has no absolute expiry, and names no group."""
@@ -83,7 +83,7 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
     if logged_set and not log.accepts_publishing():
         told = broker.storage_refusal()
         for delivery, _, settled in batch:
-            _refuse(producer, delivery, settled, told)
+            refuse(producer, delivery, settled, told)
         return
     next_message = log.next_message
     number = 0 if logged_set else log.next_messages(len(batch))
@@ -119,7 +119,7 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
             if flags:
                 ordered = True
         except (DecodeError, IndexError) as error:
-            _refuse(producer, delivery, settled, malformed(error))
+            refuse(producer, delivery, settled, malformed(error))
             if producer.broken is not None:
                 break
             continue
@@ -191,10 +191,10 @@ def _publish_each(
             head = message.inspect(data)
             route = route_message(broker, destination, data, head)
         except DecodeError as error:
-            _refuse(producer, delivery, settled, malformed(error))
+            refuse(producer, delivery, settled, malformed(error))
             continue
         if isinstance(route, AmqpError):
-            _refuse(producer, delivery, settled, route)
+            refuse(producer, delivery, settled, route)
             continue
         logged = store(broker, producer.connection, destination, route, data, head)
         if settled:
@@ -290,7 +290,7 @@ def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[A
         elif settled:
             break_link(producer, delivery, target)
         else:
-            _refuse(producer, delivery, settled, target)
+            refuse(producer, delivery, settled, target)
         if producer.broken is not None:
             break
 
@@ -323,7 +323,7 @@ def malformed(error: Exception) -> AmqpError:
     return AmqpError("amqp:decode-error", f"The message can't be read: {error}")
 
 
-def _refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
+def refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
     """Reject one message, or break the link if it has no such outcome; of one that its sender settled nobody hears."""
     if settled:
         producer.connection.endpoint.settle([delivery])

@@ -22,6 +22,7 @@ from penstock_amqp.endpoint_events import (
     Other,
     Settled,
     TooLarge,
+    Unstored,
 )
 from penstock_amqp.endpoint_links import InLink, OutLink
 from penstock_amqp.endpoint_transactions import is_transactional
@@ -111,6 +112,8 @@ def _other(broker: Broker, connection: Connection, event: Other) -> None:
             detaching.session_ended(broker, connection, event)
         case TooLarge():
             _too_large(broker, connection, event.link)
+        case Unstored():
+            _unstored(broker, event)
         case Closed():
             _closed(broker, connection, event)
         case _:
@@ -182,6 +185,14 @@ def _too_large(broker: Broker, connection: Connection, link: InLink) -> None:
     elif asks:
         ending.leave(broker, link, [])
         connection.endpoint.detach(link, closed=True, error=told)
+
+
+def _unstored(broker: Broker, event: Unstored) -> None:
+    producer = event.link.context
+    if isinstance(producer, Producer) and event.link.is_open:
+        publishing.refuse(producer, event.delivery, event.is_settled, event.error)
+        if producer.broken is not None:
+            _close_broken(broker, producer, producer.broken)
 
 
 def _close_broken(broker: Broker, producer: Producer, told: AmqpError) -> None:

@@ -134,16 +134,6 @@ class Settings(Model):
     """Messages that a producer may send ahead."""
 
     @model_validator(mode="after")
-    def _fits_segments(self) -> Settings:
-        largest = max([self.max_message_bytes, *(each.max_message_bytes or 0 for each in self.listeners)])
-        if largest > self.log.segment_bytes // 2 - 65_536:
-            raise ValueError(
-                f"messages of {largest} bytes don't fit log segments of {self.log.segment_bytes}: raise "
-                "log.segmentBytes to more than twice maxMessageBytes, or lower maxMessageBytes"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _has_transactions_in_segments(self) -> Settings:
         self.transactions.check(self.log.segment_bytes)
         return self

@@ -153,6 +153,7 @@ class Log(Transactor):
         if self._state.lacks_numbers(self._next_message, self._next_incarnation):
             self._records.append(self._reserve_numbers())
         if not self._records:
+            self._write_checkpoint()  # parts may have begun segments
             return self._writer.sequence
         try:
             touched = self._writer.place(self._records, self._puts, self._first_message)

@@ -111,8 +111,7 @@ class Transactor(Appender):
     def end_unit(self) -> None:
         """Append the unit as one record; what is too much for one is written as bodies before it.
 
-        Raises RecordTooLarge with so many messages (some 100,000 by segments of 64 MiB), NoRoom where bodies had to be
-        written and can't: nothing of the unit was appended then.
+        Raises RecordTooLarge with so many messages (500,000 in segments of 64 MiB): nothing of it was appended then.
         """
         pieces, acks, puts, staged = self._records, self._acks, self._puts, self._staged
         others = self._end_unit()
@@ -181,7 +180,7 @@ class Transactor(Appender):
             return record
         _, flags, _, _, route_set, _, message, arrival = PUT.unpack_from(record)
         body = self.stage()
-        self.append(body, record[PUT.size :])
+        self._bodies.append(body, record[PUT.size :])  # asked before the unit began; the reserve helps it out
         staged.append((message, route_set, body))
         return staged_put_record(route_set, message, arrival, flags, (body.number, 0, body.length))
 

@@ -67,6 +67,9 @@ class Writer:
         """Go on behind what was recovered, all of it synced."""
         self.epoch, self.kept_from = epoch, kept_from
         self.sequence = self.synced = self.living.written = sequence
+        # A run that ended before its checkpoint left segments that only one can free.
+        self._since_checkpoint = sum(each.end for each in self.living.segments if each.number >= kept_from)
+        self._rotated = self._since_checkpoint > self.segment_bytes
 
     @property
     def capacity(self) -> int:

@@ -46,7 +46,7 @@ def in_flight(connections: Iterable[Connection]) -> InFlight:
     """The oldest deliveries in flight of all queues, in one pass."""
     oldest: InFlight = {}
     for connection in connections:
-        for link, entry, sent_us in connection.endpoint.unsettled.values():
+        for link, entry, sent_us in connection.endpoint.all_held():
             if isinstance(link.context, Consumer):
                 _note_oldest(oldest, link.context.queue, entry[AVAILABLE], sent_us)
         if connection.transactions is not None:
