@@ -135,6 +135,11 @@ class Transacting:
             self._read()
         return [self._came.popleft() for _ in range(count)]
 
+    @property
+    def waiting(self) -> int:
+        """Deliveries that came and were not got yet."""
+        return len(self._came)
+
     def bodies(self, count: int) -> list[tuple[object, int]]:
         """The next deliveries: body and delivery-count."""
         return [(got.body, got.delivery_count) for got in self.get(count)]

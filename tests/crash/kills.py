@@ -88,12 +88,23 @@ class Victim:
             self._process.wait()
 
 
-def kill_often(folder: Path, files: str, kills: int, seed: int, *, between: tuple[int, int] = (3000, 15000)) -> Outcome:
-    """`kills` times: load until a random number of accepts in `between`, kill, restart; then drain and compare."""
+def kill_often(
+    folder: Path,
+    files: str,
+    kills: int,
+    seed: int,
+    *,
+    between: tuple[int, int] = (3000, 15000),
+    seconds: float = 0.0,
+) -> Outcome:
+    """`kills` times, and until `seconds` are over: load until a random number of accepts in `between`, kill, restart;
+    then drain and compare.
+    """
     chance = random.Random(seed)
     victim, load, outcome = Victim(folder, files), Load(seed), Outcome()
+    deadline = time.monotonic() + seconds
     try:
-        for _ in range(kills):
+        while outcome.kills < kills or time.monotonic() < deadline:
             load.start(*victim.start())
             began = time.monotonic()
             load.run(chance.randint(*between))

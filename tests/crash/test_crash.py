@@ -13,28 +13,29 @@ pytestmark = pytest.mark.crash
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "20"))
 KILLS = 12
+SECONDS = 28.0  # of each form, of which there are three; with the transactions' two that makes two minutes
 
 
 def check(outcome: Outcome) -> None:
     print(outcome, f"{outcome.rate:.0f} messages/s")  # noqa: T201  # pytest shows it if the test fails
     assert outcome.is_clean, outcome
-    assert outcome.kills == KILLS
+    assert outcome.kills >= KILLS
     assert outcome.repeated > 0, "no message came a second time: the kills hit nothing"
     assert outcome.churn["unsubscribe"] and outcome.churn["rebind"]
 
 
 @pytest.mark.parametrize("files", ["aio", "counted"])
 def test_kill_9_loses_nothing_that_was_accepted(tmp_path: Path, files: str) -> None:
-    outcome = kill_often(tmp_path, files, KILLS, SEED)
+    outcome = kill_often(tmp_path, files, KILLS, SEED, seconds=SECONDS)
     check(outcome)
     if files == "counted":
-        assert outcome.unsynced >= KILLS * 3 // 10, "too few kills with a block written and not synced"
+        assert outcome.unsynced >= outcome.kills * 3 // 10, "too few kills with a block written and not synced"
 
 
 def test_losing_every_unsynced_byte_loses_nothing_that_was_accepted(tmp_path: Path) -> None:
-    outcome = kill_often(tmp_path, "lossy", KILLS, SEED)
+    outcome = kill_often(tmp_path, "lossy", KILLS, SEED, seconds=SECONDS)
     check(outcome)
-    assert outcome.unsynced >= KILLS * 3 // 10, "too few kills with a block written and not synced"
+    assert outcome.unsynced >= outcome.kills * 3 // 10, "too few kills with a block written and not synced"
 
 
 def test_without_fdatasync_this_test_is_red(tmp_path: Path) -> None:
