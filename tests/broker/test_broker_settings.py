@@ -150,9 +150,9 @@ def test_a_permission_that_means_nothing_is_refused(tmp_path: Path, permission: 
         load(write(tmp_path, f"permissions: [{permission}]\n"))
 
 
-def test_messages_have_to_fit_a_log_segment(tmp_path: Path) -> None:
-    with pytest.raises(Misuse, match="segmentBytes"):
-        load(write(tmp_path, "maxMessageBytes: 16777216\nlog: {segmentBytes: 16777216}\n"))
+def test_messages_may_be_larger_than_a_log_segment(tmp_path: Path) -> None:
+    settings = load(write(tmp_path, "maxMessageBytes: 1073741824\nlog: {segmentBytes: 67108864}\n"))
+    assert settings.max_message_bytes == 1 << 30
 
 
 def test_dev_adds_guest_anonymous_and_names_made_when_used() -> None:
