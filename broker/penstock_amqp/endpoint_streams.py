@@ -20,6 +20,8 @@ __all__ = ["LEAST_PIECE", "Stream", "Waiting"]
 LEAST_PIECE: Final = 16_384
 """Bytes of one stream per turn, however many others there are on its connection."""
 
+_FINAL: Final = (endpoint_ffi.ACCEPTED, endpoint_ffi.REJECTED, endpoint_ffi.RELEASED, endpoint_ffi.MODIFIED)
+
 Waiting = tuple[Entry, bytes, int]
 """What is to be sent behind a stream: the entry, the bytes to send for it, when it was handed over (microseconds)."""
 
@@ -48,7 +50,7 @@ class Stream:
     @property
     def is_settled_early(self) -> bool:
         """The peer has heard enough."""
-        return delivery_settled(self.delivery) or delivery_remote_state(self.delivery) == endpoint_ffi.ACCEPTED
+        return delivery_settled(self.delivery) or delivery_remote_state(self.delivery) in _FINAL
 
     def send(self, link: OutLink, most: int) -> None:
         """Hand up to `most` bytes to the engine. Raises OSError if they can't be read."""
