@@ -11,7 +11,7 @@ Source: AMQP 1.0 part 2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -142,7 +142,7 @@ class Endpoint(MessageEngine):
         self.close(told)
         out.append((Kind.OTHER, None, Closed(told)))
 
-    def open(self, container_id: str, offered: Sequence[str], properties: dict[str, str | bool]) -> None:
+    def open(self, container_id: str, offered: Sequence[str], properties: Mapping[str, values.Value]) -> None:
         """Answer the peer's Open."""
         connection = self._connection
         endpoint_ffi.connection_set_container(connection, endpoint_ffi.utf8(container_id))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from penstock_amqp.endpoint_events import AmqpError, Opened
 from penstock_broker import detaching
+from penstock_broker.announcing import open_properties
 from penstock_broker.connection import Connection, Phase
 from penstock_broker.errors import amqp_error
 from penstock_broker.version import VERSION
@@ -129,7 +130,7 @@ def _admit(broker: Broker, connection: Connection) -> None:
         broker.touch(connection)
         return
     broker.crowd.enter(connection)
-    properties: dict[str, str | bool] = {"product": "Penstock", "version": VERSION}
+    properties = {"product": "Penstock", "version": VERSION, **open_properties(broker.settings.announce)}
     connection.endpoint.open(broker.container_id, OFFERED, properties)
     connection.phase = Phase.OPEN
     connection.opened_us = broker.now_us

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from penstock_api.failing import Misuse
 from penstock_api.management import Delivery
+from penstock_broker.announcing import Announcements
 from penstock_broker.settings_creation import AutoCreate
 from penstock_broker.settings_security import MECHANISM_NAMES, Authentication, Limits, Model, Permission, Tls
 from penstock_broker.settings_transactions import TransactionSettings
@@ -123,6 +124,8 @@ class Settings(Model):
     transactions: TransactionSettings = TransactionSettings()
     auto_create: bool | AutoCreate = False
     """Make queues and topic exchanges when they are first named: all, none, or as it says."""
+    announce: Announcements = Announcements()
+    """What the Open tells clients."""
     temporary_per_connection: int = Field(default=1000, ge=0)
     """Temporary queues and topics that one connection may have at a time."""
     max_message_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)

@@ -125,6 +125,16 @@ CONDITIONS: Final[dict[Reason, Condition]] = {
 # fmt: on
 
 
+_INVALID_FIELD: Final = {
+    Reason.INVALID_SELECTOR: "filter",
+    Reason.INVALID_BINDING_KEY: "filter",
+    Reason.INVALID_NAME: "name",
+    Reason.INVALID_ADDRESS: "address",
+    Reason.CONTAINER_IN_USE: "container-id",
+}
+"""What ``invalid-field`` in the info of these says, unless the refusal itself says it (AMQP 2.8.15)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refuse:
     """A refusal. It carries no effect: whoever receives one tells the peer and changes nothing (decision 10)."""
@@ -142,4 +152,6 @@ class Refuse:
 
     def error_info(self) -> dict[str, InfoValue]:
         """The error's info map; keys are AMQP symbols."""
-        return {REASON_KEY: self.reason.value, **dict(self.info)}
+        field = _INVALID_FIELD.get(self.reason)
+        own: dict[str, InfoValue] = {} if field is None else {"invalid-field": field}
+        return {REASON_KEY: self.reason.value, **own, **dict(self.info)}

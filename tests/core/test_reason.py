@@ -45,3 +45,18 @@ def test_the_condition_of(reason: str, condition: str) -> None:
 def test_the_reason_travels_in_the_info_map_first() -> None:
     refuse = Refuse(Reason.MANAGED, "why", (("resource", "a/b"),))
     assert list(refuse.error_info().items()) == [("penstock:reason", "Managed"), ("resource", "a/b")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "field"),
+    [
+        (Reason.INVALID_SELECTOR, "filter"),
+        (Reason.INVALID_BINDING_KEY, "filter"),
+        (Reason.INVALID_NAME, "name"),
+        (Reason.INVALID_ADDRESS, "address"),
+        (Reason.CONTAINER_IN_USE, "container-id"),
+    ],
+)
+def test_an_invalid_field_is_named(reason: Reason, field: str) -> None:
+    assert Refuse(reason, "why").error_info() == {"penstock:reason": reason.value, "invalid-field": field}
+    assert Refuse(reason, "why", (("invalid-field", "own"),)).error_info()["invalid-field"] == "own"
