@@ -9,7 +9,7 @@ import uuid
 from functools import partial
 
 from penstock_api.failing import Misuse
-from penstock_broker import expiring, restoring, serving, unused_queues
+from penstock_broker import expiring, idling, restoring, serving, unused_queues
 from penstock_broker.broker import Broker
 from penstock_broker.listening import Port
 from penstock_broker.log import Log, Recovered
@@ -49,6 +49,8 @@ def assemble(
     for each in topology.by_incarnation.values():
         if each.queue.scheduled or each.queue.next_expiry:
             broker.timers.at(0, partial(expiring.keep_time, broker, each.queue))
+    broker.started_us = clock.now_us()
+    broker.timers.at(clock.now_ms() + 1000, partial(idling.sweep, broker))
     broker.management = ManagementNode(broker)
     broker.serve_events = partial(serving.handle, broker)
     unused_seconds = unused_queue_seconds(given.auto_create)

@@ -56,14 +56,16 @@ def restore(topology: Topology, recovered: Recovered, now_us: int) -> None:
 
 def note_losses(topology: Topology) -> None:
     """Write down, when the broker stops in order, how many messages each lasting subscription loses by it: those that
-    were sent as not durable. After a crash nobody can know.
+    were sent as not durable, and since when it is unused. After a crash nobody can know.
     """
     for subscription in topology.subscriptions.values():
         queue = subscription.queue
-        lost = sum(1 for entry in queue if not entry[FLAGS] & LOGGED)
+        lost = sum(1 for _, entry in queue.everything() if not entry[FLAGS] & LOGGED)
         if subscription.is_logged and lost:
             queue.lost_at_restart += lost
             topology.write(subscription)
+        elif subscription.is_logged and subscription.noted_unused_us != queue.unused_since_us:
+            topology.note(subscription)
 
 
 def instance_of(recovered: Recovered) -> str | None:

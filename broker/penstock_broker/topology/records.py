@@ -86,6 +86,8 @@ class Subscription:
     owner: management.Owner | None = None
     managed: Managed | None = None
     users: Users = field(default_factory=Users)
+    noted_unused_us: int = 0
+    """Since when it is unused, as its document says; 0: somebody consumes."""
     is_recorded: bool = False
     """The log has a document of it."""
     revision: int = 0

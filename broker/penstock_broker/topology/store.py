@@ -193,10 +193,17 @@ class Topology:
         subscription.revision = self.next_revision()
         if subscription.is_logged:
             payload = documents.dump(subscription)
+            subscription.noted_unused_us = subscription.queue.unused_since_us
             self._record(documents.SUBSCRIPTION, subscription.name, payload, subscription.queue.incarnation)
         elif subscription.is_recorded:
             self._erase(documents.SUBSCRIPTION, subscription.name)  # its lifetime was a permanent one
         subscription.is_recorded = subscription.is_logged
+
+    def note(self, subscription: Subscription) -> None:
+        """Write down since when a subscription that lasts is unused; nothing depends on it, so nobody waits for it."""
+        subscription.noted_unused_us = subscription.queue.unused_since_us
+        payload = documents.dump(subscription)
+        self._log.topology(documents.SUBSCRIPTION, subscription.name, payload, subscription.queue.incarnation)
 
     # -- point-to-point queues --------------------------------------------------------------------------------------
 
