@@ -9,7 +9,12 @@ from pydantic import AwareDatetime, ConfigDict, Field, model_validator
 
 from penstock_api import resources_base as base
 from penstock_api.resources_delivery import ClientDelivery
-from penstock_api.resources_security import REVEALING, Authentication, Permissions
+from penstock_api.resources_security import (
+    Authentication,
+    ClientLimits,
+    Permissions,
+    mechanisms_without_tls,
+)
 
 __all__ = [
     "Authentication",
@@ -112,16 +117,23 @@ class LagAnalysis(base.Spec):
 
 
 _NO_WAY_IN: Final = base.cel(
-    "!self.listeners.amqp || !has(self.authentication.mechanisms) || self.authentication.allowInsecurePlain || "
-    "!self.authentication.mechanisms.all(it, it == 'PLAIN')",
-    "`listeners.amqp` has no TLS: add a mechanism that shows no secret, or set `authentication.allowInsecurePlain`",
+    "!self.listeners.amqp || (has(self.authentication.mechanisms) "
+    "? self.authentication.mechanisms.exists(it, it in ['SCRAM-SHA-512', 'SCRAM-SHA-256', 'ANONYMOUS'] "
+    "|| (it == 'PLAIN' && self.authentication.allowInsecurePlain)) "
+    ": self.authentication.anonymous || has(self.authentication.usersSecretRef))",
+    "`listeners.amqp` has no TLS, and nobody could log in there: allow a mechanism that shows no secret, "
+    "or set `authentication.allowInsecurePlain`",
+)
+_NEEDS_TLS: Final = base.cel(
+    "self.listeners.amqps || !has(self.authentication.clientCaSecretRef)",
+    "`authentication.clientCaSecretRef` needs `listeners.amqps`",
 )
 
 
 class BrokerSpec(base.Spec):
     """A message broker: pods, volumes, listeners."""
 
-    model_config = ConfigDict(json_schema_extra=base.validations(_NO_WAY_IN))
+    model_config = ConfigDict(json_schema_extra=base.validations(_NO_WAY_IN, _NEEDS_TLS))
 
     replicas: Annotated[int, Field(ge=0, le=1)] = 1
     """Broker pods. 0 stops the Broker and keeps its volumes."""
@@ -148,6 +160,8 @@ class BrokerSpec(base.Spec):
     allows nothing. A change holds within two minutes, without a restart; giving the first or taking the list away
     restarts the pod.
     """
+    limits: ClientLimits = ClientLimits()
+    """What clients may hold at once."""
     allowed_namespaces: base.AllowedNamespaces = ()
     """Other namespaces whose Exchanges and Subscriptions may use this Broker; `*` allows all."""
     max_message_size: base.Quantity = "16Mi"
@@ -165,10 +179,15 @@ class BrokerSpec(base.Spec):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        offered = self.authentication.mechanisms
-        hidden = self.listeners.amqp and not self.authentication.allow_insecure_plain
-        if hidden and offered is not None and REVEALING.issuperset(offered):
+        authentication = self.authentication
+        if authentication.mechanisms is not None:
+            has_way_in = bool(mechanisms_without_tls(authentication))
+        else:
+            has_way_in = authentication.anonymous or authentication.users_secret_ref is not None
+        if self.listeners.amqp and not has_way_in:
             raise ValueError(str(_NO_WAY_IN["message"]))
+        if authentication.client_ca_secret_ref is not None and not self.listeners.amqps:
+            raise ValueError(str(_NEEDS_TLS["message"]))
         return self
 
 

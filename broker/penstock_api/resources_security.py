@@ -11,11 +11,21 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from penstock_api import resources_base as base
 
-__all__ = ["REVEALING", "Authentication", "Group", "Mechanism", "Permission", "permission_settings"]
+__all__ = [
+    "Authentication",
+    "ClientLimits",
+    "Group",
+    "Mechanism",
+    "Permission",
+    "Permissions",
+    "mechanisms_without_tls",
+    "permission_settings",
+]
 
-Mechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
-REVEALING: Final[frozenset[str]] = frozenset({"PLAIN"})
+Mechanism = Literal["EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
+_REVEALING: Final[frozenset[str]] = frozenset({"PLAIN"})
 """Mechanisms that show a secret to whoever listens in."""
+_OF_TLS: Final[frozenset[str]] = frozenset({"EXTERNAL"})
 _OF_USERS: Final[frozenset[str]] = frozenset({"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"})
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
@@ -27,8 +37,8 @@ Patterns = Annotated[
 Action = Literal["Publish", "Consume", "Create", "Manage"]
 
 _SOMEBODY: Final = base.cel(
-    "self.anonymous || has(self.usersSecretRef)",
-    "nobody could connect: set `authentication.anonymous` or `authentication.usersSecretRef`",
+    "self.anonymous || has(self.usersSecretRef) || has(self.clientCaSecretRef)",
+    "nobody could connect: set `anonymous`, `usersSecretRef` or `clientCaSecretRef` of `authentication`",
 )
 _NEEDS_ANONYMOUS: Final = base.cel(
     "!has(self.mechanisms) || !self.mechanisms.exists(it, it == 'ANONYMOUS') || self.anonymous",
@@ -38,6 +48,10 @@ _NEEDS_USERS: Final = base.cel(
     "!has(self.mechanisms) || has(self.usersSecretRef) || "
     "!self.mechanisms.exists(it, it in ['SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN'])",
     "mechanisms with a password need `authentication.usersSecretRef`",
+)
+_NEEDS_CA: Final = base.cel(
+    "!has(self.mechanisms) || has(self.clientCaSecretRef) || !self.mechanisms.exists(it, it == 'EXTERNAL')",
+    "the mechanism EXTERNAL needs `authentication.clientCaSecretRef`",
 )
 
 
@@ -62,7 +76,7 @@ def _check_names(groups: tuple[Group, ...]) -> tuple[Group, ...]:
 class Authentication(base.Spec):
     """How clients say who they are."""
 
-    model_config = ConfigDict(json_schema_extra=base.validations(_SOMEBODY, _NEEDS_ANONYMOUS, _NEEDS_USERS))
+    model_config = ConfigDict(json_schema_extra=base.validations(_SOMEBODY, _NEEDS_ANONYMOUS, _NEEDS_USERS, _NEEDS_CA))
 
     anonymous: bool = False
     """Let clients in without a name (SASL ANONYMOUS)."""
@@ -70,6 +84,14 @@ class Authentication(base.Spec):
     """A Secret in the Broker's namespace: each key is a user, its value the password, or its salted record
     (`SCRAM-SHA-256$ITERATIONS:SALT$STOREDKEY:SERVERKEY`).
     """
+    client_ca_secret_ref: base.LocalRef | None = None
+    """A Secret in the Broker's namespace whose key `ca.crt` holds, in PEM, who signs clients' certificates (mutual
+    TLS on the listener with TLS). A change holds from the next connection on.
+    """
+    client_certificates: Literal["Required", "Optional"] = "Required"
+    """With `clientCaSecretRef`: whether a client without a certificate may log in by another mechanism."""
+    certificate_user: Literal["CommonName", "Subject", "Dns", "Email", "Uri"] = "CommonName"
+    """Which part of a client's certificate is its user name (SASL EXTERNAL)."""
     mechanisms: Annotated[
         tuple[Mechanism, ...] | None,
         Field(min_length=1, max_length=8, json_schema_extra={base.LIST_TYPE: "set"}),
@@ -89,14 +111,22 @@ class Authentication(base.Spec):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not self.anonymous and self.users_secret_ref is None:
+        if not (self.anonymous or self.users_secret_ref or self.client_ca_secret_ref):
             raise ValueError(str(_SOMEBODY["message"]))
         wanted = self.mechanisms or ()
         if "ANONYMOUS" in wanted and not self.anonymous:
             raise ValueError(str(_NEEDS_ANONYMOUS["message"]))
         if not _OF_USERS.isdisjoint(wanted) and self.users_secret_ref is None:
             raise ValueError(str(_NEEDS_USERS["message"]))
+        if "EXTERNAL" in wanted and self.client_ca_secret_ref is None:
+            raise ValueError(str(_NEEDS_CA["message"]))
         return self
+
+
+def mechanisms_without_tls(authentication: Authentication) -> tuple[Mechanism, ...]:
+    """What of the chosen mechanisms is offered without TLS: what shows no secret, or all if that is allowed."""
+    hidden = _OF_TLS if authentication.allow_insecure_plain else _OF_TLS | _REVEALING
+    return tuple(name for name in authentication.mechanisms or () if name not in hidden)
 
 
 _OF_SOMEBODY: Final = base.cel(
@@ -148,6 +178,29 @@ class Permission(base.Spec):
 
 
 Permissions = Annotated[tuple[Permission, ...], Field(max_length=128)]
+
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class ClientLimits(base.Spec):
+    """What clients may hold at once, so that one of them can't take what the others need."""
+
+    connections: Count | None = None
+    """Connections that are open; left out: 10,000."""
+    connections_per_user: Count | None = None
+    """Those of one user; left out: no limit."""
+    connections_per_peer: Count | None = None
+    """Those from one network address; left out: no limit. Behind a proxy or a load balancer all clients have one."""
+    unauthenticated: Count | None = None
+    """Connections that have not logged in yet; left out: 1,000. More wait."""
+    unauthenticated_per_peer: Count | None = None
+    """Those from one network address; left out: 200. More are closed."""
+    login_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
+    """How long a log-in may take; left out: 30."""
+    sessions_per_connection: Annotated[int, Field(ge=1, le=256)] | None = None
+    """Sessions of one connection; left out: 256."""
+    links_per_connection: Count | None = None
+    """Links of one connection; left out: 1,024."""
 
 
 def permission_settings(permissions: Iterable[Permission]) -> list[dict[str, object]]:

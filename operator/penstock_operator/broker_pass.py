@@ -22,7 +22,7 @@ from penstock_operator.cache import Cache, Key
 from penstock_operator.credentials import Credentials
 from penstock_operator.decisions import Reach, Report
 from penstock_operator.management import Target
-from penstock_operator.manifests import Manifest, text_at
+from penstock_operator.manifests import Manifest, dig, text_at
 from penstock_operator.observer import ObserverTarget
 from penstock_operator.pods import Pinned
 from penstock_operator.sessions import News, Sessions
@@ -108,9 +108,10 @@ class BrokerPass:
             ("CronJob", f"{name}-lag"),
             ("Pod", f"{name}-0"),
         ]
-        users = broker.spec.authentication.users_secret_ref
-        if users is not None:
-            wanted.append(("Secret", users.name))
+        authentication = broker.spec.authentication
+        for reference in (authentication.users_secret_ref, authentication.client_ca_secret_ref):
+            if reference is not None:
+                wanted.append(("Secret", reference.name))
         if spark_installed:
             wanted.append(("ScheduledSparkApplication", f"{name}-lag"))
         objects = await asyncio.gather(*(self.kube.get(KINDS[kind], namespace, child) for kind, child in wanted))
@@ -201,6 +202,7 @@ class BrokerPass:
         now: datetime,
     ) -> BrokerReportView:
         users = broker.spec.authentication.users_secret_ref
+        ca = broker.spec.authentication.client_ca_secret_ref
         session = self.sessions.get(broker.key)
         state: BrokerState | None = None if session is None else session.state
         found = self.findings.get(key, Findings())
@@ -211,6 +213,7 @@ class BrokerPass:
             taken=taken,
             leaving=leaving,
             users_missing=users is not None and observed.get("Secret", users.name) is None,
+            client_ca_missing=ca is not None and dig(observed.get("Secret", ca.name), "data", "ca.crt") is None,
             stateful_set=observed.get("StatefulSet", broker.metadata.name),
             pod=None if leaving else observed.get("Pod", f"{broker.metadata.name}-0"),
             pinned=pinned,

@@ -32,6 +32,8 @@ class BrokerReportView:
     """Children of a Broker that had this name before, which are still there."""
     users_missing: bool = False
     """The Secret of `authentication.usersSecretRef` is not there."""
+    client_ca_missing: bool = False
+    """The Secret of `authentication.clientCaSecretRef` is not there, or has no `ca.crt`."""
     stateful_set: Manifest | None = None
     pod: Manifest | None = None
     """The pod of ordinal 0."""
@@ -71,7 +73,7 @@ def report(view: BrokerReportView) -> Report:
         now=view.now,
     )
     waits = available.truth is not Truth.TRUE and available.reason != Reason.SCALED_TO_ZERO
-    retry = Retry.BACKOFF if waits or view.users_missing or view.leaving else Retry.RESYNC
+    retry = Retry.BACKOFF if waits or view.users_missing or view.client_ca_missing or view.leaving else Retry.RESYNC
     return Report((*ready, *further, scheduled), _details(view), retry)
 
 
@@ -104,6 +106,10 @@ def _accepted(view: BrokerReportView) -> Condition:
     if view.users_missing and users is not None:
         message = f"There is no Secret {users.name}; make it: each key is a user, its value the password."
         return Condition("Accepted", Truth.FALSE, Reason.USERS_SECRET_NOT_FOUND, message)
+    ca = view.broker.spec.authentication.client_ca_secret_ref
+    if view.client_ca_missing and ca is not None:
+        message = f"There is no Secret {ca.name} with a key `ca.crt`; make it: who signs clients' certificates, in PEM."
+        return Condition("Accepted", Truth.FALSE, Reason.CLIENT_CA_NOT_FOUND, message)
     return Condition("Accepted", Truth.TRUE, Reason.ACCEPTED, "The spec is valid and its children are ours.")
 
 

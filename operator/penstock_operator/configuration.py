@@ -14,11 +14,12 @@ import yaml
 
 from penstock_api.resources import Broker, quantity_bytes
 from penstock_api.resources_delivery import ClientDelivery, client_settings
-from penstock_api.resources_security import REVEALING, permission_settings
+from penstock_api.resources_security import mechanisms_without_tls, permission_settings
 from penstock_operator import children, credentials, names
 from penstock_operator.manifests import Manifest
 
 __all__ = [
+    "CLIENT_CA",
     "CONFIG",
     "DATA",
     "LEDGER",
@@ -36,6 +37,7 @@ CONFIG: Final = "/etc/penstock/broker"
 TLS: Final = "/etc/penstock/tls"
 PASSWORD: Final = "/etc/penstock/management"
 USERS: Final = "/etc/penstock/users"
+CLIENT_CA: Final = "/etc/penstock/client-ca"
 OBSERVER: Final = "/etc/penstock/observer"
 RUN: Final = "/run/penstock"
 SOCKET: Final = f"{RUN}/observer.sock"
@@ -62,6 +64,9 @@ def render(broker: Broker) -> str:
     }
     if spec.authentication.users_secret_ref is not None:
         authentication["usersFolder"] = USERS
+    if spec.authentication.client_ca_secret_ref is not None:
+        part = spec.authentication.certificate_user
+        authentication["certificateUser"] = part[0].lower() + part[1:]
     if spec.authentication.groups:
         authentication["groups"] = {group.name: list(group.users) for group in spec.authentication.groups}
     management = {
@@ -82,6 +87,9 @@ def render(broker: Broker) -> str:
     # Only what is set: the file of a Broker that uses none of it stays as it is, and its pods too.
     if spec.permissions is not None:
         settings["permissionsFile"] = f"{CONFIG}/{_PERMISSIONS}"
+    limits = spec.limits.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if limits:
+        settings["limits"] = limits
     if spec.auto_create:
         settings["autoCreate"] = True
     if spec.delivery != ClientDelivery():
@@ -90,18 +98,20 @@ def render(broker: Broker) -> str:
 
 
 def _with_tls(broker: Broker, tls: Manifest) -> Manifest:
+    authentication = broker.spec.authentication
+    if authentication.client_ca_secret_ref is not None:
+        wanted = authentication.client_certificates.lower()
+        tls = {**tls, "clientCa": f"{CLIENT_CA}/ca.crt", "clientCertificates": wanted}
     listener: Manifest = {"name": "amqps", "address": f"0.0.0.0:{names.AMQPS_PORT}", "tls": tls}
-    if broker.spec.authentication.mechanisms is not None:
-        listener["saslMechanisms"] = list(broker.spec.authentication.mechanisms)
+    if authentication.mechanisms is not None:
+        listener["saslMechanisms"] = list(authentication.mechanisms)
     return listener
 
 
 def _without_tls(broker: Broker) -> Manifest:
     listener: Manifest = {"name": "amqp", "address": f"0.0.0.0:{names.AMQP_PORT}"}
-    authentication = broker.spec.authentication
-    if authentication.mechanisms is not None:
-        shown = frozenset[str]() if authentication.allow_insecure_plain else REVEALING
-        listener["saslMechanisms"] = [name for name in authentication.mechanisms if name not in shown]
+    if broker.spec.authentication.mechanisms is not None:
+        listener["saslMechanisms"] = list(mechanisms_without_tls(broker.spec.authentication))
     return listener
 
 

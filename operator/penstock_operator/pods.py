@@ -140,6 +140,8 @@ def _broker_container(broker: Broker, image: str) -> Manifest:
     ]
     if broker.spec.authentication.users_secret_ref is not None:
         mounts.append(_mount("users", configuration.USERS, read_only=True))
+    if broker.spec.authentication.client_ca_secret_ref is not None:
+        mounts.append(_mount("client-ca", configuration.CLIENT_CA, read_only=True))
     return {
         "name": "broker",
         "image": image,
@@ -199,9 +201,13 @@ def _volumes(broker: Broker) -> list[Manifest]:
         {"name": "management", "secret": {"secretName": f"{name}-management", "defaultMode": 0o440}},
         {"name": "observer", "secret": {"secretName": f"{name}-observer", "defaultMode": 0o440}},
     ]
-    users = broker.spec.authentication.users_secret_ref
-    if users is not None:
-        volumes.append({"name": "users", "secret": {"secretName": users.name, "defaultMode": 0o440}})
+    authentication = broker.spec.authentication
+    for volume, reference in (
+        ("users", authentication.users_secret_ref),
+        ("client-ca", authentication.client_ca_secret_ref),
+    ):
+        if reference is not None:
+            volumes.append({"name": volume, "secret": {"secretName": reference.name, "defaultMode": 0o440}})
     return volumes
 
 

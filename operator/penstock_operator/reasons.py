@@ -49,6 +49,7 @@ class Reason(StrEnum):
     PINNED = "Pinned"
     UPDATE_AVAILABLE = "UpdateAvailable"
     USERS_SECRET_NOT_FOUND = "UsersSecretNotFound"
+    CLIENT_CA_NOT_FOUND = "ClientCaNotFound"
     TAKEOVERS_REPEATED = "TakeoversRepeated"
     TAKEOVERS_ENDED = "TakeoversEnded"
     PLAIN_TEXT_PASSWORDS = "PlainTextPasswords"
@@ -75,6 +76,7 @@ NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(
         Reason.DUPLICATE_EXCHANGE,
         Reason.NAME_TAKEN,
         Reason.USERS_SECRET_NOT_FOUND,
+        Reason.CLIENT_CA_NOT_FOUND,
         BrokerReason.EXCLUSIVITY_MISMATCH.value,
         BrokerReason.MANAGED.value,
         BrokerReason.INVALID_SELECTOR.value,

@@ -126,6 +126,11 @@ def test_its_status() -> None:
             ("False", "UsersSecretNotFound"),
         ),
         (
+            {"spec": {"authentication": {"clientCaSecretRef": {"name": "u"}}}, "client_ca_missing": True},
+            "Stalled",
+            ("True", "ClientCaNotFound"),
+        ),
+        (
             {"spec": {"listeners": {"amqp": True}, "authentication": {"anonymous": True, "allowInsecurePlain": True}}},
             "InsecurePlain",
             ("True", "PlainTextPasswords"),

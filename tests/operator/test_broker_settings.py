@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from operating.making import broker
 
+from penstock_amqp.certificate_names import NamePart
 from penstock_broker import settings
-from penstock_broker.settings_security import Grants, Tls
+from penstock_broker.settings_security import ClientCertificates, Grants, Limits, Tls
 from penstock_core.permissions import Action, Grant
 from penstock_operator import configuration
 
@@ -124,3 +126,41 @@ def test_no_permissions_are_another_thing_than_an_empty_list(tmp_path: Path) -> 
 def test_a_change_of_permissions_rolls_no_pod() -> None:
     some, others = (configuration.render(broker(permissions=it)) for it in (PERMISSIONS, PERMISSIONS[:1]))
     assert some == others
+
+
+def test_certificates_of_clients(tmp_path: Path) -> None:
+    assert loaded(tmp_path).authentication.certificate_user is NamePart.COMMON_NAME
+    mutual = {"clientCaSecretRef": {"name": "signers"}, "certificateUser": "Dns"}
+    found = loaded(tmp_path, authentication=mutual)
+    (amqps,) = found.listeners
+    assert amqps.tls is not None
+    assert amqps.tls.client_ca == Path("/etc/penstock/client-ca/ca.crt")
+    assert amqps.tls.client_certificates is ClientCertificates.REQUIRED
+    assert found.authentication.certificate_user is NamePart.DNS
+    assert found.management is not None
+    assert found.management.tls is not None
+    assert found.management.tls.client_ca is None
+    (amqps,) = loaded(tmp_path, authentication={**mutual, "clientCertificates": "Optional"}).listeners
+    assert amqps.tls is not None
+    assert amqps.tls.client_certificates is ClientCertificates.OPTIONAL
+
+
+@pytest.mark.parametrize(("written", "read"), [(it.value[0].upper() + it.value[1:], it) for it in NamePart])
+def test_every_part_of_a_certificate_can_be_chosen(tmp_path: Path, written: str, read: NamePart) -> None:
+    mutual = {"clientCaSecretRef": {"name": "signers"}, "certificateUser": written}
+    assert loaded(tmp_path, authentication=mutual).authentication.certificate_user is read
+
+
+def test_limits_are_the_broker_s_where_the_spec_has_none(tmp_path: Path) -> None:
+    assert loaded(tmp_path).limits == Limits()
+    every = {
+        "connections": 1,
+        "connectionsPerUser": 2,
+        "connectionsPerPeer": 3,
+        "unauthenticated": 4,
+        "unauthenticatedPerPeer": 5,
+        "loginSeconds": 6,
+        "sessionsPerConnection": 7,
+        "linksPerConnection": 8,
+    }
+    assert loaded(tmp_path, limits=every).limits == Limits.model_validate(every)

@@ -167,6 +167,15 @@ OBSERVER = {
 }
 
 
+def test_who_signs_clients_certificates_is_mounted_where_the_spec_names_it() -> None:
+    pod = made(authentication={"clientCaSecretRef": {"name": "signers"}})["spec"]["template"]["spec"]
+    assert {"name": "client-ca", "secret": {"secretName": "signers", "defaultMode": 0o440}} in pod["volumes"]
+    mount = {"name": "client-ca", "mountPath": "/etc/penstock/client-ca", "readOnly": True}
+    mounts = {container["name"]: container["volumeMounts"] for container in pod["containers"]}
+    assert mount in mounts["broker"]
+    assert mount not in mounts["observer"]
+
+
 def test_users_are_mounted_where_the_spec_names_them() -> None:
     pod = made(authentication={"usersSecretRef": {"name": "people"}})["spec"]["template"]["spec"]
     assert {"name": "users", "secret": {"secretName": "people", "defaultMode": 0o440}} in pod["volumes"]
