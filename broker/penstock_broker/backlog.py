@@ -162,26 +162,33 @@ class Backlog:
                 return normal.back.pop_first()
             return normal.fresh.popleft() if normal.fresh else None
         for lane in self._lanes:
-            entry = self._take(lane, consumer)
-            if entry is not None:
-                return entry
-            if self.examination.budget <= 0:
-                return None
+            entry = self._find(lane, consumer)
+            if entry is None:
+                if self.examination.budget <= 0:
+                    return None
+                continue
+            own = self._own.get(consumer, {}).get(lane.level)
+            if own is None or own.remove(entry[0]) is None:
+                lane.remove(entry)
+            return self._handed_out(entry, consumer)
         return None
 
-    def _take(self, lane: Lane, consumer: Taker) -> Entry | None:
+    def has_for(self, consumer: Taker) -> bool:
+        """True if `take` may find something, now or in a later visit."""
+        self.examination.budget = EXAMINED_PER_VISIT
+        found = any(self._find(lane, consumer) is not None for lane in self._lanes)
+        return found or self.examination.budget <= 0
+
+    def _find(self, lane: Lane, consumer: Taker) -> Entry | None:
+        """The next message of a lane for a consumer, left where it is: in the lane, or put by."""
         own = self._own.get(consumer, {}).get(lane.level)
         mine = own.first() if own is not None else None
         while (entry := self._next(lane, consumer)) is not None:
             if mine is not None and mine[0] < entry[0]:
-                break
-            if entry[4] & GROUPED and self._put_by_for_owner(lane, entry, consumer):
-                continue
-            lane.remove(entry)
-            return self._handed_out(entry, consumer)
-        if own is None or mine is None or self.examination.budget <= 0:
-            return None
-        return self._handed_out(own.pop_first(), consumer)
+                return mine
+            if not entry[4] & GROUPED or not self._put_by_for_owner(lane, entry, consumer):
+                return entry
+        return mine if self.examination.budget > 0 else None
 
     def _next(self, lane: Lane, consumer: Taker) -> Entry | None:
         if consumer.selection is not None:

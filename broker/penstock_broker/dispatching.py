@@ -75,12 +75,7 @@ def serve(broker: Broker, queue: Queue) -> bool:
                 idle += 1
                 connection.is_congested = True
                 continue
-            if count == 1:
-                share = left
-            elif backlog.groups is not None:
-                share = 1  # so that groups spread over the consumers
-            else:
-                share = min(left, _BURST, 1 + queue.waiting // count)
+            share = left if count == 1 else min(left, _fair_share(queue, count))
             sent = _send(broker, queue, consumer, min(share, link.credit))
             left -= sent
             idle = 0 if sent else idle + 1
@@ -91,6 +86,13 @@ def serve(broker: Broker, queue: Queue) -> bool:
     if not is_plain:
         backlog.calm_down()
     return over_budget or (left <= 0 and queue.waiting > 0)
+
+
+def _fair_share(queue: Queue, count: int) -> int:
+    """How much of what waits one of `count` consumers gets before it is the next one's turn."""
+    if queue.backlog.groups is not None:
+        return 1  # so that groups spread over the consumers
+    return min(_BURST, 1 + queue.waiting // count)
 
 
 def _send(broker: Broker, queue: Queue, consumer: Consumer, count: int) -> int:
@@ -215,8 +217,21 @@ def finish_drains(broker: Broker) -> None:
         link, connection, queue = consumer.link, consumer.connection, consumer.queue
         if not link.is_open or not link.drain or connection.is_blocked:
             continue  # `resume` comes back to a blocked one
-        if link.credit > 0 and queue.is_scheduled and queue.waiting:
+        if link.credit > 0 and queue.is_scheduled and queue.waiting and _may_get_more(queue, consumer):
             broker.draining.append(consumer)
             continue
         connection.endpoint.drained(link)
         broker.touch(connection)
+
+
+def _may_get_more(queue: Queue, consumer: Consumer) -> bool:
+    """True if something that waits may be for this consumer, while the queue has work for somebody."""
+    for tier in queue.tiers or ():
+        if consumer in tier:
+            break
+        if any(other.link.credit > 0 and other.is_active for other in tier):
+            return False  # they come first
+    else:
+        if queue.tiers:
+            return False  # another one has the queue for itself
+    return queue.backlog.is_plain or queue.backlog.has_for(consumer)

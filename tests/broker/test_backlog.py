@@ -211,6 +211,20 @@ def test_once_its_consumers_left_a_queue_with_groups_is_plain() -> None:
     assert made.is_plain
 
 
+def test_whether_there_is_something_for_a_consumer_is_known_without_taking_it() -> None:
+    made = backlog(entry(1, message(colour="blue")), entry(2, message(group="g", colour="blue")))
+    red, everything, owner = Somebody(), Somebody(), Somebody()
+    made.select(red, selector("colour = 'red'"))
+    assert [made.has_for(who) for who in (red, everything, everything)] == [False, True, True]
+    assert all_of(made, owner) == [1, 2]
+    made.put([entry(3, message(group="g"))])
+    assert [made.has_for(everything), made.has_for(owner)] == [False, True]
+    made.put([entry(number, message(colour="blue")) for number in range(4, 1000)])
+    assert made.has_for(red)  # not all is examined yet
+    assert all_of(made, red) == []
+    assert not made.has_for(red)
+
+
 # -- against a naive list -------------------------------------------------------------------------------------------
 
 SELECTORS = (None, "colour = 'red'", "colour <> 'red'", "JMSPriority > 4 OR colour = 'red'")
@@ -289,6 +303,7 @@ class HandingOut(RuleBasedStateMachine):
     def take(self, index: int) -> None:
         who = self.who(index)
         expected = self.expected(who)
+        assert self.backlog.has_for(who) == (expected is not None)
         assert take(self.backlog, who) == (expected.entry[0] if expected else None)
         if expected is None:
             return
