@@ -30,6 +30,7 @@ from penstock_amqp.sasl_mechanisms import (
     Table,
     Verdict,
     Verify,
+    Wrong,
 )
 from penstock_amqp.values import Symbol
 
@@ -124,6 +125,8 @@ class SaslServer:
             raise SaslError("an answer came that nobody asked for")
         if answer is Verdict.WRONG:
             return self._refuse(SaslCode.AUTH, "wrong user name or password", self._user)
+        if isinstance(answer, Wrong):
+            return self._refuse(SaslCode.AUTH, answer.reason, self._user)
         if answer is Verdict.UNKNOWN:
             return self._refuse(SaslCode.SYS_TEMP, "the secret could not be checked", self._user)
         return self._take(self._mechanism.answered(answer)) or self._advance()

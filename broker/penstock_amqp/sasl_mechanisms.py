@@ -34,6 +34,7 @@ __all__ = [
     "Table",
     "Verdict",
     "Verify",
+    "Wrong",
 ]
 
 ANONYMOUS_USER = "anonymous"
@@ -97,6 +98,13 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Wrong:
+    """Like `Verdict.WRONG`, with a reason for our log."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ScramKeys:
     """What a server keeps of one user for one mechanism (RFC 5802, section 3)."""
 
@@ -114,7 +122,7 @@ class Identified:
     groups: tuple[str, ...] = ()
 
 
-Answer: TypeAlias = Verdict | ScramKeys | Identified
+Answer: TypeAlias = Verdict | Wrong | ScramKeys | Identified
 
 
 class Mechanism(Protocol):
@@ -125,7 +133,7 @@ class Mechanism(Protocol):
         ...
 
     def answered(self, answer: Answer) -> Step:
-        """Go on after the last question was answered, with anything but `WRONG` and `UNKNOWN`."""
+        """Go on after the last question was answered, with anything but wrong and unknown."""
         ...
 
 

@@ -45,6 +45,19 @@ class Wrapping(Protocol):
         """Take the bytes for the socket."""
         ...
 
+    def known(self) -> None:
+        """The peer has logged in."""
+        ...
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing more comes, though the socket is open."""
+        ...
+
+    def close(self) -> None:
+        """Say that nothing more comes from us; take the last bytes from `output`."""
+        ...
+
     @property
     def peer_certificate(self) -> bytes | None:
         """The certificate the peer showed, in DER; None without one."""
@@ -191,6 +204,14 @@ class TlsConnection:
     def output(self) -> bytes:
         """Take the bytes for the socket."""
         return self._outgoing.read()
+
+    def known(self) -> None:
+        """The peer has logged in: nothing to TLS."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Never: whoever ends TLS ends the socket, and may still read before that."""
+        return False
 
     def close(self) -> None:
         """Say that nothing more comes from us; take the last bytes from `output`."""

@@ -8,6 +8,7 @@ Written for speed where it says so: `flush` and the plain branch of `receive` ru
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 from enum import Enum, auto
@@ -173,15 +174,17 @@ class Connection:
                 data = self.tls.feed(data)
             except WireError as error:
                 logger.info("%s on listener %s: %s", self.peer, self.port.name, error)
-                self.backlog += self.tls.output()
+                with contextlib.suppress(WireError):  # what lies below may be broken too
+                    self.backlog += self.tls.output()
                 self._send_backlog()
                 return False
             self.backlog += self.tls.output()
             self._send_backlog()
-        if not self.is_known:
-            return not data or self._dialogue(data, out)
-        self.endpoint.receive_bytes(data, out)
-        return True
+        if self.is_known:
+            self.endpoint.receive_bytes(data, out)
+        elif data and not self._dialogue(data, out):
+            return False
+        return self.tls is None or not self.tls.has_ended
 
     def _dialogue(self, data: bytes, out: list[Event]) -> bool:
         if self.sasl is None:
@@ -207,6 +210,8 @@ class Connection:
                 self.user, self.groups = result.user, frozenset(result.groups)
                 self.sasl, self.is_known = None, True
                 self.phase = Phase.OPENING
+                if self.tls is not None:
+                    self.tls.known()
                 self.endpoint.receive_bytes(result.rest, out)
             case Refused():
                 self.sasl = None
@@ -274,6 +279,10 @@ class Connection:
 
     def free(self) -> None:
         """Close the socket and give everything back."""
+        if self.tls is not None and self.phase is Phase.CLOSING and not self.backlog:
+            self.tls.close()
+            with contextlib.suppress(OSError, WireError):  # a farewell is not worth waiting for
+                self.sock.send(self.tls.output())
         self.phase = Phase.GONE
         self.endpoint.free()
         self.attached.clear()

@@ -16,12 +16,24 @@ from typing import TYPE_CHECKING, Final
 from penstock_amqp.certificate_names import name_in
 from penstock_amqp.credentials import Record
 from penstock_amqp.sasl import Authenticated, Refused
-from penstock_amqp.sasl_mechanisms import MECHANISMS, Answer, External, Find, Question, ScramKeys, Table, Verdict
+from penstock_amqp.sasl_mechanisms import (
+    MECHANISMS,
+    Answer,
+    Bearer,
+    External,
+    Find,
+    Question,
+    ScramKeys,
+    Table,
+    Verdict,
+)
 from penstock_amqp.sasl_scram import Scram
 from penstock_amqp.tls import ServerTls, TlsFiles, TlsFilesError, Wrapping
+from penstock_amqp.websocket import WebSocket
 from penstock_api.failing import CannotRun, Misuse
-from penstock_broker.settings import REVEALING, UNIX, Listener, Management, Role, Settings
+from penstock_broker.settings import REVEALING, UNIX, Listener, ListenerKind, Management, Role, Settings
 from penstock_broker.settings_security import MECHANISM_NAMES, ClientCertificates, Tls
+from penstock_broker.token_keys import Issuers
 from penstock_broker.users import Users, in_folder, one_user
 
 if TYPE_CHECKING:
@@ -38,6 +50,8 @@ _FACTORIES: Final[Table] = {
     **MECHANISMS,
     "SCRAM-SHA-256": partial(Scram, "SCRAM-SHA-256"),
     "SCRAM-SHA-512": partial(Scram, "SCRAM-SHA-512"),
+    "XOAUTH2": partial(Bearer, "XOAUTH2"),
+    "OAUTHBEARER": partial(Bearer, "OAUTHBEARER"),
 }
 
 
@@ -51,6 +65,7 @@ class Port:
         mechanisms: tuple[str, ...],
         users: Users | None = None,
         folder: Path | None = None,
+        issuers: Issuers | None = None,
         file_mode: int = 0o600,
     ) -> None:
         """`folder`: where files of users lie that can be made ready in advance."""
@@ -58,6 +73,7 @@ class Port:
         self.role = listener.role
         self.mechanisms = mechanisms
         self.users = users
+        self.issuers = issuers if issuers is not None else Issuers(())
         self.logins: Logins | None = None
         """Set by the loop that serves the port."""
         self.max_frame = settings.max_frame_bytes
@@ -65,6 +81,7 @@ class Port:
         self.max_message_bytes = listener.max_message_bytes or settings.max_message_bytes
         self.max_sessions = settings.limits.sessions_per_connection
         self.max_links = settings.limits.links_per_connection
+        self._kind = listener.kind
         self._address = listener.address
         self._folder = folder
         self._name_part = settings.authentication.certificate_user
@@ -129,10 +146,10 @@ class Port:
 
     def begin(self, sock: socket.socket) -> Wrapping | None:
         """What lies between a new connection's socket and its SASL dialogue."""
-        if sock.family is socket.AF_UNIX:
-            return None
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self._begin_tls()
+        if sock.family is not socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tls = self._begin_tls()
+        return WebSocket(tls) if self._kind is ListenerKind.WEB_SOCKET else tls
 
     def _begin_tls(self) -> Wrapping | None:
         """TLS of a new connection, with the certificate that is there now; connections that are open keep theirs."""
@@ -213,7 +230,8 @@ def ports_of(settings: Settings, key: bytes | None = None) -> list[Port]:
     if authentication.has_users:
         file_of = in_folder(authentication.users_folder)
         users = Users(authentication.users, file_of, key=key, rounds=authentication.scram_iterations)
-    ports = [_client_port(listener, settings, users) for listener in settings.listeners]
+    issuers = Issuers(authentication.tokens)
+    ports = [_client_port(listener, settings, users, issuers) for listener in settings.listeners]
     if settings.management is not None:
         ports.append(_management_port(settings.management, settings, key))
     if settings.observer_socket is not None:
@@ -222,7 +240,7 @@ def ports_of(settings: Settings, key: bytes | None = None) -> list[Port]:
     return ports
 
 
-def _client_port(listener: Listener, settings: Settings, users: Users | None) -> Port:
+def _client_port(listener: Listener, settings: Settings, users: Users | None, issuers: Issuers) -> Port:
     allowed = _possible(listener, settings)
     wanted = allowed if listener.sasl_mechanisms is None else listener.sasl_mechanisms
     mechanisms = tuple(name for name in wanted if name in allowed)
@@ -232,7 +250,7 @@ def _client_port(listener: Listener, settings: Settings, users: Users | None) ->
             "Set authentication.users, usersFolder, tokens or anonymous, or tls.clientCa, and saslMechanisms that go "
             "with it.",
         )
-    return Port(listener, settings, mechanisms, users, settings.authentication.users_folder)
+    return Port(listener, settings, mechanisms, users, settings.authentication.users_folder, issuers)
 
 
 def _possible(listener: Listener, settings: Settings) -> list[str]:
@@ -241,7 +259,8 @@ def _possible(listener: Listener, settings: Settings) -> list[str]:
     with_users = {"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"} if authentication.has_users else set[str]()
     anonymous = {"ANONYMOUS"} if authentication.anonymous else set[str]()
     external = {"EXTERNAL"} if listener.tls is not None and listener.tls.client_ca is not None else set[str]()
-    possible = with_users | anonymous | external
+    bearer = {"XOAUTH2", "OAUTHBEARER"} if authentication.tokens else set[str]()
+    possible = with_users | anonymous | external | bearer
     if not settings.is_private(listener):
         possible -= REVEALING
     return [name for name in MECHANISM_NAMES if name in possible]

@@ -13,6 +13,7 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from penstock_amqp.credentials import Record, SecretCache, fits
 from penstock_amqp.sasl import Authenticated, Refused
 from penstock_amqp.sasl_frames import SaslCode
-from penstock_amqp.sasl_mechanisms import Answer, Find, Question, Verdict, Verify
+from penstock_amqp.sasl_mechanisms import Answer, Find, Identified, Question, Verdict, Verify, Wrong
+from penstock_amqp.tokens import TokenError
 from penstock_broker.connection import Connection, Phase
 from penstock_broker.guessing import Guessing
 from penstock_broker.users import Absent
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Logins"]
 
 logger = logging.getLogger(__name__)
+
+BEARER: Final = frozenset(("XOAUTH2", "OAUTHBEARER"))
 
 MAX_WAITING: Final = 2000
 """Questions that wait for the thread; who asks more is told to try again."""
@@ -93,8 +97,8 @@ class Logins:
         return answer
 
     def _quickly(self, port: Port, question: Question) -> Answer | None:
-        if port.users is None:
-            return Verdict.UNKNOWN
+        if port.users is None or question.mechanism in BEARER:
+            return None
         record = port.users.ready(question.user)
         if isinstance(question, Find):
             if record is Absent.NOT_LOADED:
@@ -152,8 +156,19 @@ class Logins:
         self._jobs.put(None)
 
 
+def _bearer(port: Port, question: Verify) -> Answer:
+    """Who the token speaks for. The log says what is wrong with it: its bearer learns nothing."""
+    try:
+        bearer = port.issuers.check(question.secret, time.time())
+    except TokenError as error:
+        return Wrong(f"the token lets nobody in: {error}")
+    return Identified(bearer.user, bearer.groups)
+
+
 def _slowly(port: Port, question: Question) -> tuple[Answer, Record | None]:
     """The answer, and the record that it stands on."""
+    if isinstance(question, Verify) and question.mechanism in BEARER:
+        return _bearer(port, question), None
     if port.users is None:
         return Verdict.UNKNOWN, None
     record = port.users.load(question.user)

@@ -14,7 +14,7 @@ import ssl
 from collections import deque
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from penstock_amqp.composites import Composite
 from penstock_amqp.frames import AMQP_FRAME, AMQP_HEADER, FrameReader, encode_frame, read_body
@@ -34,7 +34,7 @@ from penstock_amqp.performatives import (
 from penstock_amqp.sasl_client import ClientMechanism, Login, SaslClient
 from penstock_amqp.values import Symbol
 
-__all__ = ["RawClient", "Received", "symbols"]
+__all__ = ["RawClient", "Received", "Stream", "symbols"]
 
 P = TypeVar("P", bound=Performative)
 TIMEOUT_SECONDS = 20.0
@@ -53,6 +53,21 @@ class Received:
     payload: bytes
 
 
+class Stream(Protocol):
+    """What bytes go over."""
+
+    def sendall(self, data: bytes, /) -> None: ...
+
+    def recv(self, size: int, /) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+def _connect(host: str, port: int, context: ssl.SSLContext | None) -> socket.socket:
+    sock = socket.create_connection((host, port), TIMEOUT_SECONDS)
+    return sock if context is None else context.wrap_socket(sock, server_hostname="broker")
+
+
 class RawClient:
     """One connection, open when it is made."""
 
@@ -66,10 +81,10 @@ class RawClient:
         desired: tuple[Symbol, ...] | None = None,
         idle_time_out: int | None = None,
         context: ssl.SSLContext | None = None,
+        stream: Stream | None = None,
     ) -> None:
-        self.socket = socket.create_connection((host, port), TIMEOUT_SECONDS)
-        if context is not None:
-            self.socket = context.wrap_socket(self.socket, server_hostname="broker")
+        """`context`: for TLS. `stream`: what to speak over instead of a socket of its own."""
+        self.socket = stream or _connect(host, port, context)
         self._reader = FrameReader(1 << 20)
         self._frames: deque[Received] = deque()
         self._next_handle = 0

@@ -1,5 +1,8 @@
 """TLS of a running broker: certificates of clients, versions, and files that are replaced while it serves."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# proton's own types are not complete.
+
 from __future__ import annotations
 
 import shutil

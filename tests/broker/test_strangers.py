@@ -149,8 +149,8 @@ def check(connection: BlockingConnection, count: int) -> None:
     for number in range(count):
         publish(sender, [number])
         assert take(receiver, 1) == [(number, 0)]
-    sender.close()
-    receiver.close()
+    for link in (sender, receiver):
+        link.link.close()
 
 
 def sockets(broker: BrokerProcess) -> int:
