@@ -17,6 +17,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.message import Head, with_header
 from penstock_amqp.message_fields import Field
 from penstock_amqp.message_sections import Section, end_of, find_section, section_at
+from penstock_amqp.streamed import behind
 from penstock_amqp.values import Described, Symbol, ULong, Value
 from penstock_core.lifespan import NO_WISHES, Wishes
 
@@ -87,7 +88,8 @@ def without_expiry(data: bytes, head: Head) -> bytes:
         assert isinstance(fields, list), "its field was read"
         changed: list[Value] = [None if at == Field.ABSOLUTE_EXPIRY_TIME else each for at, each in enumerate(fields)]
         begin = _descriptor_of(data, head.start)
-        data = data[:begin] + encode(Described(ULong(Section.PROPERTIES), changed)) + data[end:]
+        section = encode(Described(ULong(Section.PROPERTIES), changed))
+        data = behind(data, data[:begin] + section + data[end:])
     return with_header(data, head, ttl=None, delivery_count=0)
 
 

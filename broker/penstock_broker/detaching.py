@@ -42,7 +42,8 @@ def detached(broker: Broker, connection: Connection, event: Detached) -> None:
     elif isinstance(context, Finder):
         _detach_finder(broker, connection, context, event.closed)
     else:
-        ending.leave(broker, link, connection.endpoint.held_by(link) if isinstance(link, OutLink) else [])
+        held = connection.endpoint.held_by(link) if isinstance(link, OutLink) else []
+        ending.leave(broker, link, held, orderly=True)
         temporaries.left(broker, (context,))
         connection.endpoint.detach(link, closed=event.closed)
     broker.touch(connection)
@@ -60,7 +61,7 @@ def _detach_consumer(broker: Broker, connection: Connection, consumer: Consumer,
     )
     others = len(consumer.queue.consumers) - 1
     decision = decide_detach(request, _still_there(broker, consumer), others)
-    ending.leave(broker, consumer.link, connection.endpoint.held_by(consumer.link))
+    ending.leave(broker, consumer.link, connection.endpoint.held_by(consumer.link), orderly=True)
     _finish(broker, connection, consumer.link, identity, decision, closed)
     temporaries.left(broker, (consumer,))
 
@@ -139,7 +140,7 @@ def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
         by_link.setdefault(held[0], []).append(held)
     contexts = [link.context for link in event.links]
     for link in event.links:
-        ending.leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [])
+        ending.leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [], orderly=True)
     number = event.session.context
     if isinstance(number, int):
         session = Session(connection.number, number)
@@ -152,15 +153,15 @@ def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
     broker.touch(connection)
 
 
-def connection_gone(broker: Broker, connection: Connection) -> None:
-    """The connection is closed or lost: its links go, and what lived as long as it."""
+def connection_gone(broker: Broker, connection: Connection, *, orderly: bool = False) -> None:
+    """The connection is closed (`orderly`: by its client) or lost: its links go, and what lived as long as it."""
     broker.crowd.leave(connection)
     finishing.connection_gone(broker, connection)
     by_link: dict[OutLink, list[Held]] = {}
     for held in connection.endpoint.all_held():
         by_link.setdefault(held[0], []).append(held)
     for link in connection.endpoint.all_links():
-        ending.leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [])
+        ending.leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [], orderly=orderly)
     for identity in connection.attached:
         subscription = broker.topology.subscriptions.get(identity)
         if subscription is not None:

@@ -111,8 +111,8 @@ def close_producer(broker: Broker, producer: Producer, error: AmqpError) -> None
     broker.touch(producer.connection)
 
 
-def leave(broker: Broker, link: InLink | OutLink, held: list[Held]) -> None:
-    """Take a link out of everything that refers to it."""
+def leave(broker: Broker, link: InLink | OutLink, held: list[Held], *, orderly: bool = False) -> None:
+    """Take a link out of everything that refers to it. `orderly`: its client said that it goes; nothing was lost."""
     context = link.context
     link.context = None
     match context:
@@ -121,7 +121,8 @@ def leave(broker: Broker, link: InLink | OutLink, held: list[Held]) -> None:
             queue.leave(context, broker.now_us)
             if broker.live.get(context.key) is context:
                 del broker.live[context.key]
-            settling.lost(broker, queue, finishing.keep_settled(context.connection, context, held))
+            held = finishing.keep_settled(context.connection, context, held)
+            settling.lost(broker, queue, held, counts=not orderly and not broker.is_stopping)
             context.after_reply = []
         case Browser():
             context.queue.browsers.remove(context)

@@ -202,6 +202,6 @@ def _close_broken(broker: Broker, producer: Producer, told: AmqpError) -> None:
 
 def _closed(broker: Broker, connection: Connection, event: Closed) -> None:
     """The peer closed or broke the connection: answer, and drop it once the answer is out."""
-    detaching.connection_gone(broker, connection)
+    detaching.connection_gone(broker, connection, orderly=event.error is None)
     connection.endpoint.close(None)
     connection.phase = Phase.CLOSING

@@ -4,7 +4,7 @@ Written for speed: `accepted` runs for every message. Accepted: the message is g
 Modified: back; delivery-failed counts an attempt, undeliverable-here keeps it from this link, annotations are merged
 into the message. Rejected, or failed too often: `condemning` sends it on. Settled without an outcome: released. A lost
 link: all come back marked as possibly seen, and only the oldest counts an attempt, so that restarts of a prefetching
-client don't condemn healthy messages.
+client don't condemn healthy messages. A link whose client, or this broker, goes in order counts none.
 
 Source: AMQP 1.0 part 3, 3.4; section 4 of the design ("Limits").
 """
@@ -92,12 +92,12 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
     schedule(broker, queue)
 
 
-def lost(broker: Broker, queue: Queue, held: Sequence[Held]) -> None:
-    """A link went without settling these, oldest first."""
+def lost(broker: Broker, queue: Queue, held: Sequence[Held], *, counts: bool) -> None:
+    """A link went without settling these, oldest first; `counts`: it was lost, as when its client has died."""
     if not held:
         return
     oldest = min(held, key=lambda delivery: delivery[2])
-    if condemning.fail(broker, queue, oldest[1]):
+    if counts and condemning.fail(broker, queue, oldest[1]):
         held = [delivery for delivery in held if delivery is not oldest]
     queue.seen.update(delivery[1][NUMBER] for delivery in held)
     queue.put_back(held)

@@ -124,7 +124,7 @@ class Model:
             if there.key != key and others:
                 return LOCKED, None  # decision 6
         if live is not None:
-            self._leave(live)
+            self._leave(live, lost=True)
         if there is None:
             is_owned = source.durable and not source.shared
             there = Subscription(
@@ -174,7 +174,7 @@ class Model:
 
     def detach(self, link: Link, *, closed: bool) -> str | None:
         """The condition of the answer (decisions 8 and 9)."""
-        self._leave(link)
+        self._leave(link, lost=False)
         there = self.subscriptions.get(link.identity)
         if there is None or not closed:
             condition = None
@@ -189,16 +189,16 @@ class Model:
     def end_session(self, session: tuple[int, int]) -> None:
         """Its links are gone."""
         for link in [each for each in self.links.values() if each.session == session]:
-            self._leave(link)
+            self._leave(link, lost=False)
         for each in self.subscriptions.values():
             if each.expiry == "session-end":
                 each.sessions.discard(session)
         self.end_what_is_over()
 
-    def end_connection(self, connection: int) -> None:
+    def end_connection(self, connection: int, *, lost: bool) -> None:
         """All its sessions are gone."""
         for link in [each for each in self.links.values() if each.session[0] == connection]:
-            self._leave(link)
+            self._leave(link, lost=lost)
         for each in self.subscriptions.values():
             each.sessions = {session for session in each.sessions if session[0] != connection}
         self.end_what_is_over()
@@ -211,7 +211,7 @@ class Model:
             if each.expiry == "link-detach" or not each.sessions:
                 del self.subscriptions[identity]
 
-    def _leave(self, link: Link) -> None:
+    def _leave(self, link: Link, *, lost: bool) -> None:
         """A lost link counts an attempt for its oldest delivery only; all come back as possibly seen."""
         del self.links[link.number]
         there = self.subscriptions.get(link.identity)
@@ -221,7 +221,7 @@ class Model:
         # In the order of their deliveries: `delivered` moves a message to the end.
         held = [message for message in there.backlog.values() if message.holder == link.number]
         for place, message in enumerate(held):
-            message.attempts += place == 0
+            message.attempts += lost and place == 0
             message.was_lost = True
             message.holder = None
 

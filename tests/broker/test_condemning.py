@@ -254,3 +254,29 @@ def test_dead_letters_of_a_subscription_name_it(timed: TimedBroker) -> None:
     said = told(message)
     assert (said["x-opt-ORIG-ADDRESS"], said["x-opt-ORIG-QUEUE"]) == ("amq.topic", subscription.name)
     assert said["x-opt-ORIG-SUBSCRIPTION"] == subscription.identity.name
+
+
+@pytest.mark.parametrize("how", ["detach", "close the link", "end the session", "close the connection", "stop"])
+def test_who_goes_in_order_loses_nothing(timed: TimedBroker, jobs: Queue, how: str) -> None:
+    send(timed.connect(), "m1", "m2")
+    for _ in range(3):
+        peer = timed.connect()
+        link = peer.receive("jobs")
+        assert peer.bodies() == ["m1", "m2"]
+        match how:
+            case "detach":
+                link.detach()
+            case "close the link":
+                link.close()
+            case "end the session":
+                peer.session.close()
+            case "close the connection":
+                peer.connection.close()
+            case _:
+                timed.broker.is_stopping = True
+                peer.drop()
+                timed.turn()
+                timed.broker.is_stopping = False
+                continue
+        peer.pump()
+    assert (timed.queue("jobs").depth, timed.queue("jobs").attempts, timed.queue("dead").depth) == (2, {}, 0)

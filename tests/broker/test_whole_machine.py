@@ -202,7 +202,7 @@ class WholeBroker(RuleBasedStateMachine):
             self.model.end_session((client.number, client.session_number))
             client.renew_session()
         else:
-            self.model.end_connection(client.number)
+            self.model.end_connection(client.number, lost=how == "cut")
             if how == "close":
                 client.close()
                 self.pump()

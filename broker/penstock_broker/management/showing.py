@@ -12,6 +12,7 @@ from penstock_amqp.endpoint_events import Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.message_sections import Section, end_of, section_at
 from penstock_amqp.plain_values import to_plain
+from penstock_amqp.streamed import is_streamed, streamed
 from penstock_amqp.values import Value
 from penstock_amqp.whole_message import Message, decode_message
 from penstock_api.handling import PeekedMessage
@@ -63,19 +64,22 @@ def _read(data: bytes) -> Message:
 
 def _body(data: bytes, start: int, most: int) -> tuple[str, bool, bool]:
     """The beginning of the body, whether it is text, and whether it is all."""
+    total = len(data)
+    if is_streamed(data):
+        data = streamed(data).read(0, len(data[:]) + most + 16)
     try:
         section, at = section_at(data, start)
         while section is not None and section < Section.DATA:
             section, at = section_at(data, end_of(data, at))
         if section is None or section is Section.FOOTER:
-            return "", True, len(data) == at
-        end = end_of(data, at)
+            return "", True, total == at
         width = _WIDTHS.get(data[at])
+        begin = at + 1 + width if width is not None else at
+        end = begin + int.from_bytes(data[at + 1 : begin]) if width is not None else end_of(data, at)
     except (DecodeError, IndexError):
         return data[start : start + most].hex(), False, False
-    begin = at + 1 + width if width is not None else at
     piece = data[begin : min(end, begin + most)]
-    is_whole = begin + most >= end and len(data) == end
+    is_whole = begin + most >= end and total == end
     try:
         return _as_text(piece, is_cut=begin + most < end), True, is_whole
     except UnicodeDecodeError:
