@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from amqp.raw_client import RawClient
@@ -129,23 +129,35 @@ class Downloading:
         self, client: RawClient, address: str, *, credit: int, name: str = "from", source: Source | None = None
     ):
         self.client = client
+        self._frames = 0
         reply: Attach = client.attach_receiver(name, source or Source(address=address))
         self.handle = client.last_handle
         self.theirs = reply.handle
         client.flow(self.handle, credit=credit)
 
-    def receive(self) -> Download:
-        """The next message. Nothing else may come meanwhile but flows."""
+    def receive(self, look: Callable[[], None] = lambda: None) -> Download:
+        """The next message. Nothing else may come meanwhile but flows; `look` is called for each transfer."""
         summary, size, header, first_id = hashlib.sha256(), 0, b"", -1
         while True:
             transfer, payload = next_transfer(self.client)
             assert transfer.handle == self.theirs
             if transfer.delivery_id is not None and first_id < 0:
                 first_id, header = transfer.delivery_id, payload[:16]
+            look()
+            self._renew_window()
             summary.update(payload)
             size += len(payload)
             if transfer.aborted or not transfer.more:
                 return Download(first_id, size, summary.hexdigest(), header, bool(transfer.aborted))
+
+    def _renew_window(self) -> None:
+        """A session's window holds 10,000 frames."""
+        self._frames += 1
+        if self._frames % 5000 == 0:
+            flow = Flow(
+                next_incoming_id=self._frames, incoming_window=10_000, next_outgoing_id=0, outgoing_window=10_000
+            )
+            self.client.send(flow)
 
     def accept(self, delivery_id: int) -> None:
         self.client.send(Disposition(role=True, first=delivery_id, settled=True, state=Accepted()))

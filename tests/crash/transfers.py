@@ -103,8 +103,8 @@ def carry_often(folder: Path, files: str, *, kills: int, seconds: float, seed: i
                 assert maker.state_of(maker.post(left, f"{token} -", None)) == Accepted()
         while record.kills < kills or time.monotonic() < deadline:
             carriers = [
-                Carrier(port, *way, f"{record.kills}-{way[0]}", record, chance.getrandbits(32))
-                for way in (QUEUES, QUEUES[::-1])
+                Carrier(port, source, target, f"{record.kills}-{source}", record, chance.getrandbits(32))
+                for source, target in (QUEUES, QUEUES[::-1])
             ]
             for carrier in carriers:
                 carrier.start()
