@@ -7,7 +7,6 @@ The broker is a real `penstock broker` with a plain and a TLS listener; tests/jm
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 from amqp.certificates import Authority
-from jms_suite import surefire
+from jms_suite import maven
 
 from penstock_cli.up import declaring
 from penstock_cli.up.layout import free_endpoint
@@ -25,7 +24,6 @@ from penstock_cli.up.manifests import read
 from penstock_cli.up.topology import declared
 
 PROJECT = Path(__file__).resolve().parent.parent / "jms"
-MINUTES = 8
 START_SECONDS = 60.0
 
 pytestmark = pytest.mark.jms
@@ -34,8 +32,12 @@ pytestmark = pytest.mark.jms
 @pytest.fixture
 def command(tmp_path: Path) -> Path:
     """An executable file that is `penstock`, whatever the PATH says."""
-    path = tmp_path / "penstock"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -m penstock_cli "$@"\n')
+    return executable(tmp_path / "penstock", "-m penstock_cli")
+
+
+def executable(path: Path, what: str) -> Path:
+    """A command that runs this Python with these arguments and its own."""
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {what} "$@"\n')
     path.chmod(0o755)
     return path
 
@@ -73,6 +75,7 @@ async def properties(tmp_path: Path, command: Path) -> AsyncIterator[dict[str, s
             "penstock.amqps": amqps.replace("127.0.0.1", "localhost"),
             "penstock.truststore": str(trust_store(authority.ca)),
             "penstock.command": str(command),
+            "penstock.declare": str(executable(tmp_path / "declare", str(Path(__file__).with_name("declare.py")))),
         }
         broker.send_signal(signal.SIGTERM)
         assert broker.wait(timeout=30) == 0, (tmp_path / "broker.log").read_text()
@@ -82,26 +85,10 @@ async def properties(tmp_path: Path, command: Path) -> AsyncIterator[dict[str, s
 
 
 def test_every_jms_test_passes(properties: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
-    maven = shutil.which("mvn")
-    assert maven is not None, "Maven is needed: apt-get install -y maven openjdk-17-jdk-headless"
-    reports = PROJECT / "target" / "surefire-reports"
-    shutil.rmtree(reports, ignore_errors=True)
     chosen = os.environ.get("PENSTOCK_JMS_TEST")  # a class or Class#method, to look at one failure
-    definitions = [f"-D{name}={value}" for name, value in properties.items()] + ([f"-Dtest={chosen}"] if chosen else [])
-    ran = subprocess.run(
-        [maven, "-B", "-ntp", "test", *definitions],
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=MINUTES * 60,
-    )
-    report = surefire.read(reports)
+    ran = maven.test(PROJECT, {**properties, **({"test": chosen} if chosen else {})})
     with capfd.disabled():
-        sys.stdout.write(
-            "\n" + "\n".join(report.lines) + f"\nQpid JMS: {report.tests} tests, {len(report.bad)} not passed\n"
-        )
-    assert report.tests, ran.stdout
-    assert not report.bad, "\n".join(report.bad)
-    assert ran.returncode == 0, ran.stdout
+        sys.stdout.write("\n" + "\n".join(ran.report.lines) + f"\nQpid JMS: {ran.report.tests} tests\n")
+    assert ran.report.tests, ran.output
+    assert not ran.report.bad, "\n".join(ran.report.bad)
+    assert ran.code == 0, ran.output

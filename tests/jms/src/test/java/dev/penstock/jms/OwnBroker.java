@@ -4,37 +4,111 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 
-/** A broker process of a test's own, on a port that stays the same over restarts, for tests that kill it. */
+/** A broker process of a test's own, on a port that stays the same over restarts, for tests that kill or configure theirs. */
 final class OwnBroker implements AutoCloseable {
-    private static final long STARTS_WITHIN_SECONDS = 30;
+    private static final long WITHIN_SECONDS = 30;
+
+    /** How a broker ends before it is started again. */
+    enum Ending {
+        /** As Kubernetes does: SIGTERM, then wait. */
+        TERMINATED,
+        /** As kill -9 does. */
+        KILLED
+    }
 
     private final Path data;
     private final int port;
+    private final boolean makesWhatIsNamed;
     private Process process;
 
+    /** In development mode: whoever comes gets in, and queues and topics are made when they are first named. */
     OwnBroker(Path data) throws IOException {
+        this(data, true, "");
+    }
+
+    /**
+     * With further settings (YAML, as docs/broker.md has them).
+     *
+     * @param makesWhatIsNamed false: only what {@link #declare} makes is there, and users are those of the settings
+     */
+    OwnBroker(Path data, boolean makesWhatIsNamed, String settings) throws IOException {
         this.data = data;
+        this.makesWhatIsNamed = makesWhatIsNamed;
+        this.port = freePort();
+        String small = settings.contains("maxMessageBytes") ? "" : "log: {segmentBytes: 8388608}\nmaxMessageBytes: 2097152\n";
+        Files.writeString(config(), "management: {address: 'unix:" + socket() + "'}\n" + small + settings);
+    }
+
+    static int freePort() throws IOException {
         try (ServerSocket free = new ServerSocket(0)) {
-            this.port = free.getLocalPort();
+            return free.getLocalPort();
         }
+    }
+
+    private Path config() {
+        return data.resolveSibling("broker.yaml");
+    }
+
+    private Path socket() {
+        return data.resolveSibling("management.sock");
+    }
+
+    private Path log() {
+        return data.resolveSibling("broker.log");
     }
 
     /** Starts the process; returns when its AMQP port answers. */
     void start() throws IOException {
-        process = new ProcessBuilder(List.of(
-                        TestBroker.command(), "broker", "--data", data.toString(), "--listen", "127.0.0.1:" + port, "--dev"))
+        List<String> command = new ArrayList<>(List.of(
+                TestBroker.command(), "broker", "--data", data.toString(), "--config", config().toString(),
+                "--listen", address()));
+        if (makesWhatIsNamed) {
+            command.add("--dev");
+        }
+        process = new ProcessBuilder(command)
                 .redirectErrorStream(true)
-                .redirectOutput(ProcessBuilder.Redirect.appendTo(data.resolveSibling("broker.log").toFile()))
+                .redirectOutput(ProcessBuilder.Redirect.appendTo(log().toFile()))
                 .start();
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(STARTS_WITHIN_SECONDS);
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(WITHIN_SECONDS);
         while (!listening()) {
             if (hasExited() || System.nanoTime() > deadline) {
-                throw new IOException("the broker did not start; see " + data.resolveSibling("broker.log"));
+                throw new IOException("the broker did not start: " + Files.readString(log()));
             }
+        }
+    }
+
+    /** Ends the process in the way named, and starts it again on the same data folder and port. */
+    void restart(Ending ending) throws IOException {
+        switch (ending) {
+            case KILLED -> kill();
+            case TERMINATED -> {
+                int code = terminate();
+                if (code != 0) {
+                    throw new IOException("exit code " + code + ": " + Files.readString(log()));
+                }
+            }
+        }
+        start();
+    }
+
+    /** Sends requests over {@code $management}: a YAML list of {operation (CREATE), type, name, body}. */
+    void declare(String requests) throws IOException {
+        Process declaring = new ProcessBuilder(TestBroker.declareCommand(), socket().toString())
+                .redirectErrorStream(true)
+                .start();
+        try (var input = declaring.getOutputStream()) {
+            input.write(requests.getBytes(StandardCharsets.UTF_8));
+        }
+        String output = new String(declaring.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        if (await(declaring) != 0) {
+            throw new IOException(output);
         }
     }
 
@@ -59,16 +133,16 @@ final class OwnBroker implements AutoCloseable {
     /** As kill -9 does. */
     void kill() {
         process.destroyForcibly();
-        await();
+        await(process);
     }
 
     /** As Kubernetes does: SIGTERM, then wait. */
     int terminate() {
         process.destroy();
-        return await();
+        return await(process);
     }
 
-    private int await() {
+    private static int await(Process process) {
         try {
             return process.waitFor();
         } catch (InterruptedException interrupted) {

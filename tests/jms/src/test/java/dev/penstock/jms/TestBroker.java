@@ -32,6 +32,11 @@ final class TestBroker {
         return required("penstock.command");
     }
 
+    /** The command that declares on a broker of a test's own: {@code SOCKET}, requests on its standard input. */
+    static String declareCommand() {
+        return required("penstock.declare");
+    }
+
     static JmsConnectionFactory factory(String uri) {
         return new JmsConnectionFactory(USER, PASSWORD, URI.create(uri).toString());
     }

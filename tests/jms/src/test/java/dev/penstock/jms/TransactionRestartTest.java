@@ -4,123 +4,111 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import jakarta.jms.Connection;
+import dev.penstock.jms.OwnBroker.Ending;
+import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
-import jakarta.jms.MessageProducer;
 import jakarta.jms.Queue;
 import jakarta.jms.Session;
+import jakarta.jms.Topic;
 import jakarta.jms.TransactionRolledBackException;
-import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.List;
-import org.apache.qpid.jms.JmsConnectionFactory;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
-/** Transactions, and a broker that is killed around them, under clients that use failover. */
-@DisplayName("Restart of the broker around a transaction")
-class TransactionRestartTest extends JmsTestCase {
-    @TempDir
-    Path folder;
-
-    private OwnBroker broker;
-
-    @BeforeEach
-    void startBroker() throws IOException {
-        broker = new OwnBroker(Files.createDirectory(folder.resolve("data")));
-        broker.start();
-    }
-
-    @AfterEach
-    void stopBroker() {
-        broker.close();
-    }
-
-    private void restart() throws IOException {
-        broker.kill();
-        broker.start();
-    }
-
-    private JmsConnectionFactory failover() {
-        return new JmsConnectionFactory(
-                "guest",
-                "guest",
-                "failover:(amqp://" + broker.address() + ")?failover.reconnectDelay=50&failover.useReconnectBackOff=false");
-    }
-
-    private Session transacted() throws Exception {
+/** Transactions over a restart of the broker, and over the end of what they touch. */
+@DisplayName("Transactions and restarts")
+class TransactionRestartTest extends OwnBrokerCase {
+    private Session transacted() throws JMSException {
         return open(failover()).createSession(Session.SESSION_TRANSACTED);
     }
 
-    private void fill(String queue, String... texts) throws Exception {
-        Session session = session(open(failover()));
-        MessageProducer producer = session.createProducer(session.createQueue(queue));
-        for (String text : texts) {
-            producer.send(session.createTextMessage(text));
-        }
-    }
-
-    private List<String> left(String queue) throws Exception {
-        Connection connection = open(failover());
-        Session session = session(connection);
-        List<String> texts = rest(session.createConsumer(session.createQueue(queue)));
-        connection.close();
-        return texts;
-    }
-
-    @Test
-    @DisplayName("What was committed is there after kill -9, and what was consumed is not")
-    void committedSurvives() throws Exception {
-        fill("in", "a", "b");
+    @ParameterizedTest
+    @EnumSource(Ending.class)
+    @DisplayName("A restart before commit rolls back, and the client says so")
+    void beforeCommit(Ending ending) throws Exception {
+        startBroker();
         Session session = transacted();
-        MessageConsumer consumer = session.createConsumer(session.createQueue("in"));
-        MessageProducer producer = session.createProducer(session.createQueue("out"));
-        producer.send(session.createTextMessage(text(consumer)));
+        Queue in = session.createQueue("in");
+        Queue out = session.createQueue("out");
+        publish(own(), in, "order");
+        MessageConsumer consumer = session.createConsumer(in);
+        assertEquals("order", text(consumer));
+        publish(session, out, "never");
+
+        broker.restart(ending);
+        assertThrows(TransactionRolledBackException.class, session::commit);
+        Message again = next(consumer);
+        assertEquals("order", again.getBody(String.class));
+        assertTrue(again.getJMSRedelivered());
+        publish(session, out, "done");
         session.commit();
-        restart();
-        assertEquals("b", text(consumer), "the same consumer goes on");
-        session.commit();
-        assertEquals(List.of("a"), left("out"));
-        assertEquals(List.of(), left("in"));
+        MessageConsumer results = own().createConsumer(out);
+        assertEquals("done", text(results));
+        assertNothing(results);
     }
 
-    @Test
-    @DisplayName("What was not committed at kill -9 can't be: the client is told, and does it again")
-    void openIsRolledBack() throws Exception {
-        fill("in", "a");
+    @ParameterizedTest
+    @EnumSource(Ending.class)
+    @DisplayName("What was committed before a restart is there after it: received is gone, sent waits")
+    void afterCommit(Ending ending) throws Exception {
+        startBroker();
+        Session session = transacted();
+        Queue in = session.createQueue("in");
+        Topic topic = session.createTopic("orders");
+        own().createSharedDurableConsumer(topic, "s").close();
+        publish(own(), in, "1", "2");
+        MessageConsumer consumer = session.createConsumer(in);
+        publish(session, topic, text(consumer) + " done", text(consumer) + " done");
+        session.commit();
+
+        broker.restart(ending);
+        MessageConsumer results = own().createSharedDurableConsumer(topic, "s");
+        assertEquals(List.of("1 done", "2 done"), texts(results, 2));
+        assertNothing(results);
+        assertNothing(consumer);
+    }
+
+    @ParameterizedTest
+    @EnumSource(Ending.class)
+    @DisplayName("A transaction larger than what is written at once is there as a whole")
+    void large(Ending ending) throws Exception {
+        startBroker(true, "maxMessageBytes: 2097152\n"); // and log segments of the usual size
         Session session = transacted();
         Queue out = session.createQueue("out");
-        MessageConsumer consumer = session.createConsumer(session.createQueue("in"));
-        MessageProducer producer = session.createProducer(out);
-        producer.send(session.createTextMessage(text(consumer)));
-        restart();
-        assertThrows(TransactionRolledBackException.class, session::commit);
-        assertEquals(List.of(), left("out"));
-        Message again = next(consumer);
-        assertEquals("a", again.getBody(String.class));
-        assertTrue(again.getJMSRedelivered(), "a second receipt says so, also over a restart");
-        producer.send(session.createTextMessage("a"));
+        String[] texts = new String[100];
+        for (int number = 0; number < texts.length; number++) {
+            texts[number] = number + "x".repeat(100_000);
+        }
+        publish(session, out, texts);
         session.commit();
-        assertEquals(List.of("a"), left("out"));
-        assertEquals(List.of(), left("in"));
+        broker.restart(ending);
+        assertEquals(List.of(texts), texts(own().createConsumer(out), texts.length));
     }
 
     @Test
-    @DisplayName("A transaction larger than what is written at once is there as a whole")
-    void large() throws Exception {
+    @DisplayName("If a subscription is ended meanwhile its part is void, and the rest is committed")
+    void subscriptionEnded() throws Exception {
+        startBroker(false, ONLY_WHAT_IS_DECLARED);
+        broker.declare("""
+                - {type: penstock.exchange, name: orders, body: {exchangeType: Topic}}
+                - {type: penstock.queue, name: out, body: {}}
+                - {type: penstock.subscription, body: {subscriptionName: s, exchange: orders}}
+                """);
         Session session = transacted();
-        MessageProducer producer = session.createProducer(session.createQueue("out"));
-        String text = "x".repeat(100_000);
-        for (int number = 0; number < 100; number++) {
-            producer.send(session.createTextMessage(number + text));
-        }
+        Topic topic = session.createTopic("orders");
+        MessageConsumer consumer = session.createSharedDurableConsumer(topic, "s");
+        publish(own(), topic, "order");
+        publish(session, session.createQueue("out"), text(consumer) + " done");
+        broker.declare("- {operation: DELETE, type: penstock.subscription, name: " + queueName() + ", body: {ifUnused: false}}");
         session.commit();
-        restart();
-        assertEquals(100, left("out").size());
+        assertEquals("order done", text(own().createConsumer(session.createQueue("out"))));
+    }
+
+    /** The queue of the global, durable subscription {@code s}, as docs/rules.md encodes it. */
+    private static String queueName() {
+        return "psub:durable:global:s";
     }
 }

@@ -221,4 +221,51 @@ class TransactionTest extends JmsTestCase {
         session.commit();
         assertNothing(consumer);
     }
+
+    @Test
+    @DisplayName("A connection that closes rolls back: received messages go to others, counted; sent ones never were")
+    void closedConnection() throws JMSException {
+        Queue queue = filled("work", "1");
+        Connection closing = connect();
+        Session session = transacted(closing);
+        assertEquals("1", text(session.createConsumer(queue)));
+        publish(session, session.createProducer(queue), "never");
+        closing.close();
+        MessageConsumer other = session().createConsumer(queue);
+        Message again = next(other);
+        assertEquals("1", again.getBody(String.class));
+        assertTrue(again.getJMSRedelivered());
+        assertNothing(other);
+    }
+
+    @Test
+    @DisplayName("Messages are routed at commit, to the subscriptions that exist then")
+    void routedAtCommit() throws JMSException {
+        Topic topic = topic("orders");
+        Session session = transacted(connect());
+        Session others = session();
+        others.createSharedDurableConsumer(topic, name("ended")).close();
+        publish(session, session.createProducer(topic), "order");
+        others.unsubscribe(name("ended"));
+        MessageConsumer made = others.createSharedDurableConsumer(topic, name("made"));
+        session.commit();
+        assertEquals("order", text(made));
+        assertNothing(others.createSharedDurableConsumer(topic, name("ended")));
+    }
+
+    @Test
+    @DisplayName("To a queue and to topics in one transaction, with bodies of different sizes")
+    void severalDestinations() throws JMSException {
+        Topic topic = topic("orders");
+        Queue queue = session().createQueue(name("work"));
+        MessageConsumer subscriber = session().createSharedDurableConsumer(topic, name("s"));
+        Session session = transacted(connect());
+        String large = "x".repeat(300_000);
+        publish(session, session.createProducer(topic), "small", large);
+        publish(session, session.createProducer(queue), large);
+        assertNothing(subscriber);
+        session.commit();
+        assertEquals(List.of("small", large), texts(subscriber, 2));
+        assertEquals(large, text(session().createConsumer(queue)));
+    }
 }

@@ -1,0 +1,106 @@
+package dev.penstock.jms;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.penstock.jms.OwnBroker.Ending;
+import jakarta.jms.Destination;
+import jakarta.jms.JMSException;
+import jakarta.jms.Message;
+import jakarta.jms.MessageConsumer;
+import jakarta.jms.MessageProducer;
+import jakarta.jms.Queue;
+import jakarta.jms.Session;
+import jakarta.jms.Topic;
+import java.util.List;
+import org.junit.jupiter.api.DisplayName;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** {@code MessageProducer.setDeliveryDelay}: a provider must not deliver a message before its delivery time. */
+@DisplayName("Delayed delivery")
+class DelayTest extends OwnBrokerCase {
+    private static void send(Session session, Destination destination, String text, long delay) throws JMSException {
+        try (MessageProducer producer = session.createProducer(destination)) {
+            producer.setDeliveryDelay(delay);
+            producer.send(session.createTextMessage(text));
+        }
+    }
+
+    private static void assertNotEarly(String text, Message message) throws JMSException {
+        long now = System.currentTimeMillis();
+        assertEquals(text, message.getBody(String.class));
+        assertTrue(now >= message.getJMSDeliveryTime(), text + " came before its time");
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    @DisplayName("Delayed ones come when they are due, those without delay at once; to a queue, and to a topic")
+    void ordered(boolean toQueue) throws Exception {
+        startBroker();
+        Session session = own();
+        Destination destination = toQueue ? session.createQueue("work") : session.createTopic("orders");
+        MessageConsumer consumer = toQueue
+                ? session.createConsumer(destination)
+                : session.createSharedDurableConsumer((Topic) destination, "s");
+        Session sending = own();
+        send(sending, destination, "late", 1500);
+        send(sending, destination, "soon", 700);
+        send(sending, destination, "at once", 0);
+        assertNotEarly("at once", next(consumer));
+        assertNotEarly("soon", next(consumer));
+        assertNotEarly("late", next(consumer));
+    }
+
+    @ParameterizedTest
+    @EnumSource(Ending.class)
+    @DisplayName("Delayed messages survive a restart, with their times, on queues and subscriptions without consumers")
+    void restart(Ending ending) throws Exception {
+        startBroker();
+        Session session = own();
+        Queue queue = session.createQueue("work");
+        Topic topic = session.createTopic("orders");
+        session.createSharedDurableConsumer(topic, "s").close();
+        send(session, queue, "late", 4000);
+        send(session, queue, "soon", 2500);
+        send(session, topic, "order", 2500);
+        publish(session, queue, "at once");
+
+        broker.restart(ending);
+        MessageConsumer worker = own().createConsumer(queue);
+        assertEquals("at once", text(worker));
+        assertNotEarly("soon", next(worker));
+        assertNotEarly("order", next(own().createSharedDurableConsumer(topic, "s")));
+        assertNotEarly("late", next(worker));
+        assertNothing(worker);
+    }
+
+    @ParameterizedTest
+    @EnumSource(Ending.class)
+    @DisplayName("A delayed message that was sent in a transaction is delayed after commit, restart or not")
+    void transacted(Ending ending) throws Exception {
+        startBroker();
+        Session session = open(failover()).createSession(Session.SESSION_TRANSACTED);
+        Queue queue = session.createQueue("work");
+        send(session, queue, "later", 1500);
+        session.commit();
+        broker.restart(ending);
+        assertNotEarly("later", next(own().createConsumer(queue)));
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    @DisplayName("Who subscribes between sending and delivery does not get it: it was routed when it was published")
+    void routedWhenPublished(boolean shared) throws Exception {
+        startBroker();
+        Session session = own();
+        Topic topic = session.createTopic("orders");
+        MessageConsumer before = session.createSharedDurableConsumer(topic, "before");
+        send(own(), topic, "order", 500);
+        MessageConsumer after =
+                shared ? session.createSharedDurableConsumer(topic, "after") : session.createConsumer(topic);
+        assertNotEarly("order", next(before));
+        assertEquals(List.of(), rest(after));
+    }
+}
