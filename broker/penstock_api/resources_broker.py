@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AwareDatetime, ConfigDict, Field, model_validator
 
 from penstock_api import resources_base as base
+from penstock_api.resources_creation import AutoCreate
 from penstock_api.resources_delivery import ClientDelivery
 from penstock_api.resources_security import (
     Authentication,
@@ -168,8 +169,8 @@ class BrokerSpec(base.Spec):
     """Largest message that is taken."""
     idle_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
     """A client from which nothing is heard for so long is cut off."""
-    auto_create: bool = False
-    """Make a queue or a topic exchange when a client first names it; otherwise an unknown name is not-found."""
+    auto_create: AutoCreate = AutoCreate()
+    """Queues and topic exchanges that are made when a client first names them."""
     delivery: ClientDelivery = ClientDelivery()
     """What becomes of messages in subscriptions and queues that no resource declares."""
     pod: PodOptions = PodOptions()

@@ -13,6 +13,7 @@ from typing import Final
 import yaml
 
 from penstock_api.resources import Broker, quantity_bytes
+from penstock_api.resources_creation import AutoCreate, creation_settings
 from penstock_api.resources_delivery import ClientDelivery, client_settings
 from penstock_api.resources_security import mechanisms_without_tls, permission_settings
 from penstock_operator import children, credentials, names
@@ -90,8 +91,8 @@ def render(broker: Broker) -> str:
     limits = spec.limits.model_dump(mode="json", by_alias=True, exclude_none=True)
     if limits:
         settings["limits"] = limits
-    if spec.auto_create:
-        settings["autoCreate"] = True
+    if spec.auto_create != AutoCreate():
+        settings["autoCreate"] = creation_settings(spec.auto_create)
     if spec.delivery != ClientDelivery():
         settings["delivery"] = client_settings(spec.delivery)
     return yaml.safe_dump(settings, sort_keys=False)

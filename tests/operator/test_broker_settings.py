@@ -11,6 +11,7 @@ from operating.making import broker
 
 from penstock_amqp.certificate_names import NamePart
 from penstock_broker import settings
+from penstock_broker.settings_creation import AutoCreate, CreatedNodes, CreatedQueues
 from penstock_broker.settings_security import ClientCertificates, Grants, Limits, Tls
 from penstock_core.permissions import Action, Grant
 from penstock_operator import configuration
@@ -60,7 +61,7 @@ def test_what_clients_make_has_the_broker_s_delivery(tmp_path: Path) -> None:
         "exclusiveConsumer": True,
         "idleExpirySeconds": 86_400,
     }
-    found = loaded(tmp_path, delivery=delivery, autoCreate=True)
+    found = loaded(tmp_path, delivery=delivery)
     assert found.delivery == settings.DeliverySettings(
         max_deliveries=3,
         dead_letter="dead",
@@ -69,7 +70,16 @@ def test_what_clients_make_has_the_broker_s_delivery(tmp_path: Path) -> None:
         exclusive_consumer=True,
         idle_expiry_seconds=86_400,
     )
-    assert found.auto_create
+
+
+def test_what_clients_may_make_by_naming_it(tmp_path: Path) -> None:
+    queues = {"names": ["jobs.*"], "limit": 5, "deleteUnusedSeconds": 60}
+    assert loaded(tmp_path, autoCreate={"queues": queues}).auto_create == AutoCreate(
+        queues=CreatedQueues(names=("jobs.*",), limit=5, delete_unused_seconds=60), topics=False
+    )
+    assert loaded(tmp_path, autoCreate={"topics": {}}).auto_create == AutoCreate(
+        queues=False, topics=CreatedNodes(names=("*",), limit=10_000)
+    )
 
 
 def test_the_file_of_a_broker_that_uses_nothing_new_stays_as_it_is() -> None:

@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from penstock_api.resources import Broker, quantity_bytes
+from penstock_api.resources_creation import AutoCreate, creation_settings
 from penstock_api.resources_delivery import client_settings
 from penstock_cli.up.children import Child
 from penstock_cli.up.layout import Layout
@@ -39,7 +40,10 @@ class Pace:
 def broker_settings(broker: Broker, endpoints: Endpoints, layout: Layout) -> dict[str, object]:
     """The broker's configuration: the resource's settings, with plain AMQP where this machine alone can reach it."""
     spec = broker.spec
+    # Nothing said: in development mode everything that is named is made.
+    creation = {} if spec.auto_create == AutoCreate() else {"autoCreate": creation_settings(spec.auto_create)}
     return {
+        **creation,
         "listeners": [{"name": "amqp", "address": endpoints.amqp}],
         "management": {"address": f"unix:{layout.management}"},
         "observerSocket": str(layout.observer),

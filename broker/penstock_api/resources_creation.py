@@ -1,0 +1,48 @@
+"""What a Broker makes when a client names it for the first time, as people write it in its spec.
+
+Source: docs/broker.md, "autoCreate".
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from penstock_api import resources_base as base
+
+__all__ = ["AutoCreate", "CreatedNodes", "CreatedQueues", "creation_settings"]
+
+
+class CreatedNodes(base.Spec):
+    """Nodes of one kind that are made when a client first names them."""
+
+    names: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=255)], ...],
+        Field(min_length=1, max_length=64, json_schema_extra={base.LIST_TYPE: "set"}),
+        AfterValidator(base.check_unique),
+    ] = ("*",)
+    """Patterns of names; `*` stands for any characters."""
+    limit: Annotated[int, Field(ge=0, le=1_000_000)] = 10_000
+    """So many are there at most that were made in this way."""
+
+
+class CreatedQueues(CreatedNodes):
+    """The same for queues, which can go again by themselves."""
+
+    delete_unused_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    """One that is empty and that no client has used for so long is deleted; left out: never."""
+
+
+class AutoCreate(base.Spec):
+    """What is made when a client first names it; any other unknown name is not-found."""
+
+    queues: CreatedQueues | None = None
+    """Queues; left out: none."""
+    topics: CreatedNodes | None = None
+    """Topic exchanges; left out: none."""
+
+
+def creation_settings(auto_create: AutoCreate) -> dict[str, object]:
+    """As the broker's configuration file has it."""
+    return auto_create.model_dump(mode="json", by_alias=True, exclude_none=True)
