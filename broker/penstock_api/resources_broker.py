@@ -83,6 +83,8 @@ class ClientListeners(base.Spec):
     """Port 5671 with TLS; the certificate is the operator's, its CA in the ConfigMap `BROKER-ca`."""
     amqp: bool = False
     """Port 5672 without TLS."""
+    web_socket: bool = False
+    """Port 5443: AMQP over WebSocket with TLS (`amqpwss://`), by the same certificate."""
 
 
 class PodOptions(base.Spec):
@@ -120,14 +122,16 @@ class LagAnalysis(base.Spec):
 _NO_WAY_IN: Final = base.cel(
     "!self.listeners.amqp || (has(self.authentication.mechanisms) "
     "? self.authentication.mechanisms.exists(it, it in ['SCRAM-SHA-512', 'SCRAM-SHA-256', 'ANONYMOUS'] "
-    "|| (it == 'PLAIN' && self.authentication.allowInsecurePlain)) "
-    ": self.authentication.anonymous || has(self.authentication.usersSecretRef))",
+    "|| (it != 'EXTERNAL' && self.authentication.allowInsecurePlain)) "
+    ": self.authentication.anonymous || has(self.authentication.usersSecretRef) "
+    "|| (has(self.authentication.tokens) && size(self.authentication.tokens) > 0 "
+    "&& self.authentication.allowInsecurePlain))",
     "`listeners.amqp` has no TLS, and nobody could log in there: allow a mechanism that shows no secret, "
     "or set `authentication.allowInsecurePlain`",
 )
 _NEEDS_TLS: Final = base.cel(
-    "self.listeners.amqps || !has(self.authentication.clientCaSecretRef)",
-    "`authentication.clientCaSecretRef` needs `listeners.amqps`",
+    "self.listeners.amqps || self.listeners.webSocket || !has(self.authentication.clientCaSecretRef)",
+    "`authentication.clientCaSecretRef` needs `listeners.amqps` or `listeners.webSocket`",
 )
 
 
@@ -184,10 +188,12 @@ class BrokerSpec(base.Spec):
         if authentication.mechanisms is not None:
             has_way_in = bool(mechanisms_without_tls(authentication))
         else:
-            has_way_in = authentication.anonymous or authentication.users_secret_ref is not None
+            by_token = bool(authentication.tokens) and authentication.allow_insecure_plain
+            has_way_in = authentication.anonymous or authentication.users_secret_ref is not None or by_token
         if self.listeners.amqp and not has_way_in:
             raise ValueError(str(_NO_WAY_IN["message"]))
-        if authentication.client_ca_secret_ref is not None and not self.listeners.amqps:
+        has_tls = self.listeners.amqps or self.listeners.web_socket
+        if authentication.client_ca_secret_ref is not None and not has_tls:
             raise ValueError(str(_NEEDS_TLS["message"]))
         return self
 

@@ -18,12 +18,13 @@ __all__ = [
     "Mechanism",
     "Permission",
     "Permissions",
+    "TokenIssuer",
     "mechanisms_without_tls",
     "permission_settings",
 ]
 
-Mechanism = Literal["EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
-_REVEALING: Final[frozenset[str]] = frozenset({"PLAIN"})
+Mechanism = Literal["EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER", "XOAUTH2", "PLAIN", "ANONYMOUS"]
+_REVEALING: Final[frozenset[str]] = frozenset({"PLAIN", "OAUTHBEARER", "XOAUTH2"})
 """Mechanisms that show a secret to whoever listens in."""
 _OF_TLS: Final[frozenset[str]] = frozenset({"EXTERNAL"})
 _OF_USERS: Final[frozenset[str]] = frozenset({"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"})
@@ -37,8 +38,9 @@ Patterns = Annotated[
 Action = Literal["Publish", "Consume", "Create", "Manage"]
 
 _SOMEBODY: Final = base.cel(
-    "self.anonymous || has(self.usersSecretRef) || has(self.clientCaSecretRef)",
-    "nobody could connect: set `anonymous`, `usersSecretRef` or `clientCaSecretRef` of `authentication`",
+    "self.anonymous || has(self.usersSecretRef) || has(self.clientCaSecretRef) || "
+    "(has(self.tokens) && size(self.tokens) > 0)",
+    "nobody could connect: set `anonymous`, `usersSecretRef`, `clientCaSecretRef` or `tokens` of `authentication`",
 )
 _NEEDS_ANONYMOUS: Final = base.cel(
     "!has(self.mechanisms) || !self.mechanisms.exists(it, it == 'ANONYMOUS') || self.anonymous",
@@ -53,6 +55,40 @@ _NEEDS_CA: Final = base.cel(
     "!has(self.mechanisms) || has(self.clientCaSecretRef) || !self.mechanisms.exists(it, it == 'EXTERNAL')",
     "the mechanism EXTERNAL needs `authentication.clientCaSecretRef`",
 )
+_NEEDS_TOKENS: Final = base.cel(
+    "!has(self.mechanisms) || (has(self.tokens) && size(self.tokens) > 0) || "
+    "!self.mechanisms.exists(it, it in ['OAUTHBEARER', 'XOAUTH2'])",
+    "mechanisms with a token need `authentication.tokens`",
+)
+
+
+class TokenIssuer(base.Spec):
+    """Whose signed tokens (JWT) log a client in, and by which keys they are checked."""
+
+    issuer: Annotated[str, Field(min_length=1, max_length=512)]
+    """What a token has to say of who made it (`iss`)."""
+    keys_config_map_ref: base.LocalRef
+    """A ConfigMap in the Broker's namespace whose key `keys` holds the issuer's public keys: a JWKS document, or PEM. A
+    change holds from the next log-in on.
+    """
+    audiences: Annotated[
+        tuple[Name, ...],
+        Field(max_length=16, json_schema_extra={base.LIST_TYPE: "set"}),
+        AfterValidator(base.check_unique),
+    ] = ()
+    """Of which a token has to name one; none: `penstock.dev/NAMESPACE/BROKER`."""
+    algorithms: Annotated[
+        tuple[Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"], ...],
+        Field(min_length=1, max_length=10, json_schema_extra={base.LIST_TYPE: "set"}),
+        AfterValidator(base.check_unique),
+    ] = ("RS256", "ES256")
+    """Signatures that are accepted, whatever a token says."""
+    user_claim: Name = "sub"
+    """Claim that is the user name."""
+    groups_claim: Name | None = None
+    """Claim that lists the user's groups."""
+    leeway_seconds: Annotated[int, Field(ge=0, le=600)] = 30
+    """How far clocks may be apart."""
 
 
 class Group(base.Spec):
@@ -76,7 +112,9 @@ def _check_names(groups: tuple[Group, ...]) -> tuple[Group, ...]:
 class Authentication(base.Spec):
     """How clients say who they are."""
 
-    model_config = ConfigDict(json_schema_extra=base.validations(_SOMEBODY, _NEEDS_ANONYMOUS, _NEEDS_USERS, _NEEDS_CA))
+    model_config = ConfigDict(
+        json_schema_extra=base.validations(_SOMEBODY, _NEEDS_ANONYMOUS, _NEEDS_USERS, _NEEDS_CA, _NEEDS_TOKENS)
+    )
 
     anonymous: bool = False
     """Let clients in without a name (SASL ANONYMOUS)."""
@@ -92,6 +130,10 @@ class Authentication(base.Spec):
     """With `clientCaSecretRef`: whether a client without a certificate may log in by another mechanism."""
     certificate_user: Literal["CommonName", "Subject", "Dns", "Email", "Uri"] = "CommonName"
     """Which part of a client's certificate is its user name (SASL EXTERNAL)."""
+    tokens: Annotated[tuple[TokenIssuer, ...], Field(max_length=8)] = ()
+    """Issuers whose tokens log clients in (SASL OAUTHBEARER and XOAUTH2), such as the cluster itself for the
+    ServiceAccounts of pods.
+    """
     mechanisms: Annotated[
         tuple[Mechanism, ...] | None,
         Field(min_length=1, max_length=8, json_schema_extra={base.LIST_TYPE: "set"}),
@@ -111,7 +153,7 @@ class Authentication(base.Spec):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not (self.anonymous or self.users_secret_ref or self.client_ca_secret_ref):
+        if not (self.anonymous or self.users_secret_ref or self.client_ca_secret_ref or self.tokens):
             raise ValueError(str(_SOMEBODY["message"]))
         wanted = self.mechanisms or ()
         if "ANONYMOUS" in wanted and not self.anonymous:
@@ -120,6 +162,8 @@ class Authentication(base.Spec):
             raise ValueError(str(_NEEDS_USERS["message"]))
         if "EXTERNAL" in wanted and self.client_ca_secret_ref is None:
             raise ValueError(str(_NEEDS_CA["message"]))
+        if not {"OAUTHBEARER", "XOAUTH2"}.isdisjoint(wanted) and not self.tokens:
+            raise ValueError(str(_NEEDS_TOKENS["message"]))
         return self
 
 

@@ -112,6 +112,7 @@ class BrokerPass:
         for reference in (authentication.users_secret_ref, authentication.client_ca_secret_ref):
             if reference is not None:
                 wanted.append(("Secret", reference.name))
+        wanted += [("ConfigMap", name) for name in _token_keys(broker)]
         if spark_installed:
             wanted.append(("ScheduledSparkApplication", f"{name}-lag"))
         objects = await asyncio.gather(*(self.kube.get(KINDS[kind], namespace, child) for kind, child in wanted))
@@ -213,6 +214,9 @@ class BrokerPass:
             taken=taken,
             leaving=leaving,
             users_missing=users is not None and observed.get("Secret", users.name) is None,
+            token_keys_missing=tuple(
+                name for name in _token_keys(broker) if dig(observed.get("ConfigMap", name), "data", "keys") is None
+            ),
             client_ca_missing=ca is not None and dig(observed.get("Secret", ca.name), "data", "ca.crt") is None,
             stateful_set=observed.get("StatefulSet", broker.metadata.name),
             pod=None if leaving else observed.get("Pod", f"{broker.metadata.name}-0"),
@@ -232,6 +236,11 @@ class BrokerPass:
             lag=found.lag,
             now=now,
         )
+
+
+def _token_keys(broker: Broker) -> list[str]:
+    """ConfigMaps with keys of issuers."""
+    return sorted({issuer.keys_config_map_ref.name for issuer in broker.spec.authentication.tokens})
 
 
 def _foreign(broker: Broker, wanted: list[Manifest], observed: _Observed) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -34,6 +34,8 @@ class BrokerReportView:
     """The Secret of `authentication.usersSecretRef` is not there."""
     client_ca_missing: bool = False
     """The Secret of `authentication.clientCaSecretRef` is not there, or has no `ca.crt`."""
+    token_keys_missing: tuple[str, ...] = ()
+    """ConfigMaps of `authentication.tokens` that are not there, or have no `keys`."""
     stateful_set: Manifest | None = None
     pod: Manifest | None = None
     """The pod of ordinal 0."""
@@ -73,7 +75,8 @@ def report(view: BrokerReportView) -> Report:
         now=view.now,
     )
     waits = available.truth is not Truth.TRUE and available.reason != Reason.SCALED_TO_ZERO
-    retry = Retry.BACKOFF if waits or view.users_missing or view.client_ca_missing or view.leaving else Retry.RESYNC
+    missing = view.users_missing or view.client_ca_missing or view.token_keys_missing
+    retry = Retry.BACKOFF if waits or missing or view.leaving else Retry.RESYNC
     return Report((*ready, *further, scheduled), _details(view), retry)
 
 
@@ -110,6 +113,10 @@ def _accepted(view: BrokerReportView) -> Condition:
     if view.client_ca_missing and ca is not None:
         message = f"There is no Secret {ca.name} with a key `ca.crt`; make it: who signs clients' certificates, in PEM."
         return Condition("Accepted", Truth.FALSE, Reason.CLIENT_CA_NOT_FOUND, message)
+    if view.token_keys_missing:
+        found = ", ".join(view.token_keys_missing)
+        message = f"There is no ConfigMap {found} with a key `keys`; make it: the issuer's public keys, JWKS or PEM."
+        return Condition("Accepted", Truth.FALSE, Reason.TOKEN_KEYS_NOT_FOUND, message)
     return Condition("Accepted", Truth.TRUE, Reason.ACCEPTED, "The spec is valid and its children are ours.")
 
 

@@ -107,6 +107,8 @@ def client_ports(broker: Broker) -> list[Manifest]:
         ports.append(_port("amqps", names.AMQPS_PORT))
     if broker.spec.listeners.amqp:
         ports.append(_port("amqp", names.AMQP_PORT))
+    if broker.spec.listeners.web_socket:
+        ports.append(_port("wss", names.WEB_SOCKET_PORT))
     return ports
 
 

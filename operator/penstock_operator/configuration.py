@@ -12,10 +12,10 @@ from typing import Final
 
 import yaml
 
-from penstock_api.resources import Broker, quantity_bytes
+from penstock_api.resources import GROUP, Broker, quantity_bytes
 from penstock_api.resources_creation import AutoCreate, creation_settings
 from penstock_api.resources_delivery import ClientDelivery, client_settings
-from penstock_api.resources_security import mechanisms_without_tls, permission_settings
+from penstock_api.resources_security import TokenIssuer, mechanisms_without_tls, permission_settings
 from penstock_operator import children, credentials, names
 from penstock_operator.manifests import Manifest
 
@@ -32,6 +32,7 @@ __all__ = [
     "config_map",
     "digest",
     "render",
+    "token_keys",
 ]
 
 CONFIG: Final = "/etc/penstock/broker"
@@ -56,9 +57,12 @@ def render(broker: Broker) -> str:
     tls: Manifest = {"certificate": f"{TLS}/tls.crt", "key": f"{TLS}/tls.key"}
     listeners: list[Manifest] = []
     if spec.listeners.amqps:
-        listeners.append(_with_tls(broker, tls))
+        listeners.append({"name": "amqps", "address": f"0.0.0.0:{names.AMQPS_PORT}", **_with_tls(broker, tls)})
     if spec.listeners.amqp:
         listeners.append(_without_tls(broker))
+    if spec.listeners.web_socket:
+        about = {"name": "wss", "kind": "webSocket", "address": f"0.0.0.0:{names.WEB_SOCKET_PORT}"}
+        listeners.append({**about, **_with_tls(broker, tls)})
     authentication: Manifest = {
         "anonymous": spec.authentication.anonymous,
         "allowInsecurePlain": spec.authentication.allow_insecure_plain,
@@ -68,6 +72,9 @@ def render(broker: Broker) -> str:
     if spec.authentication.client_ca_secret_ref is not None:
         part = spec.authentication.certificate_user
         authentication["certificateUser"] = part[0].lower() + part[1:]
+    if spec.authentication.tokens:
+        issuers = enumerate(spec.authentication.tokens)
+        authentication["tokens"] = [_issuer(broker, number, issuer) for number, issuer in issuers]
     if spec.authentication.groups:
         authentication["groups"] = {group.name: list(group.users) for group in spec.authentication.groups}
     management = {
@@ -98,12 +105,24 @@ def render(broker: Broker) -> str:
     return yaml.safe_dump(settings, sort_keys=False)
 
 
+def _issuer(broker: Broker, number: int, issuer: TokenIssuer) -> Manifest:
+    fields = issuer.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"keys_config_map_ref"})
+    own = f"{GROUP}/{broker.metadata.namespace}/{broker.metadata.name}"
+    return {**fields, "audiences": list(issuer.audiences) or [own], "keysFile": f"{token_keys(number)}/keys"}
+
+
+def token_keys(number: int) -> str:
+    """Where the keys of an issuer are mounted, by its place in the list."""
+    return f"/etc/penstock/token-keys/{number}"
+
+
 def _with_tls(broker: Broker, tls: Manifest) -> Manifest:
+    """TLS of clients, and how they log in there."""
     authentication = broker.spec.authentication
     if authentication.client_ca_secret_ref is not None:
         wanted = authentication.client_certificates.lower()
         tls = {**tls, "clientCa": f"{CLIENT_CA}/ca.crt", "clientCertificates": wanted}
-    listener: Manifest = {"name": "amqps", "address": f"0.0.0.0:{names.AMQPS_PORT}", "tls": tls}
+    listener: Manifest = {"tls": tls}
     if authentication.mechanisms is not None:
         listener["saslMechanisms"] = list(authentication.mechanisms)
     return listener

@@ -21,6 +21,7 @@ __all__ = [
     "PAUSED",
     "PROBE_PORT",
     "RECONCILE_AT",
+    "WEB_SOCKET_PORT",
     "address",
     "exchange_service",
     "service_host",
@@ -39,6 +40,7 @@ FORCE_DELETE: Final = "penstock.dev/force-delete"
 
 AMQPS_PORT: Final = 5671
 AMQP_PORT: Final = 5672
+WEB_SOCKET_PORT: Final = 5443
 MANAGEMENT_PORT: Final = 5670
 OBSERVER_PORT: Final = 8080
 PROBE_PORT: Final = 8081

@@ -142,6 +142,8 @@ def _broker_container(broker: Broker, image: str) -> Manifest:
         mounts.append(_mount("users", configuration.USERS, read_only=True))
     if broker.spec.authentication.client_ca_secret_ref is not None:
         mounts.append(_mount("client-ca", configuration.CLIENT_CA, read_only=True))
+    for number, _ in enumerate(broker.spec.authentication.tokens):
+        mounts.append(_mount(f"token-keys-{number}", configuration.token_keys(number), read_only=True))
     return {
         "name": "broker",
         "image": image,
@@ -208,6 +210,8 @@ def _volumes(broker: Broker) -> list[Manifest]:
     ):
         if reference is not None:
             volumes.append({"name": volume, "secret": {"secretName": reference.name, "defaultMode": 0o440}})
+    for number, issuer in enumerate(authentication.tokens):
+        volumes.append({"name": f"token-keys-{number}", "configMap": {"name": issuer.keys_config_map_ref.name}})
     return volumes
 
 

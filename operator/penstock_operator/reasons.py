@@ -50,6 +50,7 @@ class Reason(StrEnum):
     UPDATE_AVAILABLE = "UpdateAvailable"
     USERS_SECRET_NOT_FOUND = "UsersSecretNotFound"
     CLIENT_CA_NOT_FOUND = "ClientCaNotFound"
+    TOKEN_KEYS_NOT_FOUND = "TokenKeysNotFound"
     TAKEOVERS_REPEATED = "TakeoversRepeated"
     TAKEOVERS_ENDED = "TakeoversEnded"
     PLAIN_TEXT_PASSWORDS = "PlainTextPasswords"
@@ -77,6 +78,7 @@ NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(
         Reason.NAME_TAKEN,
         Reason.USERS_SECRET_NOT_FOUND,
         Reason.CLIENT_CA_NOT_FOUND,
+        Reason.TOKEN_KEYS_NOT_FOUND,
         BrokerReason.EXCLUSIVITY_MISMATCH.value,
         BrokerReason.MANAGED.value,
         BrokerReason.INVALID_SELECTOR.value,

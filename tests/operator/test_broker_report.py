@@ -130,6 +130,7 @@ def test_its_status() -> None:
             "Stalled",
             ("True", "ClientCaNotFound"),
         ),
+        ({"token_keys_missing": ("cluster",)}, "Stalled", ("True", "TokenKeysNotFound")),
         (
             {"spec": {"listeners": {"amqp": True}, "authentication": {"anonymous": True, "allowInsecurePlain": True}}},
             "InsecurePlain",

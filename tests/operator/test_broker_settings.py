@@ -12,7 +12,7 @@ from operating.making import broker
 from penstock_amqp.certificate_names import NamePart
 from penstock_broker import settings
 from penstock_broker.settings_creation import AutoCreate, CreatedNodes, CreatedQueues
-from penstock_broker.settings_security import ClientCertificates, Grants, Limits, Tls
+from penstock_broker.settings_security import ClientCertificates, Grants, Limits, Tls, TokenIssuer
 from penstock_core.permissions import Action, Grant
 from penstock_operator import configuration
 
@@ -174,3 +174,40 @@ def test_limits_are_the_broker_s_where_the_spec_has_none(tmp_path: Path) -> None
         "linksPerConnection": 8,
     }
     assert loaded(tmp_path, limits=every).limits == Limits.model_validate(every)
+
+
+def test_tokens_are_for_this_broker_unless_the_spec_says_otherwise(tmp_path: Path) -> None:
+    cluster = {"issuer": "https://kubernetes.default.svc", "keysConfigMapRef": {"name": "cluster"}}
+    other = {
+        "issuer": "https://login",
+        "keysConfigMapRef": {"name": "login"},
+        "audiences": ["mq"],
+        "algorithms": ["ES384"],
+        "userClaim": "email",
+        "groupsClaim": "roles",
+        "leewaySeconds": 5,
+    }
+    found = loaded(tmp_path, authentication={"tokens": [cluster, other]}).authentication.tokens
+    assert found == (
+        TokenIssuer(
+            issuer="https://kubernetes.default.svc",
+            audiences=("penstock.dev/shop/main",),
+            keys_file=Path("/etc/penstock/token-keys/0/keys"),
+        ),
+        TokenIssuer(
+            issuer="https://login",
+            audiences=("mq",),
+            keys_file=Path("/etc/penstock/token-keys/1/keys"),
+            algorithms=("ES384",),
+            user_claim="email",
+            groups_claim="roles",
+            leeway_seconds=5,
+        ),
+    )
+
+
+def test_web_sockets_have_the_tls_and_the_mechanisms_of_the_other_listener(tmp_path: Path) -> None:
+    mutual = {"clientCaSecretRef": {"name": "signers"}, "mechanisms": ["EXTERNAL"]}
+    amqps, wss = loaded(tmp_path, listeners={"webSocket": True}, authentication=mutual).listeners
+    assert (wss.kind, wss.address) == (settings.ListenerKind.WEB_SOCKET, "0.0.0.0:5443")
+    assert (wss.tls, wss.sasl_mechanisms) == (amqps.tls, ("EXTERNAL",))

@@ -176,6 +176,20 @@ def test_who_signs_clients_certificates_is_mounted_where_the_spec_names_it() -> 
     assert mount not in mounts["observer"]
 
 
+def test_keys_of_issuers_are_mounted_by_their_place() -> None:
+    tokens = [{"issuer": it, "keysConfigMapRef": {"name": f"keys-of-{it}"}} for it in ("a", "b")]
+    pod = made(authentication={"tokens": tokens})["spec"]["template"]["spec"]
+    assert {"name": "token-keys-1", "configMap": {"name": "keys-of-b"}} in pod["volumes"]
+    mount = {"name": "token-keys-1", "mountPath": "/etc/penstock/token-keys/1", "readOnly": True}
+    assert mount in {container["name"]: container["volumeMounts"] for container in pod["containers"]}["broker"]
+
+
+def test_web_sockets_have_a_port_of_their_own() -> None:
+    containers = made(listeners={"webSocket": True})["spec"]["template"]["spec"]["containers"]
+    ports = {container["name"]: container["ports"] for container in containers}["broker"]
+    assert {"name": "wss", "containerPort": 5443, "protocol": "TCP"} in ports
+
+
 def test_users_are_mounted_where_the_spec_names_them() -> None:
     pod = made(authentication={"usersSecretRef": {"name": "people"}})["spec"]["template"]["spec"]
     assert {"name": "users", "secret": {"secretName": "people", "defaultMode": 0o440}} in pod["volumes"]
