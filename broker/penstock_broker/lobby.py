@@ -47,6 +47,10 @@ class Lobby:
         """Readable when `next` has somebody."""
         return self._epoll.fileno()
 
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._epoll.close()
+
     def watch(self, port: Port) -> None:
         """Take connections of a port from now on."""
         assert port.sock is not None

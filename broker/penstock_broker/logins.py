@@ -152,8 +152,11 @@ class Logins:
                 self._deliver(connection, answer)
 
     def close(self) -> None:
-        """Let the thread end."""
-        self._jobs.put(None)
+        """End the thread, behind the job it has, and give the descriptor back."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+        os.close(self.descriptor)
 
 
 def _bearer(port: Port, question: Verify) -> Answer:

@@ -462,6 +462,11 @@ class Loop:
 
     def _end(self) -> None:
         self._running = False
-        self._logins.close()
         for connection in list(self.broker.connections.values()):
             self._drop(connection)
+
+    def close(self) -> None:
+        """Give the loop's own descriptors and its thread back; nothing of it may be used afterwards."""
+        self._logins.close()
+        self._lobby.close()
+        self._epoll.close()

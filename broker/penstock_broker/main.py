@@ -91,6 +91,7 @@ def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files:
         restoring.note_losses(loop.broker.topology)
     finally:
         log.close()
+        loop.close()
     if log.failed is not None:
         raise Failure(f"The log has failed: {log.failed}.", "Check the volume, then start the broker again.")
     return 0

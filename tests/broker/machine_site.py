@@ -133,6 +133,7 @@ class Site:
         self.broker.connections.clear()
         os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
         self.syncer.close()
+        self.loop.close()
 
     def close(self) -> None:
         self.end_process()

@@ -224,6 +224,8 @@ class TimedBroker:
             connection.free()
         self.broker.connections.clear()
         os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
+        self.log._syncer.close()  # pyright: ignore[reportPrivateUsage]
+        self.loop.close()
 
     def connect(self) -> Peer:
         """A new client."""
