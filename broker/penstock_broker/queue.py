@@ -273,6 +273,11 @@ class Queue:
             self.unused_since_us = now_us
         self.rank()
 
+    def exclude(self, consumer: Consumer, number: int) -> None:
+        """Keep a message from a consumer from now on; one that is gone meanwhile gets nothing anyway."""
+        if consumer in self.consumers:
+            self.backlog.exclude(consumer, number)
+
     def rank(self) -> None:
         """Find out who comes before whom, after consumers or the policy changed."""
         consumers = self.consumers

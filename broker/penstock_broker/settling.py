@@ -81,7 +81,7 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
             if event.annotations:
                 held = _annotated(queue, held, event.annotations)
             if event.undeliverable_here:
-                queue.backlog.exclude(consumer, number)
+                queue.exclude(consumer, number)
         case Outcome.RELEASED | Outcome.NONE | Outcome.UNKNOWN:
             pass
         case _:

@@ -113,6 +113,18 @@ def test_who_selects_leaves_the_others_in_their_order() -> None:
     assert all_of(made, everything) == [1, 2, 4, 5, 7, 8]
 
 
+def test_what_comes_back_is_found_by_who_selects_it_though_all_was_examined() -> None:
+    colours = ("blue", "red", "blue", "red", "blue")
+    made = backlog(*(entry(number, message(colour=colour)) for number, colour in enumerate(colours, 1)))
+    red, also_red = Somebody(), Somebody()
+    for who in (red, also_red):
+        made.select(who, selector("colour = 'red'"))
+    assert all_of(made, red) == [2, 4]
+    for number in (4, 2):
+        made.put_back(entry(number, message(colour="red")))
+    assert all_of(made, also_red) == [2, 4]
+
+
 def test_a_message_is_examined_once_per_selector_and_decoded_once() -> None:
     made = backlog()
     one, two = Somebody(), Somebody()
@@ -211,6 +223,20 @@ def test_once_its_consumers_left_a_queue_with_groups_is_plain() -> None:
     assert made.is_plain
 
 
+def test_what_others_take_leaves_little_behind_for_who_does_not() -> None:
+    made = backlog(entry(1, message(colour="blue")))
+    red, blue, everything = Somebody(), Somebody(), Somebody()
+    made.select(red, selector("colour = 'red'"))
+    made.select(blue, selector("colour = 'blue'"))
+    for number in range(2, 2000):
+        made.put([entry(number, message(colour="blue"))])
+        assert take(made, red) is None  # which hints to the one who selects blue
+        assert take(made, everything) == number - 1
+    assert blue.selection is not None
+    assert sum(len(hints) for hints in blue.selection._hints.values()) < 100  # pyright: ignore[reportPrivateUsage]
+    assert take(made, blue) == 1999
+
+
 def test_whether_there_is_something_for_a_consumer_is_known_without_taking_it() -> None:
     made = backlog(entry(1, message(colour="blue")), entry(2, message(group="g", colour="blue")))
     red, everything, owner = Somebody(), Somebody(), Somebody()
@@ -269,6 +295,7 @@ class HandingOut(RuleBasedStateMachine):
     def who(self, index: int) -> Somebody:
         return list(self.takers)[index % len(self.takers)]
 
+    @precondition(lambda self: len(self.takers) < 4)
     @rule(text=st.sampled_from(SELECTORS))
     def attach(self, text: str | None) -> None:
         who = Somebody(f"c{len(self.takers)}")
@@ -277,17 +304,24 @@ class HandingOut(RuleBasedStateMachine):
             self.backlog.select(who, selector(text))
 
     @rule(
-        priority=st.sampled_from((4, 4, 4, 0, 9)),
-        group=st.sampled_from((None, None, "g", "h")),
-        closing=st.booleans(),
-        colour=st.sampled_from(("red", "blue")),
+        messages=st.lists(
+            st.tuples(
+                st.sampled_from((4, 4, 4, 0, 9)),
+                st.sampled_from((None, None, "g", "h")),
+                st.booleans(),
+                st.sampled_from(("red", "blue")),
+            ),
+            min_size=1,
+            max_size=5,
+        )
     )
-    def put(self, priority: int, group: str | None, closing: bool, colour: str) -> None:
-        self.number += 1
-        closing = closing and group is not None
-        made = entry(self.number, message(priority, group, closing=closing, colour=colour))
-        self.waiting[self.number] = Waiting(made, colour, group, closing)
-        self.backlog.put([made])
+    def put(self, messages: list[tuple[int, str | None, bool, str]]) -> None:
+        for priority, group, closing, colour in messages:
+            self.number += 1
+            closing = closing and group is not None
+            made = entry(self.number, message(priority, group, closing=closing, colour=colour))
+            self.waiting[self.number] = Waiting(made, colour, group, closing)
+            self.backlog.put([made])
 
     def expected(self, who: Somebody) -> Waiting | None:
         for each in sorted(self.waiting.values(), key=lambda one: (-level(one.entry), one.entry[0])):
@@ -299,9 +333,12 @@ class HandingOut(RuleBasedStateMachine):
         return None
 
     @precondition(lambda self: self.takers)
-    @rule(index=st.integers(0, 9))
-    def take(self, index: int) -> None:
-        who = self.who(index)
+    @rule(index=st.integers(0, 9), times=st.integers(1, 4))
+    def take(self, index: int, times: int) -> None:
+        for _ in range(times):
+            self.take_one(self.who(index))
+
+    def take_one(self, who: Somebody) -> None:
         expected = self.expected(who)
         assert self.backlog.has_for(who) == (expected is not None)
         assert take(self.backlog, who) == (expected.entry[0] if expected else None)
@@ -314,7 +351,7 @@ class HandingOut(RuleBasedStateMachine):
             del self.owners[expected.group]
 
     @precondition(lambda self: self.held)
-    @rule(index=st.integers(0, 9), how=st.sampled_from(("accept", "release", "exclude")))
+    @rule(index=st.integers(0, 9), how=st.sampled_from(("accept", "release", "release", "exclude")))
     def settle(self, index: int, how: str) -> None:
         number = list(self.held)[index % len(self.held)]
         each, who = self.held.pop(number)
@@ -366,5 +403,5 @@ class HandingOut(RuleBasedStateMachine):
         assert sorted(numbers(list(self.backlog))) == sorted(self.waiting)
 
 
-HandingOut.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+HandingOut.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
 TestHandingOut = HandingOut.TestCase
