@@ -75,7 +75,9 @@ def end_queue(broker: Broker, node: PointToPoint, told: Refuse) -> None:
 def end_exchange(broker: Broker, exchange: Exchange, told: Refuse) -> None:
     """An exchange goes, and the subscriptions bound to it; links that use them are told why."""
     error = amqp_error(told)
-    for subscription in broker.topology.bound(exchange.name):
+    bound = [broker.topology.by_incarnation[queue.incarnation] for queue in exchange.router.handles]
+    for subscription in bound:
+        assert isinstance(subscription, Subscription), "only subscriptions are bound"
         for consumer in list(subscription.queue.consumers):
             close_consumer(broker, consumer, error)
         end_subscription(broker, subscription)

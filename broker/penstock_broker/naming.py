@@ -52,6 +52,8 @@ def target_named(
 
 def _make(broker: Broker, connection: Connection, action: Action, wanted: address.AutoCreate) -> Refuse | None:
     topology = broker.topology
+    if broker.log.failed is not None:
+        return broker.storage_refuse()
     refused = broker.permitting.check_creation(connection, action, wanted) or check_limit(
         broker.creation, wanted.kind, wanted.name, len(topology.made_by_name[wanted.kind])
     )

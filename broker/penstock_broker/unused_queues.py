@@ -49,6 +49,8 @@ def _look(broker: Broker, unused_ms: int, names: list[str]) -> None:
 
 
 def _look_at(broker: Broker, node: PointToPoint, unused_ms: int) -> None:
+    if broker.log.failed is not None:
+        return  # nothing lasting changes any more
     if node.producers or node.queue.consumers or node.queue.browsers or node.queue.depth:
         node.idle_since_ms = None
     elif node.idle_since_ms is None:

@@ -36,7 +36,7 @@ class Action(enum.Enum):
     PUBLISH = "publish"
     CONSUME = "consume"
     CREATE = "create"
-    """Make what is not there: a durable subscription, a queue or exchange by its first use, a temporary one."""
+    """Make what is not there: a durable subscription, a queue or exchange by its first use."""
     MANAGE = "manage"
     """Use, browse and end what others made."""
 

@@ -110,11 +110,16 @@ class Rig:
                 capabilities=capabilities,
                 durable=scenario.durable,
                 selector=scenario.selector,
+                filters=scenario.filters,
             )
         ]
         receivers += [
             self.consumer.receiver(f"other-{number}", scenario.address, self._received, selector=selector)
             for number, selector in enumerate(scenario.others)
+        ]
+        receivers += [
+            self.consumer.receiver(f"bound-{number}", scenario.address, self._received, filters=filters)
+            for number, filters in enumerate(scenario.other_filters)
         ]
         self.sender = self.producer.sender("count", scenario.address, self._accepted)
         times = -(-BATCH // len(scenario.messages))

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from crash.load_client import encoded
 
+from penstock_amqp.codec import encode
+from penstock_amqp.values import Described, Symbol, ULong, Value
+
 __all__ = ["SCENARIOS", "Scenario"]
 
 TWO_PROPERTIES = (
@@ -31,6 +34,9 @@ class Scenario:
     address: str = TOPIC
     selector: str | None = None
     others: tuple[str, ...] = ()
+    filters: bytes | None = None
+    """The consumer's filter set, encoded, in the place of a selector."""
+    other_filters: tuple[bytes, ...] = ()
     is_queue: bool = False
     is_plain: bool = False
     """Part of the forwarding path that every message pays for: it may not grow over the baseline."""
@@ -55,6 +61,12 @@ def _grouped(group: str) -> bytes:
     return b"\x00\x53\x73\xc0" + bytes([len(fields) + 1, 11]) + fields
 
 
+def _binding(value: str) -> bytes:
+    """A filter set with one binding to a Headers exchange."""
+    headers: dict[Value, Value] = {"x-match": "all", "k1": value, "k2": None}
+    return encode({Symbol("binding"): Described(ULong(0x0000_468C_0000_0002), headers)})
+
+
 _BODY = bytes(100)
 _MESSAGE = encoded(_BODY, durable=False, properties=TWO_PROPERTIES)
 SCENARIOS = (
@@ -65,6 +77,13 @@ SCENARIOS = (
     Scenario("queue", (_MESSAGE,), address="count-queue", is_queue=True),
     Scenario("selector", (_MESSAGE,), selector="k2 > 5 AND k1 LIKE 'value%'"),
     Scenario("200 other equalities", (_MESSAGE,), others=tuple(f"k1 = 'other-{n}'" for n in range(200))),
+    Scenario(
+        "200 other headers",
+        (_MESSAGE,),
+        address="amq.match",
+        filters=_binding("value-one"),
+        other_filters=tuple(_binding(f"other-{n}") for n in range(200)),
+    ),
     Scenario("selector on a queue", (_MESSAGE,), address="count-queue", is_queue=True, selector="k2 > 5"),
     Scenario("ten priorities", tuple(_header(priority=n) + _MESSAGE for n in range(10))),
     Scenario("time to live", (_header(ttl_ms=3_600_000) + _MESSAGE,)),

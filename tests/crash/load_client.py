@@ -126,8 +126,12 @@ class Peer:
         capabilities: Sequence[str] = (),
         durable: bool = False,
         selector: str | None = None,
+        filters: bytes | None = None,
     ) -> "Receiver":
-        """`on_received` says whether to accept and settle. Address None: a null source (what unsubscribes)."""
+        """`on_received` says whether to accept and settle. Address None: a null source (what unsubscribes).
+
+        `filters` is an encoded filter set, in the place of one with the selector.
+        """
         link = lib.pn_receiver(self.session, name.encode())
         source = lib.pn_link_source(link)
         if address is None:
@@ -137,7 +141,9 @@ class Peer:
             if capabilities:
                 put(lib.pn_terminus_capabilities(source), symbols(capabilities))
             if selector is not None:
-                put(lib.pn_terminus_filter(source), _selector_filter(selector))
+                filters = _selector_filter(selector)
+            if filters is not None:
+                put(lib.pn_terminus_filter(source), filters)
             if durable:
                 lib.pn_terminus_set_durability(source, lib.PN_DELIVERIES)
                 lib.pn_terminus_set_expiry_policy(source, lib.PN_EXPIRE_NEVER)

@@ -85,6 +85,8 @@ class Topology:
         exchange.version += 1
         self.exchanges[exchange.name] = exchange
         self._mark(NodeKind.TOPIC, exchange.name, exchange.made_by_name)
+        if exchange.temporary is not None:
+            return  # its name is new: nothing can be bound to it
         for subscription in self.bound(exchange.name):
             self._apply_policies(subscription)
             self._bind(subscription)
