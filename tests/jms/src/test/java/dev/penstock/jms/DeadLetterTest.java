@@ -58,7 +58,7 @@ class DeadLetterTest extends OwnBrokerCase {
     }
 
     @ParameterizedTest
-    @EnumSource(value = Ending.class, names = "KILLED")
+    @EnumSource(Ending.class)
     @DisplayName("The count goes on over a restart, on a subscription; and so do the dead letters")
     void restart(Ending ending) throws Exception {
         declare();

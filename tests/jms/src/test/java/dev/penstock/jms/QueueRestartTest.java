@@ -9,6 +9,7 @@ import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
 import jakarta.jms.Queue;
+import jakarta.jms.ResourceAllocationException;
 import jakarta.jms.Session;
 import jakarta.jms.TextMessage;
 import java.util.List;
@@ -20,6 +21,8 @@ import org.junit.jupiter.params.provider.EnumSource;
 /** Queues over a restart, and on a broker that makes nothing by itself. */
 @DisplayName("Queues and restarts")
 class QueueRestartTest extends OwnBrokerCase {
+    private static final String LIMIT = "amqp:resource-limit-exceeded";
+
     @ParameterizedTest
     @EnumSource(Ending.class)
     @DisplayName("Order, priorities, selectors and what was acknowledged survive a restart")
@@ -70,6 +73,24 @@ class QueueRestartTest extends OwnBrokerCase {
         Queue work = session.createQueue("work");
         assertEquals(List.of("1", "2"), browsed(session, work));
         assertEquals(List.of("1", "2"), texts(session.createConsumer(work), 2));
+    }
+
+    @ParameterizedTest
+    @EnumSource(Ending.class)
+    @DisplayName("A full queue that rejects is a ResourceAllocationException, also after a restart, until there is room")
+    void full(Ending ending) throws Exception {
+        startBroker(false, ONLY_WHAT_IS_DECLARED);
+        broker.declare("- {type: penstock.queue, name: work, body: {limits: {maxMessages: 1, overflow: Reject}}}");
+        Session session = own();
+        Queue queue = session.createQueue("work");
+        publish(session, queue, "1");
+        assertRefused(ResourceAllocationException.class, LIMIT, () -> publish(session, queue, "2"));
+        broker.restart(ending);
+        assertRefused(ResourceAllocationException.class, LIMIT, () -> publish(session, queue, "2"));
+        MessageConsumer consumer = session.createConsumer(queue);
+        assertEquals("1", text(consumer));
+        publish(session, queue, "3");
+        assertEquals("3", text(consumer));
     }
 
     @Test
