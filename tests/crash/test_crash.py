@@ -12,7 +12,7 @@ from crash.kills import Outcome, kill_often
 pytestmark = pytest.mark.crash
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "20"))
-KILLS = 12
+KILLS = 8
 SECONDS = 28.0  # of each form, of which there are three; with the transactions' two that makes two minutes
 
 
