@@ -10,12 +10,18 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import yaml
-from amqp.certificates import Authority
+from amqp.certificates import Authority, Issued
+from amqp.signing import AUDIENCE, ISSUER, Signer
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import pkcs12
 from jms_suite import maven
 
 from penstock_cli.up import declaring
@@ -51,17 +57,40 @@ def trust_store(ca: Path) -> Path:
     return store
 
 
+def key_store(issued: Issued) -> Path:
+    """A PKCS #12 key store with a certificate and its key. Its password is `penstock`."""
+    store = issued.certificate.with_suffix(".keys.p12")
+    key = serialization.load_pem_private_key(issued.key.read_bytes(), None)
+    certificate = x509.load_pem_x509_certificate(issued.certificate.read_bytes())
+    assert isinstance(key, EllipticCurvePrivateKey)
+    protection = serialization.BestAvailableEncryption(b"penstock")
+    store.write_bytes(pkcs12.serialize_key_and_certificates(b"client", key, certificate, None, protection))
+    return store
+
+
 @pytest.fixture
 async def properties(tmp_path: Path, command: Path) -> AsyncIterator[dict[str, str]]:
     """A running broker, as the system properties that the Java tests want."""
     authority = Authority(tmp_path)
     issued = authority.issue("localhost")
-    amqp, amqps = free_endpoint("127.0.0.1", 0), free_endpoint("127.0.0.1", 0)
+    amqp, amqps, mutual, ws, wss = (free_endpoint("127.0.0.1", 0) for _ in range(5))
+    signer = Signer()
+    (tmp_path / "jwks.json").write_bytes(signer.jwks())
+    now = int(time.time())
     management = tmp_path / "management.sock"
     tls = {"certificate": str(issued.certificate), "key": str(issued.key)}
     settings = {
-        "listeners": [{"name": "amqp", "address": amqp}, {"name": "amqps", "address": amqps, "tls": tls}],
+        "listeners": [
+            {"name": "amqp", "address": amqp},
+            {"name": "amqps", "address": amqps, "tls": tls},
+            {"name": "mutual", "address": mutual, "tls": {**tls, "clientCa": str(authority.ca)}},
+            {"name": "ws", "kind": "webSocket", "address": ws},
+            {"name": "wss", "kind": "webSocket", "address": wss, "tls": tls},
+        ],
         "management": {"address": f"unix:{management}"},
+        "authentication": {
+            "tokens": [{"issuer": ISSUER, "audiences": [AUDIENCE], "keysFile": str(tmp_path / "jwks.json")}]
+        },
     }
     config = tmp_path / "broker.yaml"
     config.write_text(yaml.safe_dump(settings))
@@ -73,6 +102,11 @@ async def properties(tmp_path: Path, command: Path) -> AsyncIterator[dict[str, s
         yield {
             "penstock.amqp": amqp,
             "penstock.amqps": amqps.replace("127.0.0.1", "localhost"),
+            "penstock.mutual": mutual.replace("127.0.0.1", "localhost"),
+            "penstock.ws": ws,
+            "penstock.wss": wss.replace("127.0.0.1", "localhost"),
+            "penstock.keystore": str(key_store(authority.issue("billing"))),
+            "penstock.token": signer.token(iat=now, nbf=now, exp=now + 3600).decode(),
             "penstock.truststore": str(trust_store(authority.ca)),
             "penstock.command": str(command),
             "penstock.declare": str(executable(tmp_path / "declare", str(Path(__file__).with_name("declare.py")))),

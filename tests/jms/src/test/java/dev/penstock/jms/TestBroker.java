@@ -22,6 +22,31 @@ final class TestBroker {
         return "amqps://" + required("penstock.amqps") + query(options);
     }
 
+    /** The TLS listener that asks clients for a certificate. */
+    static String mutualUri(String... options) {
+        return "amqps://" + required("penstock.mutual") + query(options);
+    }
+
+    /** The listener for AMQP over WebSocket. */
+    static String webSocketUri(String... options) {
+        return "amqpws://" + required("penstock.ws") + query(options);
+    }
+
+    /** The same over TLS. */
+    static String secureWebSocketUri(String... options) {
+        return "amqpwss://" + required("penstock.wss") + query(options);
+    }
+
+    /** A PKCS #12 key store with the certificate of user "billing". */
+    static String keyStore() {
+        return required("penstock.keystore");
+    }
+
+    /** A signed token of an issuer that the broker trusts. */
+    static String token() {
+        return required("penstock.token");
+    }
+
     /** A PKCS #12 trust store that holds the authority of the TLS listener. */
     static String trustStore() {
         return required("penstock.truststore");
