@@ -91,8 +91,11 @@ class BrokerPass:
             # What may still answer is the broker of the one that had this name before.
             await self.sessions.drop(broker.key)
         elif not taken and broker.metadata.annotations.get(names.PAUSED) != "true":
-            applied = await self._apply(broker, wanted, observed)
-            await self._keep_session(key, broker, applied, keys)
+            await self._apply(broker, wanted, observed)
+            await self._keep_session(key, broker, observed, keys)
+        elif not taken and self.sessions.get(broker.key) is None:
+            # Its children are left alone, but what is declared on it isn't paused.
+            await self._keep_session(key, broker, observed, keys)
         return brokers.report(await self._view(key, broker, observed, pinned, taken, leaving, now))
 
     async def _observe(self, broker: Broker) -> _Observed:
@@ -134,34 +137,30 @@ class BrokerPass:
             *schedule.manifests(broker, self.settings.lag_image, spark_installed=spark_installed),
         ]
 
-    async def _apply(
-        self, broker: Broker, wanted: list[Manifest], observed: _Observed
-    ) -> dict[tuple[str, str], Manifest]:
-        applied: dict[tuple[str, str], Manifest] = {}
+    async def _apply(self, broker: Broker, wanted: list[Manifest], observed: _Observed) -> None:
+        """Apply the children; `observed` is then what they are."""
+        applied: set[tuple[str, str]] = set()
         for manifest in wanted:
             kind, name = str(manifest["kind"]), text_at(manifest, "metadata", "name") or ""
             before = observed.get(kind, name)
             if before is not None and schedule.has_to_be_made_anew(manifest, before):
                 logger.info("%s %s/%s is made anew", kind, broker.metadata.namespace, name)
                 await self.kube.delete(before)
-            applied[kind, name] = await self.kube.apply(manifest)
-            observed.found[kind, name] = applied[kind, name]
+            observed.found[kind, name] = await self.kube.apply(manifest)
+            applied.add((kind, name))
         for kind in ("ScheduledSparkApplication", "CronJob"):
             before = observed.get(kind, f"{broker.metadata.name}-lag")
             unwanted = (kind, f"{broker.metadata.name}-lag") not in applied
             if before is not None and unwanted and children.is_ours(before, broker.metadata.uid):
                 await self.kube.delete(before)
                 observed.found[kind, f"{broker.metadata.name}-lag"] = None
-        return applied
 
-    async def _keep_session(
-        self, key: Key, broker: Broker, applied: dict[tuple[str, str], Manifest], keys: Credentials
-    ) -> None:
+    async def _keep_session(self, key: Key, broker: Broker, observed: _Observed, keys: Credentials) -> None:
         """A session to the Service's own address: it needs no DNS, and the certificate still has to have the name."""
         name, namespace = broker.metadata.name, broker.metadata.namespace
         found = self.findings.setdefault(key, Findings())
-        observer = text_at(applied["Service", f"{name}-observer"], "spec", "clusterIP")
-        management = text_at(applied["Service", f"{name}-management"], "spec", "clusterIP")
+        observer = text_at(observed.get("Service", f"{name}-observer"), "spec", "clusterIP")
+        management = text_at(observed.get("Service", f"{name}-management"), "spec", "clusterIP")
         if broker.spec.replicas == 0 or management is None or observer is None:
             found.observer = None
             await self.sessions.drop(broker.key)

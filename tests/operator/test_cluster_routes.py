@@ -1,4 +1,4 @@
-"""A Subscription with header bindings and dead letters under permissions, seen from a client on a real cluster."""
+"""Header bindings, dead letters, permissions and WebSocket, by resources, from a client's side on a cluster."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # proton's own types are not complete.
@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +27,7 @@ PERMISSIONS = [
 
 def parcels() -> list[dict[str, Any]]:
     """A Broker, a Headers exchange, and a Subscription of it."""
-    broker, exchange, subscription, *_ = whole(permissions=PERMISSIONS)
+    broker, exchange, subscription, *_ = whole(permissions=PERMISSIONS, listeners={"amqp": True, "webSocket": True})
     exchange["metadata"]["name"] = "parcels"
     exchange["spec"]["type"] = "Headers"
     subscription["metadata"]["name"] = "eu"
@@ -60,6 +62,25 @@ def may_publish(url: str, exchange: str) -> bool:
         return True
 
 
+def upgraded(team: Team) -> str:
+    """The first line of the answer to a WebSocket handshake, over TLS with the Broker's CA."""
+    context = ssl.create_default_context(cadata=team.kube.secret("main-amqp", "ca.crt") or "")
+    host = f"main-amqp.{team.kube.namespace}.svc"
+    address = (str(team.field("service", "main-amqp", "spec", "clusterIP")), 5443)
+    asked = [
+        "GET /amqp HTTP/1.1",
+        f"Host: {host}",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Protocol: amqp",
+    ]
+    with socket.create_connection(address, 20) as plain, context.wrap_socket(plain, server_hostname=host) as sock:
+        sock.sendall("".join(f"{line}\r\n" for line in [*asked, ""]).encode())
+        return sock.recv(4096).split(b"\r\n")[0].decode()
+
+
 def test_headers_dead_letters_and_permissions(team: Team) -> None:
     team.apply(*parcels())
     team.wait_ready("broker/main", "exchange/parcels", "subscription/eu")
@@ -76,6 +97,8 @@ def test_headers_dead_letters_and_permissions(team: Team) -> None:
         receiver.reject()
         assert take(receiver, 1) == [("good", 0)]
         assert take(connection.create_receiver("dead", credit=10), 1) == [("bad", 0)]
+
+    assert upgraded(team) == "HTTP/1.1 101 Switching Protocols"
 
     # More is allowed by an edit, within the time that kubelet takes to bring a file, and without a restart.
     assert not may_publish(url, "amq.topic")

@@ -268,6 +268,20 @@ async def test_nothing_is_asked_of_the_predecessor_of_a_broker() -> None:
     assert ready_reason(world, "Exchange", "orders") == "Ready"
 
 
+async def test_a_paused_broker_is_still_declared_to_when_the_operator_starts_again() -> None:
+    world = World()
+    await play([*BEGUN, ("list", None), ("step", 20)], world)
+    paused = world.api.objects["Broker", "shop", "main"]
+    paused["metadata"]["annotations"] = {"penstock.dev/paused": "true"}
+    again = World(api=world.api, broker=world.broker)
+    again.forget()
+    again.broker.wipe()
+    del again.api.objects["Service", "shop", "main-pods"]
+    await again.calm_down()
+    assert set(again.broker.exchanges) == {"orders", "parcels"}
+    assert ("Service", "shop", "main-pods") not in again.api.objects
+
+
 async def test_a_removal_told_late_does_not_hide_its_successor() -> None:
     world = World()
     await play([*BEGUN, ("list", None), ("step", 20)], world)
