@@ -27,7 +27,7 @@ def taking(selection: Selection[str], properties: dict[str, Value], subject: str
 
 
 def test_each_selector_is_asked() -> None:
-    selection = Selection(
+    selection = Selection[str](
         [
             ("eu", selecting("region = 'eu'")),
             ("us", selecting("'us' = region")),
@@ -44,7 +44,7 @@ def test_each_selector_is_asked() -> None:
 
 
 def test_no_local_is_asked_before_and_beside_a_selector() -> None:
-    selection = Selection(
+    selection = Selection[str](
         [
             ("nobody's", Admission(None, lambda _: False)),
             ("everybody's", Admission(None, lambda _: True)),
