@@ -1,4 +1,4 @@
-"""CREATE, UPDATE and DELETE: reads the document, lets the rules decide, applies the decision.
+"""CREATE and UPDATE: reads the document, lets the rules decide, applies the decision.
 
 Idempotent. Nothing here answers: the node does, once what was written is synced. Source: docs/management.md, design
 sections 3 (decision 14) and 5.
@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, assert_never
 
 from pydantic import ValidationError
 
-from penstock_amqp.endpoint_events import AmqpError
 from penstock_amqp.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType, Outcome, Status
-from penstock_broker import ending, opening, temporaries
-from penstock_broker.errors import amqp_error
 from penstock_broker.management import states
 from penstock_broker.management.answers import Answer, invalid, refusal
 from penstock_broker.queue import Queue
@@ -26,20 +23,17 @@ from penstock_core.address import check_queue_name
 from penstock_core.binding import Filter, binding_declared
 from penstock_core.declare import (
     Declared,
-    DeleteExisting,
     DropAndRebind,
     Keep,
     Make,
-    NothingToDelete,
     RebindInPlace,
     SameBinding,
     Wait,
     decide_declaration,
-    decide_deletion,
 )
-from penstock_core.exchanges import decide_exchange_declaration, decide_exchange_deletion
+from penstock_core.exchanges import decide_exchange_declaration
 from penstock_core.headers import HeaderMatch, header_binding
-from penstock_core.identity import GLOBAL, Identity, Scope, parse_queue_name, queue_name
+from penstock_core.identity import GLOBAL, Identity, Scope, queue_name
 from penstock_core.lifetimes import outlives_process
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import compile_selector
@@ -48,7 +42,7 @@ from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
 
-__all__ = ["declare", "delete"]
+__all__ = ["declare"]
 
 
 def declare(broker: Broker, kind: EntityType, name: str | None, body: Value, *, update: bool) -> Answer:
@@ -318,105 +312,3 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
 
 def _queue_policies(node: PointToPoint) -> tuple[object, ...]:
     return (node.persistence, node.limits, node.delivery, node.made_by_name)
-
-
-# -- deletion -------------------------------------------------------------------------------------------------------
-
-
-def delete(broker: Broker, kind: EntityType, name: str | None, body: Value) -> Answer:
-    """DELETE one entity; what is absent is gone already."""
-    try:
-        wanted = management.Deletion.model_validate(body if body is not None else {})
-    except ValidationError as error:
-        return invalid(f"The body does not fit a deletion: {error.errors()[0]['msg']}.")
-    match kind:
-        case EntityType.EXCHANGE:
-            return _delete_exchange(broker, name or "", wanted)
-        case EntityType.SUBSCRIPTION:
-            return _delete_subscription(broker, name or "", wanted)
-        case EntityType.QUEUE:
-            return _delete_queue(broker, name or "", wanted)
-        case EntityType.CONNECTION:
-            return _close_connection(broker, name or "")
-        case EntityType.BROKER | EntityType.LINK:
-            return refusal(Refuse(Reason.NOT_IMPLEMENTED, f"A {kind.value} can't be deleted."))
-        case _:
-            assert_never(kind)
-
-
-_GONE = Answer(status=int(Status.DELETED), description="Gone")
-
-
-def _delete_exchange(broker: Broker, name: str, wanted: management.Deletion) -> Answer:
-    exchange = broker.topology.exchanges.get(name)
-    if exchange is None:
-        return _GONE
-    if wanted.owner_uid is not None and exchange.owner is not None and exchange.owner.uid != wanted.owner_uid:
-        return refusal(Refuse(Reason.MANAGED, f"The exchange {name!r} is declared by another resource by now."))
-    bound = len(broker.topology.bound(name))
-    refused = decide_exchange_deletion(name, bound, if_unused=wanted.if_unused)
-    if refused is not None:
-        return refusal(refused, {"boundSubscriptions": bound})
-    if exchange.temporary is not None:
-        temporaries.delete(broker, exchange)
-        return _GONE
-    told = Refuse(Reason.NODE_DELETED, f"The exchange {name!r} was deleted.")
-    ending.close_producers(broker, exchange, amqp_error(told))
-    broker.topology.delete_exchange(name)
-    broker.forget_routes()
-    return _GONE
-
-
-def _delete_subscription(broker: Broker, name: str, wanted: management.Deletion) -> Answer:
-    identity = parse_queue_name(name)
-    if identity is None:
-        return invalid(f"{name!r} is not the queue name of a subscription.")
-    subscription = broker.topology.subscriptions.get(identity)
-    decision = decide_deletion(
-        subscription.existing() if subscription is not None else None,
-        subscription.queue.depth if subscription is not None else 0,
-        if_unused=wanted.if_unused,
-        if_empty=wanted.if_empty,
-        owner_uid=wanted.owner_uid,
-    )
-    match decision:
-        case NothingToDelete():
-            return _GONE
-        case Refuse():
-            assert subscription is not None
-            return refusal(decision, _in_the_way(subscription.queue))
-        case DeleteExisting():
-            assert subscription is not None
-            ending.end_subscription(broker, subscription)
-            return _GONE
-        case _:
-            assert_never(decision)
-
-
-def _in_the_way(queue: Queue) -> Value:
-    containers: list[Value] = list(dict.fromkeys(each.connection.container_id for each in queue.consumers))
-    return {"containers": containers[: states.MAX_CONTAINERS], "depth": queue.depth}
-
-
-def _delete_queue(broker: Broker, name: str, wanted: management.Deletion) -> Answer:
-    node = broker.topology.queues.get(name)
-    if node is None:
-        return _GONE
-    if wanted.if_unused and node.queue.consumers:
-        told = Refuse(Reason.CONSUMERS_ACTIVE, f"The queue {name!r} has consuming links; stop them first.")
-        return refusal(told, _in_the_way(node.queue))
-    if wanted.if_empty and node.queue.depth:
-        told = Refuse(Reason.NOT_EMPTY, f"The queue {name!r} holds {node.queue.depth} message(s); consume them first.")
-        return refusal(told, _in_the_way(node.queue))
-    if node.temporary is not None:
-        temporaries.delete(broker, node)
-    else:
-        ending.end_queue(broker, node, Refuse(Reason.NODE_DELETED, f"The queue {name!r} was deleted."))
-    return _GONE
-
-
-def _close_connection(broker: Broker, name: str) -> Answer:
-    connection = broker.connections.get(int(name)) if name.isdigit() else None
-    if connection is not None:
-        opening.close(broker, connection, AmqpError("amqp:connection:forced", "Closed by the administrator."))
-    return _GONE

@@ -16,7 +16,7 @@ from penstock_amqp.whole_message import Message
 from penstock_api import management
 from penstock_api.management import EntityType, Operation, Status
 from penstock_broker.connection import Connection
-from penstock_broker.management import declaring, handling, states
+from penstock_broker.management import declaring, deleting, handling, states
 from penstock_broker.management.answers import Answer, invalid, refusal
 from penstock_broker.settings import Role
 from penstock_core.identity import parse_queue_name
@@ -270,5 +270,5 @@ def _change_item(broker: Broker, operation: Operation, entry: Value) -> Answer:
 
 def _change_one(broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value) -> Answer:
     if operation is Operation.DELETE:
-        return declaring.delete(broker, kind, name, body)
+        return deleting.delete(broker, kind, name, body)
     return declaring.declare(broker, kind, name, body, update=operation is Operation.UPDATE)
