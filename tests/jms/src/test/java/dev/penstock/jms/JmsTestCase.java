@@ -34,7 +34,6 @@ abstract class JmsTestCase {
 
     static final String LOCKED = "amqp:resource-locked";
     static final String NOT_FOUND = "amqp:not-found";
-    static final String NOT_IMPLEMENTED = "amqp:not-implemented";
 
     private final List<Connection> connections = new ArrayList<>();
     private final String own = UUID.randomUUID().toString().substring(0, 8);

@@ -121,15 +121,4 @@ class RedeliveryTest extends JmsTestCase {
             assertEquals(expected, receipts.poll(SOON, TimeUnit.MILLISECONDS));
         }
     }
-
-    @Test
-    @DisplayName("A transacted session is answered: refused with not-implemented, never left hanging")
-    void transactionsAreRefused() throws JMSException {
-        Connection connection = connect();
-        assertRefused(NOT_IMPLEMENTED, () -> connection.createSession(Session.SESSION_TRANSACTED));
-        Topic topic = topic("orders");
-        MessageConsumer consumer = session(connection).createSharedDurableConsumer(topic, name("s"));
-        send(topic, "the connection goes on");
-        assertEquals("the connection goes on", text(consumer));
-    }
 }
