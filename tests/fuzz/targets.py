@@ -15,7 +15,7 @@ from typing import Final
 from fuzz.arena import Arena
 from fuzz.seeds import CONVERSATIONS, DIALOGUES, FRAMES, MESSAGES, SELECTORS
 
-from penstock_amqp import message, message_fields
+from penstock_amqp import message, message_fields, message_times
 from penstock_amqp.codec import decode, encode
 from penstock_amqp.credentials import Record, fake_record, make_record
 from penstock_amqp.errors import DecodeError
@@ -36,6 +36,7 @@ from penstock_amqp.sasl_mechanisms import (
 )
 from penstock_amqp.sasl_scram import Scram
 from penstock_amqp.selected_fields import Selectable, SelectedFields
+from penstock_amqp.values import Symbol
 from penstock_core.selector import Selector, compile_selector
 
 __all__ = ["OFFERED", "SEEDS", "TARGETS", "answer"]
@@ -100,6 +101,14 @@ def forwarded(data: bytes) -> None:
         SelectedFields(("colour", "JMSPriority", "JMSMessageID", "JMSTimestamp")).read(data, head)
     with contextlib.suppress(DecodeError):
         message_fields.annotation(data, head.start, "x-opt-delivery-time")
+    with contextlib.suppress(DecodeError):
+        message_times.wishes(data, head)
+    with contextlib.suppress(DecodeError):
+        lasting = message_times.without_expiry(data, head)
+        kept = message.inspect(lasting)
+        assert kept.ttl is None and message_times.absolute_expiry(lasting, kept.start) is None
+    with contextlib.suppress(DecodeError):
+        message.with_annotations(data, head, {Symbol("x-opt-a"): 1}, without=message_times.DELAYS)
     with contextlib.suppress(DecodeError):
         message_fields.properties_field(data, head.start, message_fields.Field.TO)
     with contextlib.suppress(DecodeError):
