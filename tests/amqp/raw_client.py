@@ -65,6 +65,7 @@ class Stream(Protocol):
 
 def _connect(host: str, port: int, context: ssl.SSLContext | None) -> socket.socket:
     sock = socket.create_connection((host, port), TIMEOUT_SECONDS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # many small frames, and each is waited for
     return sock if context is None else context.wrap_socket(sock, server_hostname="broker")
 
 

@@ -13,9 +13,18 @@ from broker.transacting import Got, Transacting, condition_of
 from support.broker_process import BrokerProcess
 
 from penstock_amqp.management_client import ManagementClient
-from penstock_amqp.performatives import Accepted, Coordinator, Modified, Rejected, Released
+from penstock_amqp.performatives import (
+    Accepted,
+    Coordinator,
+    Disposition,
+    Modified,
+    Rejected,
+    Released,
+    Transfer,
+)
 from penstock_amqp.transactions import Declare, Discharge, TransactionalState
-from penstock_amqp.values import Symbol
+from penstock_amqp.values import Described, Symbol, ULong
+from penstock_amqp.whole_message import Message, encode_message
 from penstock_api.management import EntityType, ExchangeDeclaration, Limits, QueueDeclaration
 
 SMALL = {"maxMessages": 5, "maxBytes": 4096, "maxOpenPerConnection": 3, "maxAgeSeconds": 3600}
@@ -368,6 +377,23 @@ def test_consuming_and_sending_commit_together(client: Transacting, queue: str) 
     client.commit(second)
     assert client.bodies(1) == [("A", 0)]
     assert client.nothing_came()
+
+
+NAMELESS = Described(ULong(0x34), [])
+"""A transactional state that lacks its mandatory txn-id."""
+
+
+def test_a_state_without_a_name_is_refused_and_harms_nobody(client: Transacting, queue: str) -> None:
+    (a,) = in_flight(client, queue, "a")
+    sender = client.sender(queue, "again")
+    message = encode_message(Message(body="b"))
+    client.client.send(
+        Transfer(handle=sender, delivery_id=1, delivery_tag=b"nameless", message_format=0, state=NAMELESS),
+        payload=message,
+    )
+    assert condition_of(client.state_of(1)) == "amqp:decode-error"
+    client.client.send(Disposition(role=True, first=a.delivery_id, settled=True, state=NAMELESS))
+    assert client.bodies(1) == [("a", 0)]
 
 
 # -- who leaves -----------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections import deque
 from dataclasses import dataclass
 
@@ -49,8 +48,6 @@ class Transacting:
         """Of deliveries that we sent, as the broker settled them, by delivery-id."""
         self._concluded: dict[int, object] = {}
         """The same of deliveries that we received."""
-        assert isinstance(client.socket, socket.socket)
-        client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # many small frames, and each is waited for
         client.begin()
         self.coordinator = self.attach_coordinator("control", outcomes=outcomes) if coordinator else -1
 
