@@ -16,20 +16,18 @@ from __future__ import annotations
 import gc
 import logging
 import select
-import socket
 import sys
 from collections.abc import Callable
 from typing import Final
 
 from penstock_amqp.endpoint_events import AmqpError, Event
 from penstock_amqp.sasl_mechanisms import Answer
-from penstock_amqp.tls import Wrapping
-from penstock_broker import detaching, dispatching, opening, revoking, serving, streaming
+from penstock_broker import dispatching, opening, revoking, serving, streaming
 from penstock_broker.broker import Broker
 from penstock_broker.browsing import serve_browser
-from penstock_broker.connection import MAX_BACKLOG, Connection, Phase
+from penstock_broker.connection import Connection, Phase
+from penstock_broker.connections import IDLE_MS, READ, SWEEP_MS, WRITE, Connections
 from penstock_broker.listening import Port
-from penstock_broker.lobby import Lobby
 from penstock_broker.logins import Logins
 from penstock_broker.queue import Queue
 from penstock_broker.timing import SYSTEM_CLOCK, Clock
@@ -44,36 +42,29 @@ LOBBY_SECONDS: Final = 0.001
 LOBBY_REST_MS: Final = 2
 """How long they wait after they used it up while others work: a third of the time is theirs at most."""
 MAX_EVENTS: Final = 16
-IDLE_MS: Final = 1000
 GOODBYE_MS: Final = 5_000
 """How long a closing peer gets to take what we still have for it."""
 LAZY_SYNC_MS: Final = 5
-SWEEP_MS: Final = 250
 MAINTENANCE_MS: Final = 1.0
 COLLECT_MS: Final = 10_000
 
-_READ: Final = select.EPOLLIN
-_WRITE: Final = select.EPOLLOUT
 _LOST: Final = select.EPOLLHUP | select.EPOLLERR
 
 
-class Loop:
+class Loop(Connections):
     """Drives a broker until `stop`."""
 
     def __init__(self, broker: Broker, ports: list[Port], clock: Clock = SYSTEM_CLOCK) -> None:
-        self.broker = broker
+        super().__init__(broker)
         self._ports = ports
         self._clock = clock
-        self._epoll = select.epoll()
         self._readers: dict[int, Callable[[], None]] = {}
         """Descriptors that are no connections: the lobby, the log, signals, probes."""
-        self._by_fd: dict[int, Connection] = {}
         self._running = False
         self._others_work = False
         """In this turn there is more to do than the lobby."""
         self._events: list[Event] = []
         self._lazy_sync_ms = 0
-        self._lobby = Lobby(broker.settings.limits, broker.warnings)
         self.watch(self._lobby.descriptor, self._serve_lobby)
         self._logins = Logins(broker, self._answered)
         self.watch(self._logins.descriptor, self._logins.collect)
@@ -84,7 +75,7 @@ class Loop:
     def watch(self, fd: int, action: Callable[[], None]) -> None:
         """Call `action` whenever `fd` is readable."""
         self._readers[fd] = action
-        self._epoll.register(fd, _READ)
+        self._epoll.register(fd, READ)
 
     def unwatch(self, fd: int) -> None:
         """Forget a descriptor."""
@@ -155,9 +146,9 @@ class Loop:
 
     def _serve(self, connection: Connection, mask: int) -> None:
         try:
-            if mask & _WRITE:
+            if mask & WRITE:
                 self._unblocked(connection)
-            if mask & (_READ | _LOST):
+            if mask & (READ | _LOST):
                 self._read(connection)
         except Exception:
             self._failed(connection)
@@ -181,13 +172,7 @@ class Loop:
                 break
 
     def _open_lobby(self) -> None:
-        self._epoll.modify(self._lobby.descriptor, _READ)
-
-    def _let_in(self, connection: Connection) -> None:
-        """Serve with all the others who has logged in."""
-        if connection.in_lobby and connection.is_known:
-            self._lobby.leave(connection)
-            self._epoll.register(connection.fd, connection.events_mask)
+        self._epoll.modify(self._lobby.descriptor, READ)
 
     def _read(self, connection: Connection) -> None:
         if connection.phase is Phase.CLOSING:
@@ -291,145 +276,11 @@ class Loop:
             if connection.phase in (Phase.OPENING, Phase.OPEN):
                 opening.close(self.broker, connection, self.broker.storage_refusal())
 
-    def _flush(self, connection: Connection) -> None:
-        if connection.phase is Phase.GONE:
-            return
-        if not connection.flush():
-            self._drop(connection)
-            return
-        if connection.is_blocked or connection.events_mask & _WRITE:
-            self._set_mask(connection)
-        if connection.endpoint.streams and not connection.is_blocked:
-            self.broker.streaming.append(connection)
-        if connection.is_congested:
-            # The peer said something: its window may be open again, and what it held back is out.
-            connection.is_congested = False
-            for link in connection.endpoint.all_links():
-                dispatching.resume(self.broker, link)
-        if connection.phase is Phase.CLOSING and not connection.backlog:
-            self._drop(connection)
-
-    def _unblocked(self, connection: Connection) -> None:
-        if not connection.flush():
-            self._drop(connection)
-            return
-        if not connection.is_blocked:
-            if connection.endpoint.streams:
-                self.broker.streaming.append(connection)
-            for link in connection.endpoint.all_links():
-                dispatching.resume(self.broker, link)
-        self._set_mask(connection)
-        if connection.phase is Phase.CLOSING and not connection.backlog:
-            self._drop(connection)
-
-    def _set_mask(self, connection: Connection) -> None:
-        mask = 0 if len(connection.backlog) > MAX_BACKLOG else _READ
-        if connection.is_blocked:
-            mask |= _WRITE
-        if mask != connection.events_mask:
-            connection.events_mask = mask
-            if connection.in_lobby:
-                self._lobby.modify(connection, mask)
-            else:
-                self._epoll.modify(connection.fd, mask)
-
     def _idle(self) -> None:
         """Nothing is to be done: collect what cycles there may be."""
         if self.broker.now_ms >= self._collect_ms:
             gc.collect()
             self._collect_ms = self.broker.now_ms + COLLECT_MS
-
-    # -- connections ------------------------------------------------------------------------------------------------
-
-    def _accept(self, port: Port) -> None:
-        try:
-            accepted = port.accept()
-        except OSError:  # no descriptor or no memory is left
-            self._lobby.exhausted(self.broker.now_ms)
-            return
-        if accepted is None:
-            return
-        sock, peer, peer_host = accepted
-        if self._lobby.admits(port, peer, peer_host):
-            self.add(port, sock, peer, port.begin(sock))
-        else:
-            sock.close()
-
-    def add(self, port: Port, sock: socket.socket, peer: str, tls: Wrapping | None = None) -> None:
-        """Serve a connected, non-blocking socket by the rules of `port`."""
-        broker = self.broker
-        broker.next_connection += 1
-        connection = Connection(broker.next_connection, sock, peer, port, tls)
-        connection.events_mask = _READ
-        self._lobby.enter(connection)
-        broker.connections[connection.number] = connection
-        self._by_fd[connection.fd] = connection
-        connection.due_ms = broker.now_ms
-        connection.login_ms = broker.now_ms + broker.settings.limits.login_seconds * 1000
-
-    def _sweep(self) -> None:
-        """Heartbeats, idle time-outs and slow log-ins. A look at each connection is cheaper than a timer for each, and
-        a connection that is gone leaves nothing behind.
-        """
-        self.broker.after(SWEEP_MS, self._sweep)
-        now_ms = self.broker.now_ms
-        self._lobby.look_again(now_ms)
-        for connection in [each for each in self.broker.connections.values() if each.due_ms <= now_ms]:
-            if connection.phase in (Phase.SASL, Phase.OPENING) and connection.login_ms <= now_ms:
-                self._too_slow(connection)
-            else:
-                self._tick(connection)
-
-    def _too_slow(self, connection: Connection) -> None:
-        seconds = self.broker.settings.limits.login_seconds
-        told = (connection.peer, connection.port.name, seconds)
-        self.broker.warnings.warn("Dropped %s on listener %s: it has not opened within %d s", *told)
-        self._drop(connection)
-
-    def _tick(self, connection: Connection) -> None:
-        events: list[Event] = []
-        now_ms = self.broker.now_ms
-        try:
-            due_ms = connection.endpoint.tick(now_ms, events)
-            if events:
-                serving.handle(self.broker, connection, events)
-        except Exception:
-            self._failed(connection)
-            return
-        self.broker.touch(connection)
-        # 0: no time-out is known yet.
-        connection.due_ms = due_ms if due_ms > 0 and connection.phase is Phase.OPEN else now_ms + IDLE_MS
-
-    def _failed(self, connection: Connection) -> None:
-        """An exception: a bug of ours. It costs this connection and no other."""
-        logger.exception("Connection %d of %s is closed after an internal error", connection.number, connection.peer)
-        try:
-            opening.close(self.broker, connection, AmqpError("amqp:internal-error", "See the broker's log."))
-            connection.flush()
-        except Exception:
-            logger.exception("Connection %d could not be told", connection.number)
-        self._forget(connection)
-
-    def _drop(self, connection: Connection) -> None:
-        """Forget a connection: its peer is gone, or has been told."""
-        if connection.phase is Phase.GONE:
-            return
-        try:
-            detaching.connection_gone(self.broker, connection)
-        except Exception:
-            logger.exception("Connection %d left something behind", connection.number)
-        self._forget(connection)
-
-    def _forget(self, connection: Connection) -> None:
-        if connection.phase is Phase.GONE:
-            return
-        del self.broker.connections[connection.number]
-        del self._by_fd[connection.fd]
-        if connection.in_lobby:
-            self._lobby.leave(connection)
-        else:
-            self._epoll.unregister(connection.fd)
-        connection.free()
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
