@@ -176,8 +176,8 @@ def test_everything_up_to_the_attach_may_come_in_one_write(broker: BrokerProcess
 
 def test_an_attach_may_come_byte_by_byte(broker: BrokerProcess) -> None:
     with RawClient(broker.port, "slow") as client:
+        client.begin()
         assert isinstance(client.socket, socket.socket)
-        client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in encode_frame(dataclasses.replace(ATTACH, desired_capabilities=symbols("SHARED-SUBS"))):
             client.send_bytes(bytes((byte,)))
