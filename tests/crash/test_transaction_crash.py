@@ -14,7 +14,7 @@ KILLS = 8
 
 @pytest.mark.parametrize("files", ["aio", "counted", "lossy"])
 def test_a_transaction_is_there_as_a_whole_or_not_at_all(tmp_path: Path, files: str) -> None:
-    books = move_under_kills(tmp_path, files, messages=3_000, kills=KILLS, seed=SEED)
+    books = move_under_kills(tmp_path, files, messages=6_000, kills=KILLS, seed=SEED)
     assert books.faults() == []
     assert books.kills == KILLS
     assert books.committed, "nothing was committed: the kills came too early"

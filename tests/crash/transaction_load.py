@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,9 +62,7 @@ def move_under_kills(folder: Path, files: str, *, messages: int, kills: int, see
         with RawClient(port, "feeder") as raw:
             _feed(Transacting(raw), messages)
         while books.kills < kills:
-            timer = threading.Timer(chance.uniform(0.1, 0.6), lambda: _kill(victim, books))
-            _move_until_killed(port, books, chance, timer)
-            timer.join()
+            _move_until_killed(port, books, chance, lambda: _kill(victim, books), within_commit=books.kills % 2 == 1)
             _, port = victim.start()
         for address, found in ((WORK, books.left), (FIRST, books.first), (SECOND, books.second)):
             with RawClient(port, "reader") as raw:
@@ -84,24 +83,34 @@ def _feed(client: Transacting, messages: int) -> None:
     assert all(client.state_of(delivery) == Accepted() for delivery in sent)
 
 
-def _move_until_killed(port: int, books: Books, chance: random.Random, timer: threading.Timer) -> None:
+def _move_until_killed(
+    port: int, books: Books, chance: random.Random, kill: Callable[[], None], *, within_commit: bool
+) -> None:
+    """Every other kill comes at any time, the others right after a commit was asked for."""
     pending: dict[int, list[str]] = {}
+    rest = chance.randint(5, 60)
+    timer = threading.Timer(chance.uniform(0.05, 0.3), kill)
     try:
         with RawClient(port, "mover") as raw:
             client = Transacting(raw)
             out = client.sender(FIRST), client.sender(SECOND)
             client.receiver(WORK, credit=5_000)
-            timer.start()
+            if not within_commit:
+                timer.start()
             while True:
                 batch = client.get(chance.randint(1, 8))
                 discharge = _move(client, batch, out)
                 pending[discharge] = [str(got.body) for got in batch]
                 books.in_doubt.update(pending[discharge])
+                rest -= 1
+                if within_commit and rest == 0:
+                    kill()
                 assert client.state_of(discharge) == Accepted()
                 books.committed.update(pending[discharge])
                 books.in_doubt.difference_update(pending.pop(discharge))
     except (EOFError, ConnectionError):
-        return
+        if not within_commit:
+            timer.join()
 
 
 def _move(client: Transacting, batch: list[Got], out: tuple[int, int]) -> int:
