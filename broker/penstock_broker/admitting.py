@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from penstock_amqp.endpoint_links import InLink, OutLink
 from penstock_amqp.performatives import Attach, Source, Target
 from penstock_amqp.values import Symbol
-from penstock_broker import asking, dispatching
+from penstock_broker import asking
 from penstock_broker.connection import Connection
 from penstock_broker.links import Browser, Consumer
 from penstock_broker.queue import Queue
@@ -96,7 +96,7 @@ def activate(
         action()
     consumer.after_reply = []
     if isinstance(consumer, Consumer):
-        dispatching.schedule(broker, consumer.queue)
+        broker.schedule(consumer.queue)
     else:
         broker.browsing.append(consumer)
 

@@ -21,6 +21,7 @@ from penstock_amqp.message_times import DELAYS, without_expiry
 from penstock_amqp.values import Symbol, Timestamp, UInt, Value
 from penstock_broker.depositing import deposit, destination_of
 from penstock_broker.errors import amqp_error
+from penstock_broker.leaving import leave
 from penstock_broker.log import Outcome
 from penstock_broker.queue import DATA, EXPIRES, FLAGS, LOGGED, NUMBER, Queue
 from penstock_broker.topology.records import Subscription
@@ -30,7 +31,7 @@ from penstock_core.reason import Refuse
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
 
-__all__ = ["ORIGIN", "TOLD", "Stranded", "expired", "fail", "leave", "rejected"]
+__all__ = ["ORIGIN", "TOLD", "Stranded", "expired", "fail", "rejected"]
 
 logger = logging.getLogger(__name__)
 
@@ -111,14 +112,6 @@ def fail(broker: Broker, queue: Queue, entry: Entry) -> bool:
             return False
         case _:
             assert_never(fate)
-
-
-def leave(broker: Broker, queue: Queue, entry: Entry, outcome: Outcome) -> None:
-    """A message that is in no list of the queue any more has left it for good."""
-    queue.depth_bytes -= len(entry[DATA])
-    queue.forget(entry[NUMBER])
-    if entry[FLAGS] & LOGGED:
-        broker.log.ack(queue.incarnation, entry[NUMBER], outcome)
 
 
 def _send_on(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> None:

@@ -16,7 +16,8 @@ from penstock_amqp import message
 from penstock_amqp.endpoint_events import Entry
 from penstock_amqp.endpoint_links import InLink, OutLink
 from penstock_broker.backlog import EXAMINED_PER_VISIT
-from penstock_broker.condemning import expired, leave
+from penstock_broker.condemning import expired
+from penstock_broker.leaving import leave
 from penstock_broker.links import Browser, Consumer
 from penstock_broker.log import Outcome
 from penstock_broker.queue import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, SCHEDULED, Queue
@@ -24,7 +25,7 @@ from penstock_broker.queue import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, SCHED
 if TYPE_CHECKING:
     from penstock_broker.broker import Broker
 
-__all__ = ["HELD_BACK_BYTES", "TURN_BYTES", "VISIT_MESSAGES", "finish_drains", "resume", "schedule", "serve"]
+__all__ = ["HELD_BACK_BYTES", "TURN_BYTES", "VISIT_MESSAGES", "finish_drains", "resume", "serve"]
 
 VISIT_MESSAGES: Final = 64
 """Messages of one queue before it is the next one's turn."""
@@ -37,13 +38,6 @@ HELD_BACK_BYTES: Final = 262_144
 
 _BURST: Final = 16
 """Messages for one of several links before it is the next one's turn."""
-
-
-def schedule(broker: Broker, queue: Queue) -> None:
-    """Have a look at the queue in this turn: it may have something to send."""
-    if not queue.is_scheduled:
-        queue.is_scheduled = True
-        broker.ready.append(queue)
 
 
 def serve(broker: Broker, queue: Queue) -> bool:
@@ -203,7 +197,7 @@ def resume(broker: Broker, link: InLink | OutLink) -> None:
     """The link's socket takes bytes again."""
     context = link.context
     if isinstance(context, Consumer):
-        schedule(broker, context.queue)
+        broker.schedule(context.queue)
         if context.link.drain:
             broker.draining.append(context)
     elif isinstance(context, Browser):

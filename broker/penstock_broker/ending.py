@@ -50,11 +50,11 @@ def end_if_over(broker: Broker, identity: Identity) -> None:
         end_subscription(broker, subscription)
 
 
-def end_subscription(broker: Broker, subscription: Subscription) -> None:
-    """The subscription goes with its backlog; links that still consume are told."""
+def end_subscription(broker: Broker, subscription: Subscription, error: AmqpError | None = None) -> None:
+    """The subscription goes with its backlog; links that still consume are told, by `error` if it is given."""
     for consumer in list(subscription.queue.consumers):
         told = Refuse(Reason.SUBSCRIPTION_ENDED, f"The {subscription.identity} was ended.")
-        close_consumer(broker, consumer, amqp_error(told))
+        close_consumer(broker, consumer, error or amqp_error(told))
     broker.topology.end(subscription)
     broker.forget_routes()
 
@@ -65,9 +65,7 @@ def end_queue(broker: Broker, node: PointToPoint, told: Refuse) -> None:
     for consumer in list(node.queue.consumers):
         close_consumer(broker, consumer, error)
     for browser in list(node.queue.browsers):
-        leave(broker, browser.link, [])
-        browser.connection.endpoint.detach(browser.link, closed=True, error=error)
-        broker.touch(browser.connection)
+        _close(broker, browser.connection, browser.link, [], error)
     close_producers(broker, node, error)
     broker.topology.delete_queue(node.name)
 
@@ -78,9 +76,7 @@ def end_exchange(broker: Broker, exchange: Exchange, told: Refuse) -> None:
     bound = [broker.topology.by_incarnation[queue.incarnation] for queue in exchange.router.handles]
     for subscription in bound:
         assert isinstance(subscription, Subscription), "only subscriptions are bound"
-        for consumer in list(subscription.queue.consumers):
-            close_consumer(broker, consumer, error)
-        end_subscription(broker, subscription)
+        end_subscription(broker, subscription, error)
     close_producers(broker, exchange, error)
     broker.topology.delete_exchange(exchange.name)
     broker.forget_routes()
@@ -89,9 +85,7 @@ def end_exchange(broker: Broker, exchange: Exchange, told: Refuse) -> None:
 def close_consumer(broker: Broker, consumer: Consumer, error: AmqpError) -> None:
     """Close a link of our own accord."""
     connection, link = consumer.connection, consumer.link
-    leave(broker, link, connection.endpoint.held_by(link))
-    connection.endpoint.detach(link, closed=True, error=error)
-    broker.touch(connection)
+    _close(broker, connection, link, connection.endpoint.held_by(link), error)
 
 
 def close_finder(connection: Connection, finder: Finder, error: AmqpError) -> None:
@@ -108,9 +102,13 @@ def close_producers(broker: Broker, node: Exchange | PointToPoint, error: AmqpEr
 
 def close_producer(broker: Broker, producer: Producer, error: AmqpError) -> None:
     """Close a link that sends to us of our own accord."""
-    leave(broker, producer.link, [])
-    producer.connection.endpoint.detach(producer.link, closed=True, error=error)
-    broker.touch(producer.connection)
+    _close(broker, producer.connection, producer.link, [], error)
+
+
+def _close(broker: Broker, connection: Connection, link: InLink | OutLink, held: list[Held], error: AmqpError) -> None:
+    leave(broker, link, held)
+    connection.endpoint.detach(link, closed=True, error=error)
+    broker.touch(connection)
 
 
 def leave(broker: Broker, link: InLink | OutLink, held: list[Held], *, orderly: bool = False) -> None:

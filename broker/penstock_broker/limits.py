@@ -6,8 +6,9 @@ from heapq import heapify, heappop
 from typing import TYPE_CHECKING, assert_never
 
 from penstock_amqp.endpoint_events import Entry
+from penstock_broker.leaving import leave
 from penstock_broker.log import Outcome
-from penstock_broker.queue import DATA, FLAGS, LOGGED, NUMBER, Queue
+from penstock_broker.queue import NUMBER, Queue
 from penstock_core.terms import Overflow
 
 if TYPE_CHECKING:
@@ -40,11 +41,8 @@ def enforce(broker: Broker, queue: Queue) -> None:
                 assert_never(queue.overflow)
         if entry is None:
             return
-        queue.depth_bytes -= len(entry[DATA])
         queue.dropped += 1
-        queue.forget(entry[NUMBER])
-        if entry[FLAGS] & LOGGED:
-            broker.log.ack(queue.incarnation, entry[NUMBER], Outcome.DROPPED)
+        leave(broker, queue, entry, Outcome.DROPPED)
 
 
 def _next_delayed(queue: Queue) -> Entry | None:

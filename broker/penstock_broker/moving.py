@@ -15,8 +15,9 @@ from penstock_amqp.endpoint_events import AmqpError, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.message_times import DELAYS
 from penstock_amqp.values import Symbol, Timestamp, Value
-from penstock_broker.condemning import ORIGIN, TOLD, leave
+from penstock_broker.condemning import ORIGIN, TOLD
 from penstock_broker.depositing import deposit, put_into
+from penstock_broker.leaving import leave
 from penstock_broker.log import Outcome
 from penstock_broker.queue import AVAILABLE, DATA, EXPIRES, FLAGS, LOGGED, SCHEDULED, Queue
 from penstock_broker.routes import ExchangeTarget, QueueTarget

@@ -123,11 +123,13 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
             if producer.broken is not None:
                 break
             continue
-        if begins.delays and _is_delayed(broker, data, message.inspect(data)):
-            apart += len(data)
-            any_logged = storing.put(broker, route, data, message.inspect(data)) or any_logged
-            (presettled if settled else deliveries).append(delivery)
-            continue
+        if begins.delays:
+            head = message.inspect(data)
+            if available_at(now, storing.wishes_of(data, head)) > now:
+                apart += len(data)
+                any_logged = storing.put(broker, route, data, head) or any_logged
+                (presettled if settled else deliveries).append(delivery)
+                continue
         expires = now + begins.ttl_us if begins.ttl_us else 0
         if absolute:
             expires = expires_at(now, begins.ttl_us // 1000, absolute)
@@ -168,14 +170,6 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
         producer.connection.endpoint.settle(presettled)
         producer.owed_credit += len(presettled)
     _accept(broker, producer, deliveries, any_logged)
-
-
-def _is_delayed(broker: Broker, data: bytes, head: message.Head) -> bool:
-    """True if the message asks for a later delivery."""
-    try:
-        return available_at(broker.now_us, message_times.wishes(data, head)) > broker.now_us
-    except DecodeError:
-        return False
 
 
 def _publish_each(

@@ -29,7 +29,6 @@ from penstock_amqp.endpoint_transactions import is_transactional
 from penstock_broker import (
     attaching,
     detaching,
-    dispatching,
     ending,
     opening,
     producing,
@@ -157,7 +156,7 @@ def _flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
         if link.drain and context.is_active:
             broker.draining.append(context)
         if link.credit > 0:
-            dispatching.schedule(broker, queue)
+            broker.schedule(queue)
     elif isinstance(context, Browser):
         broker.browsing.append(context)
     elif isinstance(context, Finder):

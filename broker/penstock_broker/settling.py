@@ -19,7 +19,6 @@ from penstock_amqp.endpoint_events import Held, Outcome, Settled
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.values import Symbol, Value
 from penstock_broker import condemning, expiring
-from penstock_broker.dispatching import schedule
 from penstock_broker.links import Consumer
 from penstock_broker.queue import AVAILABLE, DATA, EXPIRES, FLAGS, LOGGED, NUMBER, Queue
 
@@ -89,7 +88,7 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
     queue.put_back((held,))
     if entry[EXPIRES]:
         expiring.expect(broker, queue, entry[EXPIRES])
-    schedule(broker, queue)
+    broker.schedule(queue)
 
 
 def lost(broker: Broker, queue: Queue, held: Sequence[Held], *, counts: bool) -> None:
@@ -104,7 +103,7 @@ def lost(broker: Broker, queue: Queue, held: Sequence[Held], *, counts: bool) ->
     for _, entry, _ in held:
         if entry[EXPIRES]:
             expiring.expect(broker, queue, entry[EXPIRES])
-    schedule(broker, queue)
+    broker.schedule(queue)
 
 
 def _annotated(queue: Queue, held: Held, annotations: dict[Symbol, Value]) -> Held:

@@ -63,9 +63,8 @@ def _place(broker: Broker, queue: Queue, entry: Entry) -> None:
         queue.put((entry,))
         if entry[EXPIRES]:
             expiring.expect(broker, queue, entry[EXPIRES])
-        if not queue.is_scheduled and queue.consumers:
-            queue.is_scheduled = True
-            broker.ready.append(queue)
+        if queue.consumers:
+            broker.schedule(queue)
     if queue.depth_bytes > queue.max_bytes or queue.max_messages:
         limits.enforce(broker, queue)
 
