@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from broker.clients import put_symbols
+from broker.engine_bytes import receive_all, send_all
 from proton import Collector, Connection, Delivery, Link, Message, Receiver, Sender, Terminus, Transport
 from proton import Event as EngineEvent
 
@@ -195,34 +196,12 @@ class Client:
     # -- bytes ------------------------------------------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Send what there is; how many bytes."""
-        total = 0
-        while (pending := self._transport.pending()) > 0:
-            data = self._transport.peek(pending) or b""
-            try:
-                self._sock.sendall(data)
-            except OSError:  # the broker has gone
-                return total
-            self._transport.pop(len(data))
-            total += len(data)
-        return total
+        """Send what there is, unless the broker has gone; how many bytes."""
+        return send_all(self._transport, self._sock, OSError)
 
     def receive(self, out: list[Seen]) -> int:
-        """Read what there is, and append what it means to `out`; how many bytes."""
-        total = 0
-        while True:
-            try:
-                data = self._sock.recv(65_536)
-            except OSError:  # nothing more, or the broker has gone
-                break
-            if not data:
-                break
-            total += len(data)
-            while data and (capacity := self._transport.capacity()) > 0:
-                self._transport.push(data[:capacity])
-                data = data[capacity:]
-                self._look(out)
-        return total
+        """Read what there is, also before the broker has gone, and append what it means to `out`; how many bytes."""
+        return receive_all(self._transport, self._sock, lambda: self._look(out), OSError)
 
     def _look(self, out: list[Seen]) -> None:
         while (event := self._collector.peek()) is not None:

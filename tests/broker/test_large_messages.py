@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from broker.large_messages import (
     pattern,
 )
 from support.broker_process import BrokerProcess
+from support.waiting import until
 
 from penstock_amqp.performatives import Disposition, Released, Source
 from penstock_amqp.values import Symbol
@@ -41,14 +42,6 @@ def opened(broker: BrokerProcess, container: str = "c") -> RawClient:
     client = RawClient(broker.port, container)
     client.begin()
     return client
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for what another process does."""
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def segments(broker: BrokerProcess) -> int:

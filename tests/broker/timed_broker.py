@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
 
+from broker.engine_bytes import receive_all, send_all
 from broker.log.simulated_files import SimulatedFiles
 from proton import Collector, Connection, Delivery, Message, Receiver, Sender, Transport
 from proton import Event as EngineEvent
@@ -129,28 +130,10 @@ class Peer:
             quiet = 0 if moved else quiet + 1
 
     def _flush(self) -> int:
-        total = 0
-        while (pending := self._transport.pending()) > 0:
-            data = self._transport.peek(pending) or b""
-            self._sock.sendall(data)
-            self._transport.pop(len(data))
-            total += len(data)
-        return total
+        return send_all(self._transport, self._sock)
 
     def _read(self) -> int:
-        total = 0
-        while True:
-            try:
-                data = self._sock.recv(65_536)
-            except BlockingIOError:
-                return total
-            if not data:
-                return total
-            total += len(data)
-            while data and (capacity := self._transport.capacity()) > 0:
-                self._transport.push(data[:capacity])
-                data = data[capacity:]
-                self._look()
+        return receive_all(self._transport, self._sock, self._look, BlockingIOError)
 
     def _look(self) -> None:
         while (event := self._collector.peek()) is not None:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from broker.engine_bytes import receive_all, send_all
 from proton import (
     Collector,
     Connection,
@@ -128,29 +129,11 @@ class TransactionClient:
 
     def flush(self) -> int:
         """Send what there is; how many bytes."""
-        total = 0
-        while (pending := self._transport.pending()) > 0:
-            data = self._transport.peek(pending) or b""
-            self._sock.sendall(data)
-            self._transport.pop(len(data))
-            total += len(data)
-        return total
+        return send_all(self._transport, self._sock)
 
     def receive(self) -> int:
         """Read what there is; how many bytes."""
-        total = 0
-        while True:
-            try:
-                data = self._sock.recv(65_536)
-            except OSError:
-                return total
-            if not data:
-                return total
-            total += len(data)
-            while data and (capacity := self._transport.capacity()) > 0:
-                self._transport.push(data[:capacity])
-                data = data[capacity:]
-                self._look()
+        return receive_all(self._transport, self._sock, self._look, OSError)
 
     def _look(self) -> None:
         while (event := self._collector.peek()) is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
-__all__ = ["wait_until"]
+__all__ = ["until", "wait_until"]
 
 SECONDS = 30.0
 
@@ -15,3 +16,11 @@ async def wait_until(holds: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(SECONDS):
         while not await holds():
             await asyncio.sleep(0.05)
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """The same without a loop. `what` did not come true if it fails."""
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
