@@ -9,15 +9,17 @@ import uuid
 from functools import partial
 
 from penstock_api.failing import Misuse
-from penstock_broker import expiring, idling, restoring, serving, unused_queues
-from penstock_broker.broker import Broker
-from penstock_broker.listening import Port
+from penstock_broker.connections.listening import Port
+from penstock_broker.links import idling, unused_queues
 from penstock_broker.log import Log, Recovered
-from penstock_broker.loop import Loop
 from penstock_broker.management.node import ManagementNode
-from penstock_broker.settings import Settings
-from penstock_broker.settings_creation import unused_queue_seconds
-from penstock_broker.timing import SYSTEM_CLOCK, Clock
+from penstock_broker.messages import expiring, restoring
+from penstock_broker.serving import serving
+from penstock_broker.serving.loop import Loop
+from penstock_broker.settings.creation import unused_queue_seconds
+from penstock_broker.settings.settings import Settings
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.timing import SYSTEM_CLOCK, Clock
 from penstock_broker.topology import creating, documents
 from penstock_broker.topology.store import Topology
 

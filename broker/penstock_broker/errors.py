@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock_amqp.endpoint_events import AmqpError
-from penstock_amqp.values import Symbol, Value
+from penstock_amqp.endpoint.events import AmqpError
+from penstock_amqp.types.values import Symbol, Value
 from penstock_core.reason import Refuse
 
 __all__ = ["amqp_error"]

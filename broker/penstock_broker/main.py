@@ -16,14 +16,16 @@ from types import FrameType
 from typing import Final
 
 from penstock_api.failing import CannotRun, Failure, Misuse
-from penstock_broker import listening, restoring, settings
 from penstock_broker.assembling import assemble
-from penstock_broker.listening import Port
+from penstock_broker.connections import listening
+from penstock_broker.connections.listening import Port
 from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, NewerFormat, Recovered
 from penstock_broker.log import Settings as LogSettings
-from penstock_broker.loop import Loop
-from penstock_broker.probes import Probes
-from penstock_broker.settings import Listener, Management, Settings
+from penstock_broker.messages import restoring
+from penstock_broker.serving.loop import Loop
+from penstock_broker.serving.probes import Probes
+from penstock_broker.settings import settings
+from penstock_broker.settings.settings import Listener, Management, Settings
 
 __all__ = ["ADDRESSES_FILE", "run", "serve"]
 

@@ -10,11 +10,11 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from penstock_amqp.client import Address
-from penstock_amqp.client_errors import ManagementError, RequestRefused
+from penstock_amqp.client.client import Address
+from penstock_amqp.client.errors import ManagementError, RequestRefused
+from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.errors import WireError
-from penstock_amqp.management_client import ManagementClient
-from penstock_amqp.sasl_client import Login, NotAuthenticated
+from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_api.failing import Failure, Misuse
 from penstock_api.management import EntityType
 from penstock_cli.verbs.site import Site

@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 from pydantic import ValidationError
 
-from penstock_amqp.client_errors import ManagementError, RequestRefused
-from penstock_amqp.management_client import ManagementClient
-from penstock_amqp.sasl_client import NotAuthenticated
+from penstock_amqp.client.errors import ManagementError, RequestRefused
+from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.sasl.client import NotAuthenticated
 from penstock_api.management import MAX_COUNT, BrokerState, EntityType, SubscriptionState
 from penstock_observer.poller import BrokerAway
 from penstock_observer.rows import Poll

@@ -80,12 +80,12 @@ class Rig:
 
     def __init__(self, folder: Path, scenario: Scenario) -> None:
         # Imported here, so that the engine can be wrapped before.
-        from penstock_broker import listening
         from penstock_broker.assembling import assemble
+        from penstock_broker.connections import listening
         from penstock_broker.log import Log, SyncChoice
         from penstock_broker.log import Settings as LogSettings
-        from penstock_broker.settings import Listener, Settings
-        from penstock_broker.timing import Clock
+        from penstock_broker.settings.settings import Listener, Settings
+        from penstock_broker.state.timing import Clock
 
         settings = Settings(listeners=(Listener(address="127.0.0.1:0"),), max_message_bytes=1 << 20).for_dev()
         self.files = CountingFiles()

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from crash.load_client import encoded
 
-from penstock_amqp.codec import encode
-from penstock_amqp.values import Described, Symbol, ULong, Value
+from penstock_amqp.types.codec import encode
+from penstock_amqp.types.values import Described, Symbol, ULong, Value
 
 __all__ = ["SCENARIOS", "Scenario"]
 

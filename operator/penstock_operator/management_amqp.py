@@ -9,10 +9,10 @@ from typing import Final, cast
 
 from pydantic import ValidationError
 
-from penstock_amqp.client import Address
-from penstock_amqp.client_errors import ManagementError, RequestRefused
-from penstock_amqp.management_client import Entry, ManagementAnswer, ManagementClient
-from penstock_amqp.sasl_client import Login, NotAuthenticated
+from penstock_amqp.client.client import Address
+from penstock_amqp.client.errors import ManagementError, RequestRefused
+from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementClient
+from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_api.management import BrokerState, Deletion, EntityType, Owner
 from penstock_operator.decisions import Answer, Declare, Undeclare
 from penstock_operator.management import Target, Unreachable

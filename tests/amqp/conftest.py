@@ -11,7 +11,7 @@ from amqp.topic_links import Connections
 from hypothesis import settings
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
+from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import ExchangeDeclaration
 
 # No test may fail because the machine is busy.

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from scramp import ScramClient
 
-from penstock_amqp.sasl_client import ClientMechanism
-from penstock_amqp.sasl_frames import Init
-from penstock_amqp.values import Symbol
+from penstock_amqp.sasl.client import ClientMechanism
+from penstock_amqp.sasl.frames import Init
+from penstock_amqp.types.values import Symbol
 
 __all__ = ["ExternalLogin", "ScramLogin", "bearer_login"]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock_amqp.sasl import Authenticated, Refused, SaslServer
-from penstock_amqp.sasl_mechanisms import MECHANISMS, Verdict, Verify
+from penstock_amqp.sasl.mechanisms import MECHANISMS, Verdict, Verify
+from penstock_amqp.sasl.server import Authenticated, Refused, SaslServer
 
 __all__ = ["Asked", "Cut", "Node", "Reject", "Reply", "Silence", "serving"]
 

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, TypeVar
 
-from penstock_amqp.composites import Composite
-from penstock_amqp.frames import AMQP_FRAME, AMQP_HEADER, FrameReader, encode_frame, read_body
-from penstock_amqp.performatives import (
+from penstock_amqp.frames.frames import AMQP_FRAME, AMQP_HEADER, FrameReader, encode_frame, read_body
+from penstock_amqp.frames.performatives import (
     Attach,
     Begin,
     Close,
@@ -31,8 +30,9 @@ from penstock_amqp.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.sasl_client import ClientMechanism, Login, SaslClient
-from penstock_amqp.values import Symbol
+from penstock_amqp.sasl.client import ClientMechanism, Login, SaslClient
+from penstock_amqp.types.composites import Composite
+from penstock_amqp.types.values import Symbol
 
 __all__ = ["RawClient", "Received", "Stream", "symbols"]
 

@@ -13,10 +13,10 @@ from amqp.raw_client import RawClient
 from amqp.topic_links import LINK_DETACH, NEVER, SELECTOR, Connections, check_refusal
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
-from penstock_amqp.performatives import Attach, Source, Target, Transfer
-from penstock_amqp.values import Described, Symbol, UInt, ULong, Value
-from penstock_amqp.whole_message import Message, Properties, decode_message, encode_message
+from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.frames.performatives import Attach, Source, Target, Transfer
+from penstock_amqp.messages.whole import Message, Properties, decode_message, encode_message
+from penstock_amqp.types.values import Described, Symbol, UInt, ULong, Value
 from penstock_api.management import (
     ExchangeDeclaration,
     HeaderBinding,

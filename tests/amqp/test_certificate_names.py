@@ -9,7 +9,7 @@ import pytest
 from amqp.certificates import Authority
 from cryptography import x509
 
-from penstock_amqp.certificate_names import NamePart, name_in
+from penstock_amqp.transports.certificate_names import NamePart, name_in
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import pytest
 from amqp.certificates import Authority
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.client import Address
-from penstock_amqp.client_errors import ManagementError, TransportError
-from penstock_amqp.management_client import Entry, ManagementClient
-from penstock_amqp.sasl_client import Login, NotAuthenticated
+from penstock_amqp.client.client import Address
+from penstock_amqp.client.errors import ManagementError, TransportError
+from penstock_amqp.client.management import Entry, ManagementClient
+from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_api.management import (
     BrokerState,
     EntityType,

@@ -9,9 +9,9 @@ from amqp.wire_values import any_value, same
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_amqp import codec, values
 from penstock_amqp.errors import DecodeError, EncodeError
-from penstock_amqp.values import Array, Described, Symbol, Value
+from penstock_amqp.types import codec, values
+from penstock_amqp.types.values import Array, Described, Symbol, Value
 
 # Part 1, 1.1 (the described book), and 1.6: one line per encoding, the bytes as the specification draws them.
 BOOK = (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_amqp.credentials import (
+from penstock_amqp.sasl.credentials import (
     CredentialError,
     Record,
     SecretCache,
@@ -19,7 +19,7 @@ from penstock_amqp.credentials import (
     parse_record,
     user_salt,
 )
-from penstock_amqp.sasl_mechanisms import ScramKeys
+from penstock_amqp.sasl.mechanisms import ScramKeys
 
 SALT = bytes(range(16))
 KEY = b"k" * 32

@@ -19,9 +19,9 @@ from amqp.topic_links import (
     topic,
 )
 
-from penstock_amqp.performatives import Attach, Target
-from penstock_amqp.values import Symbol
-from penstock_amqp.whole_message import Message, encode_message
+from penstock_amqp.frames.performatives import Attach, Target
+from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.types.values import Symbol
 
 
 def test_closing_a_permanent_shared_subscription_in_use_is_refused(connect: Connections, name: str) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock_amqp.echo import LinkState, answer
-from penstock_amqp.frames import read_body
-from penstock_amqp.performatives import Flow
+from penstock_amqp.frames.echo import LinkState, answer
+from penstock_amqp.frames.frames import read_body
+from penstock_amqp.frames.performatives import Flow
 
 
 def answered(flow: Flow, link: LinkState | None) -> Flow:

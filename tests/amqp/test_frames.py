@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.frames import AMQP_HEADER, Frame, FrameReader, encode_frame, performative_code, read_body, walk
-from penstock_amqp.performatives import Close, Detach, End, Performative
+from penstock_amqp.frames.frames import (
+    AMQP_HEADER,
+    Frame,
+    FrameReader,
+    encode_frame,
+    performative_code,
+    read_body,
+    walk,
+)
+from penstock_amqp.frames.performatives import Close, Detach, End, Performative
 
 HEARTBEAT = bytes.fromhex("00000008 02 00 0000")
 # close without an error on channel 0; detach of handle 0 on channel 5; a frame with an extended header of four bytes

@@ -13,11 +13,11 @@ import pytest
 from amqp.certificates import Authority
 from amqp.proton_node import Asked, Cut, Node, Reject, Reply, Silence, serving
 
-from penstock_amqp.client import Address
-from penstock_amqp.client_errors import ManagementError, RequestRefused, TransportError
-from penstock_amqp.management_client import Entry, ManagementAnswer, ManagementClient
-from penstock_amqp.sasl_client import Login, NotAuthenticated
-from penstock_amqp.sasl_mechanisms import Verdict
+from penstock_amqp.client.client import Address
+from penstock_amqp.client.errors import ManagementError, RequestRefused, TransportError
+from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementClient
+from penstock_amqp.sasl.client import Login, NotAuthenticated
+from penstock_amqp.sasl.mechanisms import Verdict
 from penstock_api.management import (
     BrokerState,
     Deletion,

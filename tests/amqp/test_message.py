@@ -9,10 +9,10 @@ from amqp.encoded_messages import amqp_value, described, fields, mapping, string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_amqp import message
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.message import Head, forwarded, inspect, with_annotations, with_delivery_count, with_header
-from penstock_amqp.values import Symbol
+from penstock_amqp.messages import message
+from penstock_amqp.messages.message import Head, forwarded, inspect, with_annotations, with_delivery_count, with_header
+from penstock_amqp.types.values import Symbol
 
 BODY = amqp_value("hello")
 # durable, priority 9, ttl 60,000, first-acquirer, delivery-count 2

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.message import inspect
-from penstock_amqp.message_fields import Field, annotation, application_properties, encoded_keys, properties_field
-from penstock_amqp.message_sections import Section, check_sections, end_of, find_section
-from penstock_amqp.selected_fields import SelectedFields
-from penstock_amqp.values import Byte, Int, Timestamp, ULong, Value
+from penstock_amqp.messages.fields import Field, annotation, application_properties, encoded_keys, properties_field
+from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.sections import Section, check_sections, end_of, find_section
+from penstock_amqp.messages.selected_fields import SelectedFields
+from penstock_amqp.types.values import Byte, Int, Timestamp, ULong, Value
 
 HEADER = described(0x70, fields(b"\x41", b"\x50\x07"))
 ANNOTATIONS = described(

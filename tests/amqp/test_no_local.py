@@ -12,8 +12,8 @@ from amqp.raw_client import RawClient, symbols
 from amqp.topic_links import LINK_DETACH, NEVER, Connections, drained_bodies, publish
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.performatives import Attach, Detach, Source
-from penstock_amqp.values import Described, Symbol, ULong, Value
+from penstock_amqp.frames.performatives import Attach, Detach, Source
+from penstock_amqp.types.values import Described, Symbol, ULong, Value
 
 NO_LOCAL = Described(ULong(0x0000_468C_0000_0003), "NoLocalFilter{}")
 BY_SYMBOL = Described(Symbol("apache.org:no-local-filter:list"), [])

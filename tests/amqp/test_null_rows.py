@@ -17,9 +17,9 @@ from amqp.topic_links import (
     topic,
 )
 
-from penstock_amqp.performatives import Detach
-from penstock_amqp.values import Symbol
-from penstock_amqp.whole_message import Message, encode_message
+from penstock_amqp.frames.performatives import Detach
+from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.types.values import Symbol
 
 # Rows with a null source: SHARED and GLOBAL come from the link's desired capabilities.
 NULL_ROWS = [

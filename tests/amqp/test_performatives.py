@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_amqp.codec import decode_one, encode
-from penstock_amqp.composites import Composite, from_value, to_value
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.performatives import (
+from penstock_amqp.frames.performatives import (
     Accepted,
     Attach,
     Begin,
@@ -27,7 +25,9 @@ from penstock_amqp.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.values import Array, Described, Symbol, UByte, UInt, ULong, UShort, Value
+from penstock_amqp.types.codec import decode_one, encode
+from penstock_amqp.types.composites import Composite, from_value, to_value
+from penstock_amqp.types.values import Array, Described, Symbol, UByte, UInt, ULong, UShort, Value
 
 DRAWN = [
     pytest.param(

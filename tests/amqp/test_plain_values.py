@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from penstock_amqp.errors import EncodeError
-from penstock_amqp.plain_values import to_plain, to_wire
-from penstock_amqp.values import Array, Described, Float32, Int, Symbol, Timestamp, UByte, ULong, Value
+from penstock_amqp.types.plain_values import to_plain, to_wire
+from penstock_amqp.types.values import Array, Described, Float32, Int, Symbol, Timestamp, UByte, ULong, Value
 from penstock_api.management import Deletion, EntityType, Limits, SubscriptionDeclaration
 
 

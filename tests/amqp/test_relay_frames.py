@@ -10,9 +10,9 @@ import pytest
 from amqp.raw_client import RawClient, symbols
 from amqp.topic_links import Connections, topic
 
-from penstock_amqp.performatives import Accepted, Detach, Disposition, Flow, Rejected, Source, Target, Transfer
-from penstock_amqp.values import Byte, Symbol, Value
-from penstock_amqp.whole_message import Message, Properties, decode_message, encode_message
+from penstock_amqp.frames.performatives import Accepted, Detach, Disposition, Flow, Rejected, Source, Target, Transfer
+from penstock_amqp.messages.whole import Message, Properties, decode_message, encode_message
+from penstock_amqp.types.values import Byte, Symbol, Value
 
 ALL = symbols("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
 WITHOUT_REJECTED = symbols("amqp:accepted:list", "amqp:released:list")

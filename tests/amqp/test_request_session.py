@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_amqp.client_errors import TransportError
-from penstock_amqp.composites import Composite
-from penstock_amqp.frames import AMQP_HEADER, FrameReader, encode_frame, read_body
-from penstock_amqp.performatives import (
+from penstock_amqp.client.errors import TransportError
+from penstock_amqp.client.request_session import Answer, Ended, Ready, Refusal, RequestSession, Settings
+from penstock_amqp.frames.frames import AMQP_HEADER, FrameReader, encode_frame, read_body
+from penstock_amqp.frames.performatives import (
     Accepted,
     Attach,
     Begin,
@@ -28,9 +28,9 @@ from penstock_amqp.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.request_session import Answer, Ended, Ready, Refusal, RequestSession, Settings
-from penstock_amqp.values import Symbol
-from penstock_amqp.whole_message import Message, Properties, decode_message, encode_message
+from penstock_amqp.messages.whole import Message, Properties, decode_message, encode_message
+from penstock_amqp.types.composites import Composite
+from penstock_amqp.types.values import Symbol
 
 SETTINGS = Settings(container_id="c", node="$management", reply_to="me", credit=4)
 HEARTBEAT = b"\x00\x00\x00\x08\x02\x00\x00\x00"

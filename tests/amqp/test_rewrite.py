@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.frames import AMQP_HEADER, encode_frame
-from penstock_amqp.performatives import Attach, Begin, Modified, Open, Source, Target
-from penstock_amqp.rewrite import rewrite_attaches
-from penstock_amqp.values import Symbol
+from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame
+from penstock_amqp.frames.performatives import Attach, Begin, Modified, Open, Source, Target
+from penstock_amqp.frames.rewrite import rewrite_attaches
+from penstock_amqp.types.values import Symbol
 
 SHARED_SUBS = Symbol("SHARED-SUBS")
 

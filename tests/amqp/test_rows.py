@@ -20,9 +20,9 @@ from amqp.topic_links import (
     topic,
 )
 
-from penstock_amqp.performatives import Detach
-from penstock_amqp.values import Symbol
-from penstock_amqp.whole_message import Message, encode_message
+from penstock_amqp.frames.performatives import Detach
+from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.types.values import Symbol
 
 # Rows with a source: SHARED, GLOBAL, DURABLE -> capabilities of the reply's source.
 ROWS = [

@@ -9,19 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.errors import SaslError
-from penstock_amqp.sasl import MAX_UNAUTHENTICATED, Authenticated, Refused, Result, SaslServer
-from penstock_amqp.sasl_frames import SaslCode
-from penstock_amqp.sasl_mechanisms import (
-    MECHANISMS,
-    Accept,
-    Answer,
-    Ask,
-    Mechanism,
-    Refuse,
-    Step,
-    Verdict,
-    Verify,
-)
+from penstock_amqp.sasl.frames import SaslCode
+from penstock_amqp.sasl.mechanisms import MECHANISMS, Accept, Answer, Ask, Mechanism, Refuse, Step, Verdict, Verify
+from penstock_amqp.sasl.server import MAX_UNAUTHENTICATED, Authenticated, Refused, Result, SaslServer
 
 AMQP = b"AMQP\x00\x01\x00\x00"
 SASL = b"AMQP\x03\x01\x00\x00"

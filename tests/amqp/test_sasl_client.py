@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.errors import SaslError
-from penstock_amqp.sasl import Authenticated, SaslServer
-from penstock_amqp.sasl_client import Login, NotAuthenticated, SaslClient
-from penstock_amqp.sasl_frames import Mechanisms, Outcome, SaslCode, sasl_frame
-from penstock_amqp.sasl_mechanisms import MECHANISMS, Table, Verdict, Verify
-from penstock_amqp.values import Symbol
+from penstock_amqp.sasl.client import Login, NotAuthenticated, SaslClient
+from penstock_amqp.sasl.frames import Mechanisms, Outcome, SaslCode, sasl_frame
+from penstock_amqp.sasl.mechanisms import MECHANISMS, Table, Verdict, Verify
+from penstock_amqp.sasl.server import Authenticated, SaslServer
+from penstock_amqp.types.values import Symbol
 
 SASL = b"AMQP\x03\x01\x00\x00"
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_amqp.credentials import fake_record, make_record
-from penstock_amqp.sasl_mechanisms import Accept, Ask, Find, Refuse, ScramKeys, Verdict
-from penstock_amqp.sasl_scram import Scram, ScramError, salted_keys
+from penstock_amqp.sasl.credentials import fake_record, make_record
+from penstock_amqp.sasl.mechanisms import Accept, Ask, Find, Refuse, ScramKeys, Verdict
+from penstock_amqp.sasl.scram import Scram, ScramError, salted_keys
 
 # RFC 7677, section 3: user "user", password "pencil".
 CLIENT_FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"

@@ -9,18 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.errors import DecodeError, TapError, WireError
-from penstock_amqp.frames import AMQP_HEADER, encode_frame
-from penstock_amqp.performatives import (
-    Attach,
-    Coordinator,
-    Flow,
-    Modified,
-    Source,
-    Target,
-    Transfer,
-)
-from penstock_amqp.tap import InputTap, TappedAttach
-from penstock_amqp.values import Described, Symbol, UInt, ULong
+from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame
+from penstock_amqp.frames.performatives import Attach, Coordinator, Flow, Modified, Source, Target, Transfer
+from penstock_amqp.frames.tap import InputTap, TappedAttach
+from penstock_amqp.types.values import Described, Symbol, UInt, ULong
 
 ROOM = 8192
 """What the engine's input buffer takes at first."""

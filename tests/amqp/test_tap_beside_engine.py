@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_amqp.frames import AMQP_HEADER, encode_frame
-from penstock_amqp.performatives import Attach, Begin, Flow, Open, Performative, Source, Target, Transfer
-from penstock_amqp.tap import InputTap, TappedAttach
-from penstock_amqp.values import Symbol
+from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame
+from penstock_amqp.frames.performatives import Attach, Begin, Flow, Open, Performative, Source, Target, Transfer
+from penstock_amqp.frames.tap import InputTap, TappedAttach
+from penstock_amqp.types.values import Symbol
 
 importlib.import_module("cproton")  # initialises the engine
 ffi: Any = importlib.import_module("cproton_ffi").ffi  # it has no type information

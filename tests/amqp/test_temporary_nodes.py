@@ -12,8 +12,8 @@ from amqp.raw_client import RawClient, symbols
 from amqp.topic_links import LINK_DETACH, Connections, check_refusal, topic
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
-from penstock_amqp.performatives import (
+from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.frames.performatives import (
     Accepted,
     Attach,
     Detach,
@@ -24,8 +24,8 @@ from penstock_amqp.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.values import Array, Described, Symbol, ULong, Value
-from penstock_amqp.whole_message import Message, Properties, decode_message, encode_message
+from penstock_amqp.messages.whole import Message, Properties, decode_message, encode_message
+from penstock_amqp.types.values import Array, Described, Symbol, ULong, Value
 from penstock_api.management import EntityType
 
 ON_CLOSE, ON_NO_LINKS, ON_NO_MESSAGES, ON_NO_LINKS_OR_MESSAGES = 0x2B, 0x2C, 0x2D, 0x2E

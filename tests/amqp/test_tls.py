@@ -10,7 +10,7 @@ from amqp.certificates import Authority, Issued
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock_amqp.tls import ServerTls, TlsConnection, TlsError, TlsFiles, TlsFilesError
+from penstock_amqp.transports.tls import ServerTls, TlsConnection, TlsError, TlsFiles, TlsFilesError
 
 
 @pytest.fixture(scope="module")

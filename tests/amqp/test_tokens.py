@@ -11,7 +11,7 @@ from amqp.signing import AUDIENCE, ISSUER, NOW, Signer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_amqp.tokens import (
+from penstock_amqp.sasl.tokens import (
     MAX_TOKEN,
     Bearer,
     KeysError,

@@ -10,11 +10,11 @@ from amqp.raw_client import RawClient, symbols
 from amqp.topic_links import Connections, check_refusal, topic
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
-from penstock_amqp.performatives import Close, Detach, Source, Target
-from penstock_amqp.values import Symbol
+from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.frames.performatives import Close, Detach, Source, Target
+from penstock_amqp.types.values import Symbol
 from penstock_api.management import Deletion, EntityType, ExchangeDeclaration, QueueDeclaration
-from penstock_broker.announcing import Announcements, open_properties
+from penstock_broker.settings.announcing import Announcements, open_properties
 
 INVALID_FIELD = Symbol("invalid-field")
 

@@ -12,7 +12,7 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from penstock_amqp.errors import WireError
-from penstock_amqp.websocket import WebSocket, WebSocketError
+from penstock_amqp.transports.websocket import WebSocket, WebSocketError
 
 REQUEST = (
     b"GET /amqp HTTP/1.1\r\nHost: broker\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.message import Header
-from penstock_amqp.values import Symbol
-from penstock_amqp.whole_message import Message, Properties, decode_message, encode_message
+from penstock_amqp.messages.message import Header
+from penstock_amqp.messages.whole import Message, Properties, decode_message, encode_message
+from penstock_amqp.types.values import Symbol
 
 proton: Any = importlib.import_module("proton")  # it has no complete type information
 

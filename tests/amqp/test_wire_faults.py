@@ -12,14 +12,25 @@ import pytest
 from amqp.raw_client import RawClient, symbols
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.codec import encode
-from penstock_amqp.composites import to_value
-from penstock_amqp.frames import AMQP_HEADER, SASL_HEADER, encode_frame
-from penstock_amqp.performatives import Attach, Begin, Close, Detach, Disposition, Flow, Open, Source, Target, Transfer
-from penstock_amqp.sasl_client import Login, NotAuthenticated
-from penstock_amqp.sasl_frames import Init, SaslCode, sasl_frame
-from penstock_amqp.values import Described, Descriptor, Symbol, UInt, ULong, UShort, Value
-from penstock_amqp.whole_message import Message, encode_message
+from penstock_amqp.frames.frames import AMQP_HEADER, SASL_HEADER, encode_frame
+from penstock_amqp.frames.performatives import (
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    Disposition,
+    Flow,
+    Open,
+    Source,
+    Target,
+    Transfer,
+)
+from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.sasl.client import Login, NotAuthenticated
+from penstock_amqp.sasl.frames import Init, SaslCode, sasl_frame
+from penstock_amqp.types.codec import encode
+from penstock_amqp.types.composites import to_value
+from penstock_amqp.types.values import Described, Descriptor, Symbol, UInt, ULong, UShort, Value
 
 ATTACH = Attach(
     name="link",

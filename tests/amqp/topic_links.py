@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 from amqp.raw_client import RawClient, symbols
 
-from penstock_amqp.performatives import Attach, Detach, Disposition, Error, Flow, Source, Target, Transfer
-from penstock_amqp.values import Described, Symbol, ULong, Value
-from penstock_amqp.whole_message import Message, decode_message, encode_message
+from penstock_amqp.frames.performatives import Attach, Detach, Disposition, Error, Flow, Source, Target, Transfer
+from penstock_amqp.messages.whole import Message, decode_message, encode_message
+from penstock_amqp.types.values import Described, Symbol, ULong, Value
 
 SELECTOR = ULong(0x0000468C00000004)
 NEVER, LINK_DETACH, SESSION_END, CONNECTION_CLOSE = symbols("never", "link-detach", "session-end", "connection-close")

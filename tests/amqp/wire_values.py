@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock_amqp import values
-from penstock_amqp.values import Array, Described, Symbol, Value
+from penstock_amqp.types import values
+from penstock_amqp.types.values import Array, Described, Symbol, Value
 
 
 def _range(make: type[int], low: int, high: int) -> st.SearchStrategy[int]:

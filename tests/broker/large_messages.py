@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from amqp.raw_client import RawClient
 
-from penstock_amqp.performatives import Accepted, Attach, Detach, Disposition, Flow, Source, Target, Transfer
-from penstock_amqp.values import Symbol
+from penstock_amqp.frames.performatives import Accepted, Attach, Detach, Disposition, Flow, Source, Target, Transfer
+from penstock_amqp.types.values import Symbol
 
 PART = 60_000
 MIB = 1024 * 1024

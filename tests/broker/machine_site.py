@@ -19,15 +19,15 @@ from broker.log.simulated_files import SimulatedFiles
 from broker.machine_model import Identity, Image, ImageMessage, SubscriptionImage
 from proton import Message
 
-from penstock_broker import listening
 from penstock_broker.assembling import assemble
+from penstock_broker.connections import listening
 from penstock_broker.log import FileLayer, Log, SyncChoice
 from penstock_broker.log import Settings as LogSettings
-from penstock_broker.loop import Loop
-from penstock_broker.queue import DATA, NUMBER, Queue
-from penstock_broker.settings import Listener, Settings
-from penstock_broker.settings_security import Authentication
-from penstock_broker.timing import Clock
+from penstock_broker.queues.queue import DATA, NUMBER, Queue
+from penstock_broker.serving.loop import Loop
+from penstock_broker.settings.security import Authentication
+from penstock_broker.settings.settings import Listener, Settings
+from penstock_broker.state.timing import Clock
 from penstock_broker.topology.records import Subscription
 from penstock_core.terms import Exclusivity
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from amqp.encoded_messages import amqp_value, described, fields, mapping, string
 
-from penstock_amqp.endpoint_events import Entry
-from penstock_amqp.message import inspect
-from penstock_broker.marks import message_marks
-from penstock_broker.selection import Selection
+from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.messages.message import inspect
+from penstock_broker.queues.marks import message_marks
+from penstock_broker.queues.selection import Selection
 
 __all__ = ["CLOSING", "Somebody", "entry", "message"]
 

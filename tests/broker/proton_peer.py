@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from proton import Collector, Connection, Receiver, Sender, Session, Transport
 
-from penstock_amqp import endpoint_ffi
-from penstock_amqp.endpoint import Endpoint
-from penstock_amqp.endpoint_events import Attached, Event, Flowed, Kind, Other
-from penstock_amqp.endpoint_links import InLink, OutLink
-from penstock_amqp.performatives import Source, Target
+from penstock_amqp.endpoint import ffi
+from penstock_amqp.endpoint.endpoint import Endpoint
+from penstock_amqp.endpoint.events import Attached, Event, Flowed, Kind, Other
+from penstock_amqp.endpoint.links import InLink, OutLink
+from penstock_amqp.frames.performatives import Source, Target
 
 __all__ = ["Pair"]
 
@@ -60,7 +60,7 @@ class Pair:
             self.push(data)
             total += len(data)
         while size := self.endpoint.output():
-            self.push(endpoint_ffi.OUTPUT_VIEW[:size].tobytes())
+            self.push(ffi.OUTPUT_VIEW[:size].tobytes())
             total += size
         return total
 

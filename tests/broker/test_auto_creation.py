@@ -17,7 +17,7 @@ from proton.utils import BlockingConnection, LinkDetached
 from support.broker_process import BrokerProcess
 from support.waiting import wait_until
 
-from penstock_amqp.management_client import ManagementClient
+from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import EntityType, QueueDeclaration
 
 SETTINGS: dict[str, object] = {

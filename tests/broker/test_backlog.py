@@ -9,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock_amqp.endpoint_events import Entry
-from penstock_broker.backlog import Backlog
-from penstock_broker.marks import level
+from penstock_amqp.endpoint.events import Entry
+from penstock_broker.queues.backlog import Backlog
+from penstock_broker.queues.marks import level
 from penstock_core.selector import Selector, compile_selector
 
 

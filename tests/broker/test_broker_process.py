@@ -15,8 +15,8 @@ from proton import ConnectionException, Message
 from proton.utils import BlockingConnection, ConnectionClosed
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.frames import AMQP_HEADER, encode_frame
-from penstock_amqp.performatives import Attach, Begin, Open, Source, Target
+from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame
+from penstock_amqp.frames.performatives import Attach, Begin, Open, Source, Target
 
 
 def get(broker: BrokerProcess, path: str) -> int:

@@ -12,9 +12,9 @@ import pytest_asyncio
 from broker.clients import Subscribed, connected
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
+from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import BrokerState
-from penstock_broker.contests import Contested, Contests
+from penstock_broker.connections.contests import Contested, Contests
 
 SOLE = {
     "desired_capabilities": ["sole-connection-for-container"],

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from penstock_broker.settings import Settings
-from penstock_broker.settings_creation import creation_of, unused_queue_seconds
+from penstock_broker.settings.creation import creation_of, unused_queue_seconds
+from penstock_broker.settings.settings import Settings
 from penstock_core.creation import ANYTHING, NOTHING, AutoCreation, CreationRule
 
 LONG = """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from broker.clients import connected, publish, take
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
+from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import Delivery, EntityType, QueueDeclaration
 
 COUNT = 60

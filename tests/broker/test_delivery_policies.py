@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
+from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import (
     Delivery,
     EntityType,

@@ -11,7 +11,7 @@ import pytest
 from broker.proton_peer import Pair
 from proton import Data, Delivery, Endpoint, Link, Terminus, symbol
 
-from penstock_amqp.endpoint_events import (
+from penstock_amqp.endpoint.events import (
     AmqpError,
     Arrival,
     Attached,
@@ -27,9 +27,9 @@ from penstock_amqp.endpoint_events import (
     Settled,
     TooLarge,
 )
-from penstock_amqp.endpoint_events import Event as EndpointEvent
-from penstock_amqp.performatives import Source, Target
-from penstock_amqp.values import Symbol
+from penstock_amqp.endpoint.events import Event as EndpointEvent
+from penstock_amqp.frames.performatives import Source, Target
+from penstock_amqp.types.values import Symbol
 
 
 @pytest.fixture

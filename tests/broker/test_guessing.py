@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock_broker.guessing import Guessing
+from penstock_broker.connections.guessing import Guessing
 
 
 def failing(guessing: Guessing, times: int, *, peer: str = "10.0.0.1", user: str = "ann", now_ms: int = 0) -> None:

@@ -13,7 +13,7 @@ from broker.clients import Subscribed, connected, publish, take
 from proton import Message, symbol
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementAnswer, ManagementClient
+from penstock_amqp.client.management import ManagementAnswer, ManagementClient
 from penstock_api.handling import Handled, Peek, Peeked, PeekedMessage, Selection
 from penstock_api.management import (
     Delivery,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock_broker.journal import Journal
 from penstock_broker.log import Log, Settings
+from penstock_broker.state.journal import Journal
 
 
 @pytest.fixture

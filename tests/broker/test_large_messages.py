@@ -25,8 +25,8 @@ from broker.large_messages import (
 from support.broker_process import BrokerProcess
 from support.waiting import until
 
-from penstock_amqp.performatives import Disposition, Released, Source
-from penstock_amqp.values import Symbol
+from penstock_amqp.frames.performatives import Disposition, Released, Source
+from penstock_amqp.types.values import Symbol
 
 LARGE = 20 * MIB  # more than two segments of the test's log
 

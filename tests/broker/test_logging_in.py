@@ -12,11 +12,11 @@ from amqp.raw_client import RawClient
 from broker.clients import connected, publish, take
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.credentials import format_record, make_record
-from penstock_amqp.frames import SASL_HEADER, FrameReader, read_body
-from penstock_amqp.sasl_client import Login, NotAuthenticated
-from penstock_amqp.sasl_frames import Init, Mechanisms, SaslCode, sasl_frame
-from penstock_amqp.values import Symbol
+from penstock_amqp.frames.frames import SASL_HEADER, FrameReader, read_body
+from penstock_amqp.sasl.client import Login, NotAuthenticated
+from penstock_amqp.sasl.credentials import format_record, make_record
+from penstock_amqp.sasl.frames import Init, Mechanisms, SaslCode, sasl_frame
+from penstock_amqp.types.values import Symbol
 
 
 @pytest.fixture(scope="module")

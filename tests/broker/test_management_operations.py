@@ -10,7 +10,7 @@ from broker.clients import Subscribed, connected, publish, take
 from proton.utils import LinkDetached, SendException
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import Entry, ManagementAnswer, ManagementClient
+from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementClient
 from penstock_api.management import (
     BrokerState,
     Deletion,

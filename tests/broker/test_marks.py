@@ -8,10 +8,10 @@ from broker.ordered_messages import entry, message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_amqp.message import inspect
-from penstock_amqp.message_fields import Field, properties_field
-from penstock_broker.beginning import UNKNOWN, Beginning
-from penstock_broker.marks import (
+from penstock_amqp.messages.fields import Field, properties_field
+from penstock_amqp.messages.message import inspect
+from penstock_broker.queues.beginning import UNKNOWN, Beginning
+from penstock_broker.queues.marks import (
     GROUPED,
     LOOK_INSIDE,
     MAX_UNGROUPED,

@@ -20,8 +20,8 @@ from broker.clients import connected, publish
 from proton import SSLDomain
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
-from penstock_amqp.sasl_client import NotAuthenticated
+from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.sasl.client import NotAuthenticated
 from penstock_api.management import EntityType
 
 

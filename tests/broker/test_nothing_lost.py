@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from proton import Delivery, Message, symbol
 
 from penstock_api.management import Delivery as Policy
-from penstock_broker import moving
-from penstock_broker.queue import DATA, Queue
+from penstock_broker.messages import moving
+from penstock_broker.queues.queue import DATA, Queue
 
 QUEUES = ("jobs", "dead", "late")
 OUTCOMES = st.sampled_from(

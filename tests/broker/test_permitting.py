@@ -19,9 +19,9 @@ from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.client_errors import ManagementError
-from penstock_amqp.management_client import ManagementClient
-from penstock_amqp.sasl_client import Login
+from penstock_amqp.client.errors import ManagementError
+from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.sasl.client import Login
 from penstock_api.management import EntityType, ExchangeDeclaration, Owner, QueueDeclaration, SubscriptionDeclaration
 
 USERS = dict.fromkeys(("maker", "reader", "other", "root", "nobody"), "secret")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_amqp.endpoint_events import Entry, Held
-from penstock_amqp.endpoint_ffi import NULL
-from penstock_amqp.endpoint_links import OutLink, Session
-from penstock_broker.queue import Queue
+from penstock_amqp.endpoint.events import Entry, Held
+from penstock_amqp.endpoint.ffi import NULL
+from penstock_amqp.endpoint.links import OutLink, Session
+from penstock_broker.queues.queue import Queue
 
 
 def entry(number: int) -> Entry:

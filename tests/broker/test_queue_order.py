@@ -14,7 +14,7 @@ from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
+from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import Delivery as DeliveryPolicy
 from penstock_api.management import EntityType, Limits, Operation, QueueDeclaration
 

@@ -12,7 +12,7 @@ from proton.reactor import AtMostOnce, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
+from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import EntityType, LinkState, Operation
 
 RED = "colour = 'red'"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock_broker.rarely import MOST_SUBJECTS, PAUSE_MS, Rarely
+from penstock_broker.state.rarely import MOST_SUBJECTS, PAUSE_MS, Rarely
 
 
 def test_each_subject_is_mentioned_once_a_minute() -> None:

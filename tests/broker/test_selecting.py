@@ -6,10 +6,10 @@ from typing import NoReturn
 
 import pytest
 
-from penstock_amqp import message
-from penstock_amqp.values import Symbol, Value
-from penstock_amqp.whole_message import Message, Properties, encode_message
-from penstock_broker.selecting import Admission, IsForeign, Selection
+from penstock_amqp.messages import message
+from penstock_amqp.messages.whole import Message, Properties, encode_message
+from penstock_amqp.types.values import Symbol, Value
+from penstock_broker.queues.selecting import Admission, IsForeign, Selection
 from penstock_core.selector import Lookup, Selector, compile_selector
 
 

@@ -13,7 +13,7 @@ from proton.reactor import AtMostOnce
 from proton.utils import BlockingReceiver, LinkDetached, SendException
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.performatives import Attach, Begin, Flow, Source, Target
+from penstock_amqp.frames.performatives import Attach, Begin, Flow, Source, Target
 
 
 def hold(receiver: BlockingReceiver, count: int) -> list[object]:

@@ -19,9 +19,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from penstock_amqp.performatives import Target, Transfer
-from penstock_amqp.sasl_client import ClientMechanism, Login, NotAuthenticated
-from penstock_amqp.whole_message import Message, encode_message
+from penstock_amqp.frames.performatives import Target, Transfer
+from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.sasl.client import ClientMechanism, Login, NotAuthenticated
 
 AMQP = (Subprotocol("amqp"),)
 

@@ -10,8 +10,8 @@ from amqp.raw_client import RawClient
 from broker.clients import connected, is_empty, publish, take
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.performatives import Accepted, Attach, Detach, Disposition, Flow, Source, Target, Transfer
-from penstock_amqp.values import Described, ULong
+from penstock_amqp.frames.performatives import Accepted, Attach, Detach, Disposition, Flow, Source, Target, Transfer
+from penstock_amqp.types.values import Described, ULong
 
 ACCEPTED = 0x24
 RELEASED = 0x26

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_amqp.endpoint_events import Entry
-from penstock_broker.shelf import Shelf
+from penstock_amqp.endpoint.events import Entry
+from penstock_broker.queues.shelf import Shelf
 
 
 def entry(number: int) -> Entry:

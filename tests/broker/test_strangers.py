@@ -21,10 +21,10 @@ from broker.clients import connected, publish, take
 from proton.utils import BlockingConnection
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.frames import SASL_HEADER
-from penstock_amqp.management_client import ManagementClient
-from penstock_amqp.performatives import Attach, Close, Detach, Target
-from penstock_amqp.sasl_client import Login
+from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.frames.frames import SASL_HEADER
+from penstock_amqp.frames.performatives import Attach, Close, Detach, Target
+from penstock_amqp.sasl.client import Login
 
 
 @contextmanager

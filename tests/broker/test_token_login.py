@@ -12,9 +12,9 @@ from amqp.raw_client import RawClient
 from amqp.signing import AUDIENCE, ISSUER, Signer
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
-from penstock_amqp.performatives import Detach, Target
-from penstock_amqp.sasl_client import NotAuthenticated
+from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.frames.performatives import Detach, Target
+from penstock_amqp.sasl.client import NotAuthenticated
 from penstock_api.management import EntityType
 
 SIGNER = Signer()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock_api import management
-from penstock_broker.queue import Queue
+from penstock_broker.queues.queue import Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
 from penstock_core.binding import Binding, ByContainer, Filter

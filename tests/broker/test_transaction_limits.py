@@ -12,10 +12,10 @@ from broker.transacting import Transacting, condition_of
 from pydantic import ValidationError
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
-from penstock_amqp.performatives import Accepted
+from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.frames.performatives import Accepted
 from penstock_api.management import BrokerState, ConnectionState, EntityType
-from penstock_broker.settings import Settings
+from penstock_broker.settings.settings import Settings
 from penstock_core.transactions import Limits
 
 

@@ -12,8 +12,8 @@ from amqp.raw_client import RawClient
 from broker.transacting import Got, Transacting, condition_of
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
-from penstock_amqp.performatives import (
+from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.frames.performatives import (
     Accepted,
     Coordinator,
     Disposition,
@@ -22,9 +22,9 @@ from penstock_amqp.performatives import (
     Released,
     Transfer,
 )
-from penstock_amqp.transactions import Declare, Discharge, TransactionalState
-from penstock_amqp.values import Described, Symbol, ULong
-from penstock_amqp.whole_message import Message, encode_message
+from penstock_amqp.messages.transactions import Declare, Discharge, TransactionalState
+from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.types.values import Described, Symbol, ULong
 from penstock_api.management import EntityType, ExchangeDeclaration, Limits, QueueDeclaration
 
 SMALL = {"maxMessages": 5, "maxBytes": 4096, "maxOpenPerConnection": 3, "maxAgeSeconds": 3600}

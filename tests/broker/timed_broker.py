@@ -22,13 +22,13 @@ from proton import Event as EngineEvent
 
 from penstock_api.management import Delivery as DeliveryPolicy
 from penstock_api.management import Limits
-from penstock_broker import listening
 from penstock_broker.assembling import assemble
+from penstock_broker.connections import listening
 from penstock_broker.log import Log, SyncChoice
 from penstock_broker.log import Settings as LogSettings
-from penstock_broker.queue import Queue
-from penstock_broker.settings import Authentication, Listener, Settings
-from penstock_broker.timing import Clock
+from penstock_broker.queues.queue import Queue
+from penstock_broker.settings.settings import Authentication, Listener, Settings
+from penstock_broker.state.timing import Clock
 from penstock_broker.topology.records import PointToPoint
 
 __all__ = ["Peer", "TimedBroker"]

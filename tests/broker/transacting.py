@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from amqp.raw_client import RawClient, symbols
 
-from penstock_amqp.composites import Composite, to_value
-from penstock_amqp.message import Header
-from penstock_amqp.performatives import (
+from penstock_amqp.frames.performatives import (
     Accepted,
     Coordinator,
     Detach,
@@ -20,8 +18,10 @@ from penstock_amqp.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.transactions import Declare, Declared, Discharge, TransactionalState
-from penstock_amqp.whole_message import Message, decode_message, encode_message
+from penstock_amqp.messages.message import Header
+from penstock_amqp.messages.transactions import Declare, Declared, Discharge, TransactionalState
+from penstock_amqp.messages.whole import Message, decode_message, encode_message
+from penstock_amqp.types.composites import Composite, to_value
 
 __all__ = ["Got", "Transacting", "condition_of"]
 

@@ -17,8 +17,8 @@ from amqp.raw_client import RawClient
 from broker.transacting import Got, Transacting
 from crash.kills import Victim
 
-from penstock_amqp.performatives import Accepted
-from penstock_amqp.transactions import Discharge
+from penstock_amqp.frames.performatives import Accepted
+from penstock_amqp.messages.transactions import Discharge
 
 __all__ = ["Books", "move_under_kills"]
 

@@ -15,7 +15,7 @@ from amqp.raw_client import RawClient
 from broker.transacting import Got, Transacting
 from crash.kills import Victim
 
-from penstock_amqp.performatives import Accepted
+from penstock_amqp.frames.performatives import Accepted
 
 QUEUES = ("left", "right")
 RECEIPTS = "receipts"

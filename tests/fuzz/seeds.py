@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock_amqp.composites import to_value
-from penstock_amqp.frames import AMQP_HEADER, SASL_HEADER, encode_frame
-from penstock_amqp.performatives import (
+from penstock_amqp.frames.frames import AMQP_HEADER, SASL_HEADER, encode_frame
+from penstock_amqp.frames.performatives import (
     Accepted,
     Attach,
     Begin,
@@ -21,10 +20,11 @@ from penstock_amqp.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.sasl_frames import Init, Response, sasl_frame
-from penstock_amqp.transactions import Declare, Discharge, TransactionalState
-from penstock_amqp.values import Described, Symbol, ULong
-from penstock_amqp.whole_message import Message, encode_message
+from penstock_amqp.messages.transactions import Declare, Discharge, TransactionalState
+from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.sasl.frames import Init, Response, sasl_frame
+from penstock_amqp.types.composites import to_value
+from penstock_amqp.types.values import Described, Symbol, ULong
 
 __all__ = ["CONVERSATIONS", "DIALOGUES", "FRAMES", "MESSAGES", "SELECTORS"]
 

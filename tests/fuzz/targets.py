@@ -15,28 +15,18 @@ from typing import Final
 from fuzz.arena import Arena
 from fuzz.seeds import CONVERSATIONS, DIALOGUES, FRAMES, MESSAGES, SELECTORS
 
-from penstock_amqp import message, message_fields, message_times
-from penstock_amqp.codec import decode, encode
-from penstock_amqp.credentials import Record, fake_record, make_record
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.frames import FrameReader, read_body
-from penstock_amqp.message_sections import check_sections
-from penstock_amqp.performatives import Performative
-from penstock_amqp.sasl import Authenticated, Refused, SaslServer
-from penstock_amqp.sasl_mechanisms import (
-    MECHANISMS,
-    Answer,
-    Bearer,
-    External,
-    Find,
-    Identified,
-    Table,
-    Verdict,
-    Verify,
-)
-from penstock_amqp.sasl_scram import Scram
-from penstock_amqp.selected_fields import Selectable, SelectedFields
-from penstock_amqp.values import Symbol
+from penstock_amqp.frames.frames import FrameReader, read_body
+from penstock_amqp.frames.performatives import Performative
+from penstock_amqp.messages import fields, message, times
+from penstock_amqp.messages.sections import check_sections
+from penstock_amqp.messages.selected_fields import Selectable, SelectedFields
+from penstock_amqp.sasl.credentials import Record, fake_record, make_record
+from penstock_amqp.sasl.mechanisms import MECHANISMS, Answer, Bearer, External, Find, Identified, Table, Verdict, Verify
+from penstock_amqp.sasl.scram import Scram
+from penstock_amqp.sasl.server import Authenticated, Refused, SaslServer
+from penstock_amqp.types.codec import decode, encode
+from penstock_amqp.types.values import Symbol
 from penstock_core.selector import Selector, compile_selector
 
 __all__ = ["OFFERED", "SEEDS", "TARGETS", "answer"]
@@ -100,17 +90,17 @@ def forwarded(data: bytes) -> None:
     with contextlib.suppress(DecodeError):
         SelectedFields(("colour", "JMSPriority", "JMSMessageID", "JMSTimestamp")).read(data, head)
     with contextlib.suppress(DecodeError):
-        message_fields.annotation(data, head.start, "x-opt-delivery-time")
+        fields.annotation(data, head.start, "x-opt-delivery-time")
     with contextlib.suppress(DecodeError):
-        message_times.wishes(data, head)
+        times.wishes(data, head)
     with contextlib.suppress(DecodeError):
-        lasting = message_times.without_expiry(data, head)
+        lasting = times.without_expiry(data, head)
         kept = message.inspect(lasting)
-        assert kept.ttl is None and message_times.absolute_expiry(lasting, kept.start) is None
+        assert kept.ttl is None and times.absolute_expiry(lasting, kept.start) is None
     with contextlib.suppress(DecodeError):
-        message.with_annotations(data, head, {Symbol("x-opt-a"): 1}, without=message_times.DELAYS)
+        message.with_annotations(data, head, {Symbol("x-opt-a"): 1}, without=times.DELAYS)
     with contextlib.suppress(DecodeError):
-        message_fields.properties_field(data, head.start, message_fields.Field.TO)
+        fields.properties_field(data, head.start, fields.Field.TO)
     with contextlib.suppress(DecodeError):
         check_sections(data, head.start)
 

@@ -8,8 +8,8 @@ import pytest
 from fuzz.running import fuzz
 from fuzz.targets import OFFERED, SEEDS, TARGETS, answer
 
-from penstock_amqp.sasl import Authenticated, SaslServer
-from penstock_amqp.sasl_mechanisms import Find, Verify
+from penstock_amqp.sasl.mechanisms import Find, Verify
+from penstock_amqp.sasl.server import Authenticated, SaslServer
 
 SEED = 20_261_121
 RUNS = {

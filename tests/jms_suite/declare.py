@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from penstock_amqp.client_errors import ManagementError
-from penstock_amqp.management_client import ManagementClient
+from penstock_amqp.client.errors import ManagementError
+from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import EntityType, Operation
 
 SECONDS = 20.0

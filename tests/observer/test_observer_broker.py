@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from observer.samples import START_MS, a_broker, a_subscription
 
-from penstock_amqp.client_errors import ManagementError, TransportError
+from penstock_amqp.client.errors import ManagementError, TransportError
 from penstock_api.management import EntityType
 from penstock_observer.broker import ManagedBroker
 from penstock_observer.poller import BrokerAway

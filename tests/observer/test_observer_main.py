@@ -18,7 +18,7 @@ from proton import Message
 from proton.utils import BlockingConnection
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
+from penstock_amqp.client.management import ManagementClient
 from penstock_api.failing import Failure, Misuse
 from penstock_api.ledger import SegmentName
 from penstock_api.management import ExchangeDeclaration, SubscriptionDeclaration

@@ -13,9 +13,9 @@ import yaml
 from e2e.kube import ROOT, Kube, own_cluster_environment, pick, wait_for
 from support.cluster_images import images
 
-from penstock_amqp.client import Address
-from penstock_amqp.management_client import ManagementClient
-from penstock_amqp.sasl_client import Login
+from penstock_amqp.client.client import Address
+from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.sasl.client import Login
 
 __all__ = ["MINUTE", "Site", "Team", "open_site", "whole"]
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 from operating.making import broker
 
-from penstock_amqp.certificate_names import NamePart
-from penstock_broker import settings
-from penstock_broker.settings_creation import AutoCreate, CreatedNodes, CreatedQueues
-from penstock_broker.settings_security import ClientCertificates, Grants, Limits, Tls, TokenIssuer
+from penstock_amqp.transports.certificate_names import NamePart
+from penstock_broker.settings import settings
+from penstock_broker.settings.creation import AutoCreate, CreatedNodes, CreatedQueues
+from penstock_broker.settings.security import ClientCertificates, Grants, Limits, Tls, TokenIssuer
 from penstock_core.permissions import Action, Grant
 from penstock_operator import configuration
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from penstock_amqp import codec
-from penstock_amqp.values import Value
-from penstock_amqp.whole_message import Message, Properties, encode_message
+from penstock_amqp.messages.whole import Message, Properties, encode_message
+from penstock_amqp.types import codec
+from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import Status
 from penstock_core.reason import Condition, Reason, Refuse

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, assert_never
 
 from pydantic import ValidationError
 
-from penstock_amqp.values import Value
+from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType, Outcome, Status
 from penstock_broker.management import states
 from penstock_broker.management.answers import Answer, invalid, refusal
-from penstock_broker.queue import Queue
+from penstock_broker.queues.queue import Queue
 from penstock_broker.topology.creating import make_destinations
 from penstock_broker.topology.documents import mark_of
 from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, new_router
@@ -40,7 +40,7 @@ from penstock_core.selector import compile_selector
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, RebindPolicy, Unroutable
 
 if TYPE_CHECKING:
-    from penstock_broker.broker import Broker
+    from penstock_broker.state.broker import Broker
 
 __all__ = ["declare"]
 

@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, assert_never
 
 from pydantic import ValidationError
 
-from penstock_amqp.endpoint_events import AmqpError
-from penstock_amqp.values import Value
+from penstock_amqp.endpoint.events import AmqpError
+from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType, Status
-from penstock_broker import ending, opening, temporaries
 from penstock_broker.errors import amqp_error
+from penstock_broker.links import ending, temporaries
 from penstock_broker.management import states
 from penstock_broker.management.answers import Answer, invalid, refusal
-from penstock_broker.queue import Queue
+from penstock_broker.queues.queue import Queue
+from penstock_broker.serving import opening
 from penstock_core.declare import DeleteExisting, NothingToDelete, decide_deletion
 from penstock_core.exchanges import decide_exchange_deletion
 from penstock_core.identity import parse_queue_name
 from penstock_core.reason import Reason, Refuse
 
 if TYPE_CHECKING:
-    from penstock_broker.broker import Broker
+    from penstock_broker.state.broker import Broker
 
 __all__ = ["delete"]
 

@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-from penstock_amqp import message
-from penstock_amqp.endpoint_events import Entry
+from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.selected_fields import SelectedFields
-from penstock_amqp.values import Value
+from penstock_amqp.messages import message
+from penstock_amqp.messages.selected_fields import SelectedFields
+from penstock_amqp.types.values import Value
 from penstock_api.handling import Handled, Peek, Selection
 from penstock_api.management import EntityType, Operation, Status
-from penstock_broker import moving
-from penstock_broker.depositing import destination_of
 from penstock_broker.management import showing
 from penstock_broker.management.answers import Answer, invalid, refusal, to_value
-from penstock_broker.queue import DATA, NUMBER, Queue
-from penstock_broker.routes import ExchangeTarget, QueueTarget
+from penstock_broker.messages import moving
+from penstock_broker.messages.depositing import destination_of
+from penstock_broker.queues.queue import DATA, NUMBER, Queue
+from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_core.identity import parse_queue_name
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import compile_selector
 
 if TYPE_CHECKING:
-    from penstock_broker.broker import Broker
+    from penstock_broker.state.broker import Broker
 
 __all__ = ["Handling", "Peeking", "handle"]
 

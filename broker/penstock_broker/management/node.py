@@ -10,21 +10,21 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from penstock_amqp.endpoint_events import AmqpError, Arrival
-from penstock_amqp.endpoint_links import OutLink
+from penstock_amqp.endpoint.events import AmqpError, Arrival
+from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.errors import WireError
-from penstock_amqp.performatives import Attach, Source, Target
-from penstock_amqp.values import Symbol
-from penstock_amqp.whole_message import Message, decode_message
+from penstock_amqp.frames.performatives import Attach, Source, Target
+from penstock_amqp.messages.whole import Message, decode_message
+from penstock_amqp.types.values import Symbol
 from penstock_api.management import NODE
-from penstock_broker.connection import Connection
-from penstock_broker.links import Producer
+from penstock_broker.connections.connection import Connection
 from penstock_broker.management import handling, operations
 from penstock_broker.management.answers import Answer, encode_answer, refusal
+from penstock_broker.state.links import Producer
 from penstock_core.reason import Reason, Refuse
 
 if TYPE_CHECKING:
-    from penstock_broker.broker import Broker
+    from penstock_broker.state.broker import Broker
 
 __all__ = ["Answers", "ManagementNode"]
 

@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from penstock_amqp import codec
-from penstock_amqp.values import Value
-from penstock_amqp.whole_message import Message
+from penstock_amqp.messages.whole import Message
+from penstock_amqp.types import codec
+from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType, Operation, Status
-from penstock_broker.connection import Connection
+from penstock_broker.connections.connection import Connection
 from penstock_broker.management import declaring, deleting, handling, states
 from penstock_broker.management.answers import Answer, invalid, refusal
-from penstock_broker.settings import Role
+from penstock_broker.settings.settings import Role
 from penstock_core.identity import parse_queue_name
 from penstock_core.permissions import Kind
 from penstock_core.reason import Reason, Refuse
 
 if TYPE_CHECKING:
-    from penstock_broker.broker import Broker
+    from penstock_broker.state.broker import Broker
 
 __all__ = ["Changes", "Query", "answer"]
 

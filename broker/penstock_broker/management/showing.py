@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock_amqp import message
-from penstock_amqp.endpoint_events import Entry
+from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.message_sections import Section, end_of, section_at
-from penstock_amqp.plain_values import to_plain
-from penstock_amqp.streamed import is_streamed, streamed
-from penstock_amqp.values import Value
-from penstock_amqp.whole_message import Message, decode_message
+from penstock_amqp.messages import message
+from penstock_amqp.messages.sections import Section, end_of, section_at
+from penstock_amqp.messages.streamed import is_streamed, streamed
+from penstock_amqp.messages.whole import Message, decode_message
+from penstock_amqp.types.plain_values import to_plain
+from penstock_amqp.types.values import Value
 from penstock_api.handling import PeekedMessage
-from penstock_broker.queue import AVAILABLE, DATA, EXPIRES, NUMBER, Queue, State
+from penstock_broker.queues.queue import AVAILABLE, DATA, EXPIRES, NUMBER, Queue, State
 
 __all__ = ["shown"]
 

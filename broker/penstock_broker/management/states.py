@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from penstock_amqp.values import Value
-from penstock_broker.connection import Connection
-from penstock_broker.histogram import Histogram
-from penstock_broker.links import Browser, Consumer, Producer
-from penstock_broker.queue import AVAILABLE, Queue
-from penstock_broker.routes import ExchangeTarget, QueueTarget
+from penstock_amqp.types.values import Value
+from penstock_broker.connections.connection import Connection
+from penstock_broker.queues.histogram import Histogram
+from penstock_broker.queues.queue import AVAILABLE, Queue
+from penstock_broker.state.links import Browser, Consumer, Producer
+from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
 from penstock_broker.version import VERSION
 from penstock_core.headers import HeaderBinding, ordered_bindings
 
 if TYPE_CHECKING:
-    from penstock_broker.broker import Broker
-    from penstock_broker.transactions.records import Ledger
+    from penstock_broker.state.broker import Broker
+    from penstock_broker.state.transactions import Ledger
 
 __all__ = [
     "InFlight",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from penstock_broker.selecting import Admission, IsForeign
+from penstock_broker.queues.selecting import Admission, IsForeign
 from penstock_broker.topology.records import Subscription
 from penstock_core.binding import ByConnection, ByContainer
 from penstock_core.selector import Selector, compile_selector

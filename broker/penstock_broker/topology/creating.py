@@ -8,7 +8,7 @@ import logging
 from typing import assert_never
 
 from penstock_api.management import Delivery
-from penstock_broker.queue import Queue
+from penstock_broker.queues.queue import Queue
 from penstock_broker.topology.records import Exchange, PointToPoint, new_router
 from penstock_broker.topology.store import Topology
 from penstock_core.address import AutoCreate, NodeKind, QueueAddress

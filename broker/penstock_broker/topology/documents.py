@@ -9,7 +9,7 @@ import json
 from typing import Any, Final
 
 from penstock_api import management
-from penstock_broker.queue import Queue
+from penstock_broker.queues.queue import Queue
 from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, new_router
 from penstock_core.binding import Binding, Filter
 from penstock_core.existing import Managed

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock_api import management
-from penstock_broker.queue import Queue
+from penstock_broker.queues.queue import Queue
 from penstock_core.binding import Binding, NoLocal, no_local_of
 from penstock_core.existing import Existing, Managed
 from penstock_core.header_routing import HeadersRouter
@@ -20,7 +20,7 @@ from penstock_core.temporary import LifetimePolicy
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
 
 if TYPE_CHECKING:
-    from penstock_broker.links import Producer
+    from penstock_broker.state.links import Producer
 
 __all__ = ["Exchange", "PointToPoint", "Subscription", "Temporary", "new_router"]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock_api.management import Delivery
 from penstock_broker.log.log import Log
-from penstock_broker.queue import Queue
+from penstock_broker.queues.queue import Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.admission import admission
 from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, Temporary, new_router

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
-from penstock_amqp import endpoint_transactions, transactions
-from penstock_amqp.endpoint_events import AmqpError, Arrival
-from penstock_amqp.endpoint_ffi import Ptr
-from penstock_amqp.endpoint_links import InLink
+from penstock_amqp.endpoint import transacting
+from penstock_amqp.endpoint.events import AmqpError, Arrival
+from penstock_amqp.endpoint.ffi import Ptr
+from penstock_amqp.endpoint.links import InLink
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.performatives import Attach, Source
-from penstock_amqp.performatives import Coordinator as CoordinatorTarget
-from penstock_amqp.values import Symbol
+from penstock_amqp.frames.performatives import Attach, Source
+from penstock_amqp.frames.performatives import Coordinator as CoordinatorTarget
+from penstock_amqp.messages import transactions
+from penstock_amqp.types.values import Symbol
 from penstock_broker.errors import amqp_error
+from penstock_broker.state.transactions import Coordinator, Ledger
 from penstock_broker.transactions import finishing
-from penstock_broker.transactions.records import Coordinator, Ledger
 from penstock_core import transactions as rules
 from penstock_core.reason import Reason, Refuse
 
 if TYPE_CHECKING:
-    from penstock_broker.broker import Broker
-    from penstock_broker.connection import Connection
+    from penstock_broker.connections.connection import Connection
+    from penstock_broker.state.broker import Broker
 
 __all__ = ["MAX_REQUEST_BYTES", "attach_coordinator", "requested"]
 
@@ -94,7 +95,7 @@ def _declare(
     if isinstance(decision, Refuse):
         _refuse(broker, coordinator, delivery, is_settled, amqp_error(decision))
         return
-    endpoint_transactions.answer_declared(delivery, ledger.add(coordinator).id)
+    transacting.answer_declared(delivery, ledger.add(coordinator).id)
 
 
 def _discharge(

@@ -12,19 +12,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock_amqp import message
-from penstock_amqp.endpoint_events import AmqpError, Held, Outcome, Settled
-from penstock_broker import limits, publishing, settling
-from penstock_broker.links import Consumer
-from penstock_broker.queue import DATA, FLAGS, LOGGED, Queue
-from penstock_broker.routes import ExchangeTarget, QueueTarget, Route
-from penstock_broker.transactions.records import Coordinator, Ledger, Posting, Settlement, Transaction
+from penstock_amqp.endpoint.events import AmqpError, Held, Outcome, Settled
+from penstock_amqp.messages import message
+from penstock_broker.messages import limits, publishing, settling
+from penstock_broker.queues.queue import DATA, FLAGS, LOGGED, Queue
+from penstock_broker.state.links import Consumer
+from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
+from penstock_broker.state.transactions import Coordinator, Ledger, Posting, Settlement, Transaction
 from penstock_core import transactions as rules
 from penstock_core.reason import REASON_KEY, Reason, Refuse
 
 if TYPE_CHECKING:
-    from penstock_broker.broker import Broker
-    from penstock_broker.connection import Connection
+    from penstock_broker.connections.connection import Connection
+    from penstock_broker.state.broker import Broker
 
 __all__ = ["commit", "connection_gone", "coordinator_gone", "fault_of", "give_back", "keep_settled", "roll_back"]
 

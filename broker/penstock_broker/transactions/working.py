@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from penstock_amqp import endpoint_transactions, message
-from penstock_amqp.endpoint_events import AmqpError, Arrival, Enlisted, Outcome, Settled
-from penstock_amqp.endpoint_ffi import Ptr
+from penstock_amqp.endpoint import transacting
+from penstock_amqp.endpoint.events import AmqpError, Arrival, Enlisted, Outcome, Settled
+from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.errors import DecodeError
-from penstock_broker import ending, publishing, relaying, settling
+from penstock_amqp.messages import message
 from penstock_broker.errors import amqp_error
-from penstock_broker.links import Consumer, Producer
-from penstock_broker.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
+from penstock_broker.links import ending
+from penstock_broker.messages import publishing, relaying, settling
+from penstock_broker.state.links import Consumer, Producer
+from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
+from penstock_broker.state.transactions import Ledger, Settlement, Transaction
 from penstock_broker.transactions import finishing
-from penstock_broker.transactions.records import Ledger, Settlement, Transaction
 from penstock_core import transactions as rules
 from penstock_core.reason import Reason, Refuse
 
 if TYPE_CHECKING:
-    from penstock_broker.broker import Broker
-    from penstock_broker.connection import Connection
+    from penstock_broker.connections.connection import Connection
+    from penstock_broker.state.broker import Broker
 
 __all__ = ["enlist", "publish"]
 
@@ -33,7 +35,7 @@ def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
     accepted: dict[bytes, list[Ptr]] = {}
     outside: list[Arrival] = []
     for arrival in batch:
-        if not endpoint_transactions.is_transactional(arrival[0]):
+        if not transacting.is_transactional(arrival[0]):
             outside.append(arrival)
             continue
         if outside:
@@ -45,7 +47,7 @@ def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
         if taken_by is not None:
             accepted.setdefault(taken_by, []).append(arrival[0])
     for txn_id, deliveries in accepted.items():
-        endpoint_transactions.answer_accepted(deliveries, txn_id)
+        transacting.answer_accepted(deliveries, txn_id)
     if outside and producer.broken is None:
         publishing.publish(broker, producer, outside)
     publishing.top_up(producer)
@@ -55,7 +57,7 @@ def _post(broker: Broker, producer: Producer, arrival: Arrival) -> bytes | None:
     """Take one message into the transaction that it names; the txn-id if it is yet to be accepted."""
     delivery, data, is_settled = arrival
     try:
-        txn_id = endpoint_transactions.transfer_transaction(delivery)
+        txn_id = transacting.transfer_transaction(delivery)
         assert txn_id is not None
     except DecodeError as error:
         _refuse_outside(producer, arrival, publishing.malformed(error))
@@ -73,7 +75,7 @@ def _post(broker: Broker, producer: Producer, arrival: Arrival) -> bytes | None:
     elif refused is None:
         return txn_id
     elif producer.can_reject:
-        endpoint_transactions.answer_rejected(delivery, txn_id, refused)
+        transacting.answer_rejected(delivery, txn_id, refused)
     else:
         publishing.break_link(producer, delivery, refused)
     return None

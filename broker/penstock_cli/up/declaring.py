@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from penstock_amqp.client_errors import ManagementError
-from penstock_amqp.management_client import Entry, ManagementAnswer, ManagementClient
+from penstock_amqp.client.errors import ManagementError
+from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementClient
 from penstock_api.declaration import LOCAL_CLUSTER
 from penstock_api.failing import Failure
 from penstock_api.management import Deletion, EntityType, ExchangeState, Outcome, Owner, SubscriptionState

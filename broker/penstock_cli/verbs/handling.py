@@ -10,7 +10,7 @@ import click
 from penstock_cli.verbs.site import Site, on_broker
 
 if TYPE_CHECKING:
-    from penstock_amqp.management_client import ManagementClient
+    from penstock_amqp.client.management import ManagementClient
     from penstock_api.management import Document
 
 __all__ = ["move", "peek", "purge", "redrive"]

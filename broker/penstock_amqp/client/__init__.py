@@ -1,0 +1,1 @@
+"""The client that asks `$management` and waits for answers."""

@@ -1,0 +1,282 @@
+"""Asks a broker's `$management` node: for the operator, the observer and the `penstock` command.
+
+The messages are those of `penstock_api.management`, described in docs/management.md. Answers are plain Python values or
+the models of that module. Errors are those of `client.errors`; it does not reconnect.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+from penstock_amqp.client.client import Address, Client
+from penstock_amqp.client.errors import ManagementError, TransportError
+from penstock_amqp.client.request_session import Settings
+from penstock_amqp.messages.whole import Message
+from penstock_amqp.sasl.client import Login
+from penstock_amqp.types.plain_values import to_plain, to_wire
+from penstock_amqp.types.values import Value
+from penstock_api import management
+from penstock_api.management import Document, EntityType, Operation
+
+__all__ = ["Entry", "ManagementAnswer", "ManagementClient", "Page"]
+
+D = TypeVar("D", bound=Document)
+
+_STATES: dict[type[Document], EntityType] = {
+    management.BrokerState: EntityType.BROKER,
+    management.ExchangeState: EntityType.EXCHANGE,
+    management.SubscriptionState: EntityType.SUBSCRIPTION,
+    management.ConnectionState: EntityType.CONNECTION,
+    management.LinkState: EntityType.LINK,
+}
+_DECLARED: dict[type[Document], EntityType] = {
+    management.ExchangeDeclaration: EntityType.EXCHANGE,
+    management.SubscriptionDeclaration: EntityType.SUBSCRIPTION,
+    management.QueueDeclaration: EntityType.QUEUE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagementAnswer:
+    """What the broker answered, success or not; keys and values are plain Python."""
+
+    status: int
+    description: str
+    condition: str | None = None
+    """An AMQP error condition, on failures."""
+    reason: str | None = None
+    """A word of the closed list in docs/rules.md, on failures."""
+    body: object = None
+    properties: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    def check(self) -> ManagementAnswer:
+        """Return it if it is a success, else raise `ManagementError`."""
+        if self.is_success:
+            return self
+        raise ManagementError(
+            self.status, self.description, condition=self.condition, reason=self.reason, body=self.body
+        )
+
+    @property
+    def attributes(self) -> dict[str, object]:
+        """The body as a map. Raises `TransportError` if it is none."""
+        body = self.body
+        if not isinstance(body, dict):
+            raise TransportError(f"the broker answered {type(body).__name__} where a map was expected")
+        return cast(dict[str, object], body)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One of the things that a list CREATE or DELETE is about."""
+
+    type: EntityType
+    name: str | None
+    body: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of what a QUERY finds."""
+
+    results: list[dict[str, object]]
+    total_count: int
+    revision: int | None
+
+
+class ManagementClient:
+    """One connection to `$management`. Make it with `connect`; requests may be pipelined from several tasks."""
+
+    def __init__(self, client: Client, timeout_seconds: float) -> None:
+        self._client = client
+        self._timeout_seconds = timeout_seconds
+
+    @classmethod
+    async def connect(
+        cls,
+        address: Address | str,
+        *,
+        login: Login | None = None,
+        timeout_seconds: float = 10.0,
+        container_id: str = "penstock-management",
+    ) -> ManagementClient:
+        """Connect to `address` (see `Address.parse`); `timeout_seconds` is for this and for each request.
+
+        Raises `TransportError` (a `ConnectionError`), `NotAuthenticated`, `TimeoutError`.
+        """
+        where = Address.parse(address) if isinstance(address, str) else address
+        mark = uuid.uuid4().hex
+        settings = Settings(
+            container_id=f"{container_id}-{mark}",
+            node=management.NODE,
+            reply_to=f"answers-{mark}",
+            hostname=where.server_name or where.host or None,
+        )
+        client = await Client.connect(where, settings, login=login, timeout_seconds=timeout_seconds)
+        return cls(client, timeout_seconds)
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._client.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent still."""
+        return self._client.error is None
+
+    async def request(
+        self,
+        operation: Operation,
+        type: EntityType,
+        name: str | None = None,
+        body: object = None,
+        *,
+        properties: Mapping[str, object] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> ManagementAnswer:
+        """Send one request; return the answer, whatever its status.
+
+        `body`: a document, a list, a map or None. `properties` are added to the application properties. Raises
+        `TransportError`, `RequestRefused`, `TimeoutError`.
+        """
+        key = management.ENTITY_TYPE if operation is Operation.QUERY else management.TYPE
+        sent: dict[str, Value] = {management.OPERATION: str(operation), key: str(type)}
+        if name is not None:
+            sent[management.NAME] = name
+        sent.update((each, to_wire(value)) for each, value in (properties or {}).items())
+        message = await self._client.request(
+            sent, to_wire(body), timeout_seconds=self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        )
+        return _answer(message)
+
+    async def read(self, type: EntityType, name: str | None = None) -> dict[str, object]:
+        """The attributes of one entity. Raises `ManagementError` (404 if there is none)."""
+        return (await self.request(Operation.READ, type, name)).check().attributes
+
+    async def read_state(self, model: type[D], name: str | None = None) -> D:
+        """The same as a model: `BrokerState`, `SubscriptionState` ..."""
+        return model.model_validate(await self.read(_STATES[model], name))
+
+    async def create(self, declaration: Document, name: str | None = None) -> ManagementAnswer:
+        """Declare an exchange, subscription or queue. Raises `ManagementError`."""
+        return (await self.request(Operation.CREATE, _declared(declaration), name, declaration)).check()
+
+    async def update(self, declaration: Document, name: str) -> ManagementAnswer:
+        """Bring what exists to the declaration. Raises `ManagementError` (404 if it does not exist)."""
+        return (await self.request(Operation.UPDATE, _declared(declaration), name, declaration)).check()
+
+    async def delete(
+        self, type: EntityType, name: str, deletion: management.Deletion | None = None
+    ) -> ManagementAnswer:
+        """Delete; what is absent already is a success. Raises `ManagementError` (409 if something is in the way)."""
+        return (await self.request(Operation.DELETE, type, name, deletion or management.Deletion())).check()
+
+    async def create_all(self, entries: Sequence[Entry]) -> list[ManagementAnswer]:
+        """Declare many in one request for each thousand; the answers come in the order of `entries`, refusals too."""
+        return await self._for_all(Operation.CREATE, entries)
+
+    async def delete_all(self, entries: Sequence[Entry]) -> list[ManagementAnswer]:
+        """Delete many in one request for each thousand; the answers come in the order of `entries`, refusals too."""
+        return await self._for_all(Operation.DELETE, entries)
+
+    async def _for_all(self, operation: Operation, entries: Sequence[Entry]) -> list[ManagementAnswer]:
+        answers: list[ManagementAnswer] = []
+        for at in range(0, len(entries), management.MAX_COUNT):
+            part = entries[at : at + management.MAX_COUNT]
+            body = [_listed(entry) for entry in part]
+            answered = (await self.request(operation, part[0].type, None, body)).check().body
+            items = cast(list[object], answered) if isinstance(answered, list) else []
+            if len(items) != len(part):
+                raise TransportError(f"the broker answered {operation} of {len(part)} entries with {len(items)}")
+            answers += [_one_of_many(item) for item in items]
+        return answers
+
+    async def query(
+        self,
+        type: EntityType,
+        *,
+        offset: int = 0,
+        count: int = management.MAX_COUNT,
+        attributes: Sequence[str] = (),
+        changed_since: int | None = None,
+    ) -> Page:
+        """One page of the entities of a type, each as a map of its attributes. Raises `ManagementError`."""
+        properties: dict[str, object] = {management.OFFSET: offset, management.COUNT: count}
+        if changed_since is not None:
+            properties[management.CHANGED_SINCE] = changed_since
+        body = {"attributeNames": list(attributes)}
+        answer = (await self.request(Operation.QUERY, type, None, body, properties=properties)).check()
+        return _page(answer)
+
+    async def query_all(self, type: EntityType, *, attributes: Sequence[str] = ()) -> list[dict[str, object]]:
+        """All entities of a type, page after page (entities that come or go meanwhile may be missed or doubled)."""
+        found: list[dict[str, object]] = []
+        while True:
+            page = await self.query(type, offset=len(found), attributes=attributes)
+            found += page.results
+            if not page.results or len(found) >= page.total_count:
+                return found
+
+    async def states(self, model: type[D]) -> list[D]:
+        """All entities of a type as models: `SubscriptionState`, `ExchangeState` ..."""
+        return [model.model_validate(each) for each in await self.query_all(_STATES[model])]
+
+
+def _declared(declaration: Document) -> EntityType:
+    try:
+        return _DECLARED[type(declaration)]
+    except KeyError:
+        raise TypeError(f"{type(declaration).__name__} declares nothing") from None
+
+
+def _listed(entry: Entry) -> dict[str, object]:
+    listed: dict[str, object] = {management.TYPE: str(entry.type), "body": entry.body}
+    if entry.name is not None:
+        listed[management.NAME] = entry.name
+    return listed
+
+
+def _answer(message: Message) -> ManagementAnswer:
+    properties = {name: to_plain(value) for name, value in message.application_properties.items()}
+    return _from_fields(properties, to_plain(message.body), properties)
+
+
+def _one_of_many(item: object) -> ManagementAnswer:
+    if not isinstance(item, dict):
+        raise TransportError("the broker answered a list with an entry that is no map")
+    fields = cast(dict[str, object], item)
+    return _from_fields(fields, fields.get("body"), {})
+
+
+def _from_fields(fields: Mapping[str, object], body: object, properties: Mapping[str, object]) -> ManagementAnswer:
+    status = fields.get(management.STATUS_CODE)
+    if not isinstance(status, int):
+        raise TransportError("the broker answered without a status")
+    condition, reason = fields.get(management.ERROR_CONDITION), fields.get(management.REASON)
+    return ManagementAnswer(
+        status=status,
+        description=str(fields.get(management.STATUS_DESCRIPTION, "")),
+        condition=None if condition is None else str(condition),
+        reason=None if reason is None else str(reason),
+        body=body,
+        properties=properties,
+    )
+
+
+def _page(answer: ManagementAnswer) -> Page:
+    body = answer.attributes
+    names = cast(list[str], body.get("attributeNames", []))
+    rows = cast(list[list[object]], body.get("results", []))
+    total, revision = answer.properties.get(management.TOTAL), answer.properties.get(management.REVISION)
+    return Page(
+        results=[dict(zip(names, row, strict=True)) for row in rows],
+        total_count=total if isinstance(total, int) else len(rows),
+        revision=revision if isinstance(revision, int) else None,
+    )

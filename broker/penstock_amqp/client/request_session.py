@@ -1,0 +1,305 @@
+"""A client that asks a node and gets answers: one connection, one session, a link out and a link back. Sans-I/O.
+
+Built on our own codec and frames instead of the engine: the operator and the observer then need no compiled library,
+and asyncio gets a plain bytes-in, bytes-out machine. It does what such a client needs and no more: credit both ways,
+messages over several frames both ways, echo and drain, dispositions, an orderly end.
+
+Must not know sockets, clocks or what requests mean. Source: AMQP 1.0 part 2, sections 2.4 to 2.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from penstock_amqp.client.errors import RequestRefused, TransportError
+from penstock_amqp.client.request_links import AnswerLink, RequestLink
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.frames.frames import AMQP_FRAME, AMQP_HEADER, Frame, FrameReader, encode_frame, read_body
+from penstock_amqp.frames.performatives import (
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    Modified,
+    Open,
+    Performative,
+    Rejected,
+    Released,
+    Source,
+    Target,
+    Transfer,
+)
+from penstock_amqp.messages.whole import Message, decode_message, encode_message
+from penstock_amqp.types.composites import Composite
+
+__all__ = ["Answer", "Ended", "Event", "Ready", "Refusal", "RequestSession", "Settings"]
+
+_OUT, _BACK = 0, 1
+"""Our handles of the two links."""
+_WINDOW = 2**31 - 1
+"""Frames we take: answers are bounded by the credit of their link instead."""
+_SUFFIXES = {_OUT: "-out", _BACK: "-back"}
+"""What the names of our links end in, behind the reply address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the connection presents itself and what it takes."""
+
+    container_id: str
+    node: str
+    """Address of the node that is asked."""
+    reply_to: str
+    """Address we want answers sent to: that of our end of the link back."""
+    hostname: str | None = None
+    max_frame_size: int = 64 * 1024
+    max_message_size: int = 64 * 1024 * 1024
+    """Bytes of an answer; a longer one ends the connection."""
+    credit: int = 500
+    """Answers that may be under way at a time."""
+    idle_time_out_ms: int = 15_000
+    """We want to hear something from the broker at least this often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Requests can be sent. Send a heartbeat more often than each `heartbeat_seconds` (None: none are wanted)."""
+
+    heartbeat_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A message that came back."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The request that was sent as `number` was not taken."""
+
+    number: int
+    error: RequestRefused
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Nothing more comes, and nothing more can be sent."""
+
+    error: TransportError
+
+
+Event: TypeAlias = Ready | Answer | Refusal | Ended
+
+
+class RequestSession:
+    """One connection, from its AMQP header on (SASL is done before)."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._reader = FrameReader(settings.max_frame_size)
+        self._header = b""
+        self._output = bytearray(AMQP_HEADER)
+        self._events: list[Event] = []
+        self._ended = False
+        self._heartbeat_seconds: float | None = None
+        self._max_frame_size = 512
+        self._peer_handles: dict[int, int] = {}
+        self._out = RequestLink(_OUT)
+        self._back = AnswerLink(_BACK, settings.credit, settings.max_message_size)
+        self.reply_to = settings.reply_to
+        """What requests have to name as `reply-to`; known for sure once `Ready` came."""
+        for performative in _opening(settings):
+            self._send(performative)
+
+    def output(self) -> bytes:
+        """Take what is to be sent."""
+        data = bytes(self._output)
+        self._output.clear()
+        return data
+
+    def heartbeat(self) -> None:
+        """Write an empty frame."""
+        if not self._ended:
+            self._send(None)
+
+    def request(self, message: Message) -> int:
+        """Send `message` as soon as the peer lets us; return its number. Raises `EncodeError`, `TransportError`."""
+        if self._ended:
+            raise TransportError("the connection to the broker has ended")
+        number = self._out.add(encode_message(message), self._max_frame_size)
+        self._leave()
+        return number
+
+    def forget(self, number: int) -> None:
+        """Don't send a request that still waits: nobody waits for its answer any more."""
+        self._out.forget(number)
+
+    def close(self) -> None:
+        """Say that we are done."""
+        if not self._ended:
+            self._send(Close())
+            self._ended = True
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Take in what came; return what happened, in order. Whatever the bytes are, it raises nothing."""
+        try:
+            for frame in self._frames(data):
+                if not self._ended and frame.body:
+                    self._take(frame)
+        except DecodeError as error:
+            self._end(f"the broker sent what a client can't take: {error}", None)
+        if not self._ended:
+            self._output += b"".join(self._back.settle())
+            if _BACK in self._peer_handles.values() and self._back.top_up():
+                self._send(self._flow_of(_BACK))
+        events, self._events = self._events, []
+        return events
+
+    def _frames(self, data: bytes) -> Iterator[Frame]:
+        missing = 8 - len(self._header)
+        if missing > 0:
+            self._header += data[:missing]
+            data = data[missing:]
+            if not AMQP_HEADER.startswith(self._header):
+                raise DecodeError(f"it begins with {self._header!r}, not with the AMQP header", 0)
+        yield from self._reader.feed(data)
+
+    def _send(self, body: Composite | None) -> None:
+        self._output += encode_frame(body)
+
+    def _leave(self) -> None:
+        self._output += b"".join(self._out.leave())
+
+    def _take(self, frame: Frame) -> None:
+        if frame.type != AMQP_FRAME:
+            raise DecodeError(f"a frame of type {frame.type}", 0)
+        performative, payload = read_body(frame.body, Performative)
+        match performative:
+            case Open():
+                self._opened(performative)
+            case Begin():
+                self._out.begin(performative.incoming_window)
+                self._back.begin(performative.next_outgoing_id)
+            case Attach():
+                self._attached(performative)
+            case Flow():
+                self._flow(performative)
+            case Transfer():
+                message = self._back.transfer(performative, payload)
+                if message is not None:
+                    self._events.append(Answer(decode_message(message)))
+            case Disposition():
+                self._disposition(performative)
+            case Detach():
+                self._end("the broker detached a link of ours", performative.error)
+            case End():
+                self._end("the broker ended the session", performative.error)
+            case Close():
+                self._end("the broker closed the connection", performative.error)
+            case _:
+                raise DecodeError(f"{performative.NAME} was not expected", 0)
+
+    def _opened(self, opened: Open) -> None:
+        peers = 2**32 - 1 if opened.max_frame_size is None else opened.max_frame_size
+        self._max_frame_size = max(512, min(peers, self._settings.max_frame_size))
+        if opened.idle_time_out:
+            # "Half the peer's threshold" is what the specification advises (2.4.5).
+            self._heartbeat_seconds = opened.idle_time_out / 2000
+
+    def _attached(self, attach: Attach) -> None:
+        names = {self._settings.reply_to + suffix: handle for handle, suffix in _SUFFIXES.items()}
+        handle = names.get(attach.name)
+        if handle is None:
+            raise DecodeError(f"it attached {attach.name!r}, which nobody asked for", 0)
+        terminus = attach.source if handle == _BACK else attach.target
+        if terminus is None:
+            return  # refused; the detach behind it says why
+        self._peer_handles[attach.handle] = handle
+        if handle == _BACK:
+            if attach.source is not None and attach.source.dynamic and attach.source.address:
+                self.reply_to = attach.source.address
+            self._back.attach(attach.initial_delivery_count)
+            self._send(self._flow_of(_BACK))
+        if len(self._peer_handles) == 2:
+            self._events.append(Ready(self._heartbeat_seconds))
+
+    def _flow_of(self, handle: int | None) -> Flow:
+        """Our side of the session, and of one link if `handle` names one."""
+        link: AnswerLink | RequestLink | None = self._back if handle == _BACK else None if handle is None else self._out
+        return Flow(
+            next_incoming_id=self._back.next_incoming_id,
+            incoming_window=_WINDOW,
+            next_outgoing_id=self._out.next_outgoing_id,
+            outgoing_window=_WINDOW,
+            handle=handle,
+            delivery_count=None if link is None else link.delivery_count,
+            link_credit=None if link is None else link.credit,
+        )
+
+    def _flow(self, flow: Flow) -> None:
+        self._out.flow(flow)
+        handle = None if flow.handle is None else self._peer_handles.get(flow.handle)
+        drains = self._out.grant(flow) if handle == _OUT else False
+        self._leave()
+        if drains:
+            self._out.drain()
+        if drains or flow.echo:
+            self._send(self._flow_of(handle))
+
+    def _disposition(self, disposition: Disposition) -> None:
+        if not disposition.role:
+            return  # of the answers: we settled those ourselves
+        numbers = self._out.settle(disposition)
+        if isinstance(disposition.state, Rejected | Released | Modified):
+            self._events += [Refusal(number, _refused(disposition.state)) for number in numbers]
+
+    def _end(self, reason: str, error: Error | None) -> None:
+        if self._ended:
+            return
+        condition = None if error is None else str(error.condition)
+        if error is not None and error.description:
+            reason = f"{reason}: {error.description}"
+        self._events.append(Ended(TransportError(reason, condition)))
+        self.close()
+
+
+def _refused(state: Rejected | Released | Modified) -> RequestRefused:
+    error = state.error if isinstance(state, Rejected) else None
+    if error is None:
+        return RequestRefused(state.NAME.split(":")[1], "it was not taken, without a reason")
+    return RequestRefused(str(error.condition), error.description or "no description")
+
+
+def _opening(settings: Settings) -> Iterator[Performative]:
+    """All that is sent without waiting for the peer's side of it."""
+    yield Open(
+        container_id=settings.container_id,
+        hostname=settings.hostname,
+        max_frame_size=settings.max_frame_size,
+        channel_max=0,
+        idle_time_out=settings.idle_time_out_ms,
+    )
+    yield Begin(next_outgoing_id=0, incoming_window=_WINDOW, outgoing_window=_WINDOW, handle_max=1)
+    yield Attach(
+        name=settings.reply_to + _SUFFIXES[_OUT],
+        handle=_OUT,
+        role=False,
+        source=Source(),
+        target=Target(address=settings.node),
+        initial_delivery_count=0,
+    )
+    yield Attach(
+        name=settings.reply_to + _SUFFIXES[_BACK],
+        handle=_BACK,
+        role=True,
+        source=Source(address=settings.node),
+        target=Target(address=settings.reply_to),
+    )

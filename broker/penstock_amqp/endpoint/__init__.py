@@ -1,0 +1,1 @@
+"""One AMQP connection on proton's C engine."""

@@ -1,0 +1,107 @@
+"""Messages that come in more than one read: gathered in memory up to a length, beyond it in a sink of the user's.
+
+What came of a message that is aborted, is too long, or whose link goes is dropped. Must not know where sinks store.
+Source: AMQP 1.0 part 2, 2.6.14 (multi-frame transfers, aborted) and 2.7.5.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from penstock_amqp.endpoint.events import AmqpError, Event, Kind, TooLarge, Unstored
+from penstock_amqp.endpoint.ffi import (
+    MESSAGE,
+    MESSAGE_BYTES,
+    Ptr,
+    delivery_aborted,
+    delivery_partial,
+    delivery_settle,
+    delivery_settled,
+    link_advance,
+    link_flow,
+    link_recv,
+    unpack,
+)
+from penstock_amqp.endpoint.links import InLink
+
+__all__ = ["HEAD_BYTES", "SPOOL_BYTES", "Sink", "forget", "receive"]
+
+SPOOL_BYTES: Final = 1024 * 1024
+"""What may be in memory of a message that is still coming; a longer one goes to a sink."""
+
+HEAD_BYTES: Final = 64 * 1024
+"""The beginning of a longer message that stays in memory: the sections before the body have to fit into it."""
+
+
+class Sink(Protocol):
+    """Takes one message as it comes. A sink that is dropped before `finish` leaves nothing behind."""
+
+    def append(self, data: bytes) -> None:
+        """The next bytes. That they can't be stored is told by `finish`."""
+        ...
+
+    def finish(self, head: bytes) -> bytes | AmqpError:
+        """The message, of which `head` is the beginning; or why it can't be taken."""
+        ...
+
+
+def receive(received: Ptr, link: InLink, out: list[Event], already: int = 0) -> bytes | None:
+    """Read what came of the link's current delivery; the message once it is whole, None if there is none (yet).
+
+    `already`: so many bytes of it were read into `MESSAGE` before.
+    """
+    if delivery_aborted(received):
+        _drop(received, link)
+        return None
+    if already:
+        _take(link, unpack(MESSAGE, already), out)
+    while (size := link_recv(link.ptr, MESSAGE, MESSAGE_BYTES)) > 0:
+        _take(link, unpack(MESSAGE, size), out)
+    if delivery_partial(received):
+        return None
+    if link.part_bytes > link.max_bytes:
+        _drop(received, link)
+        return None
+    head = b"".join(link.parts)
+    sink = link.sink
+    forget(link)
+    if sink is None:
+        return head
+    message = sink.finish(head)
+    if isinstance(message, bytes):
+        return message
+    link_advance(link.ptr)
+    out.append((Kind.OTHER, None, Unstored(link, received, delivery_settled(received), message)))
+    return None
+
+
+def _take(link: InLink, data: bytes, out: list[Event]) -> None:
+    link.part_bytes += len(data)
+    if link.part_bytes > link.max_bytes:
+        if link.max_bytes:
+            link.parts, link.sink = [], None
+            link.max_bytes = 0  # say it once
+            out.append((Kind.OTHER, None, TooLarge(link)))
+    elif link.sink is not None:
+        link.sink.append(data)
+    elif link.part_bytes > SPOOL_BYTES and link.spool is not None:
+        whole = b"".join([*link.parts, data])
+        link.parts, link.sink = [whole[:HEAD_BYTES]], link.spool()
+        link.sink.append(whole)
+    else:
+        link.parts.append(data)
+
+
+def _drop(received: Ptr, link: InLink) -> None:
+    """Nobody hears of this delivery; its credit is the sender's again."""
+    forget(link)
+    link_advance(link.ptr)
+    delivery_settle(received)
+    if link.max_bytes:
+        link_flow(link.ptr, 1)
+
+
+def forget(link: InLink) -> None:
+    """Drop what came so far of a message."""
+    link.parts, link.sink = [], None
+    link.part_bytes = 0

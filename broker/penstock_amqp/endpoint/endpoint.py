@@ -1,0 +1,324 @@
+"""One AMQP connection without its socket: bytes in, events out; verbs in, bytes out. Straight on proton's C engine.
+
+The user hands received bytes to `receive`, works through the events, calls verbs, and sends what `output` yields. All
+is done in batches, so that a compiled back end can stand beside this one. SASL and TLS are in front of it: the first
+bytes it sees are the bare AMQP header. Here are connection, sessions and links; messages are in `endpoint.forwarding`.
+
+A refused attach is answered with a null source or target, then closed; what the engine can't say in an attach is
+rewritten in its output; what it swallows of a flow (echo) is answered behind it. Must not know queues or subscriptions.
+Source: AMQP 1.0 part 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from penstock_amqp import errors
+from penstock_amqp.endpoint import arrivals, ffi, terms
+from penstock_amqp.endpoint.events import AmqpError, Attached, Closed, Detached, Ended, Event, Flowed, Kind
+from penstock_amqp.endpoint.ffi import Ptr, link_credit
+from penstock_amqp.endpoint.forwarding import MessageEngine
+from penstock_amqp.endpoint.links import InLink, OutLink, Session
+from penstock_amqp.frames import echo, performatives, rewrite, tap
+from penstock_amqp.types import values
+
+__all__ = ["Endpoint"]
+
+SESSION_FRAMES: Final = 32_768
+"""Incoming window of a session in frames. It bounds nothing (all is read at once, link credit is the bound), so it is
+wide enough never to hold a sender back. It must stay above the credit of all links of a session: at a window of 0 the
+engine names detached links in its flows."""
+
+
+LARGEST_FRAME: Final = 65_536
+"""Messages that take a frame of this size are looked at more closely, whatever the peer takes: they may be streamed."""
+
+FRAME_OVERHEAD: Final = 128
+"""More than a frame header and a transfer take."""
+
+
+class Endpoint(MessageEngine):
+    """The server's end of one connection. Not thread-safe."""
+
+    __slots__ = ()
+
+    def _other(self, event: Ptr, out: list[Event]) -> None:
+        """Sessions, links, flows, open and close. `pop` of the event is the caller's."""
+        kind = ffi.event_type(event)
+        if kind == ffi.LINK_FLOW:
+            link = self._links.get(ffi.event_link(event))
+            if isinstance(link, OutLink):
+                link.credit = link_credit(link.ptr)
+                if link.stream is not None:  # the engine counts what is not sent as a whole as not sent
+                    link.credit -= 1 + len(link.stream.behind)
+                link.drain = ffi.link_get_drain(link.ptr)
+                out.append((Kind.OTHER, None, Flowed(link)))
+            if self._pushing:
+                self._echoes += self._tap.echoes()
+        elif kind == ffi.LINK_REMOTE_OPEN:
+            self._attached(ffi.event_link(event), out)
+        elif kind in (ffi.LINK_REMOTE_DETACH, ffi.LINK_REMOTE_CLOSE):
+            link = self._links.get(ffi.event_link(event))
+            if link is not None:
+                error = terms.read_condition(ffi.link_remote_condition(link.ptr))
+                closed = kind == ffi.LINK_REMOTE_CLOSE
+                out.append((Kind.OTHER, None, Detached(link, closed, error)))
+        elif kind == ffi.SESSION_REMOTE_OPEN:
+            ptr = ffi.event_session(event)
+            ffi.session_set_incoming_capacity(ptr, SESSION_FRAMES * self.max_frame)
+            self._sessions[ptr] = Session(ptr)
+            if self._is_open:
+                ffi.session_open(ptr)
+        elif kind == ffi.SESSION_REMOTE_CLOSE:
+            self._ended(ffi.event_session(event), out)
+        elif kind == ffi.CONNECTION_REMOTE_OPEN:
+            out.append((Kind.OTHER, None, terms.opened(self._connection)))
+        elif kind == ffi.CONNECTION_REMOTE_CLOSE:
+            self._peer_closed = True
+            error = terms.read_condition(ffi.connection_remote_condition(self._connection))
+            out.append((Kind.OTHER, None, Closed(error)))
+        elif kind in (ffi.TRANSPORT_ERROR, ffi.TRANSPORT_TAIL_CLOSED):
+            self._fail(out)
+
+    def _attached(self, ptr: Ptr, out: list[Event]) -> None:
+        name = ffi.text(ffi.link_name(ptr))
+        tapped = self._tap.take_attach(name)
+        attach = tapped.attach
+        session = self._sessions[ffi.link_session(ptr)]
+        kind: type[InLink] | type[OutLink] = OutLink if ffi.link_is_sender(ptr) else InLink
+        link = kind(ptr, name, session)
+        session.links.append(link)
+        self._links[ptr] = link
+        self._by_handle[tapped.channel, attach.handle] = link
+        out.append((Kind.OTHER, None, Attached(link, attach)))
+
+    def _ended(self, ptr: Ptr, out: list[Event]) -> None:
+        session = self._sessions.pop(ptr)
+        links = tuple(session.links)
+        held = tuple(each for each in self.all_held() if each[0].session is session)
+        out.append((Kind.OTHER, None, Ended(session, links, held)))
+        for link in links:
+            self._forget(link)
+            ffi.link_free(link.ptr)
+        session.links = []
+        ffi.session_close(ptr)
+        ffi.session_free(ptr)
+
+    def _fail(self, out: list[Event]) -> None:
+        """The engine will take no more: a protocol error of the peer, or its idle time-out."""
+        if not self.closed and not self._peer_closed:
+            error = terms.read_condition(ffi.transport_condition(self._transport))
+            if error is None:  # the engine gave up without a word (a performative by its symbol, for one)
+                error = AmqpError("amqp:connection:framing-error", "The frame can't be understood.")
+                self.close(error)
+            self.closed = True
+            out.append((Kind.OTHER, None, Closed(error)))
+
+    def _break(self, error: errors.WireError, out: list[Event]) -> None:
+        """The peer's frames can't be read, though the engine took them."""
+        self._pushing = False
+        told = AmqpError("amqp:decode-error", f"A frame can't be read: {error}")
+        self.close(told)
+        out.append((Kind.OTHER, None, Closed(told)))
+
+    def open(self, container_id: str, offered: Sequence[str], properties: Mapping[str, values.Value]) -> None:
+        """Answer the peer's Open."""
+        connection = self._connection
+        ffi.connection_set_container(connection, ffi.utf8(container_id))
+        ffi.set_data(ffi.connection_offered(connection), terms.symbols(offered))
+        ffi.set_data(ffi.connection_properties(connection), terms.symbol_map(properties))
+        ffi.connection_open(connection)
+        self._is_open = True
+        peer_max = ffi.transport_remote_max_frame(self._transport) or self.max_frame
+        self._one_frame = min(peer_max, LARGEST_FRAME) - FRAME_OVERHEAD
+        # A Begin that came with the Open: the engine forgets to answer it if it is opened before the connection.
+        for session in self._sessions:
+            ffi.session_open(session)
+
+    def refuse_open(self, container_id: str, error: AmqpError) -> None:
+        """Answer the peer's Open with one that announces failure, and Close."""
+        self.open(container_id, (), {"amqp:connection-establishment-failed": True})
+        self.close(error)
+
+    def close(self, error: AmqpError | None) -> None:
+        """Close the connection; `output` still has bytes to send. Repeated calls do nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        if error is not None:
+            terms.write_condition(ffi.connection_condition(self._connection), error)
+        ffi.connection_close(self._connection)
+
+    def attach_reply(
+        self,
+        link: InLink | OutLink,
+        *,
+        source: performatives.Source | None,
+        target: performatives.Target | performatives.Coordinator | None,
+        offered: tuple[str, ...] = (),
+        answers_unsettled: bool = False,
+        max_message_bytes: int = 0,
+        sends_settled: bool = False,
+        settles_second: bool = False,
+        peer_settles: int | None = None,
+    ) -> None:
+        """Answer an attach with what is really there. `offered`: the link's offered capabilities; with
+        `answers_unsettled` the peer's unsettled map gets an empty one back: nothing is resumed.
+
+        To a receiver, `sends_settled` leaves nothing to settle; with `settles_second` the peer settles what it accepted
+        once we have settled it (`confirm`). `peer_settles`: the settle mode that a sender announced, which is its
+        choice. We settle first whatever it asks: an accept is our last word.
+        """
+        terms.write_source(ffi.link_source(link.ptr), source)
+        terms.write_target(ffi.link_target(link.ptr), target)
+        if isinstance(link, InLink):
+            link.max_bytes = max_message_bytes or self.max_message_bytes
+            link.read_bytes = min(link.max_bytes + 1, ffi.MESSAGE_BYTES)
+            ffi.link_set_max_message_size(link.ptr, link.max_bytes)
+            if peer_settles is not None:
+                ffi.link_set_snd_settle_mode(link.ptr, peer_settles)
+        else:
+            link.presettled = sends_settled
+            link.settles_second = settles_second and not sends_settled
+            ffi.link_set_snd_settle_mode(link.ptr, 1 if sends_settled else 0)
+            ffi.link_set_rcv_settle_mode(link.ptr, 1 if link.settles_second else 0)
+        self._offers[link.name, isinstance(link, InLink)] = (link, offered, answers_unsettled)
+        ffi.link_open(link.ptr)
+
+    def refuse_attach(self, link: InLink | OutLink, error: AmqpError) -> None:
+        """Answer an attach with a null source (of a receiver) or target (of a sender), then a closing detach."""
+        ptr = link.ptr
+        own = ffi.link_source(ptr) if isinstance(link, OutLink) else ffi.link_target(ptr)
+        ffi.terminus_set_type(own, ffi.UNSPECIFIED)
+        ffi.link_open(ptr)
+        self.detach(link, closed=True, error=error)
+
+    def detach(self, link: InLink | OutLink, *, closed: bool, error: AmqpError | None = None) -> None:
+        """Detach or close a link, in answer or of our own accord. The link is gone; its unsettled ones are settled."""
+        if not link.is_open:
+            return
+        self._forget(link)
+        if link in link.session.links:
+            link.session.links.remove(link)
+        if error is not None:
+            terms.write_condition(ffi.link_condition(link.ptr), error)
+        if closed:
+            ffi.link_close(link.ptr)
+        else:
+            ffi.link_detach(link.ptr)
+        ffi.link_free(link.ptr)
+
+    def _forget(self, link: InLink | OutLink) -> None:
+        """Drop every pointer key of a link; the engine is about to reuse the pointers."""
+        link.is_open = False
+        self._links.pop(link.ptr, None)
+        for name in [name for name, each in self._by_handle.items() if each is link]:
+            del self._by_handle[name]
+        for ptr in [ptr for ptr, held in self.unsettled.items() if held[0] is link]:
+            del self.unsettled[ptr]
+        if isinstance(link, InLink):
+            arrivals.forget(link)
+            link.spool = None
+        elif link.stream is not None:
+            link.stream = None
+            self.streams.remove(link)
+
+    def all_links(self) -> tuple[InLink | OutLink, ...]:
+        """Every link that is attached."""
+        return tuple(self._links.values())
+
+    def credit(self, link: InLink, count: int) -> None:
+        """Let the peer send `count` messages more."""
+        link.credit += count
+        ffi.link_flow(link.ptr, count)
+
+    def drained(self, link: OutLink) -> None:
+        """Nothing is left to send: give back the credit of a consumer that drains, once all is out."""
+        if link.stream is not None:
+            link.stream.drains = True
+            return
+        ffi.link_drained(link.ptr)
+        link.credit = 0
+        link.drain = False
+
+    @property
+    def has_offers(self) -> bool:
+        """True if an attach reply waits for its offered capabilities: send `output_with_offers`, not `output`."""
+        return bool(self._offers)
+
+    def output_with_offers(self) -> bytes:
+        """All that is to be sent, with the offered capabilities of `attach_reply` written into its attach frames, which
+        the engine can't. For a turn in which `has_offers`; `output` must have been drained before the attach reply.
+        """
+        pieces: list[bytes] = []
+        while size := self.output():
+            pieces.append(ffi.OUTPUT_VIEW[:size].tobytes())
+        offers, self._offers = self._offers, {}
+        peer_max = ffi.transport_remote_max_frame(self._transport) or self.max_frame
+
+        def offer(channel: int, attach: performatives.Attach) -> performatives.Attach:
+            ours = offers.get((attach.name, attach.role))
+            if ours is None:
+                return attach
+            link, names, answers_unsettled = ours
+            link.local = (channel, attach.handle)
+            if not names and not answers_unsettled:
+                return attach
+            return replace(
+                attach,
+                offered_capabilities=tuple(values.Symbol(name) for name in names) or None,
+                unsettled={} if answers_unsettled else None,
+            )
+
+        return rewrite.rewrite_attaches(b"".join(pieces), offer, peer_max)
+
+    @property
+    def has_echoes(self) -> bool:
+        """True if the peer asked for our state: send `echoes` once `output` has nothing more."""
+        return bool(self._echoes)
+
+    def echoes(self) -> bytes:
+        """The flow frames that the engine owes the peer: it does not see that they were asked for."""
+        asked, self._echoes = self._echoes, []
+        return b"".join(self._echo(tapped) for tapped in asked)
+
+    def _echo(self, tapped: tap.TappedFlow) -> bytes:
+        flow = tapped.flow
+        link = self._by_handle.get((tapped.channel, flow.handle)) if flow.handle is not None else None
+        if link is None or not link.is_open or link.local is None:
+            return b""
+        channel, handle = link.local
+        session = link.session
+        if not session.is_inexact and not ffi.session_outgoing_bytes(session.ptr):
+            # The peer's own count is behind if messages are on their way; ours is not.
+            flow = replace(flow, next_incoming_id=session.sent_frames & 0xFFFFFFFF)
+        state = echo.LinkState(handle, isinstance(link, OutLink), max(link.credit, 0))
+        return echo.answer(flow, channel, state, SESSION_FRAMES // 2)
+
+    def free(self) -> None:
+        """Give everything back. The endpoint and its links are unusable from here on."""
+        self.closed = True
+        self.unsettled.clear()
+        self.streams.clear()
+        for link in self._links.values():
+            link.is_open = False
+            if isinstance(link, InLink):
+                arrivals.forget(link)
+                link.spool = None
+            else:
+                link.stream = None
+            link.context = None
+        self._links.clear()
+        self._by_handle.clear()
+        for session in self._sessions.values():
+            session.links = []
+            session.context = None
+        self._sessions.clear()
+        ffi.transport_unbind(self._transport)
+        ffi.collector_release(self._collector)
+        ffi.connection_release(self._connection)
+        ffi.decref(self._transport)
+        ffi.decref(self._connection)
+        ffi.collector_free(self._collector)

@@ -1,0 +1,193 @@
+"""What happened on a connection, in the order it happened: what `endpoint.Endpoint.receive` hands out.
+
+The two frequent kinds come in batches, one tuple for a run of messages or of accepts of one link, so that the
+forwarding path pays for a tuple once per batch. The others are records.
+
+Must not know queues, subscriptions or the log. Source: AMQP 1.0 parts 2 and 3.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from penstock_amqp.endpoint.ffi import Ptr
+from penstock_amqp.endpoint.links import InLink, OutLink, Session
+from penstock_amqp.frames.performatives import Attach
+from penstock_amqp.types.values import Symbol, Value
+
+__all__ = [
+    "Accepted",
+    "AmqpError",
+    "Arrival",
+    "Attached",
+    "Closed",
+    "Detached",
+    "Ended",
+    "Enlisted",
+    "Entry",
+    "Event",
+    "Flowed",
+    "Held",
+    "Kind",
+    "Opened",
+    "Other",
+    "Outcome",
+    "Settled",
+    "TooLarge",
+    "Unstored",
+]
+
+
+class Kind(enum.Enum):
+    """First field of an event tuple."""
+
+    MESSAGES = enum.auto()
+    ACCEPTED = enum.auto()
+    OTHER = enum.auto()
+
+
+class Outcome(enum.Enum):
+    """How a receiver ended a delivery other than by accepting it; values are the descriptors of AMQP part 3, 3.4."""
+
+    NONE = 0
+    REJECTED = 0x25
+    RELEASED = 0x26
+    MODIFIED = 0x27
+    UNKNOWN = -1
+
+
+Entry: TypeAlias = tuple[int, bytes, int, int, int]
+"""One message, shared by every queue that holds it: number, encoded message, when it became available (microseconds
+since the epoch), when it expires (same clock, 0 = never), flags of the broker."""
+
+Held: TypeAlias = tuple[OutLink, Entry, int]
+"""A delivery that was sent and is not settled: to whom, what, when (microseconds since the epoch)."""
+
+Arrival: TypeAlias = tuple[Ptr, bytes, bool]
+"""A message that came in: the delivery to accept or settle, the encoded message, True if the sender settled it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpError:
+    """An error of AMQP part 2, 2.8.14."""
+
+    condition: str
+    description: str = ""
+    info: dict[str, Value] = field(default_factory=dict[str, Value])
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The peer's Open. Answer with `Endpoint.open` or `Endpoint.refuse_open`."""
+
+    container_id: str
+    hostname: str
+    desired: frozenset[str]
+    properties: dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A link the peer attached. Answer with `Endpoint.attach_reply` or `Endpoint.refuse_attach`, always."""
+
+    link: InLink | OutLink
+    attach: Attach
+
+
+@dataclass(frozen=True, slots=True)
+class Flowed:
+    """A consumer's flow: `link.credit` and `link.drain` hold the news."""
+
+    link: OutLink
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """One delivery of ours that ended otherwise than by accepted."""
+
+    held: Held
+    outcome: Outcome
+    failed: bool = False
+    undeliverable_here: bool = False
+    annotations: dict[Symbol, Value] = field(default_factory=dict[Symbol, Value])
+    """To be merged into the message's annotations."""
+    error: AmqpError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enlisted:
+    """One delivery of ours that is to end as `end` says if a transaction commits.
+
+    If `is_settled`, the engine has forgotten it; otherwise it stays among the unsettled ones, under `delivery`.
+    """
+
+    delivery: Ptr
+    is_settled: bool
+    txn_id: bytes
+    held: Held
+    end: Settled | None
+    """None: it is accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A delivery that the peer accepted and will settle after us: answer with `Endpoint.confirm`."""
+
+    held: Held
+    delivery: Ptr
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """A message beyond the link's maximum; what came of it is dropped. The link is to be detached."""
+
+    link: InLink
+
+
+@dataclass(frozen=True, slots=True)
+class Unstored:
+    """A whole message that its sink could not take, for `error`. The delivery is to be rejected or settled."""
+
+    link: InLink
+    delivery: Ptr
+    is_settled: bool
+    error: AmqpError
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """The peer detached (`closed` False) or closed a link. Answer with `Endpoint.detach`."""
+
+    link: InLink | OutLink
+    closed: bool
+    error: AmqpError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The peer ended a session; it is answered already, and its links are gone with it."""
+
+    session: Session
+    links: tuple[InLink | OutLink, ...]
+    held: tuple[Held, ...]
+    """What its links had not settled, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The peer closed the connection, or broke the protocol (`error` then says how). Flush, then drop it."""
+
+    error: AmqpError | None
+
+
+Other: TypeAlias = (
+    Opened | Attached | Flowed | Settled | Enlisted | Accepted | TooLarge | Unstored | Detached | Ended | Closed
+)
+
+Event: TypeAlias = (
+    tuple[Literal[Kind.MESSAGES], InLink, list[Arrival]]
+    | tuple[Literal[Kind.ACCEPTED], OutLink, list[Held]]
+    | tuple[Literal[Kind.OTHER], None, Other]
+)

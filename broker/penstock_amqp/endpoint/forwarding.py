@@ -1,0 +1,320 @@
+"""The forwarding half of an endpoint: bytes in, batches of messages and outcomes out; messages in, bytes out.
+
+Written for speed: `_drain` and `accept` here, and `send` in `endpoint.sending`, carry every message. Everything that is
+not a message goes to `_other`, which `endpoint.Endpoint` has.
+
+Rules of the engine that hold here (0.40): an incoming delivery is advanced as soon as it is read, or the link stands
+still while its accept is deferred; pointers are reused, so a pointer's entry leaves its dict before the object is
+freed; `pn_event_delivery` is NULL for events of other kinds, which saves asking for the type; the engine raises flows
+for our own transfers. Must not know queues or subscriptions. Source: AMQP 1.0 part 2.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Final
+
+from penstock_amqp import errors
+from penstock_amqp.endpoint import arrivals, ffi, terms, transacting
+from penstock_amqp.endpoint.events import Accepted, AmqpError, Arrival, Event, Held, Kind, Settled
+from penstock_amqp.endpoint.ffi import (
+    ACCEPTED,
+    INPUT,
+    INPUT_VIEW,
+    MESSAGE,
+    OUTPUT,
+    OUTPUT_BYTES,
+    RECEIVED,
+    REJECTED,
+    RELEASED,
+    Ptr,
+    collector_peek,
+    collector_pop,
+    delivery_link,
+    delivery_partial,
+    delivery_readable,
+    delivery_remote_state,
+    delivery_settle,
+    delivery_settled,
+    delivery_update,
+    event_delivery,
+    link_advance,
+    link_recv,
+    transport_capacity,
+    transport_peek,
+    transport_pop,
+    transport_push,
+    unpack,
+)
+from penstock_amqp.endpoint.links import InLink, OutLink, Session
+from penstock_amqp.endpoint.sending import Sender
+from penstock_amqp.frames import tap
+
+__all__ = ["MessageEngine"]
+
+MAX_CHANNEL: Final = 255
+"""Highest channel, which bounds the sessions of one connection."""
+
+
+class MessageEngine(Sender):
+    """What `endpoint.Endpoint` builds on. One call at a time over all endpoints of the process: they share the buffers
+    of `endpoint.ffi`.
+    """
+
+    __slots__ = (
+        "_by_handle",
+        "_cold",
+        "_collector",
+        "_connection",
+        "_echoes",
+        "_is_open",
+        "_links",
+        "_offers",
+        "_peer_closed",
+        "_pushing",
+        "_sessions",
+        "_tap",
+        "_transport",
+        "closed",
+        "max_frame",
+        "max_message_bytes",
+    )
+
+    def __init__(
+        self,
+        *,
+        max_frame: int = 65_536,
+        idle_timeout_ms: int = 60_000,
+        max_message_bytes: int,
+        max_sessions: int = 256,
+    ) -> None:
+        """`idle_timeout_ms`: silence after which the peer is taken for dead; half of it is announced. 0 = never."""
+        super().__init__()
+        self._transport: Ptr = ffi.transport()
+        ffi.transport_set_server(self._transport)
+        ffi.transport_require_auth(self._transport, False)
+        ffi.transport_set_max_frame(self._transport, max_frame)
+        ffi.transport_set_channel_max(self._transport, min(max_sessions - 1, MAX_CHANNEL))
+        ffi.transport_set_idle_timeout(self._transport, idle_timeout_ms)
+        self._connection: Ptr = ffi.connection()
+        self._collector: Ptr = ffi.collector()
+        ffi.connection_collect(self._connection, self._collector)
+        ffi.transport_bind(self._transport, self._connection)
+        self.max_frame = max_frame
+        self.max_message_bytes = max_message_bytes
+        self._tap = tap.InputTap(transport_capacity(self._transport))
+        self._links: dict[Ptr, InLink | OutLink] = {}
+        self._sessions: dict[Ptr, Session] = {}
+        self._offers: dict[tuple[str, bool], tuple[InLink | OutLink, tuple[str, ...], bool]] = {}
+        """By link name and role: what the engine can't say in an attach reply."""
+        self._by_handle: dict[tuple[int, int], InLink | OutLink] = {}
+        """Links by the peer's channel and handle."""
+        self._echoes: list[tap.TappedFlow] = []
+        """Flows that ask for our state, to be answered behind the engine's output."""
+        self._pushing = False
+        """The events being drained are those of the chunk that the tap knows."""
+        self._is_open = False
+        self._peer_closed = False
+        self.closed = False
+        """True once our Close is on its way or the engine gave up; nothing more is sent or received."""
+
+    def receive(self, size: int, out: list[Event]) -> None:
+        """Take the first `size` bytes of `ffi.INPUT` and append what they mean to `out`."""
+        transport = self._transport
+        at = 0
+        while at < size:
+            capacity = transport_capacity(transport)
+            if capacity <= 0:
+                self._fail(out)
+                return
+            taken = transport_push(transport, ffi.at(INPUT, at), min(capacity, size - at))
+            if taken <= 0:
+                self._drain(out)
+                self._fail(out)
+                return
+            try:
+                self._tap.pushed(INPUT_VIEW[at : at + taken], transport_capacity(transport))
+                at += taken
+                self._pushing = True
+                self._drain(out)
+                self._pushing = False
+            except errors.WireError as error:
+                self._break(error, out)
+                return
+
+    def receive_bytes(self, data: bytes, out: list[Event]) -> None:
+        """`receive` for bytes that are not in `ffi.INPUT` yet (TLS, what followed a SASL dialogue)."""
+        for start in range(0, len(data), ffi.INPUT_BYTES):
+            piece = data[start : start + ffi.INPUT_BYTES]
+            INPUT_VIEW[: len(piece)] = piece
+            self.receive(len(piece), out)
+
+    def end_of_input(self, out: list[Event]) -> None:
+        """The peer will send no more bytes."""
+        ffi.transport_close_tail(self._transport)
+        self._drain(out)
+
+    def tick(self, now_ms: int, out: list[Event]) -> int:
+        """Send heartbeats, notice a silent peer; return when to call again (same clock), 0 for never."""
+        deadline = ffi.transport_tick(self._transport, now_ms)
+        self._drain(out)
+        return deadline
+
+    def _drain(self, out: list[Event]) -> None:
+        collector = self._collector
+        links = self._links
+        take_unsettled = self.unsettled.pop
+        batch_link: InLink | None = None
+        batch: list[Arrival] = []
+        held_link: OutLink | None = None
+        held_batch: list[Held] = []
+        if out:
+            last = out[-1]  # go on with the batch of the push before, if nothing came between
+            if last[0] is Kind.MESSAGES:
+                batch_link, batch = last[1], last[2]
+            elif last[0] is Kind.ACCEPTED:
+                held_link, held_batch = last[1], last[2]
+        while event := collector_peek(collector):
+            received = event_delivery(event)
+            if not received:
+                self._other(event, out)
+                batch_link = held_link = None
+            elif held := take_unsettled(received, None):
+                if delivery_remote_state(received) == ACCEPTED:
+                    if held[0] is held_link:
+                        delivery_settle(received)
+                        held_batch.append(held)
+                    elif held[0].settles_second and not delivery_settled(received):
+                        out.append((Kind.OTHER, None, Accepted(held, received)))
+                        batch_link = held_link = None
+                    else:
+                        delivery_settle(received)
+                        held_link, held_batch, batch_link = held[0], [held], None
+                        out.append((Kind.ACCEPTED, held_link, held_batch))
+                else:
+                    self._settled(received, held, out)
+                    batch_link = held_link = None
+            elif delivery_readable(received):
+                link = links.get(delivery_link(received))
+                if not isinstance(link, InLink):  # detached by us; the peer does not know yet
+                    delivery_settle(received)
+                    collector_pop(collector)
+                    continue
+                if delivery_partial(received) or link.part_bytes:
+                    whole = arrivals.receive(received, link, out)
+                    if whole is None:
+                        collector_pop(collector)
+                        batch_link = held_link = None
+                        continue
+                    data = whole
+                else:
+                    size = link_recv(link.ptr, MESSAGE, link.read_bytes)
+                    if size >= link.read_bytes or size < 0:
+                        whole = arrivals.receive(received, link, out, max(size, 0))
+                        if whole is None:
+                            collector_pop(collector)
+                            batch_link = held_link = None
+                            continue
+                        data = whole
+                    else:
+                        data = unpack(MESSAGE, size)
+                link_advance(link.ptr)
+                if link is not batch_link:
+                    batch_link, batch, held_link = link, [], None
+                    out.append((Kind.MESSAGES, link, batch))
+                batch.append((received, data, delivery_settled(received)))
+            collector_pop(collector)
+
+    def _settled(self, received: Ptr, held: Held, out: list[Event]) -> None:
+        """An outcome other than accepted, or none: `received` is out of the unsettled dict already."""
+        state = delivery_remote_state(received)
+        if state == RECEIVED or (state == 0 and not delivery_settled(received)):
+            self.unsettled[received] = held
+            return
+        if state == transacting.TRANSACTIONAL:
+            in_transaction = transacting.enlisted(received, held)
+            if in_transaction is not None:
+                out.append((Kind.OTHER, None, in_transaction))
+                if in_transaction.is_settled:
+                    delivery_settle(received)
+                else:
+                    self.unsettled[received] = held
+                return
+        out.append((Kind.OTHER, None, terms.settled(received, state, held)))
+        delivery_settle(received)
+
+    def conclude(self, delivery_: Ptr, held: Held, end: Settled | None) -> bool:
+        """Settle what the peer left unsettled as `end` says (None: accept it); False if it is unsettled no more."""
+        if self.unsettled.get(delivery_) is not held:
+            return False
+        del self.unsettled[delivery_]
+        delivery_update(delivery_, ACCEPTED if end is None else terms.outcome_code(delivery_, end))
+        delivery_settle(delivery_)
+        return True
+
+    def accept(self, deliveries: Iterable[Ptr]) -> None:
+        """Accept and settle. Only deliveries of links that are open: see `InLink.is_open`."""
+        for received in deliveries:
+            delivery_update(received, ACCEPTED)
+            delivery_settle(received)
+
+    def confirm(self, accepted: Accepted) -> None:
+        """Settle what the peer accepted and settles after us; if its link is gone there is nothing to do."""
+        if accepted.held[0].is_open:
+            delivery_update(accepted.delivery, ACCEPTED)
+            delivery_settle(accepted.delivery)
+
+    def settle(self, deliveries: Iterable[Ptr]) -> None:
+        """Settle what the sender settled already."""
+        for received in deliveries:
+            delivery_settle(received)
+
+    def reject(self, deliveries: Iterable[Ptr], error: AmqpError) -> None:
+        """Reject and settle."""
+        for received in deliveries:
+            condition = ffi.disposition_condition(ffi.delivery_local(received))
+            terms.write_condition(condition, error)
+            delivery_update(received, REJECTED)
+            delivery_settle(received)
+
+    def tag_of(self, received: Ptr) -> bytes:
+        """The delivery-tag of a delivery that is not settled yet."""
+        return ffi.delivery_tag(received)
+
+    def release(self, deliveries: Iterable[Ptr]) -> None:
+        """Hand back and settle: the sender may try again."""
+        for received in deliveries:
+            delivery_update(received, RELEASED)
+            delivery_settle(received)
+
+    def output(self) -> int:
+        """Move what is to be sent into `ffi.OUTPUT`; return how many bytes. Call until it returns 0.
+
+        What it returned counts as sent. Each call ends on a frame boundary unless it filled the buffer.
+        """
+        transport = self._transport
+        filled = 0
+        while filled < OUTPUT_BYTES:
+            size = transport_peek(transport, ffi.at(OUTPUT, filled), OUTPUT_BYTES - filled)
+            if size <= 0:
+                break
+            transport_pop(transport, size)
+            filled += size
+        # The engine tells us of our own transfers as flows; a flow in `_drain` shall be the peer's.
+        collector = self._collector
+        while (event := collector_peek(collector)) and ffi.event_type(event) != ffi.TRANSPORT_ERROR:
+            collector_pop(collector)
+        return filled
+
+    @abstractmethod
+    def _other(self, event: Ptr, out: list[Event]) -> None:
+        """An event that is no delivery. `pop` of the event is the caller's."""
+
+    @abstractmethod
+    def _fail(self, out: list[Event]) -> None:
+        """The engine will take no more: a protocol error of the peer, or its idle time-out."""
+
+    @abstractmethod
+    def _break(self, error: errors.WireError, out: list[Event]) -> None:
+        """The peer's frames can't be read, though the engine took them."""

@@ -1,0 +1,111 @@
+"""The handles of what lives on a connection: sessions, links that bring us messages, links that take ours.
+
+Plain records with slots. `context` is the user's; it is cleared when the link goes, for cycles are not collected here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock_amqp.endpoint.ffi import Ptr
+
+if TYPE_CHECKING:
+    from penstock_amqp.endpoint.arrivals import Sink
+    from penstock_amqp.endpoint.streams import Stream
+
+__all__ = ["InLink", "OutLink", "Session"]
+
+
+class Session:
+    """One session of the peer."""
+
+    __slots__ = ("context", "is_inexact", "links", "ptr", "sent_frames")
+
+    def __init__(self, ptr: Ptr) -> None:
+        self.ptr = ptr
+        self.sent_frames = 0
+        """Transfer frames handed to the engine: our next-outgoing-id, which the engine does not tell."""
+        self.is_inexact = False
+        """A message took more than one frame: `sent_frames` is not known any more."""
+        self.links: list[InLink | OutLink] = []
+        self.context: object = None
+
+
+class InLink:
+    """A link on which the peer sends and we receive."""
+
+    __slots__ = (
+        "context",
+        "credit",
+        "is_open",
+        "local",
+        "max_bytes",
+        "name",
+        "part_bytes",
+        "parts",
+        "ptr",
+        "read_bytes",
+        "session",
+        "sink",
+        "spool",
+    )
+
+    def __init__(self, ptr: Ptr, name: str, session: Session) -> None:
+        self.ptr = ptr
+        self.name = name
+        self.session = session
+        self.is_open = True
+        """False once the link is freed; its deliveries are then invalid."""
+        self.credit = 0
+        self.local: tuple[int, int] | None = None
+        """Channel and handle by which we name the link."""
+        self.max_bytes = 0
+        """Longest message taken; 0 until the attach was answered."""
+        self.read_bytes = 0
+        """A message of so many bytes is read with more care: it is long, or longer than `max_bytes`."""
+        self.parts: list[bytes] = []
+        """What came so far of a message that spans reads."""
+        self.part_bytes = 0
+        self.sink: Sink | None = None
+        """Where a message goes that is too long for memory."""
+        self.spool: Callable[[], Sink] | None = None
+        """Makes sinks; without it the link keeps messages of any length in memory."""
+        self.context: object = None
+
+
+class OutLink:
+    """A link on which we send and the peer receives."""
+
+    __slots__ = (
+        "context",
+        "credit",
+        "drain",
+        "is_open",
+        "local",
+        "name",
+        "presettled",
+        "ptr",
+        "session",
+        "settles_second",
+        "stream",
+        "transfers",
+    )
+
+    def __init__(self, ptr: Ptr, name: str, session: Session) -> None:
+        self.ptr = ptr
+        self.name = name
+        self.session = session
+        self.is_open = True
+        self.credit = 0
+        self.local: tuple[int, int] | None = None
+        """Channel and handle by which we name the link."""
+        self.drain = False
+        self.presettled = False
+        """True if deliveries are sent settled: nothing is heard of them again."""
+        self.settles_second = False
+        """True if the peer settles what it accepted only after us."""
+        self.transfers = 0
+        self.stream: Stream | None = None
+        """The message that is being sent in pieces; others wait behind it."""
+        self.context: object = None

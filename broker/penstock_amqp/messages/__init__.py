@@ -1,0 +1,1 @@
+"""Encoded messages: looked at, changed at the head, written whole."""

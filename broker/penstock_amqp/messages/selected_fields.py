@@ -1,0 +1,110 @@
+"""What the identifiers of a selector stand for in an AMQP message, and their values in one.
+
+Made once for each selector (or for all selectors of an exchange together); `read` then looks only at what it
+needs. Part of the forwarding path where selectors exist: 5 us for two properties and JMSPriority.
+
+Must not know the selector language. Sources: JMS 2.0, 3.8.1.1; the OASIS mapping of JMS to AMQP 1.0; the forms of
+identifiers that are not strings are those of the Qpid JMS client.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from penstock_amqp.messages.fields import Field, application_properties, encoded_keys, properties_field
+from penstock_amqp.messages.message import Head
+from penstock_amqp.types.values import ULong, Value
+
+__all__ = ["Selectable", "SelectedFields"]
+
+Selectable: TypeAlias = bool | int | float | str
+"""What a selector can compare. A value of any other type counts as absent."""
+
+_TYPED = ("AMQP_BINARY:", "AMQP_UUID:", "AMQP_ULONG:", "AMQP_STRING:", "AMQP_NO_PREFIX:")
+
+
+def _typed_id(identifier: Value) -> str | None:
+    """Write an identifier that is no string as the JMS client shows it."""
+    match identifier:
+        case uuid.UUID():
+            return f"ID:AMQP_UUID:{identifier}"
+        case ULong():
+            return f"ID:AMQP_ULONG:{int(identifier)}"
+        case bytes():
+            return f"ID:AMQP_BINARY:{identifier.hex().upper()}"
+        case _:
+            return None
+
+
+def _message_id(identifier: Value) -> str | None:
+    if not isinstance(identifier, str):
+        return _typed_id(identifier)
+    if not identifier.startswith("ID:"):
+        return f"ID:AMQP_NO_PREFIX:{identifier}"
+    return _escaped(identifier)
+
+
+def _correlation_id(identifier: Value) -> str | None:
+    return _escaped(identifier) if isinstance(identifier, str) else _typed_id(identifier)
+
+
+def _escaped(identifier: str) -> str:
+    """Mark a string that looks as if it stood for another type."""
+    if identifier.startswith(tuple("ID:" + prefix for prefix in _TYPED)):
+        return f"ID:AMQP_STRING:{identifier.removeprefix('ID:')}"
+    return identifier
+
+
+def _user_id(user: Value) -> str | None:
+    return user.decode(errors="replace") if isinstance(user, bytes) else None
+
+
+def _plain(value: Value) -> Selectable | None:
+    return value if isinstance(value, bool | int | float | str) else None
+
+
+_HEADER: dict[str, Callable[[Head], Selectable]] = {
+    "JMSDeliveryMode": lambda head: "PERSISTENT" if head.durable else "NON_PERSISTENT",
+    "JMSPriority": lambda head: head.priority,
+    "JMSXDeliveryCount": lambda head: head.delivery_count + 1,
+}
+
+_PROPERTIES: dict[str, tuple[Field, Callable[[Value], Selectable | None]]] = {
+    "JMSMessageID": (Field.MESSAGE_ID, _message_id),
+    "JMSCorrelationID": (Field.CORRELATION_ID, _correlation_id),
+    "JMSType": (Field.SUBJECT, _plain),
+    "JMSTimestamp": (Field.CREATION_TIME, _plain),
+    "JMSExpiration": (Field.ABSOLUTE_EXPIRY_TIME, _plain),
+    "JMSDestination": (Field.TO, _plain),
+    "JMSReplyTo": (Field.REPLY_TO, _plain),
+    "JMSXUserID": (Field.USER_ID, _user_id),
+    "JMSXGroupID": (Field.GROUP_ID, _plain),
+    "JMSXGroupSeq": (Field.GROUP_SEQUENCE, _plain),
+}
+
+
+class SelectedFields:
+    """The values that the identifiers `names` have in a message."""
+
+    __slots__ = ("_application", "_header", "_properties")
+
+    def __init__(self, names: Iterable[str]) -> None:
+        wanted = set(names)
+        self._header = [(name, _HEADER[name]) for name in sorted(wanted & set(_HEADER))]
+        self._properties = [(name, *_PROPERTIES[name]) for name in sorted(wanted & set(_PROPERTIES))]
+        self._application = encoded_keys(wanted - set(_HEADER) - set(_PROPERTIES))
+
+    def read(self, data: bytes, head: Head) -> dict[str, Selectable]:
+        """Return the value of each identifier that has one. Raises `DecodeError` if the message is malformed."""
+        found: dict[str, Selectable] = {name: of(head) for name, of in self._header}
+        for name, field, convert in self._properties:
+            value = convert(properties_field(data, head.start, field))
+            if value is not None:
+                found[name] = value
+        if self._application:
+            for name, raw in application_properties(data, head.start, self._application).items():
+                if isinstance(raw, bool | int | float | str):
+                    found[name] = raw
+        return found

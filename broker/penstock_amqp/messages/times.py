@@ -1,0 +1,108 @@
+"""What a message says about its own times: absolute expiry, delivery time, delay; and the same message without them.
+
+Part of the forwarding path. Most messages say nothing, and two looks tell so: no annotations that could say it, and a
+properties list too short for an absolute expiry, or with a null in its place.
+
+Must not know what follows from it (`penstock_core.lifespan`). Source: AMQP 1.0 part 3, 3.2.3 and 3.2.4; annotations
+`x-opt-delivery-time` (JMS clients; milliseconds since the epoch) and `x-opt-delivery-delay` (milliseconds).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.messages import fields
+from penstock_amqp.messages.fields import Field
+from penstock_amqp.messages.message import Head, with_header
+from penstock_amqp.messages.sections import Section, end_of, find_section, section_at
+from penstock_amqp.messages.streamed import behind
+from penstock_amqp.types.codec import decode, encode
+from penstock_amqp.types.values import Described, Symbol, ULong, Value
+from penstock_core.lifespan import NO_WISHES, Wishes
+
+__all__ = ["DELAYS", "absolute_expiry", "may_expire", "may_wait", "wishes", "without_expiry"]
+
+_TIME: Final = "x-opt-delivery-time"
+_DELAY: Final = "x-opt-delivery-delay"
+DELAYS: Final = frozenset((_TIME, _DELAY))
+"""The annotations that ask for a later delivery."""
+_COMMON: Final = b"x-opt-delivery-"
+_KEYS: Final = {encode(Symbol(key)): key for key in (_TIME, _DELAY)}
+
+
+def wishes(data: bytes, head: Head) -> Wishes:
+    """Return what the message says. Raises `DecodeError` if a section on the way is malformed."""
+    delivery_time = delivery_delay = absolute = None
+    section, at = section_at(data, head.start)
+    if section is Section.MESSAGE_ANNOTATIONS:
+        end = end_of(data, at)
+        if may_wait(data, at, end):
+            found = fields.picked_annotations(data, head.start, _KEYS)
+            delivery_time, delivery_delay = _integer(found.get(_TIME)), _integer(found.get(_DELAY))
+        section, at = section_at(data, end)
+    if section is Section.PROPERTIES and may_expire(data, at):
+        absolute = absolute_expiry(data, head.start)
+    if delivery_time is delivery_delay is absolute is None:
+        return NO_WISHES
+    return Wishes(absolute, delivery_time, delivery_delay)
+
+
+def may_wait(data: bytes, at: int, end: int) -> bool:
+    """False if the annotations between these offsets ask for no later delivery."""
+    return data.find(_COMMON, at, end) >= 0
+
+
+def may_expire(data: bytes, at: int) -> bool:
+    """False if the properties list at this offset has no absolute expiry; True if it has to be looked into.
+
+    JMS clients end the list with the creation time (9 bytes, 0x83 first), the absolute expiry before it: a null there
+    is told from the last byte of a time by what stands 8 bytes before. Raises `DecodeError` if the list is cut short.
+    """
+    try:
+        if data[at] != 0xC0:
+            return data[at] != 0x45
+        count = data[at + 2]
+        if count <= Field.ABSOLUTE_EXPIRY_TIME:
+            return False
+        end = at + 2 + data[at + 1]
+        is_null = count == Field.CREATION_TIME + 1 and data[end - 10] == 0x40 and data[end - 18] != 0x83
+        return not (is_null and data[end - 9] == 0x83)
+    except IndexError:
+        raise DecodeError("the message ends within its properties", at) from None
+
+
+def absolute_expiry(data: bytes, start: int) -> int | None:
+    """Return the absolute-expiry-time, milliseconds since the epoch. Raises `DecodeError`."""
+    return _integer(fields.properties_field(data, start, Field.ABSOLUTE_EXPIRY_TIME))
+
+
+def without_expiry(data: bytes, head: Head) -> bytes:
+    """Return the message as a new one: no time to live, no absolute expiry, never delivered. Raises `DecodeError`.
+
+    A client would leave out a message whose expiry has passed, though the broker keeps it for being looked at.
+    """
+    properties_at = find_section(data, head.start, Section.PROPERTIES)
+    if properties_at >= 0 and absolute_expiry(data, head.start) is not None:
+        listed, end = decode(data, properties_at)
+        assert isinstance(listed, list), "its field was read"
+        changed: list[Value] = [None if at == Field.ABSOLUTE_EXPIRY_TIME else each for at, each in enumerate(listed)]
+        begin = _descriptor_of(data, head.start)
+        section = encode(Described(ULong(Section.PROPERTIES), changed))
+        data = behind(data, data[:begin] + section + data[end:])
+    return with_header(data, head, ttl=None, delivery_count=0)
+
+
+def _descriptor_of(data: bytes, start: int) -> int:
+    """Where the properties section begins; there is one."""
+    at = start
+    while True:
+        section, value_at = section_at(data, at)
+        if section is Section.PROPERTIES:
+            return at
+        at = end_of(data, value_at)
+
+
+def _integer(value: Value) -> int | None:
+    """A number of milliseconds, of whatever integer type; anything else says nothing."""
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,1 @@
+"""The SASL dialogue, both sides, its mechanisms and what they check against."""

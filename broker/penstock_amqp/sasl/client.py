@@ -1,0 +1,134 @@
+"""The client's side of the SASL dialogue: ANONYMOUS and PLAIN, for the management client. Sans-I/O.
+
+Tests and measurements bring other mechanisms as further kinds of `ClientMechanism`.
+
+Source: AMQP 1.0 part 5, section 5.3; RFC 4505, RFC 4616.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from penstock_amqp.errors import DecodeError, SaslError
+from penstock_amqp.frames.frames import SASL_FRAME, SASL_HEADER, Frame, FrameReader, read_body
+from penstock_amqp.sasl.frames import (
+    Challenge,
+    Init,
+    Mechanisms,
+    Outcome,
+    Response,
+    SaslCode,
+    SaslPerformative,
+    sasl_frame,
+)
+from penstock_amqp.types.values import Symbol
+
+__all__ = ["ClientMechanism", "Login", "NotAuthenticated", "SaslClient"]
+
+_MAX_FRAME = 16 * 1024
+
+
+class NotAuthenticated(SaslError):
+    """The server does not take us. `code` says whether it is our credentials or its own trouble."""
+
+    def __init__(self, reason: str, code: SaslCode) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class ClientMechanism(Protocol):
+    """What a client says in one dialogue."""
+
+    def init(self, hostname: str | None) -> Init:
+        """The first frame."""
+        ...
+
+    def respond(self, challenge: bytes) -> bytes:
+        """The response to a challenge."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who we are; without a user we are anonymous."""
+
+    user: str | None = None
+    password: str = field(default="", repr=False)
+
+    def init(self, hostname: str | None) -> Init:
+        if self.user is None:
+            return Init(mechanism=Symbol("ANONYMOUS"), initial_response=b"", hostname=hostname)
+        response = b"\x00" + self.user.encode() + b"\x00" + self.password.encode()
+        return Init(mechanism=Symbol("PLAIN"), initial_response=response, hostname=hostname)
+
+    def respond(self, challenge: bytes) -> bytes:
+        """The response to a challenge; neither ANONYMOUS nor PLAIN gets one."""
+        raise SaslError(f"a challenge of {len(challenge)} bytes came, and none was expected")
+
+
+class SaslClient:
+    """One dialogue: send `output`, feed what comes, until `feed` returns the bytes that begin AMQP."""
+
+    def __init__(self, login: ClientMechanism, hostname: str | None = None) -> None:
+        self._login = login
+        self._init = login.init(hostname)
+        self._reader = FrameReader(_MAX_FRAME)
+        self._start: bytes | None = b""
+        self._output = bytearray(SASL_HEADER)
+
+    def output(self) -> bytes:
+        """Take what is to be sent."""
+        data = bytes(self._output)
+        self._output.clear()
+        return data
+
+    def feed(self, data: bytes) -> bytes | None:
+        """Take in what the server sent; return the bytes behind a successful dialogue, None while it goes on.
+
+        Raises `NotAuthenticated` if the server does not take us, `SaslError` if it breaks the dialogue.
+        """
+        if self._start is not None:
+            self._start += data
+            if not SASL_HEADER.startswith(self._start[:8]):
+                raise SaslError(f"the server begins with {self._start[:8]!r}, not with the SASL header")
+            if len(self._start) < 8:
+                return None
+            data, self._start = self._start[8:], None
+        self._reader.add(data)
+        try:
+            while (frame := self._reader.next()) is not None:
+                if self._step(frame):
+                    return self._reader.rest
+        except DecodeError as error:
+            raise SaslError(str(error)) from error
+        return None
+
+    def _step(self, frame: Frame) -> bool:
+        if frame.type != SASL_FRAME:
+            raise SaslError(f"a frame of type {frame.type} in the SASL dialogue")
+        performative, _ = read_body(frame.body, SaslPerformative)
+        match performative:
+            case Mechanisms():
+                if self._init.mechanism not in performative.sasl_server_mechanisms:
+                    offered = ", ".join(performative.sasl_server_mechanisms)
+                    raise NotAuthenticated(f"{self._init.mechanism} is not offered ({offered})", SaslCode.AUTH)
+                self._output += sasl_frame(self._init)
+                return False
+            case Challenge():
+                response = self._login.respond(performative.challenge)
+                self._output += sasl_frame(Response(response=response))
+                return False
+            case Outcome():
+                if performative.code == SaslCode.OK:
+                    return True
+                raise NotAuthenticated("the server does not take these credentials", _code(performative.code))
+            case _:
+                raise SaslError(f"{performative.NAME} was not expected from the server")
+
+
+def _code(number: int) -> SaslCode:
+    try:
+        return SaslCode(number)
+    except ValueError:
+        return SaslCode.SYS

@@ -1,0 +1,1 @@
+"""What lies between a socket and AMQP: TLS, WebSocket."""

@@ -1,0 +1,186 @@
+"""Answers what SASL dialogues ask: whose keys, whether a secret is right. What takes long is done on a thread.
+
+A question that memory can answer is answered at once. Others go to one thread, which lets go of the interpreter lock
+while it hashes; its answers come back over a descriptor that the loop watches. A login never stalls the loop. Whoever
+failed often waits before the check begins (`guessing`).
+
+Source: design, section 4 ("password hashing goes to a thread", "verified secrets are cached as keyed hashes").
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from penstock_amqp.sasl.credentials import Record, SecretCache, fits
+from penstock_amqp.sasl.frames import SaslCode
+from penstock_amqp.sasl.mechanisms import Answer, Find, Identified, Question, Verdict, Verify, Wrong
+from penstock_amqp.sasl.server import Authenticated, Refused
+from penstock_amqp.sasl.tokens import TokenError
+from penstock_broker.connections.connection import Connection, Phase
+from penstock_broker.connections.guessing import Guessing
+from penstock_broker.connections.users import Absent
+
+if TYPE_CHECKING:
+    from penstock_broker.connections.listening import Port
+    from penstock_broker.state.broker import Broker
+
+__all__ = ["Logins"]
+
+logger = logging.getLogger(__name__)
+
+BEARER: Final = frozenset(("XOAUTH2", "OAUTHBEARER"))
+
+MAX_WAITING: Final = 2000
+"""Questions that wait for the thread; who asks more is told to try again."""
+
+
+class _Job(NamedTuple):
+    connection: int | None
+    """None: nobody waits; a password is hashed before somebody needs it."""
+    port: Port
+    question: Question
+
+
+class _Done(NamedTuple):
+    job: _Job
+    answer: Answer
+    record: Record | None
+
+
+class Logins:
+    """One per broker; `deliver` brings an answer to a connection that still waits for it."""
+
+    def __init__(self, broker: Broker, deliver: Callable[[Connection, Answer], None]) -> None:
+        self._broker = broker
+        self._deliver = deliver
+        self._secrets = SecretCache(os.urandom(32))
+        self._guessing = Guessing()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._waiting = 0
+        self._done: deque[_Done] = deque()
+        self._thread: threading.Thread | None = None
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        """Readable when `collect` has something to do."""
+
+    def preload(self, port: Port) -> None:
+        """Hash the passwords of a listener's users before somebody waits for them."""
+        for user in port.user_names():
+            self._submit(_Job(None, port, Find("SCRAM-SHA-256", user)))
+
+    def ask(self, connection: Connection, question: Question) -> Answer | None:
+        """Answer at once, or later through `deliver`."""
+        wait_ms = self._guessing.wait_ms(connection.peer_host, question.user, self._broker.now_ms)
+        if wait_ms > 0:
+            self._broker.after(wait_ms, lambda: self._ask_again(connection, question))
+            return None
+        return self._begin(connection, question)
+
+    def _ask_again(self, connection: Connection, question: Question) -> None:
+        if connection.phase is Phase.SASL:
+            answer = self._begin(connection, question)
+            if answer is not None:
+                self._deliver(connection, answer)
+
+    def _begin(self, connection: Connection, question: Question) -> Answer | None:
+        answer = self._quickly(connection.port, question)
+        if answer is None and self._waiting >= MAX_WAITING:
+            return Verdict.UNKNOWN
+        if answer is None:
+            self._submit(_Job(connection.number, connection.port, question))
+        return answer
+
+    def _quickly(self, port: Port, question: Question) -> Answer | None:
+        if port.users is None or question.mechanism in BEARER:
+            return None
+        record = port.users.ready(question.user)
+        if isinstance(question, Find):
+            if record is Absent.NOT_LOADED:
+                return None
+            return port.keys_of(question, record if isinstance(record, Record) else None)
+        if isinstance(record, Record) and self._secrets.knows(question.user, question.secret, record):
+            return Verdict.RIGHT
+        return None
+
+    def ended(self, connection: Connection, result: Authenticated | Refused) -> None:
+        """A dialogue is over: remember how, and say why somebody was not let in."""
+        if isinstance(result, Refused):
+            user = result.user[:100] if result.user is not None else None
+            told = (connection.peer, connection.port.name, user, result.reason[:200])
+            self._broker.warnings.warn("Refused %s on listener %s as user %r: %s", *told)
+        if isinstance(result, Authenticated):
+            self._guessing.succeeded(connection.peer_host, result.user)
+        elif result.user is not None and result.code is SaslCode.AUTH:
+            self._guessing.failed(connection.peer_host, result.user, self._broker.now_ms)
+
+    # -- the thread -------------------------------------------------------------------------------------------------
+
+    def _submit(self, job: _Job) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="logins", daemon=True)
+            self._thread.start()
+        self._waiting += 1
+        self._jobs.put(job)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                answer, record = _slowly(job.port, job.question)
+            except Exception:
+                logger.exception("The secret of %r could not be checked", job.question.user)
+                answer, record = Verdict.UNKNOWN, None
+            self._done.append(_Done(job, answer, record))
+            os.eventfd_write(self.descriptor, 1)
+
+    def collect(self) -> None:
+        """Bring the thread's answers to whoever waits for them."""
+        os.eventfd_read(self.descriptor)
+        while self._done:
+            job, answer, record = self._done.popleft()
+            self._waiting -= 1
+            question = job.question
+            if isinstance(question, Verify) and answer is Verdict.RIGHT and record is not None:
+                self._secrets.remember(question.user, question.secret, record)
+            connection = self._broker.connections.get(job.connection) if job.connection is not None else None
+            if connection is not None and connection.phase is Phase.SASL:
+                self._deliver(connection, answer)
+
+    def close(self) -> None:
+        """End the thread, behind the job it has, and give the descriptor back."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+        os.close(self.descriptor)
+
+
+def _bearer(port: Port, question: Verify) -> Answer:
+    """Who the token speaks for. The log says what is wrong with it: its bearer learns nothing."""
+    try:
+        bearer = port.issuers.check(question.secret, time.time())
+    except TokenError as error:
+        return Wrong(f"the token lets nobody in: {error}")
+    return Identified(bearer.user, bearer.groups)
+
+
+def _slowly(port: Port, question: Question) -> tuple[Answer, Record | None]:
+    """The answer, and the record that it stands on."""
+    if isinstance(question, Verify) and question.mechanism in BEARER:
+        return _bearer(port, question), None
+    if port.users is None:
+        return Verdict.UNKNOWN, None
+    record = port.users.load(question.user)
+    if isinstance(question, Find):
+        return port.keys_of(question, record), record
+    try:
+        password = question.secret.decode()
+    except UnicodeDecodeError:
+        password = ""
+    # Also for a user that does not exist: it has to take as long.
+    right = fits(password, record if record is not None else port.users.fake(question.user))
+    return (Verdict.RIGHT if right and record is not None else Verdict.WRONG), record

@@ -1,0 +1,1 @@
+"""Answers attaches, and ends links, subscriptions, queues and exchanges."""

@@ -1,0 +1,212 @@
+"""Messages that leave their queue without being accepted: rejected, failed too often, expired.
+
+They go to the destination that the queue's policy names, as new messages that say where they come from and why; put
+there first and acked here second, in one block of the log, so that a crash duplicates at worst. Where the destination
+is missing or takes nothing, the message is *stranded*: it stays in the queue's count and bytes, no consumer gets it,
+and it is tried again every second. After a restart a stranded message waits in its queue again.
+
+Source: section 4 of the design ("Limits"); docs/broker.md, "Dead letters".
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, assert_never
+
+from penstock_amqp.endpoint.events import AmqpError, Entry
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.messages import message
+from penstock_amqp.messages.times import DELAYS, without_expiry
+from penstock_amqp.types.values import Symbol, Timestamp, UInt, Value
+from penstock_broker.errors import amqp_error
+from penstock_broker.log import Outcome
+from penstock_broker.messages.depositing import deposit, destination_of
+from penstock_broker.messages.leaving import leave
+from penstock_broker.queues.queue import DATA, EXPIRES, FLAGS, LOGGED, NUMBER, Queue
+from penstock_broker.topology.records import Subscription
+from penstock_core.fate import Cause, Drop, SendOn, TryAgain, after_expiry, after_failure, after_rejection
+from penstock_core.reason import Refuse
+
+if TYPE_CHECKING:
+    from penstock_broker.state.broker import Broker
+
+__all__ = ["ORIGIN", "TOLD", "Stranded", "expired", "fail", "rejected"]
+
+logger = logging.getLogger(__name__)
+
+ORIGIN: Final = "x-opt-ORIG-QUEUE"
+TOLD: Final = (
+    ORIGIN,
+    "x-opt-ORIG-ADDRESS",
+    "x-opt-ORIG-SUBSCRIPTION",
+    "x-opt-death-reason",
+    "x-opt-death-time",
+    "x-opt-death-delivery-count",
+    "x-opt-death-condition",
+    "x-opt-death-description",
+    "x-opt-ACTUAL-EXPIRY",
+)
+"""All that is written on a message which is sent on."""
+
+RETRY_MS: Final = 1000
+RETRIED_AT_ONCE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """A message that could not be sent on."""
+
+    entry: Entry
+    cause: Cause
+    error: AmqpError | None
+    """What the consumer said when it rejected it."""
+
+
+def rejected(broker: Broker, queue: Queue, entry: Entry, error: AmqpError | None) -> None:
+    """A consumer rejected the message, which is in none of the queue's lists any more and not in flight."""
+    fate = after_rejection(queue.dead_letter)
+    match fate:
+        case SendOn():
+            _send_on(broker, queue, Stranded(entry, fate.cause, error), fate.address)
+        case Drop():
+            queue.dropped += 1
+            leave(broker, queue, entry, Outcome.REJECTED)
+            if broker.rarely.may_say(f"rejected {queue.name}", broker.now_ms):
+                logger.warning(
+                    "A consumer of %r rejects messages; they are dropped, because it has no deadLetter", queue.name
+                )
+        case _:
+            assert_never(fate)
+
+
+def expired(broker: Broker, queue: Queue, entry: Entry) -> None:
+    """The time to live of the message, which is in none of the queue's lists any more, has passed."""
+    fate = after_expiry(queue.expiry)
+    match fate:
+        case SendOn():
+            _send_on(broker, queue, Stranded(entry, fate.cause, None), fate.address)
+        case Drop():
+            queue.expired += 1
+            leave(broker, queue, entry, Outcome.EXPIRED)
+        case _:
+            assert_never(fate)
+
+
+def fail(broker: Broker, queue: Queue, entry: Entry) -> bool:
+    """Count one failed delivery of a message in flight. True if it was one too many: then the message is not in flight
+    any more, and on its way; else it is the caller's to put back.
+    """
+    number = entry[NUMBER]
+    queue.fail(number)
+    attempts = queue.attempts[number]
+    fate = after_failure(attempts, queue.max_deliveries, queue.dead_letter)
+    match fate:
+        case SendOn():
+            queue.in_flight -= 1
+            _send_on(broker, queue, Stranded(entry, fate.cause, None), fate.address)
+            return True
+        case TryAgain():
+            if entry[FLAGS] & LOGGED:
+                broker.log.delivery_count(queue.incarnation, number, attempts)
+            return False
+        case _:
+            assert_never(fate)
+
+
+def _send_on(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> None:
+    refused = _try(broker, queue, condemned, address)
+    if refused is None:
+        return
+    if not broker.stranding:
+        broker.after(RETRY_MS, lambda: _retry(broker))
+    broker.stranding[queue] = None
+    queue.stranded.append(condemned)
+    if broker.rarely.may_say(f"stranded {queue.name}", broker.now_ms):
+        logger.warning(
+            "Messages of %r (%s) can't go to %r and are kept: %s",
+            queue.name,
+            condemned.cause.value,
+            address,
+            refused.description,
+        )
+
+
+def _try(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> AmqpError | None:
+    """Put the message where it goes, and take it off the queue; or say why it isn't taken there."""
+    target = destination_of(broker, address)
+    if isinstance(target, Refuse):
+        return amqp_error(target)
+    entry, cause = condemned.entry, condemned.cause
+    refused = deposit(broker, target, _told(broker, queue, condemned), keep=bool(entry[FLAGS] & LOGGED))
+    if refused is not None:
+        return refused
+    if cause is Cause.EXPIRED:
+        queue.expired += 1
+        leave(broker, queue, entry, Outcome.EXPIRED)
+    else:
+        queue.dead_lettered += 1
+        leave(broker, queue, entry, Outcome.DEAD_LETTERED)
+    return None
+
+
+def _retry(broker: Broker) -> None:
+    """Try stranded messages again, by what the policies say now."""
+    waiting, broker.stranding = broker.stranding, {}
+    for queue in waiting:
+        stranded, queue.stranded = queue.stranded, []
+        refused: set[str] = set()
+        for tried, condemned in enumerate(stranded):
+            address = queue.expiry if condemned.cause is Cause.EXPIRED else queue.dead_letter
+            if tried >= RETRIED_AT_ONCE or address in refused:
+                queue.stranded.append(condemned)
+            elif address is None:
+                _without_destination(broker, queue, condemned)
+            elif _try(broker, queue, condemned, address) is not None:
+                refused.add(address)
+                queue.stranded.append(condemned)
+        if queue.stranded:
+            broker.stranding[queue] = None
+    if broker.stranding:
+        broker.after(RETRY_MS, lambda: _retry(broker))
+
+
+def _without_destination(broker: Broker, queue: Queue, condemned: Stranded) -> None:
+    """The policy names no destination any more."""
+    match condemned.cause:
+        case Cause.REJECTED:
+            rejected(broker, queue, condemned.entry, condemned.error)
+        case Cause.EXPIRED:
+            expired(broker, queue, condemned.entry)
+        case Cause.DELIVERY_LIMIT:
+            queue.put((condemned.entry,))
+            broker.schedule(queue)
+        case _:
+            assert_never(condemned.cause)
+
+
+def _told(broker: Broker, queue: Queue, condemned: Stranded) -> bytes:
+    """The message as it goes to its destination: without an expiry or delay, with what happened to it."""
+    data, cause = condemned.entry[DATA], condemned.cause
+    subscription = broker.topology.by_incarnation.get(queue.incarnation)
+    annotations: dict[Symbol, Value] = {
+        Symbol(ORIGIN): queue.name,
+        Symbol("x-opt-ORIG-ADDRESS"): queue.name,
+        Symbol("x-opt-death-reason"): cause.value,
+        Symbol("x-opt-death-time"): Timestamp(broker.now_us // 1000),
+        Symbol("x-opt-death-delivery-count"): UInt(queue.attempts.get(condemned.entry[NUMBER], 0)),
+    }
+    if isinstance(subscription, Subscription):
+        annotations[Symbol("x-opt-ORIG-ADDRESS")] = subscription.binding.exchange
+        annotations[Symbol("x-opt-ORIG-SUBSCRIPTION")] = subscription.identity.name
+    if cause is Cause.EXPIRED:
+        annotations[Symbol("x-opt-ACTUAL-EXPIRY")] = condemned.entry[EXPIRES] // 1000
+    if condemned.error is not None:
+        annotations[Symbol("x-opt-death-condition")] = condemned.error.condition
+        annotations[Symbol("x-opt-death-description")] = condemned.error.description
+    head = message.inspect(data)
+    try:
+        data = without_expiry(data, head)
+        return message.with_annotations(data, message.inspect(data), annotations, without=DELAYS)
+    except DecodeError:  # what can't be read is sent on as it is
+        return message.with_header(data, head, ttl=None, delivery_count=0)

@@ -1,0 +1,231 @@
+"""Messages from queues to the links that have credit: fair among the links of one queue, bounded per visit.
+
+Written for speed: `serve` runs for every queue visit and moves up to 64 messages. A queue is in the broker's ready list
+while it may have something to send; a visit that finds nothing takes it out, and new messages, credit, a returned
+delivery or an unblocked socket put it back. The links of a queue take turns; each gets at most an even share of what
+waits, so that nobody's large prefetch empties the queue alone.
+
+Source: section 4 of the design ("Bounds").
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.endpoint.links import InLink, OutLink
+from penstock_amqp.messages import message
+from penstock_broker.log import Outcome
+from penstock_broker.messages.condemning import expired
+from penstock_broker.messages.leaving import leave
+from penstock_broker.queues.backlog import EXAMINED_PER_VISIT
+from penstock_broker.queues.queue import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, SCHEDULED, Queue
+from penstock_broker.state.links import Browser, Consumer
+
+if TYPE_CHECKING:
+    from penstock_broker.state.broker import Broker
+
+__all__ = ["HELD_BACK_BYTES", "TURN_BYTES", "VISIT_MESSAGES", "finish_drains", "resume", "serve"]
+
+VISIT_MESSAGES: Final = 64
+"""Messages of one queue before it is the next one's turn."""
+
+TURN_BYTES: Final = 131_072
+"""Output of one connection before its socket gets it."""
+
+HELD_BACK_BYTES: Final = 262_144
+"""What the engine may hold for a peer whose session window is shut."""
+
+_BURST: Final = 16
+"""Messages for one of several links before it is the next one's turn."""
+
+
+def serve(broker: Broker, queue: Queue) -> bool:
+    """Send up to `VISIT_MESSAGES`; True if the queue has more for somebody who may get more in a later turn."""
+    left = VISIT_MESSAGES
+    over_budget = False
+    backlog = queue.backlog
+    is_plain = backlog.is_plain
+    if not is_plain:
+        backlog.examination.budget = EXAMINED_PER_VISIT
+    for consumers in queue.tiers or (queue.consumers,):
+        idle = 0
+        count = len(consumers)
+        while left > 0 and idle < count and (queue.ready or queue.returned.blocks or (not is_plain and backlog)):
+            if queue.turn >= count:
+                queue.turn = 0
+            consumer = consumers[queue.turn]
+            queue.turn += 1
+            link = consumer.link
+            connection = consumer.connection
+            if link.credit <= 0 or not consumer.is_active or connection.is_blocked:
+                idle += 1
+                continue
+            if connection.turn_bytes > TURN_BYTES:
+                idle += 1
+                over_budget = True
+                continue
+            if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
+                idle += 1
+                connection.is_congested = True
+                continue
+            share = left if count == 1 else min(left, _fair_share(queue, count))
+            sent = _send(broker, queue, consumer, min(share, link.credit))
+            left -= sent
+            idle = 0 if sent else idle + 1
+            if not is_plain and backlog.examination.budget <= 0:
+                return True  # the next visit begins with the next consumer
+        if over_budget or left <= 0:
+            break  # those who come first get more in the next turn
+    if not is_plain:
+        backlog.calm_down()
+    return over_budget or (left <= 0 and queue.waiting > 0)
+
+
+def _fair_share(queue: Queue, count: int) -> int:
+    """How much of what waits one of `count` consumers gets before it is the next one's turn."""
+    if queue.backlog.groups is not None:
+        return 1  # so that groups spread over the consumers
+    return min(_BURST, 1 + queue.waiting // count)
+
+
+def _send(broker: Broker, queue: Queue, consumer: Consumer, count: int) -> int:
+    """Send up to `count` messages to one consumer; how many were."""
+    now = broker.now_us
+    link = consumer.link
+    connection = consumer.connection
+    if queue.returned.blocks or queue.has_expiry or queue.seen or queue.attempts or not queue.backlog.is_plain:
+        return _send_one_by_one(broker, queue, consumer, count)
+    ready = queue.ready
+    if count >= len(ready):
+        entries = list(ready)
+        ready.clear()
+    else:
+        take = ready.popleft
+        entries = [take() for _ in range(count)]
+    sent = len(entries)
+    connection.endpoint.send(link, entries, now)
+    # Messages of one turn became available together: one histogram entry per run.
+    since, run, size = entries[0][AVAILABLE], 0, 0
+    for entry in entries:
+        size += len(entry[DATA])
+        if entry[AVAILABLE] == since:
+            run += 1
+        else:
+            queue.wait.add(now - since, run)
+            since, run = entry[AVAILABLE], 1
+    queue.wait.add(now - since, run)
+    link.credit -= sent
+    link.transfers += sent
+    connection.turn_bytes += size
+    queue.delivered += sent
+    if link.presettled:
+        _sent_settled(broker, queue, entries)
+    else:
+        queue.in_flight += sent
+    last = entries[-1][NUMBER]
+    if last > queue.mark:
+        queue.mark = last
+        if queue.is_logged:
+            broker.marked.add(queue)
+    if not connection.is_dirty:
+        connection.is_dirty = True
+        broker.dirty.append(connection)
+    return sent
+
+
+def _send_one_by_one(broker: Broker, queue: Queue, consumer: Consumer, count: int) -> int:
+    """The same where a message may have expired, or its header has to tell something."""
+    now = broker.now_us
+    link, connection = consumer.link, consumer.connection
+    sent = 0
+    while sent < count:
+        entry = queue.backlog.take(consumer)
+        if entry is None:
+            break
+        if entry[EXPIRES] and entry[EXPIRES] <= now:
+            expired(broker, queue, entry)
+            continue
+        number, data = entry[NUMBER], entry[DATA]
+        delivery_count = queue.delivery_count(number)
+        if delivery_count or entry[EXPIRES]:
+            data = _rewritten(entry, delivery_count, now)
+        connection.endpoint.send_as(link, entry, data, now)
+        sent += 1
+        link.credit -= 1
+        link.transfers += 1
+        connection.turn_bytes += len(data)
+        queue.delivered += 1
+        if delivery_count or (number <= queue.mark and not entry[FLAGS] & SCHEDULED):
+            queue.redelivered += 1
+        else:
+            queue.wait.add(now - entry[AVAILABLE], 1)
+        if link.presettled:
+            _sent_settled(broker, queue, [entry])
+        else:
+            queue.in_flight += 1
+        if number > queue.mark:
+            queue.mark = number
+            if queue.is_logged:
+                broker.marked.add(queue)
+    if sent and not connection.is_dirty:
+        connection.is_dirty = True
+        broker.dirty.append(connection)
+    if queue.has_expiry and not queue.in_flight and not queue.waiting:
+        queue.has_expiry = False
+    return sent
+
+
+def _rewritten(entry: Entry, delivery_count: int, now_us: int) -> bytes:
+    """The message with its delivery-count, and with the time it has left to live."""
+    data = entry[DATA]
+    head = message.inspect(data)
+    left_ms = max((entry[EXPIRES] - now_us) // 1000, 1) if entry[EXPIRES] else None
+    return message.with_header(data, head, ttl=left_ms, delivery_count=head.delivery_count + delivery_count)
+
+
+def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:
+    """Deliveries that nothing is heard of again count as accepted."""
+    now = broker.now_us
+    for entry in entries:
+        queue.acked += 1
+        queue.sojourn.add(now - entry[AVAILABLE], 1)
+        leave(broker, queue, entry, Outcome.ACCEPTED)
+
+
+def resume(broker: Broker, link: InLink | OutLink) -> None:
+    """The link's socket takes bytes again."""
+    context = link.context
+    if isinstance(context, Consumer):
+        broker.schedule(context.queue)
+        if context.link.drain:
+            broker.draining.append(context)
+    elif isinstance(context, Browser):
+        broker.browsing.append(context)
+
+
+def finish_drains(broker: Broker) -> None:
+    """Give back the credit of consumers that drain, now that nothing is left for them."""
+    waiting, broker.draining = broker.draining, []
+    for consumer in waiting:
+        link, connection, queue = consumer.link, consumer.connection, consumer.queue
+        if not link.is_open or not link.drain or connection.is_blocked:
+            continue  # `resume` comes back to a blocked one
+        if link.credit > 0 and queue.is_scheduled and queue.waiting and _may_get_more(queue, consumer):
+            broker.draining.append(consumer)
+            continue
+        connection.endpoint.drained(link)
+        broker.touch(connection)
+
+
+def _may_get_more(queue: Queue, consumer: Consumer) -> bool:
+    """True if something that waits may be for this consumer, while the queue has work for somebody."""
+    for tier in queue.tiers or ():
+        if consumer in tier:
+            break
+        if any(other.link.credit > 0 and other.is_active for other in tier):
+            return False  # they come first
+    else:
+        if queue.tiers:
+            return False  # another one has the queue for itself
+    return queue.backlog.is_plain or queue.backlog.has_for(consumer)

@@ -1,0 +1,65 @@
+"""What gives way when a queue is full. Losses are counted per queue. Source: section 4 of the design, "Limits"."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop
+from typing import TYPE_CHECKING, assert_never
+
+from penstock_amqp.endpoint.events import Entry
+from penstock_broker.log import Outcome
+from penstock_broker.messages.leaving import leave
+from penstock_broker.queues.queue import NUMBER, Queue
+from penstock_core.terms import Overflow
+
+if TYPE_CHECKING:
+    from penstock_broker.state.broker import Broker
+
+__all__ = ["enforce", "is_full"]
+
+
+def is_full(queue: Queue, size: int, coming: int = 0, coming_bytes: int = 0) -> bool:
+    """True if one message more, of `size` bytes and behind `coming` others, would be one too many."""
+    if queue.depth_bytes + coming_bytes + size > queue.max_bytes:
+        return True
+    return 0 < queue.max_messages <= queue.depth + coming
+
+
+def enforce(broker: Broker, queue: Queue) -> None:
+    """Drop messages that wait until the queue is within its limits; what is in flight is never taken back.
+
+    A queue that rejects was asked before: what it took is not dropped.
+    """
+    while queue.depth_bytes > queue.max_bytes or 0 < queue.max_messages < queue.depth:
+        match queue.overflow:
+            case Overflow.DROP_OLDEST:
+                entry = queue.drop_oldest() or _next_delayed(queue)
+            case Overflow.DROP_NEWEST:
+                entry = _newest(queue)
+            case Overflow.REJECT:
+                return
+            case _:
+                assert_never(queue.overflow)
+        if entry is None:
+            return
+        queue.dropped += 1
+        leave(broker, queue, entry, Outcome.DROPPED)
+
+
+def _next_delayed(queue: Queue) -> Entry | None:
+    return heappop(queue.scheduled)[2] if queue.scheduled else None
+
+
+def _newest(queue: Queue) -> Entry | None:
+    """Take out the message that came last, delayed or not."""
+    waiting = queue.drop_newest()
+    if not queue.scheduled:
+        return waiting
+    at, (_, number, delayed) = max(enumerate(queue.scheduled), key=lambda each: each[1][1])
+    if waiting is not None:
+        if waiting[NUMBER] > number:
+            return waiting
+        queue.put((waiting,))
+    queue.scheduled[at] = queue.scheduled[-1]
+    queue.scheduled.pop()
+    heapify(queue.scheduled)
+    return delayed

@@ -1,0 +1,62 @@
+"""What an address means to a connection: found, or made if its user may make it and the settings let names be made.
+
+`penstock_core.address` reads addresses; this module adds permissions, limits and the making. Source: design, section 3
+("Addresses").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, TypeAlias
+
+from penstock_broker.connections.connection import Connection
+from penstock_broker.topology import creating
+from penstock_core import address
+from penstock_core.creation import check_limit
+from penstock_core.permissions import Action
+from penstock_core.reason import Refuse
+
+if TYPE_CHECKING:
+    from penstock_broker.state.broker import Broker
+
+__all__ = ["Named", "source_named", "target_named"]
+
+Named: TypeAlias = (
+    address.ExchangeAddress | address.QueueAddress | address.SubscriptionQueue | address.ManagementNode | Refuse
+)
+
+
+def source_named(broker: Broker, connection: Connection, name: str | None, capabilities: Collection[str]) -> Named:
+    """The node of a source that is neither null nor dynamic."""
+    found = address.parse_source(name, capabilities, broker.topology, auto_create=broker.creation)
+    if not isinstance(found, address.AutoCreate):
+        return found
+    refused = _make(broker, connection, Action.CONSUME, found)
+    again = refused or address.parse_source(name, capabilities, broker.topology)
+    assert not isinstance(again, address.AutoCreate), "what was made is there"
+    return again
+
+
+def target_named(
+    broker: Broker, connection: Connection, name: str | None, capabilities: Collection[str]
+) -> Named | address.AnonymousRelay:
+    """The node of a target that is neither null, dynamic nor a coordinator."""
+    found = address.parse_target(name, capabilities, broker.topology, auto_create=broker.creation)
+    if not isinstance(found, address.AutoCreate):
+        return found
+    refused = _make(broker, connection, Action.PUBLISH, found)
+    again = refused or address.parse_target(name, capabilities, broker.topology)
+    assert not isinstance(again, address.AutoCreate), "what was made is there"
+    return again
+
+
+def _make(broker: Broker, connection: Connection, action: Action, wanted: address.AutoCreate) -> Refuse | None:
+    topology = broker.topology
+    if broker.log.failed is not None:
+        return broker.storage_refuse()
+    refused = broker.permitting.check_creation(connection, action, wanted) or check_limit(
+        broker.creation, wanted.kind, wanted.name, len(topology.made_by_name[wanted.kind])
+    )
+    if refused is None:
+        creating.auto_create(topology, wanted, broker.now_us)
+    return refused

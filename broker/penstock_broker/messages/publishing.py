@@ -1,0 +1,341 @@
+"""A batch of messages from a producer into the queues it reaches, and the accept back.
+
+Written for speed: `publish` runs for every message. Routing appends references; what is asked per message on the plain
+path is one `startswith` (it begins like the one before), some bytes (no group, no expiry) and one tuple. A message is
+taken in the turn in which it came, unless a record of it is in the log: then once that is synced. It may be delivered
+before; nobody was promised anything yet, and a crash then means at worst a delivery of a message that its sender sends
+again.
+
+Source: sections 3 ("Addresses") and 4 of the design.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from penstock_amqp.endpoint.events import AmqpError, Arrival, Entry
+from penstock_amqp.endpoint.ffi import Ptr
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.messages import message, times
+from penstock_broker.errors import amqp_error
+from penstock_broker.messages import expiring, limits, relaying, storing
+from penstock_broker.queues.beginning import Beginning
+from penstock_broker.queues.marks import group_mark
+from penstock_broker.queues.queue import LOGGED
+from penstock_broker.state.links import Producer
+from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget, Route, reached
+from penstock_core.lifespan import available_at, expires_at
+from penstock_core.reason import Reason, Refuse
+from penstock_core.terms import Unroutable
+
+if TYPE_CHECKING:
+    from penstock_broker.connections.connection import Connection
+    from penstock_broker.state.broker import Broker
+
+__all__ = ["break_link", "malformed", "prepare", "publish", "refuse", "route_message", "store", "top_up"]
+
+LOOK_AT_TIMES: Final = 8
+"""A properties list of at most so many fields has no absolute expiry, and names no group."""
+
+USUAL_COUNT: Final = 10
+"""Fields that JMS clients write; see `times.may_expire`."""
+
+
+def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
+    """Route and store a batch; accept it, or see to it that it is accepted once synced.
+
+    Afterwards `producer.broken` may say why the caller has to close the link.
+    """
+    destination = producer.destination
+    if isinstance(destination, ExchangeTarget | QueueTarget):
+        prepare(broker, destination, len(batch))
+    elif isinstance(destination, ManagementTarget):
+        broker.management.receive(producer, batch)
+        return
+    else:
+        _relay(broker, producer, destination, batch)
+        return
+    producer.transfers += len(batch)
+    route = destination.constant
+    if route is not None and route.is_plain and route.queues:
+        _publish_plain(broker, producer, route, batch)
+    else:
+        _publish_each(broker, producer, destination, batch)
+
+
+def prepare(broker: Broker, destination: ExchangeTarget | QueueTarget, count: int) -> None:
+    """Count `count` messages that are about to go there, and see that the destination knows the present bindings."""
+    if isinstance(destination, ExchangeTarget):
+        exchange = destination.exchange
+        exchange.received += count
+        if destination.version != exchange.version:
+            destination.refresh(broker.log.route_set)
+    elif destination.version != destination.node.revision:
+        destination.refresh(broker.log.route_set)
+
+
+def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list[Arrival]) -> None:
+    """Every message goes to every queue of `route`."""
+    now = broker.now_us
+    log = broker.log
+    logged_set, kept_set = route.logged_set, route.kept_set
+    if logged_set and not log.accepts_publishing():
+        told = broker.storage_refusal()
+        for delivery, _, settled in batch:
+            refuse(producer, delivery, settled, told)
+        return
+    next_message = log.next_message
+    number = 0 if logged_set else log.next_messages(len(batch))
+    begins = producer.begins
+    prefix, count_at = begins.prefix, begins.count_at
+    ordered = False
+    entries: list[Entry] = []
+    add = entries.append
+    deliveries: list[Ptr] = []
+    presettled: list[Ptr] = []
+    size = apart = first_expiry = 0
+    any_logged = False
+    for delivery, data, settled in batch:
+        try:
+            if not data.startswith(prefix):
+                head = message.inspect(data)
+                begins = producer.begins = Beginning(data, head)
+                prefix, count_at = begins.prefix, begins.count_at
+                data = message.forwarded(data, head)
+            flags = begins.marks
+            absolute = 0
+            if (count := data[count_at]) > LOOK_AT_TIMES:
+                end = count_at + data[count_at - 1]
+                if (
+                    count != USUAL_COUNT
+                    or not begins.is_narrow
+                    or data[end - 10] != 0x40
+                    or data[end - 9] != 0x83
+                    or data[end - 18] == 0x83
+                ):
+                    flags |= group_mark(data, begins.start)
+                    absolute = times.absolute_expiry(data, begins.start) or 0
+            if flags:
+                ordered = True
+        except (DecodeError, IndexError) as error:
+            refuse(producer, delivery, settled, malformed(error))
+            if producer.broken is not None:
+                break
+            continue
+        if begins.delays:
+            head = message.inspect(data)
+            if available_at(now, storing.wishes_of(data, head)) > now:
+                apart += len(data)
+                any_logged = storing.put(broker, route, data, head) or any_logged
+                (presettled if settled else deliveries).append(delivery)
+                continue
+        expires = now + begins.ttl_us if begins.ttl_us else 0
+        if absolute:
+            expires = expires_at(now, begins.ttl_us // 1000, absolute)
+        if expires and (not first_expiry or expires < first_expiry):
+            first_expiry = expires
+        size += len(data)
+        if logged_set and (begins.durable or kept_set):
+            any_logged = True
+            add((log.put(logged_set if begins.durable else kept_set, data, now), data, now, expires, LOGGED | flags))
+        elif logged_set:
+            add((next_message(), data, now, expires, flags))
+        else:
+            add((number, data, now, expires, flags))
+            number += 1
+        if settled:
+            presettled.append(delivery)
+        else:
+            deliveries.append(delivery)
+    for queue in route.queues:
+        if first_expiry:
+            expiring.expect(broker, queue, first_expiry)
+        if ordered:
+            queue.put(entries)
+        else:
+            queue.ready.extend(entries)
+        queue.enqueued += len(entries)
+        queue.enqueued_bytes += size
+        queue.depth_bytes += size
+        if not queue.is_scheduled and queue.consumers:
+            queue.is_scheduled = True
+            broker.ready.append(queue)
+        if queue.depth_bytes > queue.max_bytes or queue.max_messages:
+            limits.enforce(broker, queue)
+    destination = producer.destination
+    if isinstance(destination, ExchangeTarget):
+        destination.exchange.received_bytes += size + apart
+    if presettled:
+        producer.connection.endpoint.settle(presettled)
+        producer.owed_credit += len(presettled)
+    _accept(broker, producer, deliveries, any_logged)
+
+
+def _publish_each(
+    broker: Broker, producer: Producer, destination: ExchangeTarget | QueueTarget, batch: list[Arrival]
+) -> None:
+    """Messages whose key, filter or limit has to be looked at one by one."""
+    plain_accept: list[Ptr] = []
+    logged_accept: list[Ptr] = []
+    for delivery, data, settled in batch:
+        if producer.broken is not None:
+            break
+        try:
+            head = message.inspect(data)
+            route = route_message(broker, destination, data, head)
+        except DecodeError as error:
+            refuse(producer, delivery, settled, malformed(error))
+            continue
+        if isinstance(route, AmqpError):
+            refuse(producer, delivery, settled, route)
+            continue
+        logged = store(broker, producer.connection, destination, route, data, head)
+        if settled:
+            producer.connection.endpoint.settle([delivery])
+            producer.owed_credit += 1
+        elif logged:
+            logged_accept.append(delivery)
+        else:
+            plain_accept.append(delivery)
+    if plain_accept or not logged_accept:
+        _accept(broker, producer, plain_accept, False)
+    if logged_accept:
+        _accept(broker, producer, logged_accept, True)
+
+
+def route_message(
+    broker: Broker, destination: ExchangeTarget | QueueTarget, data: bytes, head: message.Head
+) -> Route | AmqpError:
+    """Where one message goes, or why it is not taken. Nothing changes but counters. Raises DecodeError.
+
+    `prepare` has been called for the destination. Apart from `store`, because a commit asks for all its messages first.
+    """
+    route = destination.constant
+    if route is None:
+        assert isinstance(destination, ExchangeTarget)
+        route = destination.route(data, head.start, broker.log.route_set)
+    if not route.queues and isinstance(destination, ExchangeTarget):
+        route = _alternate(broker, destination, data, head, route)
+    return _refusal(broker, destination, route, len(data)) or route
+
+
+def store(
+    broker: Broker,
+    connection: Connection | None,
+    destination: ExchangeTarget | QueueTarget,
+    route: Route,
+    data: bytes,
+    head: message.Head,
+) -> bool:
+    """Put one message that `route_message` let pass into the queues that take it; True if it is in the log."""
+    if head.start != head.header_end:
+        data = message.forwarded(data, head)
+        head = message.inspect(data)
+    logged = storing.put(broker, storing.admitted(broker, route, data, head, connection), data, head)
+    if isinstance(destination, ExchangeTarget):
+        destination.exchange.received_bytes += len(data)
+        if not route.queues and destination.exchange.unroutable is not Unroutable.ALTERNATE:
+            destination.exchange.unroutable_messages += 1
+    return logged
+
+
+def _alternate(broker: Broker, destination: ExchangeTarget, data: bytes, head: message.Head, route: Route) -> Route:
+    """Where the exchange's alternate sends what matches nothing here; an alternate of the alternate is not asked."""
+    exchange = destination.exchange
+    other = broker.topology.exchanges.get(exchange.alternate or "")
+    if exchange.unroutable is not Unroutable.ALTERNATE or other is None or other is exchange:
+        return route
+    exchange.unroutable_messages += 1
+    return broker.route_of(reached(other, destination.key, data, head.start))
+
+
+def _refusal(broker: Broker, destination: ExchangeTarget | QueueTarget, route: Route, size: int) -> AmqpError | None:
+    """Why this message is not taken; None if it is."""
+    if route.logged_set and not broker.log.accepts_publishing():
+        return broker.storage_refusal()
+    for queue in route.rejecting:
+        if limits.is_full(queue, size):
+            return amqp_error(
+                Refuse(Reason.LIMIT_EXCEEDED, f"The queue {queue.name!r} is full and rejects; consume from it first.")
+            )
+    if not route.queues and isinstance(destination, ExchangeTarget):
+        exchange = destination.exchange
+        if exchange.unroutable is Unroutable.REJECT:
+            exchange.unroutable_messages += 1
+            return amqp_error(
+                Refuse(Reason.ADDRESS_NOT_FOUND, f"No binding of exchange {exchange.name!r} matches this message.")
+            )
+    return None
+
+
+def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[Arrival]) -> None:
+    """Each message goes where its `to` says.
+
+    One that goes nowhere is rejected; if its sender has settled it already, the link is closed, or nobody would learn.
+    """
+    for arrival in batch:
+        delivery, data, settled = arrival
+        target = relaying.target_of(broker, producer.connection, relay, data)
+        if not isinstance(target, AmqpError):
+            producer.destination = target
+            publish(broker, producer, [arrival])
+            producer.destination = relay
+        elif settled:
+            break_link(producer, delivery, target)
+        else:
+            refuse(producer, delivery, settled, target)
+        if producer.broken is not None:
+            break
+
+
+def _accept(broker: Broker, producer: Producer, deliveries: list[Ptr], logged: bool) -> None:
+    if logged:
+        broker.journal.after_sync(producer.connection, lambda: _accept_synced(broker, producer, deliveries))
+        return
+    producer.connection.endpoint.accept(deliveries)
+    producer.owed_credit += len(deliveries)
+    if producer.owed_credit * 2 >= producer.window:
+        top_up(producer)
+
+
+def _accept_synced(broker: Broker, producer: Producer, deliveries: list[Ptr]) -> None:
+    if producer.link.is_open:
+        _accept(broker, producer, deliveries, False)
+        broker.touch(producer.connection)
+
+
+def top_up(producer: Producer) -> None:
+    """Give credit for what was answered, if it has become half a window."""
+    if producer.owed_credit * 2 >= producer.window and producer.link.is_open:
+        producer.connection.endpoint.credit(producer.link, producer.owed_credit)
+        producer.owed_credit = 0
+
+
+def malformed(error: Exception) -> AmqpError:
+    """Why a message that can't be read is not taken."""
+    return AmqpError("amqp:decode-error", f"The message can't be read: {error}")
+
+
+def refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
+    """Reject one message, or break the link if it has no such outcome; of one that its sender settled nobody hears."""
+    if settled:
+        producer.connection.endpoint.settle([delivery])
+        producer.owed_credit += 1
+    elif not producer.can_reject:
+        break_link(producer, delivery, error)
+    else:
+        _reject(producer, [delivery], error)
+
+
+def break_link(producer: Producer, delivery: Ptr, error: AmqpError) -> None:
+    """Have the link closed, telling which message is the cause; it, and what comes behind it, is not taken."""
+    if producer.broken is None:
+        tag = producer.connection.endpoint.tag_of(delivery)
+        producer.broken = replace(error, info={**error.info, "delivery-tag": tag})
+
+
+def _reject(producer: Producer, deliveries: list[Ptr], error: AmqpError) -> None:
+    producer.connection.endpoint.reject(deliveries, error)
+    producer.owed_credit += len(deliveries)
+    top_up(producer)

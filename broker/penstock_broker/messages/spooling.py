@@ -1,0 +1,76 @@
+"""Messages longer than memory should hold: staged in the log as they come, whether they are durable or not.
+
+A sink that is dropped before it is finished (the delivery was aborted, its link or connection went) gives its place in
+the log back, and so does a message that nobody holds any more. One that no put names is gone after a restart, as
+volatile messages are.
+"""
+
+from __future__ import annotations
+
+from penstock_amqp.endpoint.arrivals import HEAD_BYTES
+from penstock_amqp.endpoint.events import AmqpError
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.messages.sections import Section, end_of, section_at
+from penstock_broker.errors import amqp_error
+from penstock_broker.log import Log, NoRoom
+from penstock_core.reason import Reason, Refuse
+
+__all__ = ["Incoming"]
+
+
+class Incoming:
+    """One long message on its way in. A `Sink` of the endpoint."""
+
+    def __init__(self, log: Log, refusal: AmqpError) -> None:
+        """`refusal`: what to answer if the log has no room."""
+        self._log = log
+        self._refusal = refusal
+        self._body = log.stage()
+        self._is_full = False
+
+    def append(self, data: bytes) -> None:
+        """The next bytes."""
+        if self._is_full:
+            return
+        try:
+            self._log.append(self._body, data)
+        except NoRoom:
+            self._is_full = True
+            self._log.discard(self._body)
+
+    def finish(self, head: bytes) -> bytes | AmqpError:
+        """The message, of which `head` is the beginning; or why it can't be taken."""
+        if self._is_full:
+            return self._refusal
+        try:
+            if not _holds_head(head):
+                return _HEAD_TOO_LONG
+            return self._log.payload_of(self._body, head, len(head))
+        except NoRoom:
+            return self._refusal
+        except DecodeError as error:
+            return AmqpError("amqp:decode-error", f"The message can't be read: {error}")
+
+
+_HEAD_TOO_LONG = amqp_error(
+    Refuse(
+        Reason.LIMIT_EXCEEDED,
+        f"The header, annotations and properties of this message take more than {HEAD_BYTES} bytes, which is the most "
+        "for a message longer than 1 MiB; send less of them, or a shorter body.",
+    )
+)
+
+
+def _holds_head(head: bytes) -> bool:
+    """Whether a body begins within `head`. Raises `DecodeError` if something before it is malformed."""
+    at = 0
+    while True:
+        section, at = section_at(head, at)
+        if section is None:
+            return False
+        if section >= Section.DATA:
+            return True
+        try:
+            at = end_of(head, at)
+        except DecodeError:
+            return False  # it is longer than the head; what else may be wrong with it, its readers find

@@ -1,0 +1,44 @@
+"""What the first bytes of a message tell: the same for all messages that begin so, mostly those of one sender.
+
+Part of the forwarding path: made when a message begins otherwise than the one before, then one `startswith` and one
+comparison of a byte per message. Must not know queues. Source: AMQP 1.0 part 3, 3.2.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock_amqp.messages import times
+from penstock_amqp.messages.message import Head
+from penstock_broker.queues.marks import LOOK_INSIDE, level_marks, properties_count
+
+__all__ = ["UNKNOWN", "Beginning"]
+
+
+class Beginning:
+    """How a message begins, up to where its properties begin to differ."""
+
+    __slots__ = ("count_at", "delays", "durable", "is_narrow", "marks", "prefix", "start", "ttl_us")
+
+    def __init__(self, data: bytes, head: Head) -> None:
+        """`data`: as it came, `head`: what `inspect` says of it."""
+        self.start = head.header_end
+        """Where the sections begin once it is forwarded: delivery-annotations are dropped."""
+        self.durable = head.durable
+        self.ttl_us = (head.ttl or 0) * 1000
+        self.marks = level_marks(head)
+        """The flags that tell its priority."""
+        same, self.count_at = properties_count(data, head.start) if head.start == head.header_end else LOOK_INSIDE
+        self.is_narrow = self.count_at > 1 and data[self.count_at - 2] == 0xC0
+        """The properties are a list whose size is the byte before their count."""
+        self.delays = times.may_wait(data, head.start, same or len(data))
+        """The message-annotations may ask for a later delivery."""
+        self.prefix = data[:same] if same else _NEVER
+        """A message that begins so needs no other `Beginning`."""
+
+
+_NEVER: Final = b"\xff"
+"""No message begins so."""
+
+UNKNOWN: Final = Beginning(_NEVER, Head(False, 4, None, False, 0, 0, 0))
+"""No message was seen yet."""

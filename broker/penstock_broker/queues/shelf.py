@@ -1,0 +1,113 @@
+"""Messages in the order of their numbers, wherever they come from: what came back, and what was looked at and left.
+
+Blocks of sorted lists, so that putting one in its place, finding and taking out cost the logarithm of the count plus
+a short move in one block, with a million messages too. Must not know queues or links.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from typing import Final
+
+from penstock_amqp.endpoint.events import Entry
+
+__all__ = ["Shelf"]
+
+_BLOCK: Final = 256
+"""Messages of a full block."""
+
+
+def _first_number(block: list[Entry]) -> int:
+    return block[0][0]
+
+
+class Shelf:
+    """A sorted set of entries; numbers are unique within it."""
+
+    __slots__ = ("_count", "blocks")
+
+    def __init__(self) -> None:
+        self.blocks: list[list[Entry]] = []
+        """Never holds an empty block: its truth is that of the shelf, at the price of a field."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Entry]:
+        for block in self.blocks:
+            yield from block
+
+    def add(self, entry: Entry) -> None:
+        """Put an entry in its place."""
+        self._count += 1
+        blocks = self.blocks
+        if not blocks:
+            blocks.append([entry])
+            return
+        last = blocks[-1]
+        if entry[0] > last[-1][0]:
+            if len(last) < _BLOCK:
+                last.append(entry)
+            else:
+                blocks.append([entry])
+            return
+        index = max(bisect_right(blocks, entry[0], key=_first_number) - 1, 0)
+        block = blocks[index]
+        insort(block, entry)
+        if len(block) > 2 * _BLOCK:
+            blocks[index : index + 1] = [block[:_BLOCK], block[_BLOCK:]]
+
+    def first(self) -> Entry | None:
+        """The lowest entry, left where it is."""
+        return self.blocks[0][0] if self.blocks else None
+
+    def last(self) -> Entry | None:
+        """The highest entry, left where it is."""
+        return self.blocks[-1][-1] if self.blocks else None
+
+    def at_or_behind(self, number: int) -> Entry | None:
+        """The lowest entry whose number is at least `number`."""
+        blocks = self.blocks
+        index = max(bisect_right(blocks, number, key=_first_number) - 1, 0)
+        for block in blocks[index : index + 2]:
+            at = bisect_left(block, (number,))
+            if at < len(block):
+                return block[at]
+        return None
+
+    def find(self, number: int) -> Entry | None:
+        """The entry of that number."""
+        entry = self.at_or_behind(number)
+        return entry if entry is not None and entry[0] == number else None
+
+    def pop_first(self) -> Entry:
+        """Take the lowest entry out. Raises `IndexError` if there is none."""
+        block = self.blocks[0]
+        entry = block.pop(0)
+        self._count -= 1
+        if not block:
+            del self.blocks[0]
+        return entry
+
+    def remove(self, number: int) -> Entry | None:
+        """Take the entry of that number out; None if it is not here."""
+        blocks = self.blocks
+        index = bisect_right(blocks, number, key=_first_number) - 1
+        if index < 0:
+            return None
+        block = blocks[index]
+        at = bisect_left(block, (number,))
+        if at == len(block) or block[at][0] != number:
+            return None
+        entry = block.pop(at)
+        self._count -= 1
+        if not block:
+            del blocks[index]
+        return entry
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.blocks.clear()
+        self._count = 0

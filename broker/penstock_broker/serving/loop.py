@@ -1,0 +1,325 @@
+"""The loop: one thread, raw epoll, turns bounded in time. Everything the broker does happens in a turn of it.
+
+A turn: read ready sockets -> route and append to the log -> queues to consumers -> delivered marks -> write the log's
+block -> flush sockets -> ask for the fdatasync. What waits for a sync leaves in the turn in which the log says it is
+done. At most 16 descriptors per poll, the deadline is checked between connections, and what did not get its turn is
+still ready in the next one. `turn` and `add` are public, so that a whole broker can be driven by hand on a clock of its
+own.
+
+An exception while one connection is served closes that connection and is logged; it never ends the broker.
+
+Written for speed: `turn` and what it calls run for every batch.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import select
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from penstock_amqp.endpoint.events import AmqpError, Event
+from penstock_amqp.sasl.mechanisms import Answer
+from penstock_broker.connections.connection import Connection, Phase
+from penstock_broker.connections.listening import Port
+from penstock_broker.connections.logins import Logins
+from penstock_broker.links import revoking
+from penstock_broker.messages import dispatching, streaming
+from penstock_broker.messages.browsing import serve_browser
+from penstock_broker.queues.queue import Queue
+from penstock_broker.serving import opening, serving
+from penstock_broker.serving.connections import IDLE_MS, READ, SWEEP_MS, WRITE, Connections
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.timing import SYSTEM_CLOCK, Clock
+
+__all__ = ["Loop"]
+
+logger = logging.getLogger(__name__)
+
+TURN_SECONDS: Final = 0.002
+LOBBY_SECONDS: Final = 0.001
+"""What those who have not logged in yet may take of a turn, beside the step of one of them."""
+LOBBY_REST_MS: Final = 2
+"""How long they wait after they used it up while others work: a third of the time is theirs at most."""
+MAX_EVENTS: Final = 16
+GOODBYE_MS: Final = 5_000
+"""How long a closing peer gets to take what we still have for it."""
+LAZY_SYNC_MS: Final = 5
+MAINTENANCE_MS: Final = 1.0
+COLLECT_MS: Final = 10_000
+
+_LOST: Final = select.EPOLLHUP | select.EPOLLERR
+
+
+class Loop(Connections):
+    """Drives a broker until `stop`."""
+
+    def __init__(self, broker: Broker, ports: list[Port], clock: Clock = SYSTEM_CLOCK) -> None:
+        super().__init__(broker)
+        self._ports = ports
+        self._clock = clock
+        self._readers: dict[int, Callable[[], None]] = {}
+        """Descriptors that are no connections: the lobby, the log, signals, probes."""
+        self._running = False
+        self._others_work = False
+        """In this turn there is more to do than the lobby."""
+        self._events: list[Event] = []
+        self._lazy_sync_ms = 0
+        self.watch(self._lobby.descriptor, self._serve_lobby)
+        self._logins = Logins(broker, self._answered)
+        self.watch(self._logins.descriptor, self._logins.collect)
+        for port in ports:
+            port.logins = self._logins
+        self._collect_ms = clock.now_ms() + COLLECT_MS
+
+    def watch(self, fd: int, action: Callable[[], None]) -> None:
+        """Call `action` whenever `fd` is readable."""
+        self._readers[fd] = action
+        self._epoll.register(fd, READ)
+
+    def unwatch(self, fd: int) -> None:
+        """Forget a descriptor."""
+        if self._readers.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def open_ports(self) -> None:
+        """Take connections from now on; the ports are bound."""
+        self.broker.after(SWEEP_MS, self._sweep)
+        if self.broker.settings.permissions_file is not None:
+            revoking.watch(self.broker)
+        for port in self._ports:
+            assert port.sock is not None
+            self._lobby.watch(port)
+            self._logins.preload(port)
+
+    def run(self) -> None:
+        """Turn until `stop` has told everybody and everything is out."""
+        sys.setswitchinterval(0.0005)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        self._running = True
+        try:
+            while self._running:
+                self.turn()
+        finally:
+            gc.enable()
+
+    # -- one turn ---------------------------------------------------------------------------------------------------
+
+    def turn(self, *, may_wait: bool = True) -> None:
+        """One turn; it waits for something to do unless it may not."""
+        broker = self.broker
+        has_work = bool(broker.ready or broker.browsing or broker.dirty or broker.draining or broker.streaming)
+        self._set_clock()
+        log = broker.log
+        most_ms = LAZY_SYNC_MS if log.sequence != log.synced or log.wants_maintenance else IDLE_MS
+        wait_ms = 0 if has_work or not may_wait else broker.timers.wait_ms(broker.now_ms, most_ms)
+        ready = self._epoll.poll(wait_ms / 1000, MAX_EVENTS)
+        clock = self._clock.seconds
+        deadline = clock() + TURN_SECONDS
+        self._set_clock()
+        broker.turns += 1
+        broker.timers.run(broker.now_ms)
+        by_fd = self._by_fd
+        self._others_work = has_work or len(ready) > 1
+        for fd, mask in ready:
+            connection = by_fd.get(fd)
+            if connection is None:
+                reader = self._readers.get(fd)
+                if reader is not None:
+                    reader()
+                continue
+            self._serve(connection, mask)
+            if clock() > deadline:
+                break
+        self._dispatch(deadline)
+        self._finish()
+        if log.wants_maintenance:
+            log.maintain(MAINTENANCE_MS)
+        if not ready and not has_work:
+            self._idle()
+
+    def _set_clock(self) -> None:
+        self.broker.now_us = self._clock.now_us()
+        self.broker.now_ms = self._clock.now_ms()
+
+    def _serve(self, connection: Connection, mask: int) -> None:
+        try:
+            if mask & WRITE:
+                self._unblocked(connection)
+            if mask & (READ | _LOST):
+                self._read(connection)
+        except Exception:
+            self._failed(connection)
+
+    def _serve_lobby(self) -> None:
+        """Strangers get a slice of the turn, one step of one of them after the other."""
+        clock = self._clock.seconds
+        deadline = clock() + LOBBY_SECONDS
+        while (ready := self._lobby.next()) is not None:
+            who, mask = ready
+            if isinstance(who, Port):
+                self._accept(who)
+            else:
+                connection = self._by_fd[who]
+                self._serve(connection, mask)
+                self._let_in(connection)
+            if clock() > deadline:
+                if self._others_work:
+                    self._epoll.modify(self._lobby.descriptor, 0)
+                    self.broker.after(LOBBY_REST_MS, self._open_lobby)
+                break
+
+    def _open_lobby(self) -> None:
+        self._epoll.modify(self._lobby.descriptor, READ)
+
+    def _read(self, connection: Connection) -> None:
+        if connection.phase is Phase.CLOSING:
+            # Nothing it says matters any more; only its leaving does.
+            try:
+                if not connection.sock.recv(65_536):
+                    self._drop(connection)
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._drop(connection)
+            return
+        events = self._events
+        alive = connection.receive(events)
+        try:
+            serving.handle(self.broker, connection, events)
+        finally:
+            events.clear()
+        if not alive:
+            self._drop(connection)
+
+    def _answered(self, connection: Connection, answer: Answer) -> None:
+        """A question of a connection's dialogue was answered."""
+        events: list[Event] = []
+        try:
+            alive = connection.answered(answer, events)
+            serving.handle(self.broker, connection, events)
+        except Exception:
+            self._failed(connection)
+            return
+        if alive:
+            self._let_in(connection)
+        else:
+            self._drop(connection)
+
+    def _dispatch(self, deadline: float) -> None:
+        broker = self.broker
+        ready = broker.ready
+        again: list[Queue] = []
+        clock = self._clock.seconds
+        while ready:
+            queue = ready.popleft()
+            queue.is_scheduled = False
+            try:
+                if dispatching.serve(broker, queue) and not queue.is_scheduled:
+                    queue.is_scheduled = True
+                    again.append(queue)
+            except Exception:
+                logger.exception("Queue %r could not be served; it is tried again when something changes", queue.name)
+            if clock() > deadline:
+                break
+        ready.extend(again)
+        browsing = broker.browsing
+        for _ in range(len(browsing)):
+            serve_browser(broker, browsing.popleft())
+        if broker.draining:
+            dispatching.finish_drains(broker)
+        if broker.streaming:
+            self._stream()
+
+    def _stream(self) -> None:
+        connections, self.broker.streaming = self.broker.streaming, []
+        for connection in connections:
+            try:
+                if connection.phase is Phase.OPEN:
+                    streaming.advance(self.broker, connection)
+            except Exception:
+                self._failed(connection)
+
+    def _finish(self) -> None:
+        """Marks, the log's block, sockets, the sync: in this order."""
+        broker = self.broker
+        log = broker.log
+        if broker.marked:
+            for queue in broker.marked:
+                log.delivered_up_to(queue.incarnation, queue.mark)
+            broker.marked.clear()
+        sequence = broker.journal.write()
+        if broker.topology.has_unsynced:
+            broker.topology.has_unsynced = False
+            broker.topology_sequence = sequence
+        if broker.journal.has_synced_waiting:
+            broker.journal.release()
+        if log.failed is not None and broker.journal.is_awaited:
+            self._abandon()
+        while broker.dirty:
+            dirty, broker.dirty = broker.dirty, []
+            for connection in dirty:
+                try:
+                    self._flush(connection)
+                except Exception:
+                    self._failed(connection)
+        if log.sequence != log.synced and (broker.journal.is_awaited or broker.now_ms >= self._lazy_sync_ms):
+            # Acks alone may wait a little: what a crash loses of them is delivered once more.
+            log.request_sync()
+            self._lazy_sync_ms = broker.now_ms + LAZY_SYNC_MS
+
+    def _abandon(self) -> None:
+        """The log has failed: whoever waits for it would wait for ever."""
+        for connection in self.broker.journal.abandon():
+            if connection.phase in (Phase.OPENING, Phase.OPEN):
+                opening.close(self.broker, connection, self.broker.storage_refusal())
+
+    def _idle(self) -> None:
+        """Nothing is to be done: collect what cycles there may be."""
+        if self.broker.now_ms >= self._collect_ms:
+            gc.collect()
+            self._collect_ms = self.broker.now_ms + COLLECT_MS
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Stop taking work, tell every client, and end once that is out (or their time is up)."""
+        broker = self.broker
+        if broker.is_stopping:
+            return
+        broker.is_stopping = True
+        for port in self._ports:
+            if port.sock is not None:
+                self._lobby.unwatch(port)
+                port.close()
+        # What was published before is accepted before the Close.
+        broker.journal.after_sync(None, self._say_goodbye)
+        broker.timers.at(broker.now_ms + GOODBYE_MS, self._end)
+
+    def _say_goodbye(self) -> None:
+        told = AmqpError("amqp:connection:forced", "The broker is stopping; connect again.")
+        for connection in list(self.broker.connections.values()):
+            opening.close(self.broker, connection, told)
+        self._check_end()
+
+    def _check_end(self) -> None:
+        broker = self.broker
+        if not broker.connections and broker.journal.is_idle:
+            self._end()
+        else:
+            broker.timers.at(broker.now_ms + 10, self._check_end)
+
+    def _end(self) -> None:
+        self._running = False
+        for connection in list(self.broker.connections.values()):
+            self._drop(connection)
+
+    def close(self) -> None:
+        """Give the loop's own descriptors and its thread back; nothing of it may be used afterwards."""
+        self._logins.close()
+        self._lobby.close()
+        self._epoll.close()

@@ -1,0 +1,199 @@
+"""Works through what happened on a connection: each event to the module that knows what to do.
+
+Written for speed: messages and accepts come in batches and go straight on. Must not decide anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from penstock_amqp.endpoint.events import (
+    Accepted,
+    AmqpError,
+    Attached,
+    Closed,
+    Detached,
+    Ended,
+    Enlisted,
+    Event,
+    Flowed,
+    Kind,
+    Opened,
+    Other,
+    Settled,
+    TooLarge,
+    Unstored,
+)
+from penstock_amqp.endpoint.links import InLink, OutLink
+from penstock_amqp.endpoint.transacting import is_transactional
+from penstock_broker.connections.connection import Connection, Phase
+from penstock_broker.errors import amqp_error
+from penstock_broker.links import attaching, detaching, ending, producing, temporaries
+from penstock_broker.messages import publishing, settling
+from penstock_broker.queues.queue import FLAGS, LOGGED
+from penstock_broker.serving import opening
+from penstock_broker.state.links import Browser, Consumer, Finder, Producer
+from penstock_broker.state.transactions import Coordinator
+from penstock_broker.transactions import coordinating, working
+from penstock_core.reason import Reason, Refuse
+
+if TYPE_CHECKING:
+    from penstock_broker.state.broker import Broker
+
+__all__ = ["handle"]
+
+
+def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
+    """Work through `events` in order."""
+    if connection.phase is Phase.OPENING:
+        _before_open(broker, connection, events)
+        return
+    for event in events:
+        if event[0] is Kind.MESSAGES:
+            producer = event[1].context
+            if isinstance(producer, Producer):
+                if not event[1].is_open:
+                    continue
+                # The second half: a client that names a transaction without having asked for one.
+                if connection.transactions is not None or is_transactional(event[2][0][0]):
+                    working.publish(broker, producer, event[2])
+                else:
+                    publishing.publish(broker, producer, event[2])
+                if producer.broken is not None:
+                    _close_broken(broker, producer, producer.broken)
+            elif isinstance(producer, Coordinator):
+                coordinating.requested(broker, producer, event[2])
+        elif event[0] is Kind.ACCEPTED:
+            consumer = event[1].context
+            if isinstance(consumer, Consumer):
+                settling.accepted(broker, consumer, event[2])
+        else:
+            _other(broker, connection, event[2])
+    broker.touch(connection)
+
+
+def _before_open(broker: Broker, connection: Connection, events: list[Event]) -> None:
+    """Clients may send Begin and Attach right behind their Open: those wait until the Open is answered."""
+    ours = [event[2] for event in events if event[0] is Kind.OTHER and isinstance(event[2], Opened | Closed)]
+    connection.early += [event for event in events if event[0] is not Kind.OTHER or event[2] not in ours]
+    for event in ours:
+        _other(broker, connection, event)
+    broker.touch(connection)
+
+
+def _other(broker: Broker, connection: Connection, event: Other) -> None:
+    match event:
+        case Flowed():
+            _flowed(broker, connection, event.link)
+        case Settled():
+            consumer = event.held[0].context
+            if isinstance(consumer, Consumer):
+                settling.settled(broker, consumer, event)
+        case Enlisted():
+            working.enlist(broker, connection, event)
+        case Accepted():
+            _accepted(broker, connection, event)
+        case Attached():
+            _attached(broker, connection, event)
+        case Detached():
+            if event.link.is_open:
+                detaching.detached(broker, connection, event)
+        case Opened():
+            opening.opened(broker, connection, event)
+        case Ended():
+            detaching.session_ended(broker, connection, event)
+        case TooLarge():
+            _too_large(broker, connection, event.link)
+        case Unstored():
+            _unstored(broker, event)
+        case Closed():
+            _closed(broker, connection, event)
+        case _:
+            assert_never(event)
+
+
+def _accepted(broker: Broker, connection: Connection, event: Accepted) -> None:
+    """The peer keeps the delivery until we settle it: not before that the message is gone is synced."""
+    link, entry, _ = event.held
+    if isinstance(link.context, Consumer):
+        settling.accepted(broker, link.context, [event.held])
+        if entry[FLAGS] & LOGGED:
+            broker.journal.after_sync(connection, lambda: _confirm(broker, connection, event))
+            return
+    _confirm(broker, connection, event)
+
+
+def _confirm(broker: Broker, connection: Connection, event: Accepted) -> None:
+    connection.endpoint.confirm(event)
+    broker.touch(connection)
+
+
+def _attached(broker: Broker, connection: Connection, event: Attached) -> None:
+    if not event.link.is_open:
+        return  # its session ended within the same bytes
+    most = connection.port.max_links
+    if len(connection.endpoint.all_links()) > most:
+        told = f"The connection has {most} links, which is the limit: close some, or open another connection."
+        connection.endpoint.refuse_attach(event.link, amqp_error(Refuse(Reason.LIMIT_EXCEEDED, told)))
+        return
+    if isinstance(event.link, OutLink):
+        attaching.attach_consumer(broker, connection, event.link, event.attach)
+    else:
+        producing.attach_producer(broker, connection, event.link, event.attach)
+
+
+def _flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
+    context = link.context
+    if isinstance(context, Consumer):
+        queue = context.queue
+        if link.drain and context.is_active:
+            broker.draining.append(context)
+        if link.credit > 0:
+            broker.schedule(queue)
+    elif isinstance(context, Browser):
+        broker.browsing.append(context)
+    elif isinstance(context, Finder):
+        if not context.is_active:
+            context.after_reply.append(lambda: _flowed(broker, connection, link))
+        elif link.credit > 0:
+            # Decision 8: a link that only looked a subscription up never receives a message.
+            told = Refuse(Reason.NOT_ALLOWED, "The link has a null source: it gets no messages; attach with a source.")
+            ending.close_finder(connection, context, amqp_error(told))
+    else:
+        broker.management.flowed(link)
+
+
+def _too_large(broker: Broker, connection: Connection, link: InLink) -> None:
+    if not link.is_open:
+        return
+    context = link.context
+    asks = isinstance(context, Coordinator)
+    most = coordinating.MAX_REQUEST_BYTES if asks else connection.port.max_message_bytes
+    told = AmqpError(
+        "amqp:link:message-size-exceeded", f"The link takes messages of at most {most} bytes; send smaller ones."
+    )
+    if isinstance(context, Producer):
+        _close_broken(broker, context, told)
+    elif asks:
+        ending.leave(broker, link, [])
+        connection.endpoint.detach(link, closed=True, error=told)
+
+
+def _unstored(broker: Broker, event: Unstored) -> None:
+    producer = event.link.context
+    if isinstance(producer, Producer) and event.link.is_open:
+        publishing.refuse(producer, event.delivery, event.is_settled, event.error)
+        if producer.broken is not None:
+            _close_broken(broker, producer, producer.broken)
+
+
+def _close_broken(broker: Broker, producer: Producer, told: AmqpError) -> None:
+    ending.close_producer(broker, producer, told)
+    temporaries.left(broker, (producer,))
+
+
+def _closed(broker: Broker, connection: Connection, event: Closed) -> None:
+    """The peer closed or broke the connection: answer, and drop it once the answer is out."""
+    detaching.connection_gone(broker, connection, orderly=event.error is None)
+    connection.endpoint.close(None)
+    connection.phase = Phase.CLOSING

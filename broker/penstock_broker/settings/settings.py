@@ -1,0 +1,183 @@
+"""What a broker is told at start: the configuration file (YAML), with the command line's options laid over it.
+
+Keys are camelCase in the file. Times are seconds, sizes bytes. `--dev` is a shorthand for `Settings.for_dev`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Final
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from penstock_api.failing import Misuse
+from penstock_api.management import Delivery
+from penstock_broker.settings.announcing import Announcements
+from penstock_broker.settings.creation import AutoCreate
+from penstock_broker.settings.security import MECHANISM_NAMES, Authentication, Limits, Model, Permission, Tls
+from penstock_broker.settings.transactions import TransactionSettings
+
+__all__ = [
+    "REVEALING",
+    "UNIX",
+    "Authentication",
+    "DeliverySettings",
+    "Listener",
+    "ListenerKind",
+    "LogSettings",
+    "Management",
+    "Role",
+    "Settings",
+    "load",
+]
+
+UNIX: Final = "unix:"
+REVEALING: Final = frozenset(("PLAIN", "XOAUTH2", "OAUTHBEARER"))
+"""Mechanisms that show the secret itself to whoever listens in."""
+
+
+class Role(Enum):
+    """What the peers of a listener may do in `$management`."""
+
+    CLIENT = "client"
+    OBSERVER = "observer"
+    MANAGEMENT = "management"
+
+
+class ListenerKind(Enum):
+    """What clients speak first on a listener. Values are those of the file."""
+
+    AMQP = "amqp"
+    WEB_SOCKET = "webSocket"
+    """HTTP, then AMQP in binary WebSocket frames (subprotocol `amqp`)."""
+
+
+class Listener(Model):
+    """Where clients connect. `address` is HOST:PORT, [HOST]:PORT or unix:PATH; port 0 lets the system choose."""
+
+    name: str = "amqp"
+    address: str
+    kind: ListenerKind = ListenerKind.AMQP
+    tls: Tls | None = None
+    sasl_mechanisms: tuple[str, ...] | None = None
+    """Names in the order of preference; absent: all that `authentication` allows."""
+    role: Role = Role.CLIENT
+    max_message_bytes: int | None = Field(default=None, ge=1024)
+    """Absent: that of the broker."""
+
+    @property
+    def is_local(self) -> bool:
+        """True if only processes of this machine reach it."""
+        if self.address.startswith(UNIX):
+            return True
+        host = self.address.rsplit(":", 1)[0].strip("[]")
+        if host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return False
+
+
+class Management(Model):
+    """The operator's access to `$management`: everything is allowed."""
+
+    address: str
+    tls: Tls | None = None
+    user: str = "operator"
+    password_file: Path | None = None
+    """Absent on a Unix socket, whose file mode is the protection."""
+
+
+class DeliverySettings(Delivery):
+    """The `delivery` of what clients make, or auto-creation does for them."""
+
+    idle_expiry_seconds: int | None = Field(default=None, ge=1)
+    """End a client's durable subscription that nobody has consumed from for so long; absent: never."""
+
+
+class LogSettings(Model):
+    """The log's files."""
+
+    segment_bytes: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
+
+
+class Settings(Model):
+    """One broker."""
+
+    listeners: tuple[Listener, ...] = ()
+    management: Management | None = None
+    observer_socket: Path | None = None
+    probes: str | None = None
+    """HOST:PORT of GET /livez and /readyz."""
+    authentication: Authentication = Authentication()
+    permissions: tuple[Permission, ...] | None = None
+    """Grants on client listeners; neither these nor `permissions_file`: everything is allowed."""
+    permissions_file: Path | None = None
+    """More grants, under the key `permissions`; read again when it changes."""
+    limits: Limits = Limits()
+    log: LogSettings = LogSettings()
+    delivery: DeliverySettings = DeliverySettings()
+    transactions: TransactionSettings = TransactionSettings()
+    auto_create: bool | AutoCreate = False
+    """Make queues and topic exchanges when they are first named: all, none, or as it says."""
+    announce: Announcements = Announcements()
+    """What the Open tells clients."""
+    temporary_per_connection: int = Field(default=1000, ge=0)
+    """Temporary queues and topics that one connection may have at a time."""
+    max_message_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)
+    max_frame_bytes: Annotated[int, Field(ge=4096, le=65_536)] = 65_536
+    idle_timeout_seconds: int = Field(default=60, ge=0)
+    queue_max_bytes: int | None = Field(default=None, ge=1)
+    """How much a queue holds if nothing else is said; absent: a quarter of the volume of the data folder."""
+    link_credit: int = Field(default=1000, ge=2)
+    """Messages that a producer may send ahead."""
+
+    @model_validator(mode="after")
+    def _has_transactions_in_segments(self) -> Settings:
+        self.transactions.check(self.log.segment_bytes)
+        return self
+
+    @model_validator(mode="after")
+    def _has_secrets_protected(self) -> Settings:
+        for listener in self.listeners:
+            wanted = listener.sasl_mechanisms or ()
+            unknown = [name for name in wanted if name not in MECHANISM_NAMES]
+            if unknown:
+                raise ValueError(f"{unknown[0]!r} is no SASL mechanism; there are {', '.join(MECHANISM_NAMES)}")
+            exposed = [name for name in wanted if name in REVEALING]
+            if exposed and not self.is_private(listener):
+                raise ValueError(
+                    f"listener {listener.name!r} would take {exposed[0]} without TLS from other machines: give it tls, "
+                    "or set authentication.allowInsecurePlain"
+                )
+        return self
+
+    def is_private(self, listener: Listener) -> bool:
+        """Whether secrets may cross this listener as they are."""
+        return listener.tls is not None or listener.is_local or self.authentication.allow_insecure_plain
+
+    def for_dev(self) -> Settings:
+        """`--dev`: ANONYMOUS, PLAIN guest/guest, and, if nothing else is said, what is named is made."""
+        authentication = self.authentication.model_copy(
+            update={"anonymous": True, "users": {**self.authentication.users, "guest": "guest"}}
+        )
+        return self.model_copy(update={"authentication": authentication, "auto_create": self.auto_create or True})
+
+
+def load(path: Path) -> Settings:
+    """Read the configuration file. Raises `Misuse` that names every wrong key."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise Misuse(f"The configuration {path} can't be read: {error.strerror}.", "Check the path.") from error
+    except yaml.YAMLError as error:
+        raise Misuse(f"The configuration {path} is no YAML: {error}.", "Correct the line.") from error
+    try:
+        return Settings.model_validate(content or {})
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, each['loc'])) or 'file'}: {each['msg']}" for each in error.errors()]
+        raise Misuse(f"The configuration {path} is wrong: {'; '.join(lines)}.", "Correct these keys.") from error
