@@ -61,7 +61,7 @@ class Appender(ABC):
         """Append one message for all queues of `route_set`; its number.
 
         `arrival` (64 bits) and `flags` (0 to 255) come back at recovery. Ask `accepts_publishing` before; `payload`
-        must not change before `write`. Raises NoRoom if the payload is larger than half a segment and than the room.
+        must not change before `write`.
         """
         length = len(payload)
         if length > self._plain and (isinstance(payload, LargePayload) or length > self._largest):

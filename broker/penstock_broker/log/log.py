@@ -163,6 +163,7 @@ class Log(Transactor):
             return self._writer.sequence + 1
         sequence = self._writer.sequence
         self._records, self._puts = [], {}
+        self._counted = (0, 0)
         self._first_message = self._next_message
         if self._staged:
             self._hold_bodies()
@@ -266,6 +267,13 @@ class Log(Transactor):
     def accepts_publishing(self) -> bool:
         """False when the disk is full but for the reserve, which is kept for draining, and after a failure."""
         return self.failed is None and self._space.accepts_publishing()
+
+    def _has_room(self, size: int) -> bool:
+        try:
+            return self._space.has_room(size)
+        except OSError as error:
+            self._fail(f"preparing segments failed: {error}")
+            return False
 
     @property
     def full(self) -> bool:

@@ -31,6 +31,16 @@ class Space:
         current = self._writer.living.segments[-1]
         return len(self._spares) == self._reserve and current.end < current.size - current.size // 8
 
+    def has_room(self, size: int) -> bool:
+        """Whether `size` bytes more fit without the reserve. Makes the spares that this takes, if there is space."""
+        writer = self._writer
+        usable = writer.living.segments[-1].room
+        each = writer.capacity - writer.capacity // 4  # some of a segment's end may stay empty
+        while usable + max(len(self._spares) - self._reserve, 0) * each < size:
+            if not self._spares.fill_one():
+                return False
+        return True
+
     def wants_work(self) -> bool:
         """Whether `work` has something to do now."""
         if self.filling:

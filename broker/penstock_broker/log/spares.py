@@ -89,8 +89,9 @@ class Spares:
 
         OSError other than no space passes.
         """
-        if not self.lacking:
-            return None
+        return self._fill(more) if self.lacking else None
+
+    def _fill(self, more: Callable[[], bool]) -> int | None:
         try:
             filling = self._filling or self._begin()
             while filling.written < self._size and more():
@@ -109,10 +110,10 @@ class Spares:
         return filling.handle
 
     def fill_one(self) -> bool:
-        """Make one more spare now, however long it takes; False if there is no space."""
+        """Make one more spare now, wanted or not, however long it takes; False if there is no space."""
         before = len(self._ready)
         while len(self._ready) == before:
-            if self.fill(lambda: True) is None:
+            if self._fill(lambda: True) is None:
                 return False
         return True
 

@@ -4,7 +4,7 @@ A transaction is one record of its puts and acks; at recovery all of it holds or
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock_broker.log.appending import Appender
@@ -17,6 +17,8 @@ from penstock_broker.log.splitting import units
 from penstock_broker.log.state import State, parts
 from penstock_broker.log.writing import Writer
 
+UNIT_PUT_BYTES = 64  # of a put in a commit, what it takes beside head and payload; more than the record's fields
+UNIT_ACK_BYTES = 40  # of an ack in a commit, if each were in a record of its own
 HEAD_BYTES = 64 * 1024  # of a payload too large for one record, what is kept in memory
 GATHERED_BYTES = 256 * 1024  # of parts of bodies, what is written together
 
@@ -41,10 +43,15 @@ class Transactor(Appender):
         self._gathered = min(GATHERED_BYTES, writer.capacity // 16)
         self._head_bytes = min(HEAD_BYTES, self._largest // 2)
         self._aside: _Aside | None = None
+        self._counted = (0, 0)  # of this turn's records, how many were counted, and their bytes
 
     @abstractmethod
     def accepts_publishing(self) -> bool:
         """False when the disk is full but for the reserve, which is kept for draining, and after a failure."""
+
+    @abstractmethod
+    def _has_room(self, size: int) -> bool:
+        """Whether so much more fits without the reserve."""
 
     @abstractmethod
     def _write_parts(self) -> None:
@@ -63,9 +70,12 @@ class Transactor(Appender):
         for start in range(0, len(data), self._gathered):
             if not self.accepts_publishing():
                 raise NoRoom("the log takes no bodies: the disk is full, or the log has failed")
-            self._bodies.append(body, data[start : start + self._gathered])
-            if self._bodies.waiting_bytes >= self._gathered:
-                self._write_parts()
+            self._append(body, data[start : start + self._gathered])
+
+    def _append(self, body: StagedBody, data: Buffer) -> None:
+        self._bodies.append(body, data)
+        if self._bodies.waiting_bytes >= self._gathered:
+            self._write_parts()
 
     def discard(self, body: StagedBody) -> None:
         """The body is not wanted any more, whoever holds it."""
@@ -88,8 +98,9 @@ class Transactor(Appender):
             body, offset = payload.rest
             head = payload.head
         else:
-            body, offset, head = self.stage(), 0, bytes(payload[: self._head_bytes])
-            self.append(body, payload[self._head_bytes :])
+            inline = 0 if self._aside is not None else self._head_bytes  # a unit is to fit into one record
+            body, offset, head = self.stage(), 0, bytes(payload[:inline])
+            self._append(body, payload[inline:])  # whoever puts has asked; the reserve helps it out
             self._write_parts()
         number = self.next_message()
         staged = (body.number, offset, body.length)
@@ -98,6 +109,36 @@ class Transactor(Appender):
         return number
 
     # Transactions -----------------------------------------------------------------------------------------------------
+
+    def check_unit(self, puts: Iterable[tuple[Buffer, int]], acks: int) -> None:
+        """Whether a unit of these puts, and so many acks, will be taken: whoever was let pass begins it in this turn.
+
+        A put is a payload, and by how many bytes it may become longer. Raises RecordTooLarge, or NoRoom. Acks alone
+        find room on a full disk too.
+        """
+        count = inline = heads = 0
+        for payload, growth in puts:
+            count += 1
+            if isinstance(payload, LargePayload):
+                heads += len(payload.head) + growth
+            else:
+                inline += len(payload) + growth
+        record = count * UNIT_PUT_BYTES + heads + acks * UNIT_ACK_BYTES
+        if record > self._largest:
+            raise RecordTooLarge(f"it takes {record} bytes of one record, of which there are {self._largest}")
+        if not count:
+            return
+        # The record may begin a segment, so that the rest of the one before stays empty.
+        size = self._pending_bytes() + self._bodies.waiting_bytes + inline + count * UNIT_PUT_BYTES + 2 * record
+        if not self.accepts_publishing() or not self._has_room(size):
+            raise NoRoom("the disk is full")
+
+    def _pending_bytes(self) -> int:
+        """What the turn has appended, counted once however often it is asked for."""
+        counted, size = self._counted
+        size += sum(map(len, self._records[counted:]))
+        self._counted = len(self._records), size
+        return size
 
     def begin_unit(self) -> None:
         """What is put and acknowledged up to `end_unit` happens as a whole. One unit at a time, within one turn.
@@ -111,7 +152,9 @@ class Transactor(Appender):
     def end_unit(self) -> None:
         """Append the unit as one record; what is too much for one is written as bodies before it.
 
-        Raises RecordTooLarge with so many messages (500,000 in segments of 64 MiB): nothing of it was appended then.
+        What makes room in queues (`DROPPED`) follows behind it: it is not bounded by what the unit brings, and a crash
+        between the two leaves a queue over its limit, no more. Raises RecordTooLarge if nobody asked `check_unit`:
+        nothing of it was appended then.
         """
         pieces, acks, puts, staged = self._records, self._acks, self._puts, self._staged
         others = self._end_unit()
@@ -121,7 +164,12 @@ class Transactor(Appender):
                 records.append(b"".join(unit))
             else:
                 others += unit
-        leaving = [CommitAck(incarnation, messages, outcome) for (incarnation, outcome), messages in acks.items()]
+        leaving: list[CommitAck] = []
+        for (incarnation, outcome), messages in acks.items():
+            if outcome is Outcome.DROPPED:
+                self.ack_many(incarnation, messages, outcome)
+            else:
+                leaving.append(CommitAck(incarnation, messages, outcome))
         self._append_commit(records, leaving)
         for route_set, numbers in puts.items():
             self._puts.setdefault(route_set, []).extend(numbers)

@@ -14,13 +14,13 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
-from penstock_amqp.endpoint.events import AmqpError, Entry
+from penstock_amqp.endpoint.events import AmqpError, Entry, Outcome, Settled
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_amqp.messages.times import DELAYS, without_expiry
 from penstock_amqp.types.values import Symbol, Timestamp, UInt, Value
 from penstock_broker.errors import amqp_error
-from penstock_broker.log import Outcome
+from penstock_broker.log import Outcome as LogOutcome
 from penstock_broker.messages.depositing import deposit, destination_of
 from penstock_broker.messages.leaving import leave
 from penstock_broker.queues.queue import DATA, EXPIRES, FLAGS, LOGGED, NUMBER, Queue
@@ -31,7 +31,7 @@ from penstock_core.reason import Refuse
 if TYPE_CHECKING:
     from penstock_broker.state.broker import Broker
 
-__all__ = ["ORIGIN", "TOLD", "Stranded", "expired", "fail", "rejected"]
+__all__ = ["ORIGIN", "TOLD", "Stranded", "condemns", "expired", "fail", "growth", "rejected"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +48,9 @@ TOLD: Final = (
     "x-opt-ACTUAL-EXPIRY",
 )
 """All that is written on a message which is sent on."""
+
+_TOLD_BYTES: Final = 4096
+"""More than all of `TOLD` takes: names of queues, exchanges and subscriptions, but for what the consumer said."""
 
 RETRY_MS: Final = 1000
 RETRIED_AT_ONCE: Final = 200
@@ -71,7 +74,7 @@ def rejected(broker: Broker, queue: Queue, entry: Entry, error: AmqpError | None
             _send_on(broker, queue, Stranded(entry, fate.cause, error), fate.address)
         case Drop():
             queue.dropped += 1
-            leave(broker, queue, entry, Outcome.REJECTED)
+            leave(broker, queue, entry, LogOutcome.REJECTED)
             if broker.rarely.may_say(f"rejected {queue.name}", broker.now_ms):
                 logger.warning(
                     "A consumer of %r rejects messages; they are dropped, because it has no deadLetter", queue.name
@@ -88,7 +91,7 @@ def expired(broker: Broker, queue: Queue, entry: Entry) -> None:
             _send_on(broker, queue, Stranded(entry, fate.cause, None), fate.address)
         case Drop():
             queue.expired += 1
-            leave(broker, queue, entry, Outcome.EXPIRED)
+            leave(broker, queue, entry, LogOutcome.EXPIRED)
         case _:
             assert_never(fate)
 
@@ -112,6 +115,24 @@ def fail(broker: Broker, queue: Queue, entry: Entry) -> bool:
             return False
         case _:
             assert_never(fate)
+
+
+def condemns(queue: Queue, end: Settled) -> bool:
+    """Whether that end of a delivery in flight makes a dead letter of its message."""
+    match end.outcome:
+        case Outcome.REJECTED:
+            return isinstance(after_rejection(queue.dead_letter), SendOn)
+        case Outcome.MODIFIED if end.failed:
+            attempts = queue.attempts.get(end.held[1][NUMBER], 0) + 1
+            return isinstance(after_failure(attempts, queue.max_deliveries, queue.dead_letter), SendOn)
+        case _:
+            return False
+
+
+def growth(error: AmqpError | None) -> int:
+    """By how many bytes at most a message becomes longer when it is sent on; `error`: what its consumer said."""
+    said = 4 * (len(error.condition) + len(error.description)) if error is not None else 0
+    return _TOLD_BYTES + said
 
 
 def _send_on(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> None:
@@ -143,10 +164,10 @@ def _try(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> Amq
         return refused
     if cause is Cause.EXPIRED:
         queue.expired += 1
-        leave(broker, queue, entry, Outcome.EXPIRED)
+        leave(broker, queue, entry, LogOutcome.EXPIRED)
     else:
         queue.dead_lettered += 1
-        leave(broker, queue, entry, Outcome.DEAD_LETTERED)
+        leave(broker, queue, entry, LogOutcome.DEAD_LETTERED)
     return None
 
 

@@ -1,8 +1,8 @@
 """Ends transactions: commits all of it or nothing, or takes it all back.
 
-A commit first asks for the route of each message, and whether the queues that reject when full take it; only then
-anything changes. What it changes goes through the same doors as work outside a transaction (`settling`, `publishing`),
-within one unit of the log, so that after a crash it is there as a whole or not at all.
+A commit first asks for the route of each message, whether the queues that reject when full take it, and whether the log
+takes all of it; only then anything changes. What it changes goes through the same doors as work outside a transaction
+(`settling`, `publishing`), within one unit of the log, so that after a crash it is there as a whole or not at all.
 
 Source: AMQP 1.0 part 4, 4.3 and 4.4; issue 4 ("Transactions"); section 4 of the design.
 """
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from penstock_amqp.endpoint.events import AmqpError, Held, Outcome, Settled
 from penstock_amqp.messages import message
-from penstock_broker.messages import limits, publishing, settling
+from penstock_broker.log import NoRoom, RecordTooLarge
+from penstock_broker.messages import condemning, limits, publishing, settling
 from penstock_broker.queues.queue import DATA, FLAGS, LOGGED, Queue
 from penstock_broker.state.links import Consumer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
@@ -40,9 +41,11 @@ def commit(broker: Broker, ledger: Ledger, transaction: Transaction) -> bool | R
         roll_back(broker, ledger, transaction)
         return rules.failed_commit(broker.storage_refuse())
     routes = _routes(broker, transaction.postings, settlements)
-    if isinstance(routes, Refuse):
+    refused = routes if isinstance(routes, Refuse) else _no_room(broker, transaction.postings, routes, settlements)
+    if isinstance(routes, Refuse) or refused is not None:
+        assert refused is not None
         roll_back(broker, ledger, transaction)
-        return rules.failed_commit(routes)
+        return rules.failed_commit(refused)
     connection = transaction.coordinator.connection
     postings = list(transaction.postings)
     _forget(broker, ledger, transaction)
@@ -76,6 +79,27 @@ def _routes(broker: Broker, postings: list[Posting], settlements: list[Settlemen
                 return Refuse(Reason.LIMIT_EXCEEDED, f"The queue {queue.name!r} has no room for all of it and rejects.")
         routes.append(route)
     return routes
+
+
+def _no_room(
+    broker: Broker, postings: list[Posting], routes: list[Route], settlements: list[Settlement]
+) -> Refuse | None:
+    """Why the log does not take all of it, with the dead letters that may come of it; None if it does."""
+    log = broker.log
+    puts = [(data, 0) for (_, data), route in zip(postings, routes, strict=True) if route.logged_set]
+    if log.accepts_publishing():  # else those stay where they are, as stranded
+        for each in settlements:
+            if each.end is not None and condemning.condemns(each.consumer.queue, each.end):
+                puts.append((each.held[1][DATA], condemning.growth(each.end.error)))
+    acks = sum(1 for each in settlements if each.held[1][FLAGS] & LOGGED)
+    try:
+        log.check_unit(puts, acks)
+    except NoRoom:
+        return broker.storage_refuse()
+    except RecordTooLarge as error:
+        told = f"The transaction is too large for the broker's log ({error}); commit more often, or raise"
+        return Refuse(Reason.LIMIT_EXCEEDED, f"{told} log.segmentBytes.")
+    return None
 
 
 class _Room:

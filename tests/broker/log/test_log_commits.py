@@ -3,15 +3,19 @@
 import itertools
 import os
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from broker.log.simulated_files import SimulatedFiles
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from penstock_broker.log import (
     CommitAck,
     CommitPut,
     LargePayload,
     Log,
+    NoRoom,
     Outcome,
     RecordTooLarge,
     Recovered,
@@ -266,4 +270,116 @@ def test_a_commit_in_a_turn_larger_than_a_segment_is_not_torn(tmp_path: Path) ->
         log.maintain(1000)
         log.collect()
     assert log.segments <= 2
+    log.close()
+
+
+def test_a_unit_that_was_let_pass_takes_no_notice_of_a_disk_that_fills_meanwhile(tmp_path: Path) -> None:
+    """What makes one payload a body of its own must not be refused in the middle."""
+    files = SimulatedFiles()
+    log, _ = opened(tmp_path, files)
+    incarnation, route = a_queue(log)
+    texts = [bytes([index]) * 9000 for index in range(3)]  # each larger than half a segment
+    log.check_unit([(text, 0) for text in texts], 0)
+    files.space = sum(len(files.copy().content(path)) for path in files.paths())
+    log.begin_unit()
+    numbers = [log.put(route, text, 0) for text in texts]
+    log.end_unit()
+    files.space = 1 << 40
+    log.close()
+    log, recovered = opened(tmp_path, files)
+    assert contents(recovered, incarnation) == list(zip(numbers, texts, strict=True))
+    log.close()
+
+
+@pytest.mark.parametrize("segments", (1, 2, 5))
+def test_on_a_nearly_full_disk_a_unit_is_taken_whole_or_refused_before(tmp_path: Path, segments: int) -> None:
+    """The reserve is left for draining: after the last unit that was let pass, all of it can be acknowledged."""
+    files = SimulatedFiles()
+    files.space = (3 + segments) * 16384
+    log, _ = opened(tmp_path, files)
+    incarnation, route = a_queue(log)
+    kept: list[int] = []
+    with pytest.raises(NoRoom, match="the disk is full"):
+        for _ in range(1000):
+            texts = [bytes(1500)] * 4
+            log.check_unit([(text, 0) for text in texts], 1)
+            log.begin_unit()
+            kept += [log.put(route, text, 0) for text in texts]
+            log.ack(incarnation, kept.pop(0))
+            log.end_unit()
+            log.write()
+            assert log.failed is None
+    log.check_unit([], 3)
+    for number in kept:
+        log.ack(incarnation, number)
+        log.write()
+        log.sync()
+    assert log.failed is None
+    log.close()
+
+
+def test_a_unit_is_measured_before_it_begins(tmp_path: Path) -> None:
+    log, _ = opened(tmp_path, SimulatedFiles())
+    log.check_unit([(b"x", 0)] * 90, 0)
+    with pytest.raises(RecordTooLarge, match="bytes of one record"):
+        log.check_unit([(b"x", 0)] * 200, 0)
+    with pytest.raises(RecordTooLarge):
+        log.check_unit([], 1000)
+    body = log.stage()
+    log.append(body, bytes(5000))
+    large = log.payload_of(body, bytes(2900), 0)
+    log.check_unit([(large, 0)] * 2, 0)
+    with pytest.raises(RecordTooLarge):
+        log.check_unit([(large, 0)] * 3, 0)
+    with pytest.raises(RecordTooLarge):
+        log.check_unit([(large, 2000)] * 2, 0)
+    log.close()
+
+
+@given(
+    sizes=st.lists(st.sampled_from([0, 1, 300, 1999, 2001, 9000]), max_size=60),
+    acks=st.integers(0, 150),
+    holes=st.integers(1, 2),
+)
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_was_let_pass_is_taken(tmp_path: Path, sizes: list[int], acks: int, holes: int) -> None:
+    files = SimulatedFiles()
+    folder = Path(mkdtemp(dir=tmp_path))
+    log, _ = opened(folder, files)
+    incarnation, route = a_queue(log)
+    old = [log.put(route, b"old", 0) for _ in range(acks * holes)][::holes]
+    log.write()
+    puts = [bytes(size) for size in sizes]
+    try:
+        log.check_unit([(payload, 0) for payload in puts], acks)
+    except RecordTooLarge:
+        assert 64 * len(puts) + 40 * acks > 6080
+        log.close()
+        return
+    log.begin_unit()
+    for payload in puts:
+        log.put(route, payload, 0)
+    log.ack_many(incarnation, old)
+    log.end_unit()
+    log.close()
+    log, recovered = opened(folder, files)
+    assert len(recovered.messages[incarnation]) == len(puts) + acks * (holes - 1)
+    log.close()
+
+
+def test_what_makes_room_does_not_count_against_a_unit(tmp_path: Path) -> None:
+    files = SimulatedFiles()
+    log, _ = opened(tmp_path, files)
+    incarnation, route = a_queue(log)
+    old = [log.put(route, b"x", 0) for _ in range(4000)]
+    log.write()
+    log.check_unit([(b"new", 0)], 0)
+    log.begin_unit()
+    new = log.put(route, b"new", 0)
+    for number in old[::2]:
+        log.ack(incarnation, number, Outcome.DROPPED)
+    log.end_unit()
+    log.close()
+    log, recovered = opened(tmp_path, files)
+    assert [message.number for message in recovered.messages[incarnation]] == [*old[1::2], new]
     log.close()
