@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from amqp.raw_client import RawClient, symbols
 
+from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import (
     Accepted,
     Coordinator,
@@ -42,6 +45,8 @@ class Transacting:
     def __init__(self, client: RawClient, *, outcomes: tuple[str, ...] | None = None, coordinator: bool = True) -> None:
         self.client = client
         self._next_id = 0
+        self._gathered: list[bytes] | None = None
+        """Frames to be sent in one write; None: each at once."""
         self._came: deque[Got] = deque()
         self._detached: deque[Detach] = deque()
         self._states: dict[int, object] = {}
@@ -100,13 +105,54 @@ class Transacting:
         number = self._next_id
         self._next_id += 1
         tag = number.to_bytes(4, "big")
-        self.client.send(
-            Transfer(
-                handle=handle, delivery_id=number, delivery_tag=tag, message_format=0, settled=settled, state=state
-            ),
-            payload=message,
+        transfer = Transfer(
+            handle=handle, delivery_id=number, delivery_tag=tag, message_format=0, settled=settled, state=state
         )
+        self._send(transfer, message)
         return number
+
+    def post_parts(
+        self,
+        handle: int,
+        parts: Sequence[bytes],
+        txn_id: bytes | None,
+        *,
+        settled: bool = False,
+        ends: bool = True,
+        aborted: bool = False,
+    ) -> int:
+        """Send an encoded message in several transfers; its delivery-id. `ends`: the last of them is the message's."""
+        state = TransactionalState(txn_id=txn_id) if txn_id is not None else None
+        number, self._next_id = self._next_id, self._next_id + 1
+        for index, part in enumerate(parts):
+            first, is_last = index == 0, index == len(parts) - 1
+            transfer = Transfer(
+                handle=handle,
+                delivery_id=number if first else None,
+                delivery_tag=number.to_bytes(4, "big") if first else None,
+                message_format=0 if first else None,
+                settled=settled or None,
+                more=not (is_last and ends),
+                state=state if first else None,
+                aborted=(aborted and is_last) or None,
+            )
+            self._send(transfer, part)
+        return number
+
+    @contextmanager
+    def at_once(self) -> Generator[None]:
+        """What is sent within goes in one write."""
+        self._gathered = []
+        yield
+        gathered, self._gathered = self._gathered, None
+        self.client.send_bytes(b"".join(gathered))
+
+    def _send(self, transfer: Transfer, payload: bytes) -> None:
+        frame = encode_frame(transfer, 0, payload)
+        if self._gathered is not None:
+            self._gathered.append(frame)
+        else:
+            self.client.send_bytes(frame)
 
     def settle(self, got: Got, outcome: Composite | None, txn_id: bytes | None, *, settled: bool = True) -> None:
         """Give a delivery an outcome, in a transaction if one is named."""

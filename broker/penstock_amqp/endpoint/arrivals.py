@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from penstock_amqp.endpoint.events import AmqpError, Event, Kind, TooLarge, Unstored
+from penstock_amqp.endpoint.events import AmqpError, Event, Kind, Missed, TooLarge, Unstored
 from penstock_amqp.endpoint.ffi import (
     MESSAGE,
     MESSAGE_BYTES,
@@ -23,8 +23,9 @@ from penstock_amqp.endpoint.ffi import (
     unpack,
 )
 from penstock_amqp.endpoint.links import InLink
+from penstock_amqp.endpoint.transacting import named_transaction
 
-__all__ = ["HEAD_BYTES", "SPOOL_BYTES", "Sink", "forget", "receive"]
+__all__ = ["HEAD_BYTES", "SPOOL_BYTES", "Sink", "forget", "missed", "receive"]
 
 SPOOL_BYTES: Final = 1024 * 1024
 """What may be in memory of a message that is still coming; a longer one goes to a sink."""
@@ -53,6 +54,7 @@ def receive(received: Ptr, link: InLink, out: list[Event], already: int = 0) -> 
     if delivery_aborted(received):
         _drop(received, link)
         return None
+    link.arriving = received
     if already:
         _take(link, unpack(MESSAGE, already), out)
     while (size := link_recv(link.ptr, MESSAGE, MESSAGE_BYTES)) > 0:
@@ -71,8 +73,16 @@ def receive(received: Ptr, link: InLink, out: list[Event], already: int = 0) -> 
     if isinstance(message, bytes):
         return message
     link_advance(link.ptr)
-    out.append((Kind.OTHER, None, Unstored(link, received, delivery_settled(received), message)))
+    in_transaction = named_transaction(received)
+    out.append((Kind.OTHER, None, Unstored(link, received, delivery_settled(received), message, in_transaction)))
     return None
+
+
+def missed(received: Ptr, out: list[Event]) -> None:
+    """A message for a link that we have detached: the peer does not know yet, and its transaction has to."""
+    txn_id = named_transaction(received)
+    if txn_id is not None:
+        out.append((Kind.OTHER, None, Missed(txn_id)))
 
 
 def _take(link: InLink, data: bytes, out: list[Event]) -> None:
@@ -81,7 +91,7 @@ def _take(link: InLink, data: bytes, out: list[Event]) -> None:
         if link.max_bytes:
             link.parts, link.sink = [], None
             link.max_bytes = 0  # say it once
-            out.append((Kind.OTHER, None, TooLarge(link)))
+            out.append((Kind.OTHER, None, TooLarge(link, named_transaction(link.arriving))))
     elif link.sink is not None:
         link.sink.append(data)
     elif link.part_bytes > SPOOL_BYTES and link.spool is not None:
@@ -103,5 +113,5 @@ def _drop(received: Ptr, link: InLink) -> None:
 
 def forget(link: InLink) -> None:
     """Drop what came so far of a message."""
-    link.parts, link.sink = [], None
+    link.parts, link.sink, link.arriving = [], None, None
     link.part_bytes = 0

@@ -31,6 +31,7 @@ __all__ = [
     "Flowed",
     "Held",
     "Kind",
+    "Missed",
     "Opened",
     "Other",
     "Outcome",
@@ -144,6 +145,8 @@ class TooLarge:
     """A message beyond the link's maximum; what came of it is dropped. The link is to be detached."""
 
     link: InLink
+    txn_id: bytes | None = None
+    """The transaction that it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,15 @@ class Unstored:
     delivery: Ptr
     is_settled: bool
     error: AmqpError
+    txn_id: bytes | None = None
+    """The transaction that it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A message that names a transaction came for a link that we have detached; it is dropped."""
+
+    txn_id: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +195,18 @@ class Closed:
 
 
 Other: TypeAlias = (
-    Opened | Attached | Flowed | Settled | Enlisted | Accepted | TooLarge | Unstored | Detached | Ended | Closed
+    Opened
+    | Attached
+    | Flowed
+    | Settled
+    | Enlisted
+    | Accepted
+    | TooLarge
+    | Unstored
+    | Missed
+    | Detached
+    | Ended
+    | Closed
 )
 
 Event: TypeAlias = (

@@ -36,6 +36,7 @@ class InLink:
     """A link on which the peer sends and we receive."""
 
     __slots__ = (
+        "arriving",
         "context",
         "credit",
         "is_open",
@@ -66,6 +67,8 @@ class InLink:
         """A message of so many bytes is read with more care: it is long, or longer than `max_bytes`."""
         self.parts: list[bytes] = []
         """What came so far of a message that spans reads."""
+        self.arriving: Ptr | None = None
+        """The delivery of that message."""
         self.part_bytes = 0
         self.sink: Sink | None = None
         """Where a message goes that is too long for memory."""

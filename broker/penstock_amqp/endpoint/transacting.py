@@ -27,6 +27,7 @@ __all__ = [
     "answer_rejected",
     "enlisted",
     "is_transactional",
+    "named_transaction",
     "transfer_transaction",
 ]
 
@@ -43,6 +44,16 @@ def is_transactional(received: Ptr) -> bool:
 def transfer_transaction(received: Ptr) -> bytes | None:
     """The txn-id that a transfer names; None if it names none. Raises `DecodeError` if it can't be read."""
     return _state(received).txn_id if is_transactional(received) else None
+
+
+def named_transaction(received: Ptr | None) -> bytes | None:
+    """The same of a transfer that is not taken anyway: None also if what it names can't be read."""
+    if received is None:
+        return None
+    try:
+        return transfer_transaction(received)
+    except errors.WireError:
+        return None
 
 
 def enlisted(received: Ptr, held: Held) -> Enlisted | None:

@@ -102,6 +102,7 @@ def close_producers(broker: Broker, node: Exchange | PointToPoint, error: AmqpEr
 
 def close_producer(broker: Broker, producer: Producer, error: AmqpError) -> None:
     """Close a link that sends to us of our own accord."""
+    finishing.producer_closes(producer, error)
     _close(broker, producer.connection, producer.link, [], error)
 
 

@@ -18,13 +18,14 @@ from penstock_amqp.endpoint.events import (
     Event,
     Flowed,
     Kind,
+    Missed,
     Opened,
     Other,
     Settled,
     TooLarge,
     Unstored,
 )
-from penstock_amqp.endpoint.links import InLink, OutLink
+from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.endpoint.transacting import is_transactional
 from penstock_broker.connections.connection import Connection, Phase
 from penstock_broker.errors import amqp_error
@@ -34,8 +35,8 @@ from penstock_broker.queues.queue import FLAGS, LOGGED
 from penstock_broker.serving import opening
 from penstock_broker.state.links import Browser, Consumer, Finder, Producer
 from penstock_broker.state.transactions import Coordinator
-from penstock_broker.transactions import coordinating, working
-from penstock_core.reason import Reason, Refuse
+from penstock_broker.transactions import coordinating, finishing, working
+from penstock_core.reason import REASON_KEY, Reason, Refuse
 
 if TYPE_CHECKING:
     from penstock_broker.state.broker import Broker
@@ -48,7 +49,7 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
     if connection.phase is Phase.OPENING:
         _before_open(broker, connection, events)
         return
-    for event in events:
+    for at, event in enumerate(events):
         if event[0] is Kind.MESSAGES:
             producer = event[1].context
             if isinstance(producer, Producer):
@@ -60,7 +61,7 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
                 else:
                     publishing.publish(broker, producer, event[2])
                 if producer.broken is not None:
-                    _close_broken(broker, producer, producer.broken)
+                    _close_broken(broker, producer, producer.broken, events[at + 1 :])
             elif isinstance(producer, Coordinator):
                 coordinating.requested(broker, producer, event[2])
         elif event[0] is Kind.ACCEPTED:
@@ -68,7 +69,7 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
             if isinstance(consumer, Consumer):
                 settling.accepted(broker, consumer, event[2])
         else:
-            _other(broker, connection, event[2])
+            _other(broker, connection, event[2], events[at + 1 :])
     broker.touch(connection)
 
 
@@ -77,11 +78,12 @@ def _before_open(broker: Broker, connection: Connection, events: list[Event]) ->
     ours = [event[2] for event in events if event[0] is Kind.OTHER and isinstance(event[2], Opened | Closed)]
     connection.early += [event for event in events if event[0] is not Kind.OTHER or event[2] not in ours]
     for event in ours:
-        _other(broker, connection, event)
+        _other(broker, connection, event, [])
     broker.touch(connection)
 
 
-def _other(broker: Broker, connection: Connection, event: Other) -> None:
+def _other(broker: Broker, connection: Connection, event: Other, behind: list[Event]) -> None:
+    """`behind`: what the same read brought after it."""
     match event:
         case Flowed():
             _flowed(broker, connection, event.link)
@@ -103,9 +105,11 @@ def _other(broker: Broker, connection: Connection, event: Other) -> None:
         case Ended():
             detaching.session_ended(broker, connection, event)
         case TooLarge():
-            _too_large(broker, connection, event.link)
+            _too_large(broker, connection, event, behind)
         case Unstored():
-            _unstored(broker, event)
+            _unstored(broker, connection, event, behind)
+        case Missed():
+            finishing.doom(connection, event.txn_id)
         case Closed():
             _closed(broker, connection, event)
         case _:
@@ -163,31 +167,44 @@ def _flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
         broker.management.flowed(link)
 
 
-def _too_large(broker: Broker, connection: Connection, link: InLink) -> None:
-    if not link.is_open:
-        return
+def _too_large(broker: Broker, connection: Connection, event: TooLarge, behind: list[Event]) -> None:
+    link = event.link
     context = link.context
     asks = isinstance(context, Coordinator)
     most = coordinating.MAX_REQUEST_BYTES if asks else connection.port.max_message_bytes
     told = AmqpError(
-        "amqp:link:message-size-exceeded", f"The link takes messages of at most {most} bytes; send smaller ones."
+        "amqp:link:message-size-exceeded",
+        f"The link takes messages of at most {most} bytes; send smaller ones.",
+        {REASON_KEY: Reason.LIMIT_EXCEEDED.value},
     )
+    finishing.doom(connection, event.txn_id, finishing.fault_of(told))
+    if not link.is_open:
+        return
     if isinstance(context, Producer):
-        _close_broken(broker, context, told)
+        _close_broken(broker, context, told, behind)
     elif asks:
         ending.leave(broker, link, [])
         connection.endpoint.detach(link, closed=True, error=told)
 
 
-def _unstored(broker: Broker, event: Unstored) -> None:
+def _unstored(broker: Broker, connection: Connection, event: Unstored, behind: list[Event]) -> None:
     producer = event.link.context
-    if isinstance(producer, Producer) and event.link.is_open:
+    if not isinstance(producer, Producer) or not event.link.is_open:
+        finishing.doom(connection, event.txn_id, finishing.fault_of(event.error))
+        return
+    if event.txn_id is not None and connection.transactions is not None:
+        working.unstored(producer, event)
+    else:
         publishing.refuse(producer, event.delivery, event.is_settled, event.error)
-        if producer.broken is not None:
-            _close_broken(broker, producer, producer.broken)
+    if producer.broken is not None:
+        _close_broken(broker, producer, producer.broken, behind)
 
 
-def _close_broken(broker: Broker, producer: Producer, told: AmqpError) -> None:
+def _close_broken(broker: Broker, producer: Producer, told: AmqpError, behind: list[Event]) -> None:
+    if producer.connection.transactions is not None:
+        for event in behind:  # their deliveries go with the link
+            if event[0] is Kind.MESSAGES and event[1] is producer.link:
+                working.forsake(producer, event[2], told)
     ending.close_producer(broker, producer, told)
     temporaries.left(broker, (producer,))
 

@@ -15,6 +15,7 @@ from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.endpoint.links import InLink
 from penstock_broker.state.links import Consumer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
+from penstock_core.reason import Refuse
 from penstock_core.transactions import Limits, State, Usage
 
 if TYPE_CHECKING:
@@ -76,10 +77,12 @@ class Transaction:
 class Ledger:
     """The open transactions of one connection; there once a coordinator link was attached."""
 
-    __slots__ = ("_bytes", "_declared", "_prefix", "by_id")
+    __slots__ = ("_bytes", "_declared", "_prefix", "by_id", "last_closed")
 
     def __init__(self, connection_number: int) -> None:
         self.by_id: dict[bytes, Transaction] = {}
+        self.last_closed: Refuse | None = None
+        """Why the broker closed a producer's link on this connection last."""
         self._bytes = 0
         self._declared = 0
         self._prefix = connection_number.to_bytes(8, "big")

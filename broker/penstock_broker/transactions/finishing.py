@@ -10,14 +10,15 @@ Source: AMQP 1.0 part 4, 4.3 and 4.4; issue 4 ("Transactions"); section 4 of the
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock_amqp.endpoint.events import AmqpError, Held, Outcome, Settled
+from penstock_amqp.endpoint.transacting import named_transaction
 from penstock_amqp.messages import message
 from penstock_broker.log import NoRoom, RecordTooLarge
 from penstock_broker.messages import condemning, limits, publishing, settling
 from penstock_broker.queues.queue import DATA, FLAGS, LOGGED, Queue
-from penstock_broker.state.links import Consumer
+from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
 from penstock_broker.state.transactions import Coordinator, Ledger, Posting, Settlement, Transaction
 from penstock_core import transactions as rules
@@ -27,7 +28,21 @@ if TYPE_CHECKING:
     from penstock_broker.connections.connection import Connection
     from penstock_broker.state.broker import Broker
 
-__all__ = ["commit", "connection_gone", "coordinator_gone", "fault_of", "give_back", "keep_settled", "roll_back"]
+__all__ = [
+    "commit",
+    "connection_gone",
+    "coordinator_gone",
+    "doom",
+    "fault_of",
+    "give_back",
+    "keep_settled",
+    "producer_closes",
+    "roll_back",
+]
+
+_LOST: Final = Refuse(
+    Reason.NOT_ALLOWED, "A message of it came on a link that the broker had closed; send it again on another."
+)
 
 
 def commit(broker: Broker, ledger: Ledger, transaction: Transaction) -> bool | Refuse:
@@ -199,6 +214,25 @@ def keep_settled(connection: Connection, consumer: Consumer, held: list[Held]) -
                 if kept is None:  # settled otherwise since
                     transaction.settlements = [each for each in transaction.settlements if each is not settlement]
     return list(rest.values())
+
+
+def doom(connection: Connection, txn_id: bytes | None, fault: Refuse | None = None) -> None:
+    """A message of a transaction was not taken: it can't be committed any more. None, or unknown: nothing happens.
+
+    Without a `fault` it is why a link was closed on this connection last: the message came behind that.
+    """
+    ledger = connection.transactions
+    transaction = ledger.by_id.get(txn_id) if ledger is not None and txn_id is not None else None
+    if ledger is not None and transaction is not None:
+        ledger.move(transaction, rules.doom(transaction.state, fault or ledger.last_closed or _LOST))
+
+
+def producer_closes(producer: Producer, error: AmqpError) -> None:
+    """The broker is about to close a link for `error`: what is still coming on it is lost to its transaction."""
+    ledger = producer.connection.transactions
+    if ledger is not None:
+        ledger.last_closed = fault_of(error)
+        doom(producer.connection, named_transaction(producer.link.arriving))
 
 
 def fault_of(error: AmqpError) -> Refuse:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from penstock_amqp.endpoint import transacting
-from penstock_amqp.endpoint.events import AmqpError, Arrival, Enlisted, Outcome, Settled
+from penstock_amqp.endpoint.events import AmqpError, Arrival, Enlisted, Outcome, Settled, Unstored
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from penstock_broker.connections.connection import Connection
     from penstock_broker.state.broker import Broker
 
-__all__ = ["enlist", "publish"]
+__all__ = ["enlist", "forsake", "publish", "unstored"]
 
 
 def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
     """Take a batch in which some messages may belong to transactions."""
     accepted: dict[bytes, list[Ptr]] = {}
     outside: list[Arrival] = []
-    for arrival in batch:
+    for at, arrival in enumerate(batch):
         if not transacting.is_transactional(arrival[0]):
             outside.append(arrival)
             continue
@@ -42,6 +42,7 @@ def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
             publishing.publish(broker, producer, outside)
             outside = []
         if producer.broken is not None:
+            forsake(producer, batch[at:], producer.broken)
             break
         taken_by = _post(broker, producer, arrival)
         if taken_by is not None:
@@ -51,6 +52,25 @@ def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
     if outside and producer.broken is None:
         publishing.publish(broker, producer, outside)
     publishing.top_up(producer)
+
+
+def forsake(producer: Producer, arrivals: list[Arrival], told: AmqpError) -> None:
+    """These messages came behind the one for which the link is closed by `told`."""
+    for delivery, _, _ in arrivals:
+        txn_id = transacting.named_transaction(delivery)
+        finishing.doom(producer.connection, txn_id, finishing.fault_of(told))
+
+
+def unstored(producer: Producer, event: Unstored) -> None:
+    """A message that names a transaction could not be stored: it is rejected, and its transaction doomed."""
+    assert event.txn_id is not None
+    finishing.doom(producer.connection, event.txn_id, finishing.fault_of(event.error))
+    if not event.is_settled and producer.can_reject:
+        transacting.answer_rejected(event.delivery, event.txn_id, event.error)
+        producer.owed_credit += 1
+        publishing.top_up(producer)
+    else:
+        publishing.refuse(producer, event.delivery, event.is_settled, event.error)
 
 
 def _post(broker: Broker, producer: Producer, arrival: Arrival) -> bytes | None:
