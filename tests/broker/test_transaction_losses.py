@@ -14,11 +14,11 @@ from amqp.raw_client import RawClient, symbols
 from broker.transacting import Transacting, condition_of
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.management_client import ManagementClient
-from penstock_amqp.performatives import Accepted, Rejected, Source, Target
-from penstock_amqp.transactions import TransactionalState
-from penstock_amqp.values import Symbol
-from penstock_amqp.whole_message import Message, encode_message
+from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.frames.performatives import Accepted, Rejected, Source, Target
+from penstock_amqp.messages.transactions import TransactionalState
+from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.types.values import Symbol
 from penstock_api.management import EntityType, QueueDeclaration
 
 MOST = 3 * 1024 * 1024

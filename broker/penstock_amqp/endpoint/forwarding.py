@@ -198,7 +198,7 @@ class MessageEngine(Sender):
             elif delivery_readable(received):
                 link = links.get(delivery_link(received))
                 if not isinstance(link, InLink):  # detached by us; the peer does not know yet
-                    endpoint_arrivals.missed(received, out)
+                    arrivals.missed(received, out)
                     batch_link = held_link = None
                     delivery_settle(received)
                     collector_pop(collector)
