@@ -321,6 +321,7 @@ class BrokerState(Document):
     oldest_transaction_ms: int | None = None  # when the first work of the oldest of them came; absent: none has any
     transactions_committed: int = 0
     transactions_rolled_back: int = 0
+    refusals: dict[str, int] = {}  # connections turned away at the door since `started_ms`, by reason
 
 
 class ConnectionState(Document):

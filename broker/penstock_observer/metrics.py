@@ -126,6 +126,12 @@ def _broker(known: Known) -> Iterable[Metric]:
     for name, text, value in readings:
         yield GaugeMetricFamily(f"penstock_broker_{name}", text, value=value)
     yield CounterMetricFamily("penstock_broker_log_syncs", "Flushes of the log to disk.", value=state.log_syncs)
+    refused = CounterMetricFamily(
+        "penstock_broker_refused_connections", "Connections that were turned away at the door.", labels=["reason"]
+    )
+    for reason, count in state.refusals.items():
+        refused.add_metric([reason], count)
+    yield refused
 
 
 def _subscriptions(labelled: list[tuple[tuple[str, str, str], SubscriptionState]], now_ms: int) -> Iterable[Metric]:

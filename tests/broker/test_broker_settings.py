@@ -160,3 +160,21 @@ def test_dev_adds_guest_anonymous_and_names_made_when_used() -> None:
     assert settings.authentication.users == {"ann": "x", "guest": "guest"}
     assert settings.authentication.anonymous
     assert settings.auto_create
+
+
+@pytest.mark.parametrize("origin", ["shop.example", "https://shop.example/amqp", "https://*.example", ""])
+def test_what_is_no_origin_is_refused(tmp_path: Path, origin: str) -> None:
+    text = f"listeners: [{{address: 'a:1', kind: webSocket, allowedOrigins: ['{origin}']}}]"
+    with pytest.raises(Misuse, match="is no origin"):
+        load(write(tmp_path, text))
+
+
+def test_origins_are_kept_as_browsers_write_them(tmp_path: Path) -> None:
+    text = "listeners: [{address: 'a:1', kind: webSocket, allowedOrigins: ['HTTPS://Shop.example:443', '*', 'null']}]"
+    (listener,) = load(write(tmp_path, text)).listeners
+    assert listener.allowed_origins == ("https://shop.example", "*", "null")
+
+
+def test_origins_of_a_listener_without_web_sockets_are_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(Misuse, match="allowedOrigins is for listeners of kind webSocket"):
+        load(write(tmp_path, "listeners: [{address: 'a:1', allowedOrigins: ['*']}]"))

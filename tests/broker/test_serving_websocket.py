@@ -17,7 +17,7 @@ from broker.clients import connected, publish, take
 from support.broker_process import BrokerProcess
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
-from websockets.typing import Subprotocol
+from websockets.typing import Origin, Subprotocol
 
 from penstock_amqp.frames.performatives import Target, Transfer
 from penstock_amqp.messages.whole import Message, encode_message
@@ -63,6 +63,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> It
     settings: dict[str, object] = {
         "listeners": [
             {"name": "ws", "kind": "webSocket", "address": "127.0.0.1:0"},
+            {
+                "name": "shop",
+                "kind": "webSocket",
+                "address": "127.0.0.1:0",
+                "allowedOrigins": ["https://Shop.example:443"],
+                "idleTimeoutSeconds": 7,
+            },
             {"name": "wss", "kind": "webSocket", "address": "127.0.0.1:0", "tls": tls},
         ],
         "authentication": {"anonymous": True, "users": {"ann": "secret"}, "scramIterations": 4096},
@@ -129,6 +136,43 @@ def test_what_is_not_for_us_is_refused(
     with pytest.raises(InvalidStatus) as refused, connect(f"ws://{broker.addresses['ws']}{path}", subprotocols=names):
         pass
     assert refused.value.response.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("listener", "origin"),
+    [("ws", "http://127.0.0.1:3000"), ("ws", None), ("shop", "https://shop.example"), ("shop", None)],
+)
+def test_pages_of_its_own_host_or_of_named_origins_may_connect(
+    broker: BrokerProcess, listener: str, origin: str | None
+) -> None:
+    url = f"ws://{broker.addresses[listener]}/"
+    given = Origin(origin) if origin is not None else None
+    with connect(url, subprotocols=AMQP, compression=None, origin=given) as connection:
+        RawClient(0, "page", stream=OverWebSocket(connection, 65_536)).begin()
+
+
+@pytest.mark.parametrize(
+    ("listener", "origin"),
+    [("ws", "https://evil.example"), ("ws", "null"), ("shop", "https://evil.example"), ("shop", "http://127.0.0.1")],
+)
+def test_pages_of_others_are_told_why_not(broker: BrokerProcess, listener: str, origin: str) -> None:
+    url = f"ws://{broker.addresses[listener]}/"
+    with pytest.raises(InvalidStatus) as refused, connect(url, subprotocols=AMQP, origin=Origin(origin)):
+        pass
+    response = refused.value.response
+    assert response.status_code == 403
+    assert f"Pages of '{origin}' may not connect here" in (response.body or b"").decode()
+    assert "allowedOrigins" in (response.body or b"").decode()
+    assert f"no WebSocket: Pages of '{origin}'" in broker.log()
+
+
+def test_a_listener_may_have_an_idle_time_out_of_its_own(broker: BrokerProcess) -> None:
+    with connect(f"ws://{broker.addresses['shop']}/", subprotocols=AMQP, compression=None) as connection:
+        raw = RawClient(0, "c", stream=OverWebSocket(connection, 65_536))
+        # The half is announced, so that a peer that sends in time is never late (part 2, 2.4.5).
+        assert raw.open.idle_time_out == 3500
+    with client(broker) as other:
+        assert other.open.idle_time_out == 30_000
 
 
 def test_a_browser_gets_an_answer(broker: BrokerProcess) -> None:

@@ -53,6 +53,15 @@ def test_before_the_first_answer_only_the_observer_itself_shows(scrape: Scrape) 
     assert not [m for m in scrape.registry.collect() if m.name.startswith("penstock_subscription_")]
 
 
+def test_who_was_turned_away_shows_by_reason(scrape: Scrape) -> None:
+    """A counter of connections; a broker that doesn't count them yet has no series, not a zero."""
+    scrape.live.answered(a_poll(START_MS, refusals={"LoginFailed": 4, "TlsFailed": 0}))
+    assert scrape.value("penstock_broker_refused_connections_total", {"reason": "LoginFailed"}) == 4
+    assert scrape.value("penstock_broker_refused_connections_total", {"reason": "TlsFailed"}) == 0
+    scrape.live.answered(a_poll(START_MS))
+    assert scrape.value("penstock_broker_refused_connections_total", {"reason": "LoginFailed"}) is None
+
+
 def test_figures_of_a_subscription(scrape: Scrape) -> None:
     """Messages, bytes, seconds and totals, each under its unit."""
     state = a_subscription(

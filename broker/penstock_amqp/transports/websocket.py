@@ -1,10 +1,11 @@
 """AMQP in WebSocket frames: what came from the socket in, AMQP bytes out, and the other way round. Sans-I/O.
 
 The library websockets does handshake, frames, pings and close; this module says who is let in (subprotocol `amqp`,
-path `/` or `/amqp`) and how much is held. AMQP frames and WebSocket frames have nothing to do with each other: either
-may hold parts of the other. TLS, if there is any, lies below. No compression: a stranger could make much of little.
+path `/` or `/amqp`, pages of which origins) and how much is held. AMQP frames and WebSocket frames have nothing to do
+with each other: either may hold parts of the other. TLS, if there is any, lies below. No compression: a stranger could
+make much of little.
 
-Sources: RFC 6455; AMQP WebSocket Binding (AMQPWSB) 1.0, sections 2 and 3.
+Sources: RFC 6455 (4.2.2 and 10.2 for origins); AMQP WebSocket Binding (AMQPWSB) 1.0, sections 2 and 3.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from penstock_amqp.errors import WireError
+from penstock_amqp.transports.origins import is_allowed
 from penstock_amqp.transports.tls import Wrapping
 
 __all__ = ["MAX_FRAME", "MAX_REQUEST", "PATHS", "SUBPROTOCOL", "WebSocket", "WebSocketError"]
@@ -50,11 +52,16 @@ class WebSocketError(WireError):
 class WebSocket:
     """The server's side of one connection."""
 
-    __slots__ = ("_answered", "_inner", "_last", "_protocol", "_taken")
+    __slots__ = ("_answered", "_inner", "_last", "_origins", "_protocol", "_refused", "_taken")
 
-    def __init__(self, inner: Wrapping | None) -> None:
-        """`inner`: what lies between the socket and HTTP, if anything."""
+    def __init__(self, inner: Wrapping | None, origins: tuple[str, ...] | None = None) -> None:
+        """`inner`: what lies between the socket and HTTP, if anything.
+
+        `origins`: of which pages in browsers are let in, normal ones or `*`; None: those of the host that is asked.
+        """
         self._inner = inner
+        self._origins = origins
+        self._refused = ""
         self._protocol = ServerProtocol(subprotocols=[SUBPROTOCOL], max_size=(None, MAX_STRANGER_FRAME), logger=_SILENT)
         self._taken = 0
         self._answered = False
@@ -86,8 +93,8 @@ class WebSocket:
             return
         if not self._answered:
             self._last = _BAD_REQUEST
-        cause = "the request is too long" if not is_refused else self._protocol.handshake_exc
-        raise WebSocketError(f"no WebSocket: {cause or 'another path or subprotocol than ours'}")
+        cause = "the request is too long" if not is_refused else self._protocol.handshake_exc or self._refused
+        raise WebSocketError(f"no WebSocket: {cause}")
 
     @property
     def has_ended(self) -> bool:
@@ -98,16 +105,28 @@ class WebSocket:
         """Let in, or say why not."""
         protocol = self._protocol
         self._answered = True
+        refused = self._refusal(request)
+        response = protocol.accept(request) if refused is None else protocol.reject(*refused)
+        if response.status_code == http.HTTPStatus.SWITCHING_PROTOCOLS and protocol.subprotocol != SUBPROTOCOL:
+            refused = (
+                http.HTTPStatus.BAD_REQUEST,
+                "Ask for the WebSocket subprotocol `amqp` (Sec-WebSocket-Protocol).\n",
+            )
+            response = protocol.reject(*refused)
+        if refused is not None:
+            self._refused = refused[1].strip()
+        protocol.send_response(response)
+
+    def _refusal(self, request: Request) -> tuple[http.HTTPStatus, str] | None:
+        """Status and text, if not even a right handshake would be let in."""
         path = request.path.partition("?")[0]
         if path not in PATHS:
-            told = f"There is nothing at {path[:100]!r}: AMQP is at / and /amqp.\n"
-            response = protocol.reject(http.HTTPStatus.NOT_FOUND, told)
-        else:
-            response = protocol.accept(request)
-            if response.status_code == http.HTTPStatus.SWITCHING_PROTOCOLS and protocol.subprotocol != SUBPROTOCOL:
-                told = "Ask for the WebSocket subprotocol `amqp` (Sec-WebSocket-Protocol).\n"
-                response = protocol.reject(http.HTTPStatus.BAD_REQUEST, told)
-        protocol.send_response(response)
+            return http.HTTPStatus.NOT_FOUND, f"There is nothing at {path[:100]!r}: AMQP is at / and /amqp.\n"
+        given, hosts = request.headers.get_all("Origin"), request.headers.get_all("Host")
+        if not given or (len(given) == 1 and is_allowed(given[0], hosts, self._origins)):
+            return None
+        told = f"Pages of {given[0][:100]!r} may not connect here: add their origin to the listener's allowedOrigins.\n"
+        return http.HTTPStatus.FORBIDDEN, told
 
     def _take(self, frame: Frame, parts: list[bytes]) -> None:
         if frame.opcode is Opcode.BINARY or frame.opcode is Opcode.CONT:

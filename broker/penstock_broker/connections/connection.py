@@ -9,7 +9,6 @@ Written for speed where it says so: `flush` and the plain branch of `receive` ru
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, assert_never
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from penstock_core.opening import Enforcement
 
 __all__ = ["Connection", "Phase"]
-
-logger = logging.getLogger(__name__)
 
 MAX_BACKLOG: Final = 4 * 1024 * 1024
 """Output that a peer may leave unread before we stop reading from it."""
@@ -173,7 +170,7 @@ class Connection:
             try:
                 data = self.tls.feed(data)
             except WireError as error:
-                logger.info("%s on listener %s: %s", self.peer, self.port.name, error)
+                self.port.broken(self, error)
                 with contextlib.suppress(WireError):  # what lies below may be broken too
                     self.backlog += self.tls.output()
                 self._send_backlog()

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from penstock_amqp.errors import WireError
 from penstock_amqp.sasl.credentials import Record
 from penstock_amqp.sasl.mechanisms import (
     MECHANISMS,
@@ -77,11 +78,13 @@ class Port:
         self.logins: Logins | None = None
         """Set by the loop that serves the port."""
         self.max_frame = settings.max_frame_bytes
-        self.idle_timeout_ms = settings.idle_timeout_seconds * 1000
+        idle_seconds = listener.idle_timeout_seconds
+        self.idle_timeout_ms = (settings.idle_timeout_seconds if idle_seconds is None else idle_seconds) * 1000
         self.max_message_bytes = listener.max_message_bytes or settings.max_message_bytes
         self.max_sessions = settings.limits.sessions_per_connection
         self.max_links = settings.limits.links_per_connection
         self._kind = listener.kind
+        self._origins = listener.allowed_origins
         self._address = listener.address
         self._folder = folder
         self._name_part = settings.authentication.certificate_user
@@ -149,7 +152,7 @@ class Port:
         if sock.family is not socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         tls = self._begin_tls()
-        return WebSocket(tls) if self._kind is ListenerKind.WEB_SOCKET else tls
+        return WebSocket(tls, self._origins) if self._kind is ListenerKind.WEB_SOCKET else tls
 
     def _begin_tls(self) -> Wrapping | None:
         """TLS of a new connection, with the certificate that is there now; connections that are open keep theirs."""
@@ -191,6 +194,11 @@ class Port:
         """A dialogue is over."""
         if self.logins is not None:
             self.logins.ended(connection, result)
+
+    def broken(self, connection: Connection, error: WireError) -> None:
+        """What lies below a connection's dialogue has failed."""
+        if self.logins is not None:
+            self.logins.broken(connection, error)
 
     def close(self) -> None:
         """Stop listening."""

@@ -15,6 +15,7 @@ from typing import Final
 from penstock_broker.connections.connection import Connection
 from penstock_broker.connections.listening import Port
 from penstock_broker.connections.stranger_warnings import Warnings
+from penstock_broker.connections.turning_away import TurnedAway, Why
 from penstock_broker.settings.security import Limits
 from penstock_broker.settings.settings import Role
 
@@ -29,9 +30,10 @@ PAUSE_MS: Final = 100
 class Lobby:
     """The connections of one broker that are not known yet."""
 
-    def __init__(self, limits: Limits, warnings: Warnings) -> None:
+    def __init__(self, limits: Limits, warnings: Warnings, turned_away: TurnedAway) -> None:
         self._limits = limits
         self._warnings = warnings
+        self._turned_away = turned_away
         self._epoll = select.epoll()
         self._ports: dict[int, Port] = {}
         self._inside: dict[int, Connection] = {}
@@ -39,8 +41,6 @@ class Lobby:
         self._peers: Counter[str] = Counter()
         self._is_open = True
         self._resume_ms = 0
-        self.turned_away = 0
-        """Connections closed before they could log in."""
 
     @property
     def descriptor(self) -> int:
@@ -74,7 +74,7 @@ class Lobby:
         most = self._limits.unauthenticated_per_peer
         if port.role is not Role.CLIENT or most is None or peer_host == "unix" or self._peers[peer_host] < most:
             return True
-        self.turned_away += 1
+        self._turned_away.count(Why.TOO_MANY_STRANGERS)
         self._warnings.warn(
             "Turned %s away on listener %s: %d connections of its address have not logged in yet", peer, port.name, most
         )

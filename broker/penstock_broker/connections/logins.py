@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock_amqp.errors import WireError
 from penstock_amqp.sasl.credentials import Record, SecretCache, fits
 from penstock_amqp.sasl.frames import SaslCode
 from penstock_amqp.sasl.mechanisms import Answer, Find, Identified, Question, Verdict, Verify, Wrong
@@ -25,6 +26,7 @@ from penstock_amqp.sasl.server import Authenticated, Refused
 from penstock_amqp.sasl.tokens import TokenError
 from penstock_broker.connections.connection import Connection, Phase
 from penstock_broker.connections.guessing import Guessing
+from penstock_broker.connections.turning_away import why_of_code, why_of_error
 from penstock_broker.connections.users import Absent
 
 if TYPE_CHECKING:
@@ -113,11 +115,18 @@ class Logins:
         if isinstance(result, Refused):
             user = result.user[:100] if result.user is not None else None
             told = (connection.peer, connection.port.name, user, result.reason[:200])
+            self._broker.turned_away.count(why_of_code(result.code))
             self._broker.warnings.warn("Refused %s on listener %s as user %r: %s", *told)
         if isinstance(result, Authenticated):
             self._guessing.succeeded(connection.peer_host, result.user)
         elif result.user is not None and result.code is SaslCode.AUTH:
             self._guessing.failed(connection.peer_host, result.user, self._broker.now_ms)
+
+    def broken(self, connection: Connection, error: WireError) -> None:
+        """There will be no dialogue: what lies below it has failed."""
+        logger.info("%s on listener %s: %s", connection.peer, connection.port.name, error)
+        if not connection.is_known:
+            self._broker.turned_away.count(why_of_error(error))
 
     # -- the thread -------------------------------------------------------------------------------------------------
 

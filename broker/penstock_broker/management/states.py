@@ -191,6 +191,7 @@ def broker_state(broker: Broker) -> State:
         ],
         "transactionsCommitted": broker.transactions.committed,
         "transactionsRolledBack": broker.transactions.rolled_back,
+        "refusals": dict[Value, Value](broker.turned_away.totals().items()),
         **_open_transactions(each.transactions for each in broker.connections.values()),
     }
 

@@ -17,6 +17,7 @@ from penstock_amqp.transports.tls import Wrapping
 from penstock_broker.connections.connection import MAX_BACKLOG, Connection, Phase
 from penstock_broker.connections.listening import Port
 from penstock_broker.connections.lobby import Lobby
+from penstock_broker.connections.turning_away import Why
 from penstock_broker.links import detaching
 from penstock_broker.messages import dispatching
 from penstock_broker.serving import opening, serving
@@ -39,7 +40,7 @@ class Connections:
         self.broker = broker
         self._epoll = select.epoll()
         self._by_fd: dict[int, Connection] = {}
-        self._lobby = Lobby(broker.settings.limits, broker.warnings)
+        self._lobby = Lobby(broker.settings.limits, broker.warnings, broker.turned_away)
 
     def _accept(self, port: Port) -> None:
         try:
@@ -83,6 +84,7 @@ class Connections:
     def _too_slow(self, connection: Connection) -> None:
         seconds = self.broker.settings.limits.login_seconds
         told = (connection.peer, connection.port.name, seconds)
+        self.broker.turned_away.count(Why.LOGIN_TIMED_OUT)
         self.broker.warnings.warn("Dropped %s on listener %s: it has not opened within %d s", *told)
         self._drop(connection)
 

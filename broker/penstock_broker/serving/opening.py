@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Opened
 from penstock_broker.connections.connection import Connection, Phase
+from penstock_broker.connections.turning_away import Why
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import detaching
 from penstock_broker.settings.announcing import open_properties
@@ -92,6 +93,7 @@ def _decide(broker: Broker, connection: Connection, probe: ProbeResult, steps: i
             # Others of the same container may be left; each is looked at in its turn.
             _decide(broker, connection, ProbeResult.UNKNOWN, PROBE_STEPS)
         case Refuse():
+            broker.turned_away.count(Why.CONTAINER_IN_USE)
             connection.endpoint.refuse_open(broker.container_id, amqp_error(decision))
             connection.phase = Phase.CLOSING
             broker.touch(connection)
@@ -123,6 +125,7 @@ def _is_acknowledged(connection: Connection) -> bool:
 def _admit(broker: Broker, connection: Connection) -> None:
     refused = broker.crowd.check(connection)
     if refused is not None:
+        broker.turned_away.count(Why.TOO_MANY_CONNECTIONS)
         told = (connection.peer, connection.port.name, connection.user[:100], refused.description[:300])
         broker.warnings.warn("Refused %s on listener %s as user %r: %s", *told)
         connection.endpoint.refuse_open(broker.container_id, amqp_error(refused))

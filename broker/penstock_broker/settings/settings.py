@@ -8,11 +8,12 @@ from __future__ import annotations
 import ipaddress
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from penstock_amqp.transports.origins import normal_origin
 from penstock_api.failing import Misuse
 from penstock_api.management import Delivery
 from penstock_broker.settings.announcing import Announcements
@@ -55,6 +56,19 @@ class ListenerKind(Enum):
     """HTTP, then AMQP in binary WebSocket frames (subprotocol `amqp`)."""
 
 
+def _origin(text: str) -> str:
+    """As browsers write it: in lower case, without the port that the scheme implies. Raises `ValueError`."""
+    if text in ("*", "null"):
+        return text
+    origin = normal_origin(text)
+    if origin is None:
+        raise ValueError(f"{text!r} is no origin: write SCHEME://HOST or SCHEME://HOST:PORT, or '*'")
+    return origin
+
+
+Origin: TypeAlias = Annotated[str, AfterValidator(_origin)]
+
+
 class Listener(Model):
     """Where clients connect. `address` is HOST:PORT, [HOST]:PORT or unix:PATH; port 0 lets the system choose."""
 
@@ -67,6 +81,16 @@ class Listener(Model):
     role: Role = Role.CLIENT
     max_message_bytes: int | None = Field(default=None, ge=1024)
     """Absent: that of the broker."""
+    idle_timeout_seconds: int | None = Field(default=None, ge=0)
+    """A peer silent for so long is dropped; 0: never. Absent: that of the broker."""
+    allowed_origins: tuple[Origin, ...] | None = None
+    """From where pages in browsers may use a WebSocket listener; `*`: from anywhere. Absent: from the same host."""
+
+    @model_validator(mode="after")
+    def _has_origins_of_web_sockets(self) -> Listener:
+        if self.allowed_origins is not None and self.kind is not ListenerKind.WEB_SOCKET:
+            raise ValueError("allowedOrigins is for listeners of kind webSocket: browsers reach no other")
+        return self
 
     @property
     def is_local(self) -> bool:
@@ -155,6 +179,11 @@ class Settings(Model):
                     "or set authentication.allowInsecurePlain"
                 )
         return self
+
+    @property
+    def largest_message_bytes(self) -> int:
+        """What the most generous listener takes."""
+        return max(self.max_message_bytes, *(each.max_message_bytes or 0 for each in self.listeners), 0)
 
     def is_private(self, listener: Listener) -> bool:
         """Whether secrets may cross this listener as they are."""

@@ -16,6 +16,7 @@ from penstock_broker.connections.connection import Connection
 from penstock_broker.connections.contests import Contests
 from penstock_broker.connections.crowding import Crowd
 from penstock_broker.connections.stranger_warnings import Warnings
+from penstock_broker.connections.turning_away import TurnedAway
 from penstock_broker.errors import amqp_error
 from penstock_broker.log import Log
 from penstock_broker.queues.queue import Queue
@@ -94,12 +95,13 @@ class Broker:
         self.permitting = Permitting(settings)
         self.crowd = Crowd(settings.limits)
         self.warnings = Warnings(lambda: self.now_ms)
+        self.turned_away = TurnedAway()
         self.timers = Timers()
         self.lingering: set[str] = set()
         """Temporary nodes that do not simply go with the link that made them."""
         self.reviews_lingering = False
         self.transactions = Transactions(
-            settings.transactions.limits(settings.log.segment_bytes, settings.max_message_bytes)
+            settings.transactions.limits(settings.log.segment_bytes, settings.largest_message_bytes)
         )
         self.marked: set[Queue] = set()
         """Logged queues whose delivered-up-to mark rose in this turn."""
