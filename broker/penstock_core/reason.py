@@ -62,6 +62,8 @@ class Reason(enum.Enum):
     CONTAINER_IN_USE = "ContainerInUse"
     OTHER_USER = "OtherUser"
     NOT_PERMITTED = "NotPermitted"
+    LOGIN_EXPIRED = "LoginExpired"
+    LOGIN_WITHDRAWN = "LoginWithdrawn"
     NOT_ALLOWED = "NotAllowed"
     LIMIT_EXCEEDED = "LimitExceeded"
     STORAGE_FULL = "StorageFull"
@@ -107,6 +109,8 @@ CONDITIONS: Final[dict[Reason, Condition]] = {
     Reason.CONTAINER_IN_USE:         Condition.INVALID_FIELD,  # what the JMS client turns into InvalidClientIDException
     Reason.OTHER_USER:               Condition.UNAUTHORIZED_ACCESS,
     Reason.NOT_PERMITTED:            Condition.UNAUTHORIZED_ACCESS,
+    Reason.LOGIN_EXPIRED:            Condition.UNAUTHORIZED_ACCESS,
+    Reason.LOGIN_WITHDRAWN:          Condition.UNAUTHORIZED_ACCESS,
     Reason.NOT_ALLOWED:              Condition.NOT_ALLOWED,
     Reason.LIMIT_EXCEEDED:           Condition.RESOURCE_LIMIT_EXCEEDED,
     Reason.STORAGE_FULL:             Condition.RESOURCE_LIMIT_EXCEEDED,

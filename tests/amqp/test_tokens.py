@@ -18,6 +18,7 @@ from penstock_amqp.sasl.tokens import (
     TokenError,
     TokenRules,
     check_token,
+    fingerprint,
     issuer_of,
     read_keys,
 )
@@ -34,9 +35,17 @@ def check(token: bytes, now: float = NOW) -> Bearer:
 
 
 def test_a_good_token_says_who_its_bearer_is() -> None:
-    assert check(SIGNER.token()) == Bearer(BILLING, (), NOW + 3600)
-    assert check(OTHER.token(groups=["a", "b"])) == Bearer(BILLING, ("a", "b"), NOW + 3600)
+    first, second = (fingerprint(KEYS.by_id[name]) for name in ("k1", "k2"))
+    assert check(SIGNER.token()) == Bearer(BILLING, (), NOW + 3630, first)
+    assert check(OTHER.token(groups=["a", "b"])) == Bearer(BILLING, ("a", "b"), NOW + 3630, second)
     assert check(SIGNER.token(aud=AUDIENCE, groups="one")).groups == ("one",)
+
+
+def test_a_key_is_recognised_under_any_name_and_in_any_form() -> None:
+    key = fingerprint(KEYS.by_id["k1"])
+    assert read_keys(SIGNER.pem()).holds(key)
+    assert read_keys(OTHER.jwks(SIGNER)).holds(key)
+    assert not read_keys(OTHER.jwks()).holds(key)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +58,8 @@ def test_a_good_token_says_who_its_bearer_is() -> None:
         pytest.param({"exp": None}, "exp", id="without-end"),
         pytest.param({"exp": NOW - 31}, "expired", id="expired"),
         pytest.param({"exp": True}, "no numbers", id="end-is-no-number"),
+        pytest.param({"exp": float("inf")}, "no numbers", id="endless"),
+        pytest.param({"exp": float("nan")}, "no numbers", id="end-is-nothing"),
         pytest.param({"nbf": NOW + 31}, "not valid yet", id="not-yet"),
         pytest.param({"sub": None}, "'sub'", id="no-user"),
         pytest.param({"sub": ""}, "'sub'", id="empty-user"),

@@ -9,6 +9,7 @@ import pytest
 
 from penstock_amqp.sasl.credentials import Record, fits, format_record, make_record
 from penstock_broker.connections.users import Absent, Users, in_folder, one_user
+from penstock_core.login_end import LoginEnd
 
 KEY = b"k" * 32
 
@@ -76,6 +77,29 @@ def test_a_file_that_cannot_be_used_lets_nobody_in_and_is_named(
     assert users.ready("ann") is Absent.NO_USER
     assert str(tmp_path / "ann") in caplog.text
     assert "bell" not in caplog.text
+
+
+def test_a_login_ends_with_its_file_or_another_password_only(tmp_path: Path) -> None:
+    users, path = users_of(tmp_path, bob="given"), tmp_path / "ann"
+    path.write_text("first")
+    record = loaded(users, "ann")
+    path.write_text("first\n")
+    assert users.end_of("ann", record) is None, "a new file with the same password"
+    path.write_text("")
+    assert users.end_of("ann", record) is None, "a file that can't be used changes nothing for who is in"
+    path.write_text("second")
+    assert users.end_of("ann", record) is LoginEnd.SECRET_CHANGED
+    path.unlink()
+    assert users.end_of("ann", record) is LoginEnd.USER_REMOVED
+    assert users.end_of("bob", loaded(users, "bob")) is None
+
+
+def test_a_new_file_with_the_same_password_is_not_hashed_again(tmp_path: Path) -> None:
+    users, path = users_of(tmp_path), tmp_path / "ann"
+    path.write_text("first")
+    record = loaded(users, "ann")
+    path.write_text("first\n")
+    assert users.load("ann") is record
 
 
 def test_one_user_has_one_file(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from penstock_api.management import Delivery as DeliveryPolicy
 from penstock_api.management import Limits
 from penstock_broker.assembling import assemble
 from penstock_broker.connections import listening
+from penstock_broker.connections.listening import Port
 from penstock_broker.log import Log, SyncChoice
 from penstock_broker.log import Settings as LogSettings
 from penstock_broker.queues.queue import Queue
@@ -158,6 +159,8 @@ class TimedBroker:
         self._folder = Path(mkdtemp())  # holds the lock only
         self._settings = Settings.model_validate({**ANYBODY, **(settings or {})})
         self.files = SimulatedFiles()
+        self.port: Port
+        """Where clients come in; it is not bound."""
         self._peers: list[Peer] = []
         self.now_ms = 1_000_000
         self.skew_ms = 0
@@ -174,7 +177,7 @@ class TimedBroker:
         )
         clock = Clock(lambda: (self.now_ms + self.skew_ms) * 1000, lambda: self.now_ms, lambda: 0.0)
         ports = listening.ports_of(self._settings)
-        self._port = ports[0]
+        self.port = ports[0]
         self.loop = assemble(self._settings, self.log, self.recovered, ports, queue_max_bytes=1 << 30, clock=clock)
         self.broker = self.loop.broker
         self.turn()
@@ -215,7 +218,7 @@ class TimedBroker:
         ours, theirs = socket.socketpair()
         for each in (ours, theirs):
             each.setblocking(False)
-        self.loop.add(self._port, ours, "client")
+        self.loop.add(self.port, ours, "client")
         peer = Peer(theirs, self.turn)
         self._peers.append(peer)
         return peer

@@ -32,6 +32,8 @@ def test_reasons_are_valid_kubernetes_condition_reasons() -> None:
         ("InvalidSelector", "amqp:invalid-field"),
         ("ContainerInUse", "amqp:invalid-field"),
         ("OtherUser", "amqp:unauthorized-access"),
+        ("LoginExpired", "amqp:unauthorized-access"),
+        ("LoginWithdrawn", "amqp:unauthorized-access"),
         ("NotAllowed", "amqp:not-allowed"),
         ("LimitExceeded", "amqp:resource-limit-exceeded"),
         ("LinkStolen", "amqp:link:stolen"),

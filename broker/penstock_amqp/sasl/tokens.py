@@ -7,7 +7,9 @@ or files. Sources: RFC 7519 (JWT), RFC 7517 (JWKS), RFC 8725 (what goes wrong wi
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
@@ -27,6 +29,7 @@ __all__ = [
     "TokenError",
     "TokenRules",
     "check_token",
+    "fingerprint",
     "issuer_of",
     "read_keys",
 ]
@@ -52,6 +55,16 @@ class KeySet:
     by_id: Mapping[str, Any]
     nameless: tuple[Any, ...]
 
+    def holds(self, key: bytes) -> bool:
+        """Whether the key of this `fingerprint` is among them, by whatever id."""
+        return any(fingerprint(each) == key for each in (*self.by_id.values(), *self.nameless))
+
+
+def fingerprint(key: Any) -> bytes:
+    """What a public key is recognised by: the hash of its SubjectPublicKeyInfo (RFC 5280, 4.1.2.7)."""
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return hashlib.sha256(key.public_bytes(serialization.Encoding.DER, form)).digest()
+
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
@@ -67,11 +80,13 @@ class TokenRules:
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """Who a good token speaks for, and until when (seconds since the epoch)."""
+    """Who a good token speaks for, until when (seconds since the epoch, leeway included), and by which key."""
 
     user: str
     groups: tuple[str, ...]
-    expires: float
+    ends: float
+    key: bytes
+    """Its `fingerprint`."""
 
 
 def read_keys(content: bytes) -> KeySet:
@@ -143,7 +158,7 @@ def check_token(token: bytes, rules: TokenRules, keys: KeySet, now: float) -> Be
     """Check a token of `rules.issuer`; say who bears it. `now`: seconds since the epoch. Raises `TokenError`."""
     if len(token) > MAX_TOKEN:
         raise TokenError(f"it is longer than {MAX_TOKEN} bytes")
-    claims = _verified(token, rules, keys)
+    claims, key = _verified(token, rules, keys)
     expires, begins = claims.get("exp"), claims.get("nbf", 0)
     if not _is_number(expires) or not _is_number(begins):
         raise TokenError("its times (exp, nbf) are no numbers")
@@ -154,11 +169,11 @@ def check_token(token: bytes, rules: TokenRules, keys: KeySet, now: float) -> Be
     user = claims.get(rules.user_claim)
     if not isinstance(user, str) or not user:
         raise TokenError(f"it has no {rules.user_claim!r}, which is the user name")
-    return Bearer(user, _groups(claims, rules.groups_claim), float(expires))
+    return Bearer(user, _groups(claims, rules.groups_claim), float(expires) + rules.leeway_seconds, fingerprint(key))
 
 
-def _verified(token: bytes, rules: TokenRules, keys: KeySet) -> dict[str, Any]:
-    """The claims under a good signature, of the right issuer and for us. Times are ours to check, by our clock."""
+def _verified(token: bytes, rules: TokenRules, keys: KeySet) -> tuple[dict[str, Any], Any]:
+    """The claims under a good signature, of the right issuer and for us; and the key. Times are ours to check."""
     options: Options = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "require": ["exp", "iss", "aud"]}
     try:
         name = jwt.get_unverified_header(token).get("kid")
@@ -176,13 +191,14 @@ def _verified(token: bytes, rules: TokenRules, keys: KeySet) -> dict[str, Any]:
         raise TokenError(f"it can't be read: {error}") from error
 
 
-def _first_good(token: bytes, rules: TokenRules, candidates: Sequence[Any], options: Options) -> dict[str, Any]:
+def _first_good(
+    token: bytes, rules: TokenRules, candidates: Sequence[Any], options: Options
+) -> tuple[dict[str, Any], Any]:
     failed: jwt.PyJWTError = jwt.InvalidSignatureError("no key fits")
     for key in candidates:
         try:
-            return jwt.decode(
-                token, key, list(rules.algorithms), audience=list(rules.audiences), issuer=rules.issuer, options=options
-            )
+            algorithms, audiences = list(rules.algorithms), list(rules.audiences)
+            return jwt.decode(token, key, algorithms, audience=audiences, issuer=rules.issuer, options=options), key
         except (jwt.InvalidSignatureError, jwt.InvalidKeyError) as error:
             failed = error
     raise failed
@@ -196,4 +212,4 @@ def _groups(claims: Mapping[str, Any], name: str | None) -> tuple[str, ...]:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

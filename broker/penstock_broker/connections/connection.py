@@ -26,6 +26,7 @@ from penstock_core.reason import Refuse
 
 if TYPE_CHECKING:
     from penstock_broker.connections.listening import Port
+    from penstock_broker.connections.proof import Proof
     from penstock_broker.state.transactions import Ledger
     from penstock_core.opening import Enforcement
 
@@ -77,6 +78,7 @@ class Connection:
         "peer",
         "phase",
         "port",
+        "proof",
         "properties",
         "sasl",
         "sessions",
@@ -128,6 +130,8 @@ class Connection:
         self.granted: dict[Need, Refuse | None] = {}
         """What `permitting` answered, by its version of then."""
         self.granted_version = 0
+        self.proof: Proof | None = None
+        """What its login stands on; None if nothing can take that away."""
         self.container_id = ""
         self.hostname = ""
         self.properties: dict[str, str] = {}

@@ -174,6 +174,11 @@ class Port:
         with_external: Table = {**table, "EXTERNAL": partial(External, user)}
         return {name: with_external[name] for name in self.mechanisms}
 
+    @property
+    def logins_may_end(self) -> bool:
+        """Whether something can take from a connection that is open what it logged in by."""
+        return bool(self.issuers) or (self.users is not None and self.users.has_files)
+
     def user_names(self) -> list[str]:
         """Users whose files lie in the folder now."""
         if self._folder is None or not self._folder.is_dir():
@@ -237,7 +242,13 @@ def ports_of(settings: Settings, key: bytes | None = None) -> list[Port]:
     users: Users | None = None
     if authentication.has_users:
         file_of = in_folder(authentication.users_folder)
-        users = Users(authentication.users, file_of, key=key, rounds=authentication.scram_iterations)
+        users = Users(
+            authentication.users,
+            file_of,
+            key=key,
+            rounds=authentication.scram_iterations,
+            has_files=authentication.users_folder is not None,
+        )
     issuers = Issuers(authentication.tokens)
     ports = [_client_port(listener, settings, users, issuers) for listener in settings.listeners]
     if settings.management is not None:

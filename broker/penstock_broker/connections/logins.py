@@ -13,7 +13,6 @@ import logging
 import os
 import queue
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -26,6 +25,7 @@ from penstock_amqp.sasl.server import Authenticated, Refused
 from penstock_amqp.sasl.tokens import TokenError
 from penstock_broker.connections.connection import Connection, Phase
 from penstock_broker.connections.guessing import Guessing
+from penstock_broker.connections.proof import Proof, Signed
 from penstock_broker.connections.turning_away import why_of_code, why_of_error
 from penstock_broker.connections.users import Absent
 
@@ -48,25 +48,39 @@ class _Job(NamedTuple):
     """None: nobody waits; a password is hashed before somebody needs it."""
     port: Port
     question: Question
+    now_us: int
+    """Time of day when it was asked."""
+
+
+class _Errand(NamedTuple):
+    """Something else that takes long, done on the same thread."""
+
+    work: Callable[[], Callable[[], None]]
+    """Returns what the loop is to do with its result."""
+    failed: Callable[[], None]
 
 
 class _Done(NamedTuple):
     job: _Job
     answer: Answer
-    record: Record | None
+    proof: Proof | None
+    """What the login will stand on, if it succeeds."""
 
 
 class Logins:
-    """One per broker; `deliver` brings an answer to a connection that still waits for it."""
+    """One per broker; `deliver` brings an answer to a connection that still waits for it; `begun` learns who is in."""
 
-    def __init__(self, broker: Broker, deliver: Callable[[Connection, Answer], None]) -> None:
+    def __init__(
+        self, broker: Broker, deliver: Callable[[Connection, Answer], None], begun: Callable[[Connection], None]
+    ) -> None:
         self._broker = broker
+        self._begun = begun
         self._deliver = deliver
         self._secrets = SecretCache(os.urandom(32))
         self._guessing = Guessing()
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Job | _Errand | None] = queue.SimpleQueue()
         self._waiting = 0
-        self._done: deque[_Done] = deque()
+        self._done: deque[_Done | Callable[[], None]] = deque()
         self._thread: threading.Thread | None = None
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         """Readable when `collect` has something to do."""
@@ -74,7 +88,7 @@ class Logins:
     def preload(self, port: Port) -> None:
         """Hash the passwords of a listener's users before somebody waits for them."""
         for user in port.user_names():
-            self._submit(_Job(None, port, Find("SCRAM-SHA-256", user)))
+            self._submit(_Job(None, port, Find("SCRAM-SHA-256", user), self._broker.now_us))
 
     def ask(self, connection: Connection, question: Question) -> Answer | None:
         """Answer at once, or later through `deliver`."""
@@ -91,17 +105,20 @@ class Logins:
                 self._deliver(connection, answer)
 
     def _begin(self, connection: Connection, question: Question) -> Answer | None:
-        answer = self._quickly(connection.port, question)
+        answer = self._quickly(connection, question)
         if answer is None and self._waiting >= MAX_WAITING:
             return Verdict.UNKNOWN
         if answer is None:
-            self._submit(_Job(connection.number, connection.port, question))
+            self._submit(_Job(connection.number, connection.port, question, self._broker.now_us))
         return answer
 
-    def _quickly(self, port: Port, question: Question) -> Answer | None:
+    def _quickly(self, connection: Connection, question: Question) -> Answer | None:
+        port = connection.port
         if port.users is None or question.mechanism in BEARER:
             return None
         record = port.users.ready(question.user)
+        if isinstance(record, Record):
+            connection.proof = record
         if isinstance(question, Find):
             if record is Absent.NOT_LOADED:
                 return None
@@ -118,6 +135,7 @@ class Logins:
             self._broker.turned_away.count(why_of_code(result.code))
             self._broker.warnings.warn("Refused %s on listener %s as user %r: %s", *told)
         if isinstance(result, Authenticated):
+            self._begun(connection)
             self._guessing.succeeded(connection.peer_host, result.user)
         elif result.user is not None and result.code is SaslCode.AUTH:
             self._guessing.failed(connection.peer_host, result.user, self._broker.now_ms)
@@ -130,35 +148,43 @@ class Logins:
 
     # -- the thread -------------------------------------------------------------------------------------------------
 
-    def _submit(self, job: _Job) -> None:
+    def _submit(self, job: _Job | _Errand) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="logins", daemon=True)
             self._thread.start()
-        self._waiting += 1
+        if isinstance(job, _Job):
+            self._waiting += 1
         self._jobs.put(job)
+
+    def run(self, work: Callable[[], Callable[[], None]], failed: Callable[[], None]) -> None:
+        """Do `work` on the thread, and on the loop what it returns; or `failed` there, if it raises."""
+        self._submit(_Errand(work, failed))
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            try:
-                answer, record = _slowly(job.port, job.question)
-            except Exception:
-                logger.exception("The secret of %r could not be checked", job.question.user)
-                answer, record = Verdict.UNKNOWN, None
-            self._done.append(_Done(job, answer, record))
+            self._done.append(_errand(job) if isinstance(job, _Errand) else _answer(job))
             os.eventfd_write(self.descriptor, 1)
 
     def collect(self) -> None:
         """Bring the thread's answers to whoever waits for them."""
         os.eventfd_read(self.descriptor)
         while self._done:
-            job, answer, record = self._done.popleft()
-            self._waiting -= 1
-            question = job.question
-            if isinstance(question, Verify) and answer is Verdict.RIGHT and record is not None:
-                self._secrets.remember(question.user, question.secret, record)
-            connection = self._broker.connections.get(job.connection) if job.connection is not None else None
-            if connection is not None and connection.phase is Phase.SASL:
-                self._deliver(connection, answer)
+            done = self._done.popleft()
+            if isinstance(done, _Done):
+                self._waiting -= 1
+                self._bring(done)
+            else:
+                done()
+
+    def _bring(self, done: _Done) -> None:
+        job, answer, proof = done
+        question = job.question
+        if isinstance(question, Verify) and answer is Verdict.RIGHT and isinstance(proof, Record):
+            self._secrets.remember(question.user, question.secret, proof)
+        connection = self._broker.connections.get(job.connection) if job.connection is not None else None
+        if connection is not None and connection.phase is Phase.SASL:
+            connection.proof = proof
+            self._deliver(connection, answer)
 
     def close(self) -> None:
         """End the thread, behind the job it has, and give the descriptor back."""
@@ -168,19 +194,36 @@ class Logins:
         os.close(self.descriptor)
 
 
-def _bearer(port: Port, question: Verify) -> Answer:
+def _errand(errand: _Errand) -> Callable[[], None]:
+    try:
+        return errand.work()
+    except Exception:
+        logger.exception("What logins stand on could not be looked at")
+        return errand.failed
+
+
+def _answer(job: _Job) -> _Done:
+    try:
+        return _Done(job, *_slowly(job))
+    except Exception:
+        logger.exception("The secret of %r could not be checked", job.question.user)
+        return _Done(job, Verdict.UNKNOWN, None)
+
+
+def _bearer(port: Port, token: bytes, now_us: int) -> tuple[Answer, Proof | None]:
     """Who the token speaks for. The log says what is wrong with it: its bearer learns nothing."""
     try:
-        bearer = port.issuers.check(question.secret, time.time())
+        bearer, issuer = port.issuers.check(token, now_us / 1_000_000)
     except TokenError as error:
-        return Wrong(f"the token lets nobody in: {error}")
-    return Identified(bearer.user, bearer.groups)
+        return Wrong(f"the token lets nobody in: {error}"), None
+    return Identified(bearer.user, bearer.groups), Signed(issuer, bearer.key, int(bearer.ends * 1_000_000))
 
 
-def _slowly(port: Port, question: Question) -> tuple[Answer, Record | None]:
-    """The answer, and the record that it stands on."""
+def _slowly(job: _Job) -> tuple[Answer, Proof | None]:
+    """The answer, and what it stands on."""
+    port, question = job.port, job.question
     if isinstance(question, Verify) and question.mechanism in BEARER:
-        return _bearer(port, question), None
+        return _bearer(port, question.secret, job.now_us)
     if port.users is None:
         return Verdict.UNKNOWN, None
     record = port.users.load(question.user)

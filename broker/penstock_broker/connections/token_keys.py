@@ -75,18 +75,25 @@ class Issuers:
         """Raises `Misuse` if a file of keys can't be used."""
         self._issuers = [_Issuer(each) for each in given]
 
-    def check(self, token: bytes, now: float) -> Bearer:
-        """Who the token speaks for. Raises `TokenError`. May read a file."""
+    def __bool__(self) -> bool:
+        return bool(self._issuers)
+
+    def check(self, token: bytes, now: float) -> tuple[Bearer, str]:
+        """Who the token speaks for, and the issuer. Raises `TokenError`. May read a file."""
         claimed = issuer_of(token)
         failed = TokenError("its issuer is none of ours")
         for issuer in self._issuers:
             if issuer.rules.issuer != claimed:
                 continue
             try:
-                return check_token(token, issuer.rules, issuer.keys(), now)
+                return check_token(token, issuer.rules, issuer.keys(), now), claimed
             except TokenError as error:  # the same issuer may be there twice, with other audiences or keys
                 failed = error
         raise failed
+
+    def holds(self, issuer: str, key: bytes) -> bool:
+        """Whether an issuer of this name still has the key of this fingerprint. May read a file."""
+        return any(each.rules.issuer == issuer and each.keys().holds(key) for each in self._issuers)
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

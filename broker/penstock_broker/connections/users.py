@@ -7,6 +7,7 @@ Must not know SASL or connections. Source: design, section 4.
 
 from __future__ import annotations
 
+import hmac
 import logging
 import os
 import threading
@@ -25,6 +26,7 @@ from penstock_amqp.sasl.credentials import (
     parse_record,
     user_salt,
 )
+from penstock_core.login_end import LoginEnd
 
 __all__ = ["Absent", "Source", "Users", "in_folder", "one_user"]
 
@@ -49,6 +51,8 @@ class _Known:
     stamp: Stamp | None
     record: Record | None
     """None: the file is there and can't be used."""
+    digest: bytes
+    """Of what the file held: a mounted Secret gets new files whenever one of its users changes."""
 
 
 class Users:
@@ -61,6 +65,7 @@ class Users:
         *,
         key: bytes,
         rounds: int = ROUNDS,
+        has_files: bool = True,
     ) -> None:
         """`given`: password or record by user, hashed at once. `file_of`: where that of another user would be.
 
@@ -72,6 +77,8 @@ class Users:
         self._given = {user: self._made(user, text) for user, text in given.items()}
         self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
+        self.has_files = has_files
+        """False: all users are given, and stay."""
 
     def fake(self, user: str) -> Record:
         """What is shown of a user that does not exist."""
@@ -102,21 +109,37 @@ class Users:
         with self._lock:
             known = self._known.get(user)
             if known is None or known.stamp != stamp:
-                known = self._known[user] = _Known(stamp, self._read(user, path))
+                known = self._known[user] = self._read(user, path, stamp, known)
         return known.record
 
-    def _read(self, user: str, path: Path) -> Record | None:
+    def end_of(self, user: str, record: Record) -> LoginEnd | None:
+        """What has become of a login by this record; a file that can't be used ends none. Slow: on a thread."""
+        if user not in self._given and _stamp(self._file_of(user)) is None:
+            return LoginEnd.USER_REMOVED
+        now = self.load(user)
+        return None if now is None or now == record else LoginEnd.SECRET_CHANGED
+
+    def _read(self, user: str, path: Path, stamp: Stamp, known: _Known | None) -> _Known:
+        content = self._content(path)
+        digest = hmac.digest(self._key, content or b"", "sha256")
+        if known is not None and known.digest == digest:
+            return _Known(stamp, known.record, digest)
+        return _Known(stamp, self._record(user, path, content) if content is not None else None, digest)
+
+    def _content(self, path: Path) -> bytes | None:
         try:
             with path.open("rb") as file:
-                content = file.read(MAX_FILE_BYTES).rstrip(b"\r\n").decode()
+                return file.read(MAX_FILE_BYTES).rstrip(b"\r\n")
         except OSError as error:
             logger.warning("The password file %s can't be read: %s", path, error.strerror)
             return None
+
+    def _record(self, user: str, path: Path, content: bytes) -> Record | None:
+        try:
+            return self._made(user, content.decode())
         except UnicodeDecodeError:
             logger.warning("The password file %s is not UTF-8", path)
             return None
-        try:
-            return self._made(user, content)
         except CredentialError as error:
             logger.warning("The password file %s can't be used: %s", path, error)
             return None

@@ -31,6 +31,7 @@ from penstock_broker.messages.browsing import serve_browser
 from penstock_broker.queues.queue import Queue
 from penstock_broker.serving import opening, serving
 from penstock_broker.serving.connections import IDLE_MS, READ, SWEEP_MS, WRITE, Connections
+from penstock_broker.serving.standing import WATCH_MS, Standing
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.timing import SYSTEM_CLOCK, Clock
 
@@ -68,10 +69,13 @@ class Loop(Connections):
         self._events: list[Event] = []
         self._lazy_sync_ms = 0
         self.watch(self._lobby.descriptor, self._serve_lobby)
-        self._logins = Logins(broker, self._answered)
+        self.standing = Standing(broker, lambda work, failed: self._logins.run(work, failed))
+        self._logins = Logins(broker, self._answered, self.standing.begun)
         self.watch(self._logins.descriptor, self._logins.collect)
         for port in ports:
             port.logins = self._logins
+        if any(port.logins_may_end for port in ports):
+            broker.timers.at(clock.now_ms() + WATCH_MS, self.standing.watch)
         self._collect_ms = clock.now_ms() + COLLECT_MS
 
     def watch(self, fd: int, action: Callable[[], None]) -> None:
