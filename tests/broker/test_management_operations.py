@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from broker.clients import Subscribed, connected, publish, take
+from proton import Delivery, Message
 from proton.utils import LinkDetached, SendException
 from support.broker_process import BrokerProcess
 
@@ -28,6 +29,7 @@ ORDERS = ExchangeDeclaration(exchange_type="Topic")
 OWNER = Owner(cluster_id="local", kind="Subscription", namespace="shop", name="billing", uid="u1")
 BILLING = SubscriptionDeclaration(subscription_name="billing", exchange="orders", owner=OWNER)
 NAME = "psub:durable:global:billing"
+SECONDS = 20
 
 
 @pytest_asyncio.fixture
@@ -298,3 +300,22 @@ async def test_a_full_subscription_rejects_or_drops_as_declared(
     states = {state.subscription_name: state for state in await client.states(SubscriptionState)}
     assert (states["billing"].depth, states["billing"].dropped, states["billing"].enqueued) == (2, 1, 3)
     assert (states["strict"].depth, states["strict"].dropped, states["strict"].enqueued) == (2, 0, 2)
+
+
+def test_answers_go_to_a_temporary_queue_of_the_connection_that_asks(broker_process: BrokerProcess) -> None:
+    """As JMS applications ask: in order, and the queue of another connection is no reply-to."""
+    read = {"operation": "READ", "type": "penstock.connection"}
+    with connected(broker_process.url) as mine, connected(broker_process.url) as other:
+        replies = mine.create_receiver(None, dynamic=True, credit=10)
+        address = replies.link.remote_source.address
+        requests = mine.create_sender("$management")
+        for number in range(3):
+            requests.send(Message(reply_to=address, id=f"r{number}", properties={**read, "name": f"none-{number}"}))
+        for number in range(3):
+            answer = replies.receive(timeout=SECONDS)
+            assert answer.correlation_id == f"r{number}"
+            assert answer.properties is not None
+            assert answer.properties["statusCode"] == 404
+        with pytest.raises(SendException) as refused:
+            other.create_sender("$management").send(Message(reply_to=address, id="r", properties=read))
+        assert refused.value.state == Delivery.REJECTED

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from penstock_amqp.messages.whole import Message, Properties, encode_message
 from penstock_amqp.types import codec
-from penstock_amqp.types.values import Value
+from penstock_amqp.types.values import Int, Value
 from penstock_api import management
 from penstock_api.management import Status
 from penstock_core.reason import Condition, Reason, Refuse
@@ -45,7 +45,7 @@ class Answer:
     def as_item(self) -> dict[Value, Value]:
         """The same as one entry of the answer to a list."""
         item: dict[Value, Value] = {
-            management.STATUS_CODE: self.status,
+            management.STATUS_CODE: Int(self.status),
             management.STATUS_DESCRIPTION: self.description,
             **_failure(self.refuse),
         }
@@ -68,7 +68,7 @@ def invalid(description: str) -> Answer:
 def encode_answer(answer: Answer, request: Properties) -> bytes:
     """The message that answers `request`."""
     properties: dict[str, Value] = {
-        management.STATUS_CODE: answer.status,
+        management.STATUS_CODE: Int(answer.status),
         management.STATUS_DESCRIPTION: answer.description,
         **{str(key): value for key, value in _failure(answer.refuse).items()},
         **answer.properties,

@@ -1,7 +1,8 @@
-"""The management node: takes requests from links, sends answers back over links of the same connection.
+"""The management node: takes requests from links, sends answers back to the connection that asked.
 
-Requests are answered in their order within the link that answers; an answer to a change waits until what it wrote is
-synced, one to a QUERY until its rows are encoded, a slice per turn. Source: docs/management.md.
+By a link whose source is the node, or into a temporary queue of that connection, which is all that a JMS client can
+name. Requests are answered in their order within the reply-to they name; an answer to a change waits until what it
+wrote is synced, one to a QUERY until its rows are encoded, a slice per turn. Source: docs/management.md.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from penstock_amqp.messages.whole import Message, decode_message
 from penstock_amqp.types.values import Symbol
 from penstock_api.management import NODE
 from penstock_broker.connections.connection import Connection
+from penstock_broker.links import temporaries
 from penstock_broker.management import handling, operations
 from penstock_broker.management.answers import Answer, encode_answer, refusal
+from penstock_broker.messages import depositing
 from penstock_broker.state.links import Producer
+from penstock_broker.state.routes import ExchangeTarget, QueueTarget
+from penstock_broker.topology.records import PointToPoint
 from penstock_core.reason import Reason, Refuse
 
 if TYPE_CHECKING:
@@ -56,12 +61,24 @@ class Answers:
         self.slots: deque[_Slot] = deque()
 
 
+class Mailbox:
+    """A temporary queue (or topic) into which answers go; kept as long as any of them is owed."""
+
+    __slots__ = ("address", "connection", "slots")
+
+    def __init__(self, connection: Connection, address: str) -> None:
+        self.connection = connection
+        self.address = address
+        self.slots: deque[_Slot] = deque()
+
+
 class ManagementNode:
     """One per broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._answers: dict[tuple[int, str], Answers] = {}
+        self._mailboxes: dict[tuple[int, str], Mailbox] = {}
 
     def attach_answers(self, connection: Connection, link: OutLink, attach: Attach) -> None:
         """Answer the attach of a link whose source is the node."""
@@ -92,18 +109,21 @@ class ManagementNode:
             self._take(connection, answers, request)
         connection.endpoint.credit(producer.link, len(batch))
 
-    def _answers_for(self, connection: Connection, request: Message) -> Answers:
+    def _answers_for(self, connection: Connection, request: Message) -> Answers | Mailbox:
         reply_to = request.properties.reply_to
         if reply_to is None:
             raise LookupError("it has no reply-to")
-        answers = self._answers.get((connection.number, reply_to))
+        name = reply_to.removeprefix("queue://").removeprefix("topic://")
+        answers = self._answers.get((connection.number, reply_to)) or self._mailboxes.get((connection.number, name))
+        if answers is None and name in connection.temporary:
+            answers = self._mailboxes[connection.number, name] = Mailbox(connection, name)
         if answers is None:
-            raise LookupError(f"no link of this connection takes answers for {reply_to!r}")
+            raise LookupError(f"no link and no temporary queue of this connection takes answers for {reply_to!r}")
         if len(answers.slots) >= MAX_WAITING:
             raise LookupError(f"{MAX_WAITING} answers wait to be read")
         return answers
 
-    def _take(self, connection: Connection, answers: Answers, request: Message) -> None:
+    def _take(self, connection: Connection, answers: Answers | Mailbox, request: Message) -> None:
         slot = _Slot()
         answers.slots.append(slot)
         try:
@@ -118,7 +138,7 @@ class ManagementNode:
 
     def _slice(
         self,
-        answers: Answers,
+        answers: Answers | Mailbox,
         slot: _Slot,
         request: Message,
         work: operations.Query | operations.Changes | handling.Peeking | handling.Handling,
@@ -132,10 +152,24 @@ class ManagementNode:
         else:
             self._broker.when_durable(answers.connection, lambda: self._fill(answers, slot, request, done))
 
-    def _fill(self, answers: Answers, slot: _Slot, request: Message, answer: Answer) -> None:
-        if answers.link.is_open:
+    def _fill(self, answers: Answers | Mailbox, slot: _Slot, request: Message, answer: Answer) -> None:
+        if isinstance(answers, Mailbox) or answers.link.is_open:
             slot.data = encode_answer(answer, request.properties)
-        self._send(answers)
+        if isinstance(answers, Mailbox):
+            self._deposit(answers)
+        else:
+            self._send(answers)
+
+    def _deposit(self, mailbox: Mailbox) -> None:
+        """Put what is ready into the queue, in order; if it has gone meanwhile, nobody waits for it."""
+        while mailbox.slots and (data := mailbox.slots[0].data) is not None:
+            mailbox.slots.popleft()
+            node = temporaries.node_named(self._broker, mailbox.address)
+            if node is not None:
+                target = QueueTarget(node) if isinstance(node, PointToPoint) else ExchangeTarget(node, "")
+                depositing.deposit(self._broker, target, data)
+        if not mailbox.slots:
+            self._mailboxes.pop((mailbox.connection.number, mailbox.address), None)
 
     def _send(self, answers: Answers) -> None:
         """Send what is ready, in order, as far as credit goes."""
