@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from crash.churn import Churn
 from crash.ledger_of_load import BODY, Ledger
-from crash.load_client import Peer, Sender, encoded
+from crash.load_client import Gone, Peer, Sender, encoded
 
 SUBSCRIPTIONS = ("first", "second", "third")
 SHARED = ("topic", "shared", "global")
@@ -102,6 +102,11 @@ class Load:
         """Until so many more messages were accepted. Raises Gone if the broker goes before."""
         target = self.ledger.accepts + accepts
         self._step_until(lambda: self.ledger.accepts >= target)
+
+    def run_until_gone(self) -> None:
+        """Until the broker, which somebody else ends, is gone."""
+        with suppress(Gone, ConnectionError):
+            self._step_until(lambda: False)
 
     def drain(self) -> None:
         """Publish nothing more, and take what is there until nothing comes for two seconds. Raises Gone."""

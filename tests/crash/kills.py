@@ -14,6 +14,9 @@ from crash.crash_load import Load
 from crash.lossy_files import Tally
 
 START_SECONDS = 60
+END_SECONDS = 60
+TALLIED = ("counted", "lossy")
+"""File layers that know what is synced, and that `Victim.arm` works with."""
 TESTS = Path(__file__).resolve().parent.parent
 
 
@@ -73,11 +76,25 @@ class Victim:
         host, _, port = json.loads(ready.read_text())["amqp"].rpartition(":")
         return host, int(port)
 
+    def arm(self) -> None:
+        """Let it kill itself behind the next block it writes. For the tallied file layers."""
+        assert self.files in TALLIED
+        self.tally.arm()
+
+    def ended(self) -> bool:
+        """Wait for what `arm` brings about; True if written blocks were not synced at that moment."""
+        assert self._process is not None
+        assert self._process.wait(END_SECONDS) == -signal.SIGKILL
+        return self._is_unsynced()
+
     def kill(self) -> bool:
         """kill -9; True if written blocks were not synced at that moment."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
+        return self._is_unsynced()
+
+    def _is_unsynced(self) -> bool:
         written, synced = self.tally.read()
         return written > synced
 
@@ -99,6 +116,8 @@ def kill_often(
 ) -> Outcome:
     """`kills` times, and until `seconds` are over: load until a random number of accepts in `between`, kill, restart;
     then drain and compare.
+
+    Where the file layer knows what is synced, every other kill comes right behind a write; the rest at any moment.
     """
     chance = random.Random(seed)
     victim, load, outcome = Victim(folder, files), Load(seed), Outcome()
@@ -109,7 +128,12 @@ def kill_often(
             began = time.monotonic()
             load.run(chance.randint(*between))
             outcome.seconds += time.monotonic() - began
-            outcome.unsynced += victim.kill()
+            if files in TALLIED and outcome.kills % 2 == 0:
+                victim.arm()
+                load.run_until_gone()
+                outcome.unsynced += victim.ended()
+            else:
+                outcome.unsynced += victim.kill()
             outcome.kills += 1
             load.stop()
         load.start(*victim.start())

@@ -3,11 +3,13 @@ fdatasync covers.
 
 Writes stay in the process's memory until `fdatasync` writes them to the file, and names until `fsync_folder`; kill -9
 takes both, as a power cut would. A small mapped file tells, after the kill, how many blocks had been written and how
-many were synced.
+many were synced; and through it the killer arms the process: it then kills itself when it has written its next block,
+so that the kill surely meets one that is not synced.
 """
 
 import mmap
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +17,7 @@ from struct import Struct
 
 from penstock_broker.log.files import Buffer, RealFiles
 
-_TALLY = Struct("<QQ")
+_TALLY = Struct("<QQQ")
 _HIDDEN = ".unsynced-"
 
 
@@ -32,16 +34,22 @@ class Tally:
     def reset(self) -> None:
         self._map[:] = bytes(_TALLY.size)
 
+    def arm(self) -> None:
+        """The next block written is the last thing the process does."""
+        self._map[16] = 1
+
     def wrote(self) -> None:
         self.written += 1
         self._map[:8] = self.written.to_bytes(8, "little")
+        if self._map[16]:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def synced(self, up_to: int) -> None:
-        self._map[8:] = up_to.to_bytes(8, "little")
+        self._map[8:16] = up_to.to_bytes(8, "little")
 
     def read(self) -> tuple[int, int]:
         """(written, synced)"""
-        written, synced = _TALLY.unpack(self._map)
+        written, synced, _ = _TALLY.unpack(self._map)
         return written, synced
 
 

@@ -18,7 +18,9 @@ def test_a_transaction_holds_as_a_whole_or_not_at_all(tmp_path: Path, files: str
     record, found = carry_often(tmp_path, files, kills=KILLS, seconds=SECONDS, seed=SEED)
     print(record.kills, record.unsynced, len(record.committed), len(record.unheard))  # noqa: T201
     assert violations(record, found) == []
-    assert len(record.committed) > 20 * record.kills, "too little was carried for the kills to hit anything"
+    assert record.kills >= KILLS
+    if files == "lossy":
+        assert record.unsynced >= record.kills // 2, "too few kills with a block written and not synced"
 
 
 def test_the_check_sees_what_a_torn_transaction_leaves() -> None:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from crash.kills import TALLIED
 from crash.transaction_load import move_under_kills
 
 pytestmark = pytest.mark.crash
@@ -18,7 +19,8 @@ def test_a_transaction_is_there_as_a_whole_or_not_at_all(tmp_path: Path, files: 
     assert books.faults() == []
     assert books.kills == KILLS
     assert books.committed, "nothing was committed: the kills came too early"
-    assert books.in_doubt, "no kill met a transaction whose commit was not answered"
+    if files in TALLIED:
+        assert books.in_doubt, "no kill met a transaction whose commit was not answered"
 
 
 def test_without_fdatasync_this_test_is_red(tmp_path: Path) -> None:

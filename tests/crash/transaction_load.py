@@ -10,15 +10,15 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from amqp.raw_client import RawClient
 from broker.transacting import Got, Transacting
-from crash.kills import Victim
+from crash.kills import TALLIED, Victim
 
 from penstock_amqp.frames.performatives import Accepted
-from penstock_amqp.messages.transactions import Discharge
 
 __all__ = ["Books", "move_under_kills"]
 
@@ -62,7 +62,12 @@ def move_under_kills(folder: Path, files: str, *, messages: int, kills: int, see
         with RawClient(port, "feeder") as raw:
             _feed(Transacting(raw), messages)
         while books.kills < kills:
-            _move_until_killed(port, books, chance, lambda: _kill(victim, books), within_commit=books.kills % 2 == 1)
+            if books.kills % 2:
+                _move_until(port, books, chance, _kill_within_commit(victim, chance))
+                books.unsynced += victim.ended()
+            else:
+                books.unsynced += _move_until_some_time(port, books, chance, victim)
+            books.kills += 1
             _, port = victim.start()
         for address, found in ((WORK, books.left), (FIRST, books.first), (SECOND, books.second)):
             with RawClient(port, "reader") as raw:
@@ -72,54 +77,61 @@ def move_under_kills(folder: Path, files: str, *, messages: int, kills: int, see
     return books
 
 
-def _kill(victim: Victim, books: Books) -> None:
-    books.kills += 1
-    books.unsynced += victim.kill()
-
-
 def _feed(client: Transacting, messages: int) -> None:
     sender = client.sender(WORK)
     sent = [client.post(sender, str(number), None) for number in range(messages)]
     assert all(client.state_of(delivery) == Accepted() for delivery in sent)
 
 
-def _move_until_killed(
-    port: int, books: Books, chance: random.Random, kill: Callable[[], None], *, within_commit: bool
-) -> None:
-    """Every other kill comes at any time, the others right after a commit was asked for."""
-    pending: dict[int, list[str]] = {}
-    rest = chance.randint(5, 60)
-    timer = threading.Timer(chance.uniform(0.05, 0.3), kill)
-    try:
-        with RawClient(port, "mover") as raw:
-            client = Transacting(raw)
-            out = client.sender(FIRST), client.sender(SECOND)
-            client.receiver(WORK, credit=5_000)
-            if not within_commit:
-                timer.start()
-            while True:
-                batch = client.get(chance.randint(1, 8))
-                discharge = _move(client, batch, out)
-                pending[discharge] = [str(got.body) for got in batch]
-                books.in_doubt.update(pending[discharge])
-                rest -= 1
-                if within_commit and rest == 0:
-                    kill()
-                assert client.state_of(discharge) == Accepted()
-                books.committed.update(pending[discharge])
-                books.in_doubt.difference_update(pending.pop(discharge))
-    except (EOFError, ConnectionError):
-        if not within_commit:
-            timer.join()
+def _kill_within_commit(victim: Victim, chance: random.Random) -> Callable[[], None]:
+    """To be called before each commit: one of the first sixty ends the broker."""
+    rest = iter(range(chance.randint(5, 60)))
+
+    def strike() -> None:
+        if next(rest, None) is not None:
+            return
+        if victim.files in TALLIED:
+            victim.arm()  # the block with the commit is written, and never synced
+        else:
+            threading.Timer(chance.uniform(0, 0.003), victim.kill).start()  # about when the commit is written
+
+    return strike
 
 
-def _move(client: Transacting, batch: list[Got], out: tuple[int, int]) -> int:
+def _move_until_some_time(port: int, books: Books, chance: random.Random, victim: Victim) -> bool:
+    """A kill that comes at any time; True if it met unsynced blocks."""
+    unsynced: list[bool] = []
+    timer = threading.Timer(chance.uniform(0.05, 0.3), lambda: unsynced.append(victim.kill()))
+    timer.start()
+    _move_until(port, books, chance, lambda: None)
+    timer.join()
+    return unsynced[0]
+
+
+def _move_until(port: int, books: Books, chance: random.Random, before_commit: Callable[[], None]) -> None:
+    """Move messages on until the broker is gone."""
+    with suppress(EOFError, ConnectionError), RawClient(port, "mover") as raw:
+        client = Transacting(raw)
+        out = client.sender(FIRST), client.sender(SECOND)
+        client.receiver(WORK, credit=5_000)
+        while True:
+            batch = client.get(chance.randint(1, 8))
+            txn_id = _move(client, batch, out)
+            bodies = {str(got.body) for got in batch}
+            before_commit()
+            books.in_doubt |= bodies
+            assert client.discharge(txn_id) == Accepted()
+            books.committed |= bodies
+            books.in_doubt -= bodies
+
+
+def _move(client: Transacting, batch: list[Got], out: tuple[int, int]) -> bytes:
     txn_id = client.declare()
     for got in batch:
         client.settle(got, Accepted(), txn_id)
         for sender in out:
             client.post(sender, str(got.body), txn_id)
-    return client.request(Discharge(txn_id=txn_id))
+    return txn_id
 
 
 def _drained(client: Transacting, address: str) -> list[str]:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from amqp.raw_client import RawClient
 from broker.transacting import Got, Transacting
-from crash.kills import Victim
+from crash.kills import TALLIED, Victim
+from support.waiting import until
 
 from penstock_amqp.frames.performatives import Accepted
 
@@ -21,6 +22,7 @@ QUEUES = ("left", "right")
 RECEIPTS = "receipts"
 TOKENS = 60
 MOST = 5  # tokens of one transaction
+BETWEEN = (20, 100)  # transactions committed before a kill
 
 GONE = (EOFError, ConnectionError)
 
@@ -108,8 +110,13 @@ def carry_often(folder: Path, files: str, *, kills: int, seconds: float, seed: i
             ]
             for carrier in carriers:
                 carrier.start()
-            time.sleep(chance.uniform(0.2, 1.2))  # the kill comes at any moment: that is the test
-            record.unsynced += victim.kill()
+            enough = len(record.committed) + chance.randint(*BETWEEN)
+            _until_committed(record, enough, carriers)
+            if files in TALLIED and record.kills % 2 == 0:
+                victim.arm()
+                record.unsynced += victim.ended()
+            else:
+                record.unsynced += victim.kill()
             record.kills += 1
             for carrier in carriers:
                 carrier.join(30)
@@ -119,6 +126,13 @@ def carry_often(folder: Path, files: str, *, kills: int, seconds: float, seed: i
         return record, _look(port)
     finally:
         victim.end()
+
+
+def _until_committed(record: Record, enough: int, carriers: list[Carrier]) -> None:
+    until(
+        lambda: len(record.committed) >= enough or any(carrier.error for carrier in carriers),
+        f"{enough} transactions committed",
+    )
 
 
 def _look(port: int) -> Found:
