@@ -27,7 +27,6 @@ from penstock_core.reason import Refuse
 if TYPE_CHECKING:
     from penstock_broker.connections.listening import Port
     from penstock_broker.connections.proof import Proof
-    from penstock_broker.state.transactions import Ledger
     from penstock_core.opening import Enforcement
 
 __all__ = ["Connection", "Phase"]
@@ -146,8 +145,8 @@ class Connection:
         self.enforcement: Enforcement | None = None
         self.sessions = 0
         """Sessions numbered so far."""
-        self.transactions: Ledger | None = None
-        """Its open transactions; None unless it has attached a coordinator link."""
+        self.transactions: object = None
+        """Its open transactions, see `state.transactions.ledger_of`; None unless it has attached a coordinator link."""
         self.attached: set[Identity] = set()
         """Subscriptions that remember this connection or one of its sessions as a user."""
 

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from penstock_amqp.endpoint.events import AmqpError, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
+from penstock_broker.connections.attached import Sender
 from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import settling
+from penstock_broker.queues.reader import Reader
 from penstock_broker.state.links import Browser, Consumer, Finder, Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.state.transactions import Coordinator
@@ -82,7 +84,7 @@ def end_exchange(broker: Broker, exchange: Exchange, told: Refuse) -> None:
     broker.forget_routes()
 
 
-def close_consumer(broker: Broker, consumer: Consumer, error: AmqpError) -> None:
+def close_consumer(broker: Broker, consumer: Reader, error: AmqpError) -> None:
     """Close a link of our own accord."""
     connection, link = consumer.connection, consumer.link
     _close(broker, connection, link, connection.endpoint.held_by(link), error)
@@ -100,7 +102,7 @@ def close_producers(broker: Broker, node: Exchange | PointToPoint, error: AmqpEr
         close_producer(broker, producer, error)
 
 
-def close_producer(broker: Broker, producer: Producer, error: AmqpError) -> None:
+def close_producer(broker: Broker, producer: Sender, error: AmqpError) -> None:
     """Close a link that sends to us of our own accord."""
     finishing.producer_closes(producer, error)
     _close(broker, producer.connection, producer.link, [], error)

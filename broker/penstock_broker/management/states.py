@@ -15,13 +15,13 @@ from penstock_broker.queues.histogram import Histogram
 from penstock_broker.queues.queue import AVAILABLE, Queue
 from penstock_broker.state.links import Browser, Consumer, Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
+from penstock_broker.state.transactions import Ledger, ledger_of
 from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
 from penstock_broker.version import VERSION
 from penstock_core.headers import HeaderBinding, ordered_bindings
 
 if TYPE_CHECKING:
     from penstock_broker.state.broker import Broker
-    from penstock_broker.state.transactions import Ledger
 
 __all__ = [
     "InFlight",
@@ -49,8 +49,9 @@ def in_flight(connections: Iterable[Connection]) -> InFlight:
         for link, entry, sent_us in connection.endpoint.all_held():
             if isinstance(link.context, Consumer):
                 _note_oldest(oldest, link.context.queue, entry[AVAILABLE], sent_us)
-        if connection.transactions is not None:
-            for settlement in connection.transactions.settlements():
+        ledger = ledger_of(connection)
+        if ledger is not None:
+            for settlement in ledger.settlements():
                 _, entry, sent_us = settlement.held
                 _note_oldest(oldest, settlement.consumer.queue, entry[AVAILABLE], sent_us)
     return oldest
@@ -192,7 +193,7 @@ def broker_state(broker: Broker) -> State:
         "transactionsCommitted": broker.transactions.committed,
         "transactionsRolledBack": broker.transactions.rolled_back,
         "refusals": dict[Value, Value](broker.turned_away.totals().items()),
-        **_open_transactions(each.transactions for each in broker.connections.values()),
+        **_open_transactions(ledger_of(each) for each in broker.connections.values()),
     }
 
 
@@ -207,7 +208,7 @@ def connection_state(connection: Connection) -> State:
         "openedMs": connection.opened_us // 1000,
         "links": len(connection.endpoint.all_links()),
         "properties": dict[Value, Value](connection.properties.items()),
-        **_open_transactions((connection.transactions,)),
+        **_open_transactions((ledger_of(connection),)),
     }
 
 

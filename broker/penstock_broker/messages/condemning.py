@@ -11,7 +11,6 @@ Source: section 4 of the design ("Limits"); docs/broker.md, "Dead letters".
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Entry, Outcome, Settled
@@ -24,6 +23,7 @@ from penstock_broker.log import Outcome as LogOutcome
 from penstock_broker.messages.depositing import deposit, destination_of
 from penstock_broker.messages.leaving import leave
 from penstock_broker.queues.queue import DATA, EXPIRES, FLAGS, LOGGED, NUMBER, Queue
+from penstock_broker.queues.stranded import Stranded
 from penstock_broker.topology.records import Subscription
 from penstock_core.fate import Cause, Drop, SendOn, TryAgain, after_expiry, after_failure, after_rejection
 from penstock_core.reason import Refuse
@@ -31,7 +31,7 @@ from penstock_core.reason import Refuse
 if TYPE_CHECKING:
     from penstock_broker.state.broker import Broker
 
-__all__ = ["ORIGIN", "TOLD", "Stranded", "condemns", "expired", "fail", "growth", "rejected"]
+__all__ = ["ORIGIN", "TOLD", "condemns", "expired", "fail", "growth", "rejected"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,16 +54,6 @@ _TOLD_BYTES: Final = 4096
 
 RETRY_MS: Final = 1000
 RETRIED_AT_ONCE: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Stranded:
-    """A message that could not be sent on."""
-
-    entry: Entry
-    cause: Cause
-    error: AmqpError | None
-    """What the consumer said when it rejected it."""
 
 
 def rejected(broker: Broker, queue: Queue, entry: Entry, error: AmqpError | None) -> None:

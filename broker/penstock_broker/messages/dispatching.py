@@ -20,6 +20,7 @@ from penstock_broker.messages.condemning import expired
 from penstock_broker.messages.leaving import leave
 from penstock_broker.queues.backlog import EXAMINED_PER_VISIT
 from penstock_broker.queues.queue import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, SCHEDULED, Queue
+from penstock_broker.queues.reader import Reader
 from penstock_broker.state.links import Browser, Consumer
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _fair_share(queue: Queue, count: int) -> int:
     return min(_BURST, 1 + queue.waiting // count)
 
 
-def _send(broker: Broker, queue: Queue, consumer: Consumer, count: int) -> int:
+def _send(broker: Broker, queue: Queue, consumer: Reader, count: int) -> int:
     """Send up to `count` messages to one consumer; how many were."""
     now = broker.now_us
     link = consumer.link
@@ -134,7 +135,7 @@ def _send(broker: Broker, queue: Queue, consumer: Consumer, count: int) -> int:
     return sent
 
 
-def _send_one_by_one(broker: Broker, queue: Queue, consumer: Consumer, count: int) -> int:
+def _send_one_by_one(broker: Broker, queue: Queue, consumer: Reader, count: int) -> int:
     """The same where a message may have expired, or its header has to tell something."""
     now = broker.now_us
     link, connection = consumer.link, consumer.connection

@@ -4,8 +4,8 @@ One tuple per publish is shared by all queues it reaches; a queue holds referenc
 the fields of that which the plain path works on are here too. Delivery counts live in dicts that only redelivered
 messages enter.
 
-Written for speed: `publishing`, `dispatching` and `settling` work on its fields. Must not know links' engines, sockets
-or the log.
+Written for speed: `publishing`, `dispatching` and `settling` work on its fields. Must not know why a link reads
+from it, sockets or the log.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Set
 from heapq import heapify, heappush
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from penstock_amqp.endpoint.events import Entry, Held
 from penstock_broker.queues.backlog import Backlog
 from penstock_broker.queues.histogram import Histogram
+from penstock_broker.queues.reader import Reader
+from penstock_broker.queues.selecting import Admission
 from penstock_broker.queues.selection import Taker
+from penstock_broker.queues.stranded import Stranded
 from penstock_core.handing_out import tiers
 from penstock_core.terms import Overflow
-
-if TYPE_CHECKING:
-    from penstock_broker.messages.condemning import Stranded
-    from penstock_broker.queues.selecting import Admission
-    from penstock_broker.state.links import Browser, Consumer
 
 __all__ = ["AVAILABLE", "DATA", "EXPIRES", "FLAGS", "LOGGED", "NUMBER", "SCHEDULED", "Queue"]
 
@@ -124,13 +122,13 @@ class Queue:
         """Messages of normal priority that came back, or were looked at; before `ready`."""
         self.stranded: list[Stranded] = []
         """Messages whose destination does not take them now: they count, but nobody gets them."""
-        self.consumers: list[Consumer] = []
-        self.browsers: list[Browser] = []
+        self.consumers: list[Reader] = []
+        self.browsers: list[Reader] = []
         self.turn = 0
         """Whose turn it is among the consumers."""
-        self.tiers: tuple[list[Consumer], ...] | None = None
+        self.tiers: tuple[list[Reader], ...] | None = None
         """The consumers that may get something, those before whom others come last; None: all, in turn."""
-        self.active: Consumer | None = None
+        self.active: Reader | None = None
         """The one consumer that gets messages, if only one may."""
         self.is_scheduled = False
         """It is in the broker's ready list."""
@@ -259,13 +257,13 @@ class Queue:
         """Take out the message that came last, if it waits; the rest of its end is the caller's."""
         return self.backlog.drop_newest()
 
-    def join(self, consumer: Consumer) -> None:
+    def join(self, consumer: Reader) -> None:
         """A consumer more."""
         self.consumers.append(consumer)
         self.unused_since_us = 0
         self.rank()
 
-    def leave(self, consumer: Consumer, now_us: int) -> None:
+    def leave(self, consumer: Reader, now_us: int) -> None:
         """The consumer is gone; what it had unsettled is given back apart from this."""
         self.consumers.remove(consumer)
         self.backlog.left(consumer)
@@ -273,7 +271,7 @@ class Queue:
             self.unused_since_us = now_us
         self.rank()
 
-    def exclude(self, consumer: Consumer, number: int) -> None:
+    def exclude(self, consumer: Reader, number: int) -> None:
         """Keep a message from a consumer from now on; one that is gone meanwhile gets nothing anyway."""
         if consumer in self.consumers:
             self.backlog.exclude(consumer, number)

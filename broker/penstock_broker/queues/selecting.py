@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.message import Head
 from penstock_amqp.messages.selected_fields import SelectedFields
+from penstock_broker.connections.connection import Connection
 from penstock_core.selector import Lookup, Selector
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.connection import Connection
 
 __all__ = ["Admission", "IsForeign", "Selection"]
 

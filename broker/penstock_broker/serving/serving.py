@@ -92,7 +92,7 @@ def _other(broker: Broker, connection: Connection, event: Other, behind: list[Ev
             if isinstance(consumer, Consumer):
                 settling.settled(broker, consumer, event)
         case Enlisted():
-            working.enlist(broker, connection, event)
+            _enlisted(broker, connection, event)
         case Accepted():
             _accepted(broker, connection, event)
         case Attached():
@@ -114,6 +114,14 @@ def _other(broker: Broker, connection: Connection, event: Other, behind: list[Ev
             _closed(broker, connection, event)
         case _:
             assert_never(event)
+
+
+def _enlisted(broker: Broker, connection: Connection, event: Enlisted) -> None:
+    consumer = event.held[0].context
+    if isinstance(consumer, Consumer):
+        refused = working.enlist(broker, connection, consumer, event)
+        if refused is not None:
+            ending.close_consumer(broker, consumer, amqp_error(refused))
 
 
 def _accepted(broker: Broker, connection: Connection, event: Accepted) -> None:

@@ -6,46 +6,29 @@ Plain records; whoever ends a link clears its references, because cycles are not
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from penstock_amqp.endpoint.events import AmqpError, Entry
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.endpoint.links import InLink, OutLink
+from penstock_broker.connections.attached import Attached, Sender
+from penstock_broker.connections.connection import Connection
 from penstock_broker.queues.beginning import UNKNOWN
+from penstock_broker.queues.queue import Queue
+from penstock_broker.queues.reader import Reader
 from penstock_broker.queues.selection import Examination, Selection
+from penstock_broker.state.routes import Destination
 from penstock_core.existing import LinkKind
 from penstock_core.identity import Identity, LinkKey
+from penstock_core.selector import Selector
 from penstock_core.terms import Durability
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.connection import Connection
-    from penstock_broker.queues.queue import Queue
-    from penstock_broker.state.routes import Destination
-    from penstock_core.selector import Selector
 
 __all__ = ["Browser", "Consumer", "Finder", "Producer"]
 
 
-class _Link:
-    """What all kinds share."""
-
-    __slots__ = ("after_reply", "connection", "creates", "is_active")
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.is_active = False
-        """The attach was answered: messages and credit may flow."""
-        self.after_reply: list[Callable[[], None]] = []
-        """What has to wait until the attach is answered, e.g. the client's own detach."""
-        self.creates: str | None = None
-        """The temporary node that its attach made."""
-
-
-class Consumer(_Link):
+class Consumer(Reader):
     """A link that takes messages out of a queue."""
 
-    __slots__ = ("durability", "identity", "key", "kind", "link", "priority", "queue", "selection")
+    __slots__ = ("durability", "identity", "key", "kind", "queue")
 
     def __init__(
         self,
@@ -58,8 +41,7 @@ class Consumer(_Link):
         key: LinkKey,
         durability: Durability,
     ) -> None:
-        super().__init__(connection)
-        self.link = link
+        super().__init__(connection, link)
         self.queue = queue
         self.identity = identity
         """The subscription it consumes from; None for a queue of its own."""
@@ -67,13 +49,9 @@ class Consumer(_Link):
         self.key = key
         self.durability = durability
         """What the attach asked."""
-        self.priority = 0
-        """Consumers of higher priority come first."""
-        self.selection: Selection | None = None
-        """What it takes of the backlog; None: everything."""
 
 
-class Finder(_Link):
+class Finder(Attached):
     """A link with a null source, which looks a subscription up: it never receives a message."""
 
     __slots__ = ("identity", "link")
@@ -85,25 +63,22 @@ class Finder(_Link):
         """None until a refusal is sent: there was nothing to be found."""
 
 
-class Browser(_Link):
+class Browser(Reader):
     """A link that gets copies of what waited when it attached."""
 
-    __slots__ = ("link", "pending", "queue", "selection")
+    __slots__ = ("pending", "queue")
 
     def __init__(self, connection: Connection, link: OutLink, queue: Queue, selector: Selector | None) -> None:
-        super().__init__(connection)
-        self.link = link
+        super().__init__(connection, link)
         self.queue = queue
         self.pending: deque[Entry] = deque(queue)
-        self.selection: Selection | None = None
-        """What of it is sent; None: everything."""
         if selector is not None:
             examination = Examination()
             examination.ask_for((selector,))
             self.selection = Selection(selector, examination, {})
 
 
-class Producer(_Link):
+class Producer(Sender):
     """A link that brings messages. `destination` is where they go."""
 
     __slots__ = (
@@ -111,7 +86,6 @@ class Producer(_Link):
         "broken",
         "can_reject",
         "destination",
-        "link",
         "owed_credit",
         "transfers",
         "waiting",
@@ -119,8 +93,7 @@ class Producer(_Link):
     )
 
     def __init__(self, connection: Connection, link: InLink, destination: Destination, window: int) -> None:
-        super().__init__(connection)
-        self.link = link
+        super().__init__(connection, link)
         self.destination = destination
         self.can_reject = True
         """The link's outcomes have `rejected`; if not, a message that is not taken closes the link."""

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from penstock_amqp.endpoint.events import Held, Settled
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.endpoint.links import InLink
+from penstock_broker.connections.connection import Connection
 from penstock_broker.state.links import Consumer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_core.reason import Refuse
 from penstock_core.transactions import Limits, State, Usage
 
-if TYPE_CHECKING:
-    from penstock_broker.connections.connection import Connection
-
-__all__ = ["Coordinator", "Ledger", "Posting", "Settlement", "Transaction", "Transactions"]
+__all__ = ["Coordinator", "Ledger", "Posting", "Settlement", "Transaction", "Transactions", "ledger_of"]
 
 
 class Coordinator:
@@ -123,6 +121,13 @@ class Ledger:
         del transaction.coordinator.transactions[transaction.id]
         transaction.postings.clear()
         transaction.settlements.clear()
+
+
+def ledger_of(connection: Connection) -> Ledger | None:
+    """The open transactions of a connection; None unless it has attached a coordinator link."""
+    ledger = connection.transactions
+    assert ledger is None or isinstance(ledger, Ledger)
+    return ledger
 
 
 class Transactions:

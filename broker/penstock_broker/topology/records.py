@@ -6,9 +6,9 @@ Must not know links' engines or the log.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from penstock_api import management
+from penstock_broker.connections.attached import Sender
 from penstock_broker.queues.queue import Queue
 from penstock_core.binding import Binding, NoLocal, no_local_of
 from penstock_core.existing import Existing, Managed
@@ -18,9 +18,6 @@ from penstock_core.lifetimes import Users, outlives_process
 from penstock_core.routing import Router
 from penstock_core.temporary import LifetimePolicy
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
-
-if TYPE_CHECKING:
-    from penstock_broker.state.links import Producer
 
 __all__ = ["Exchange", "PointToPoint", "Subscription", "Temporary", "new_router"]
 
@@ -57,7 +54,7 @@ class Exchange:
     temporary: Temporary | None = None
     made_by_name: bool = False
     """A client named it and auto-creation made it; nobody declared it since."""
-    producers: set[Producer] = field(default_factory=set["Producer"])
+    producers: set[Sender] = field(default_factory=set[Sender])
     """Links that send here by their own target."""
     version: int = 0
     received: int = 0
@@ -137,7 +134,7 @@ class PointToPoint:
     temporary: Temporary | None = None
     made_by_name: bool = False
     """A client named it and auto-creation made it; nobody declared it since."""
-    producers: set[Producer] = field(default_factory=set["Producer"])
+    producers: set[Sender] = field(default_factory=set[Sender])
     """Links that send here by their own target."""
     idle_since_ms: int | None = None
     """When the one that looks for unused queues first found it so; only for those made by name."""

@@ -18,7 +18,7 @@ from penstock_amqp.frames.performatives import Coordinator as CoordinatorTarget
 from penstock_amqp.messages import transactions
 from penstock_amqp.types.values import Symbol
 from penstock_broker.errors import amqp_error
-from penstock_broker.state.transactions import Coordinator, Ledger
+from penstock_broker.state.transactions import Coordinator, Ledger, ledger_of
 from penstock_broker.transactions import finishing
 from penstock_core import transactions as rules
 from penstock_core.reason import Reason, Refuse
@@ -152,6 +152,6 @@ def _refuse(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled:
 
 
 def _ledger(coordinator: Coordinator) -> Ledger:
-    ledger = coordinator.connection.transactions
+    ledger = ledger_of(coordinator.connection)
     assert ledger is not None, "it came with the attach"
     return ledger

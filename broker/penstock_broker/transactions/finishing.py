@@ -20,7 +20,7 @@ from penstock_broker.messages import condemning, limits, publishing, settling
 from penstock_broker.queues.queue import DATA, FLAGS, LOGGED, Queue
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
-from penstock_broker.state.transactions import Coordinator, Ledger, Posting, Settlement, Transaction
+from penstock_broker.state.transactions import Coordinator, Ledger, Posting, Settlement, Transaction, ledger_of
 from penstock_core import transactions as rules
 from penstock_core.reason import REASON_KEY, Reason, Refuse
 
@@ -183,7 +183,7 @@ def give_back(broker: Broker, settlements: list[Settlement]) -> None:
 
 def coordinator_gone(broker: Broker, coordinator: Coordinator) -> None:
     """The link that declared them is gone: what it has not discharged is rolled back."""
-    ledger = coordinator.connection.transactions
+    ledger = ledger_of(coordinator.connection)
     if ledger is not None:  # else the connection is gone, with all its transactions
         for transaction in list(coordinator.transactions.values()):
             roll_back(broker, ledger, transaction)
@@ -191,7 +191,8 @@ def coordinator_gone(broker: Broker, coordinator: Coordinator) -> None:
 
 def connection_gone(broker: Broker, connection: Connection) -> None:
     """The connection is lost, and all its coordinator links with it."""
-    ledger, connection.transactions = connection.transactions, None
+    ledger = ledger_of(connection)
+    connection.transactions = None
     if ledger is not None:
         for transaction in list(ledger.by_id.values()):
             roll_back(broker, ledger, transaction)
@@ -202,7 +203,7 @@ def keep_settled(connection: Connection, consumer: Consumer, held: list[Held]) -
 
     Returns the others.
     """
-    ledger = connection.transactions
+    ledger = ledger_of(connection)
     if ledger is None or not held:
         return held
     rest = {id(each): each for each in held}

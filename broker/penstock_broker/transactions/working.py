@@ -14,11 +14,10 @@ from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_broker.errors import amqp_error
-from penstock_broker.links import ending
 from penstock_broker.messages import publishing, relaying, settling
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
-from penstock_broker.state.transactions import Ledger, Settlement, Transaction
+from penstock_broker.state.transactions import Ledger, Settlement, Transaction, ledger_of
 from penstock_broker.transactions import finishing
 from penstock_core import transactions as rules
 from penstock_core.reason import Reason, Refuse
@@ -82,7 +81,7 @@ def _post(broker: Broker, producer: Producer, arrival: Arrival) -> bytes | None:
     except DecodeError as error:
         _refuse_outside(producer, arrival, publishing.malformed(error))
         return None
-    ledger = producer.connection.transactions
+    ledger = ledger_of(producer.connection)
     transaction = ledger.by_id.get(txn_id) if ledger is not None else None
     if ledger is None or transaction is None:
         _refuse_outside(producer, arrival, amqp_error(rules.UNKNOWN))
@@ -150,24 +149,22 @@ def _refuse_outside(producer: Producer, arrival: Arrival, error: AmqpError) -> N
         producer.owed_credit += 1
 
 
-def enlist(broker: Broker, connection: Connection, event: Enlisted) -> None:
-    """A consumer wants a delivery to end with a transaction."""
-    consumer = event.held[0].context
-    if not isinstance(consumer, Consumer):
-        return
+def enlist(broker: Broker, connection: Connection, consumer: Consumer, event: Enlisted) -> Refuse | None:
+    """A consumer wants a delivery to end with a transaction. None, or why the link has to be closed."""
     settlement = Settlement(consumer, event.held, event.end, None if event.is_settled else event.delivery)
-    ledger = connection.transactions
+    ledger = ledger_of(connection)
     transaction = ledger.by_id.get(event.txn_id) if ledger is not None else None
     if ledger is None or transaction is None:
         if event.is_settled:
             settling.settled(broker, consumer, Settled(event.held, Outcome.RELEASED))
-        ending.close_consumer(broker, consumer, amqp_error(rules.UNKNOWN))
-    elif transaction.state.is_over:
+        return rules.UNKNOWN
+    if transaction.state.is_over:
         finishing.give_back(broker, [settlement])
     elif event.is_settled or event.end is None or event.end.outcome is not Outcome.NONE:
         ledger.move(transaction, rules.decide_settle(transaction.state, broker.transactions.limits, broker.now_ms))
         transaction.settlements.append(settlement)
         _watch(broker, transaction)
+    return None
 
 
 def _watch(broker: Broker, transaction: Transaction) -> None:
@@ -196,7 +193,7 @@ def _expire(broker: Broker) -> None:
 
 
 def _time_out(broker: Broker, transaction: Transaction) -> None:
-    ledger = transaction.coordinator.connection.transactions
+    ledger = ledger_of(transaction.coordinator.connection)
     assert ledger is not None
     settlements, transaction.settlements = transaction.settlements, []
     ledger.move(transaction, rules.time_out(transaction.state, broker.transactions.limits))
