@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 from penstock_amqp.endpoint.events import AmqpError, Held, Outcome, Settled
 from penstock_amqp.endpoint.transacting import named_transaction
 from penstock_amqp.messages import message
+from penstock_broker.connections.attached import Sender
 from penstock_broker.log import NoRoom, RecordTooLarge
 from penstock_broker.messages import condemning, limits, publishing, settling
 from penstock_broker.queues.queue import DATA, FLAGS, LOGGED, Queue
-from penstock_broker.state.links import Consumer, Producer
+from penstock_broker.state.links import Consumer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
 from penstock_broker.state.transactions import Coordinator, Ledger, Posting, Settlement, Transaction, ledger_of
 from penstock_core import transactions as rules
@@ -222,15 +223,15 @@ def doom(connection: Connection, txn_id: bytes | None, fault: Refuse | None = No
 
     Without a `fault` it is why a link was closed on this connection last: the message came behind that.
     """
-    ledger = connection.transactions
+    ledger = ledger_of(connection)
     transaction = ledger.by_id.get(txn_id) if ledger is not None and txn_id is not None else None
     if ledger is not None and transaction is not None:
         ledger.move(transaction, rules.doom(transaction.state, fault or ledger.last_closed or _LOST))
 
 
-def producer_closes(producer: Producer, error: AmqpError) -> None:
+def producer_closes(producer: Sender, error: AmqpError) -> None:
     """The broker is about to close a link for `error`: what is still coming on it is lost to its transaction."""
-    ledger = producer.connection.transactions
+    ledger = ledger_of(producer.connection)
     if ledger is not None:
         ledger.last_closed = fault_of(error)
         doom(producer.connection, named_transaction(producer.link.arriving))
