@@ -13,6 +13,7 @@ from penstock_broker.queues.queue import Queue
 from penstock_broker.state.links import Browser, Consumer, Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import PointToPoint, Subscription
+from penstock_core import ownership
 from penstock_core.permissions import Action, Kind, needs_to_subscribe
 from penstock_core.reason import Refuse
 
@@ -61,10 +62,15 @@ def _check_source(broker: Broker, connection: Connection, queue: Queue, of_subsc
         case Subscription() if of_subscription is Action.MANAGE:
             return permitting.check(connection, Action.MANAGE, Kind.SUBSCRIPTION, there.identity.name)
         case Subscription():
+            existing = there.existing()
+            others = permitting.may_use_others(connection, there.identity)
+            refused = ownership.check(existing, connection.user, others)
+            if refused is not None:
+                return refused
             exchange = broker.topology.exchanges.get(there.binding.exchange)
             if exchange is not None and exchange.temporary is not None:
                 return None
-            needs = needs_to_subscribe(there.identity, there.existing(), there.binding.exchange)
+            needs = needs_to_subscribe(there.identity, existing, there.binding.exchange)
             return permitting.check_all(connection, needs)
         case PointToPoint():
             return permitting.check_node(connection, Action.CONSUME, there)

@@ -38,7 +38,7 @@ from penstock_core.attach import (
 )
 from penstock_core.binding import keys_asked
 from penstock_core.lifetimes import outlives_process
-from penstock_core.permissions import needs_to_subscribe
+from penstock_core.permissions import Action, Kind, needs_to_subscribe
 from penstock_core.reason import Refuse
 from penstock_core.reply import SourceReply, source_reply
 from penstock_core.terms import ExchangeType
@@ -86,6 +86,11 @@ def subscribe(
     decision = decide(request, existing, live)
     if isinstance(decision, Refuse):
         return decision
+    if isinstance(decision, Rebind) and exchange.temporary is None:
+        # Of what an administrator declared its consumers may have what is bound, not whatever they bind.
+        refused = broker.permitting.check(connection, Action.CONSUME, Kind.EXCHANGE, parsed.exchange)
+        if refused is not None:
+            return refused
     if broker.log.failed is not None and _writes(decision):
         return broker.storage_refuse()
     reply = source_reply(request, decision)

@@ -27,12 +27,15 @@ from penstock_amqp.endpoint.events import (
 )
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.endpoint.transacting import is_transactional
+from penstock_amqp.frames.performatives import Source, Target
+from penstock_api.management import NODE
 from penstock_broker.connections.connection import Connection, Phase
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import attaching, detaching, ending, producing, temporaries
 from penstock_broker.messages import publishing, settling
 from penstock_broker.queues.queue import FLAGS, LOGGED
 from penstock_broker.serving import opening
+from penstock_broker.settings.settings import Role
 from penstock_broker.state.links import Browser, Consumer, Finder, Producer
 from penstock_broker.state.transactions import Coordinator
 from penstock_broker.transactions import coordinating, finishing, working
@@ -148,10 +151,19 @@ def _attached(broker: Broker, connection: Connection, event: Attached) -> None:
         told = f"The connection has {most} links, which is the limit: close some, or open another connection."
         connection.endpoint.refuse_attach(event.link, amqp_error(Refuse(Reason.LIMIT_EXCEEDED, told)))
         return
+    if connection.port.role is Role.OBSERVER and not _is_management(event):
+        told = "The observer's socket is for $management; publish and consume on a listener for clients."
+        connection.endpoint.refuse_attach(event.link, amqp_error(Refuse(Reason.NOT_PERMITTED, told)))
+        return
     if isinstance(event.link, OutLink):
         attaching.attach_consumer(broker, connection, event.link, event.attach)
     else:
         producing.attach_producer(broker, connection, event.link, event.attach)
+
+
+def _is_management(event: Attached) -> bool:
+    terminus = event.attach.source if isinstance(event.link, OutLink) else event.attach.target
+    return isinstance(terminus, Source | Target) and not terminus.dynamic and terminus.address == NODE
 
 
 def _flowed(broker: Broker, connection: Connection, link: OutLink) -> None:

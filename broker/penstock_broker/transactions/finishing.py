@@ -23,6 +23,7 @@ from penstock_broker.state.links import Consumer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
 from penstock_broker.state.transactions import Coordinator, Ledger, Posting, Settlement, Transaction, ledger_of
 from penstock_core import transactions as rules
+from penstock_core.permissions import Action
 from penstock_core.reason import REASON_KEY, Reason, Refuse
 
 if TYPE_CHECKING:
@@ -56,13 +57,13 @@ def commit(broker: Broker, ledger: Ledger, transaction: Transaction) -> bool | R
     if is_logged and broker.log.failed is not None:
         roll_back(broker, ledger, transaction)
         return rules.failed_commit(broker.storage_refuse())
-    routes = _routes(broker, transaction.postings, settlements)
+    connection = transaction.coordinator.connection
+    routes = _routes(broker, connection, transaction.postings, settlements)
     refused = routes if isinstance(routes, Refuse) else _no_room(broker, transaction.postings, routes, settlements)
     if isinstance(routes, Refuse) or refused is not None:
         assert refused is not None
         roll_back(broker, ledger, transaction)
         return rules.failed_commit(refused)
-    connection = transaction.coordinator.connection
     postings = list(transaction.postings)
     _forget(broker, ledger, transaction)
     broker.transactions.committed += 1
@@ -78,14 +79,16 @@ def commit(broker: Broker, ledger: Ledger, transaction: Transaction) -> bool | R
     return is_logged
 
 
-def _routes(broker: Broker, postings: list[Posting], settlements: list[Settlement]) -> list[Route] | Refuse:
+def _routes(
+    broker: Broker, connection: Connection, postings: list[Posting], settlements: list[Settlement]
+) -> list[Route] | Refuse:
     """The routes of all messages as bindings are now, or why one of them is not taken."""
     routes: list[Route] = []
     room = _Room(settlements)
     for destination, data in postings:
-        gone = _missing(broker, destination)
-        if gone is not None:
-            return gone
+        refused = _missing(broker, destination) or _not_permitted(broker, connection, destination)
+        if refused is not None:
+            return refused
         publishing.prepare(broker, destination, 1)
         route = publishing.route_message(broker, destination, data, message.inspect(data))
         if isinstance(route, AmqpError):
@@ -149,6 +152,12 @@ def _missing(broker: Broker, destination: ExchangeTarget | QueueTarget) -> Refus
     elif topology.queues.get(destination.node.name) is not destination.node:
         return Refuse(Reason.QUEUE_NOT_FOUND, f"The queue {destination.node.name!r} was deleted; send to another.")
     return None
+
+
+def _not_permitted(broker: Broker, connection: Connection, destination: ExchangeTarget | QueueTarget) -> Refuse | None:
+    """A message is published by the commit, so that has to be allowed then; permissions may have changed since."""
+    node = destination.exchange if isinstance(destination, ExchangeTarget) else destination.node
+    return broker.permitting.check_node(connection, Action.PUBLISH, node)
 
 
 def _settle(broker: Broker, connection: Connection, settlements: list[Settlement]) -> None:
