@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from penstock_api.management import Document, Name
+from penstock_api.management import Document, Name, Request
 
 __all__ = ["Handled", "Peek", "Peeked", "PeekedMessage", "Selection"]
 
@@ -18,7 +18,7 @@ MAX_PEEKED = 100
 """Messages in one answer to PEEK at most."""
 
 
-class Peek(Document):
+class Peek(Request):
     """Body of PEEK: which messages to show, from the next to be handed out on. Nothing changes by it."""
 
     offset: int = Field(default=0, ge=0)  # matching messages to leave out first
@@ -59,7 +59,7 @@ class Peeked(Document):
     depth: int
 
 
-class Selection(Document):
+class Selection(Request):
     """Body of PURGE and REDRIVE, and with `destination` of MOVE: which messages, oldest first."""
 
     count: int | None = Field(default=None, ge=1)  # at most so many; absent: all that waits now

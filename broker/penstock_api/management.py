@@ -6,12 +6,16 @@ takes ``changedSince``. Both ends import this module; neither may assume more th
 
 Bodies are AMQP maps (amqp-value) whose keys are the camelCase aliases of the models below. Times are integer
 milliseconds since the epoch on the broker's clock, durations integer milliseconds, sizes integer bytes.
+
+Both ends may be of different releases. Later ones only add keys with a default, never change a default, and never take
+a key away; answers are read by `Document.read`, requests leave out what is at its default (`Request`), and
+`penstock_api.understanding` tells what the other end knows. docs/management.md, "Other releases".
 """
 
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -78,7 +82,10 @@ class Status(IntEnum):
 
 
 class Document(BaseModel):
-    """Base of every map that travels: camelCase on the wire, unknown keys refused, immutable."""
+    """Base of every map that travels: camelCase on the wire, immutable.
+
+    `model_validate` refuses unknown keys, as whoever obeys a document must; `read` is for whoever only looks at one.
+    """
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, use_enum_values=False
@@ -87,6 +94,23 @@ class Document(BaseModel):
     def to_wire(self) -> dict[str, object]:
         """The map to send: aliases as keys, absent optionals left out, enums as strings."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    @classmethod
+    def read(cls, found: object) -> Self:
+        """The document in an answer of a broker of whatever release: keys that this release doesn't know are passed
+        over, here and in what is nested. Raises ValidationError.
+        """
+        return cls.model_validate(found, extra="ignore")
+
+
+class Request(Document):
+    """Base of what a broker is asked to do. What is at its default isn't sent: a broker that doesn't know the key
+    yet does as the default says.
+    """
+
+    def to_wire(self) -> dict[str, object]:
+        """The map to send: aliases as keys, what is at its default left out, enums as strings."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
@@ -133,7 +157,7 @@ class Delivery(Document):
     """One link at a time gets the messages; the next in line takes over when it goes."""
 
 
-class ExchangeDeclaration(Document):
+class ExchangeDeclaration(Request):
     """Body of CREATE and UPDATE of a `penstock.exchange`; the request's `name` is the exchange's name."""
 
     exchange_type: Literal["Topic", "Direct", "Fanout", "Headers"]
@@ -154,7 +178,7 @@ class HeaderBinding(Document):
     headers: dict[Name, bool | int | float | str | None] = Field(default={}, max_length=64)
 
 
-class SubscriptionDeclaration(Document):
+class SubscriptionDeclaration(Request):
     """Body of CREATE and UPDATE of a `penstock.subscription`; the request's `name` is left out or the queue name.
 
     Identity = (scope, subscription_name, durable). Changing `exchange`, `binding_keys`, `header_bindings`, `selector`
@@ -180,7 +204,7 @@ class SubscriptionDeclaration(Document):
     owner: Owner | None = None
 
 
-class QueueDeclaration(Document):
+class QueueDeclaration(Request):
     """Body of CREATE of a point-to-point `penstock.queue`; the request's `name` is the queue's name."""
 
     durable: bool = True
@@ -189,7 +213,7 @@ class QueueDeclaration(Document):
     delivery: Delivery = Delivery()
 
 
-class Deletion(Document):
+class Deletion(Request):
     """Body of DELETE. Deleting what is absent succeeds (204). Refusals: 409 ConsumersActive or NotEmpty."""
 
     if_unused: bool = True  # refuse while a link consumes; info names the containers
@@ -229,11 +253,11 @@ class SubscriptionState(Document):
 
     queue_name: str
     subscription_name: str
-    scope: Literal["Global", "Container"]
+    scope: str  # Global or Container; words of states are open, a later release may have more
     client_id: str | None = None
-    sharing: Literal["Shared", "Exclusive"]
+    sharing: str  # Shared or Exclusive
     durable: bool
-    expiry_policy: Literal["Never", "LinkDetach", "SessionEnd", "ConnectionClose"]
+    expiry_policy: str  # as in SubscriptionDeclaration
     exchange: str
     binding_keys: tuple[str, ...]
     header_bindings: tuple[HeaderBinding, ...] = ()
@@ -276,9 +300,9 @@ class ExchangeState(Document):
     """Attributes of a `penstock.exchange` in READ and QUERY."""
 
     name: str
-    exchange_type: Literal["Topic", "Direct", "Fanout", "Headers"]
+    exchange_type: str  # as in ExchangeDeclaration
     durable: bool
-    unroutable: Literal["Accept", "Reject", "Alternate"]
+    unroutable: str
     owner: Owner | None = None
     revision: int
     bound_subscriptions: int
@@ -311,7 +335,7 @@ class BrokerState(Document):
     subscriptions: int
     exchanges: int
     queues: int
-    durable_work: Literal["Ok", "Full", "Failed"]
+    durable_work: str  # Ok, Full or Failed
     log_bytes: int
     log_segments: int
     log_syncs: int
@@ -322,6 +346,7 @@ class BrokerState(Document):
     transactions_committed: int = 0
     transactions_rolled_back: int = 0
     refusals: dict[str, int] = {}  # connections turned away at the door since `started_ms`, by reason
+    understands: tuple[str, ...] | None = None  # `understanding.vocabulary()`; absent: a release that didn't tell
 
 
 class ConnectionState(Document):
@@ -345,7 +370,7 @@ class LinkState(Document):
     id: str
     connection: str
     name: str
-    role: Literal["Sender", "Receiver"]  # as the client sees it
+    role: str  # Sender or Receiver, as the client sees it
     address: str
     queue_name: str | None = None
     credit: int

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 VERSION = 1
@@ -36,6 +36,12 @@ class LagState(StrEnum):
     BACKLOG_STEADY = "BacklogSteady"
 
 
+def _known(word: object) -> object:
+    """A later release's lag job may know more states."""
+    known = {state.value for state in LagState}
+    return LagState.UNKNOWN if isinstance(word, str) and word not in known else word
+
+
 class ResultModel(BaseModel):
     """camelCase on the wire, unknown keys ignored (later versions only add fields), immutable."""
 
@@ -50,7 +56,7 @@ class SubscriptionLag(ResultModel):
     owner_name: str | None = None
     owner_uid: str | None = None
     observed_time: AwareDatetime  # time of the last snapshot that went in
-    state: LagState
+    state: Annotated[LagState, BeforeValidator(_known)]  # a word of a later release reads as Unknown
     message: Annotated[str, Field(max_length=1024)]  # one sentence: why this state, with figures
     messages: Count | None = None  # depth, in-flight included; absent when Unknown without any snapshot
     ready: Count | None = None

@@ -112,7 +112,7 @@ async def _complete_poll(client: Management) -> Poll:
 
 
 async def _read(client: Management) -> Poll:
-    broker = BrokerState.model_validate(await client.read(EntityType.BROKER))
+    broker = BrokerState.read(await client.read(EntityType.BROKER))
     states: dict[str, SubscriptionState] = {}
     totals: set[int] = set()
     offset = 0
@@ -120,7 +120,7 @@ async def _read(client: Management) -> Poll:
         page = await client.query(EntityType.SUBSCRIPTION, offset=offset, count=MAX_COUNT)
         totals.add(page.total_count)
         for attributes in page.results:
-            state = SubscriptionState.model_validate(attributes)
+            state = SubscriptionState.read(attributes)
             states[state.queue_name] = state
         offset += len(page.results)
         if not page.results or offset >= page.total_count:

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, assert_never
 
-from penstock_api import declaration, resources_base
+from penstock_api import declaration, resources_base, understanding
+from penstock_api.management import Document
 from penstock_api.resources import Broker, Exchange, Subscription
 from penstock_operator import access, names
 from penstock_operator.conditions import Condition, Truth
+from penstock_operator.decisions import BrokerView
 from penstock_operator.reasons import Reason
 
-__all__ = ["ACCEPTED", "broker_problem", "duplicate", "paused", "refuse"]
+__all__ = ["ACCEPTED", "broker_problem", "duplicate", "not_understood", "paused", "refuse"]
 
 ACCEPTED: Final = Condition(
     "Accepted", Truth.TRUE, Reason.ACCEPTED, "The spec is valid and its references may be followed."
@@ -40,6 +42,20 @@ def broker_problem(namespace: str, key: tuple[str, str], broker: Broker | None) 
             f"Broker {home}/{name} is not there, or its `allowedNamespaces` does not name {namespace}.",
         )
     return refuse(Reason.BROKER_NOT_FOUND, f"There is no Broker {name} in this namespace; make it.")
+
+
+def not_understood(view: BrokerView, wanted: Document) -> str | None:
+    """Why the broker's release can't be asked for this declaration, None if it can. What is at its default is never
+    asked for, so a newer operator only meets this where a resource uses something new.
+    """
+    unknown = understanding.missing(wanted, view.understands)
+    if not unknown or view.broker is None:
+        return None
+    terms = ", ".join(f"`{term}`" for term in unknown)
+    return (
+        f"The broker, version {view.version}, does not know {terms}. Upgrade it by "
+        f"`spec.image` of Broker {view.broker.metadata.name}, or leave that out; until then it keeps what it has."
+    )
 
 
 def duplicate(resource: Exchange | Subscription, winner: Exchange | Subscription, broker: str) -> Condition:

@@ -158,6 +158,9 @@ def _storage(view: BrokerReportView) -> Condition | None:
         case "Failed":
             message = "The volume failed: durable work has stopped. See the broker's log; then delete the pod."
             return Condition("StorageHealthy", Truth.FALSE, "StorageFailed", message)
+        case later:
+            message = f"The broker says {later} of its volume, which this operator doesn't know: upgrade the operator."
+            return Condition("StorageHealthy", Truth.UNKNOWN, Reason.OPERATOR_TOO_OLD, message)
 
 
 def _version(view: BrokerReportView) -> Condition | None:

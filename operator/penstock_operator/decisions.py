@@ -75,6 +75,10 @@ class BrokerView:
     broker: Broker | None = None
     problem: str = ""
     """Why it is unreachable."""
+    version: str = ""
+    """What the broker says it is; empty if it has never answered."""
+    understands: frozenset[str] | None = None
+    """The terms that its declarations may use (`penstock_api.understanding`); None if it doesn't say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

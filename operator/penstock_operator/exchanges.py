@@ -12,7 +12,7 @@ from penstock_api import declaration
 from penstock_api.management import EntityType, ExchangeDeclaration, Outcome
 from penstock_api.resources import Exchange
 from penstock_operator import access, children, conditions, deletion, names, reasons
-from penstock_operator.acceptance import ACCEPTED, broker_problem, duplicate, paused, refuse
+from penstock_operator.acceptance import ACCEPTED, broker_problem, duplicate, not_understood, paused, refuse
 from penstock_operator.conditions import Condition, Truth
 from penstock_operator.decisions import (
     AddFinalizer,
@@ -63,9 +63,9 @@ def decide(view: ExchangeView) -> Decision:
         return _delete(view) if names.FINALIZER in metadata.finalizers else Release("it does not have our finalizer")
     if metadata.annotations.get(names.PAUSED) == "true":
         return _paused(view)
-    problem = _not_acceptable(view)
-    if problem is not None:
-        return _report(view, problem)
+    unacceptable = _not_acceptable(view)
+    if unacceptable is not None:
+        return _report(view, unacceptable)
     broker = view.broker.broker
     assert broker is not None
     if names.FINALIZER not in metadata.finalizers:
@@ -83,7 +83,11 @@ def decide(view: ExchangeView) -> Decision:
         unknown = Condition("Declared", Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, view.broker.problem)
         return _report(view, ACCEPTED, unknown)
     if view.answer is None:
-        return Declare(EntityType.EXCHANGE, declaration.exchange_name(view.exchange), wanted(view))
+        body = wanted(view)
+        problem = not_understood(view.broker, body)
+        if problem is not None:
+            return _report(view, ACCEPTED, Condition("Declared", Truth.FALSE, Reason.BROKER_TOO_OLD, problem))
+        return Declare(EntityType.EXCHANGE, declaration.exchange_name(view.exchange), body)
     return _conclude(view, view.answer)
 
 
@@ -149,11 +153,12 @@ def _leaving(view: ExchangeView) -> Condition:
 
 def _conclude(view: ExchangeView, answer: Answer) -> Report:
     if not answer.is_success:
+        reason = reasons.word(answer.reason)
         message = f"The broker refused with {answer.condition or answer.status}: {answer.description}"
-        failed = Condition("Declared", Truth.FALSE, reasons.word(answer.reason), message)
-        return _report(view, ACCEPTED, failed, retry=Retry.BACKOFF)
-    reason = Reason.ADOPTED if answer.body.get("outcome") == Outcome.ADOPTED.value else Reason.DECLARED
-    declared = Condition("Declared", Truth.TRUE, reason, "The broker has the exchange.")
+        retry = Retry.RESYNC if reasons.needs_a_person(reason) else Retry.BACKOFF
+        return _report(view, ACCEPTED, Condition("Declared", Truth.FALSE, reason, message), retry=retry)
+    declared_as = Reason.ADOPTED if answer.body.get("outcome") == Outcome.ADOPTED.value else Reason.DECLARED
+    declared = Condition("Declared", Truth.TRUE, declared_as, "The broker has the exchange.")
     return _report(view, ACCEPTED, declared, answer=answer)
 
 

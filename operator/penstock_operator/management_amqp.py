@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -19,6 +20,8 @@ from penstock_operator.management import Target, Unreachable
 from penstock_operator.orphans import Marked
 
 __all__ = ["connect"]
+
+logger = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS: Final = 10.0
 _NAME: Final = {EntityType.EXCHANGE: "name", EntityType.SUBSCRIPTION: "queueName"}
@@ -75,8 +78,9 @@ class AmqpManagement:
         async with _mapped(self._server_name):
             for entity, name in _NAME.items():
                 for attributes in await self._client.query_all(entity, attributes=[name, "owner"]):
-                    if attributes.get("owner") is not None:
-                        found.append(Marked(str(attributes[name]), Owner.model_validate(attributes["owner"])))
+                    owner = _owner(attributes)
+                    if owner is not None:
+                        found.append(Marked(str(attributes[name]), owner))
         return found
 
     async def close(self) -> None:
@@ -85,6 +89,17 @@ class AmqpManagement:
             await self._client.close()
         except (OSError, TimeoutError):
             return
+
+
+def _owner(attributes: Mapping[str, object]) -> Owner | None:
+    """The mark of an entity; None if there is none, or a later operator set one whose kind or policy isn't known here:
+    then nothing may be done to the entity in its name.
+    """
+    try:
+        return None if attributes.get("owner") is None else Owner.read(attributes["owner"])
+    except ValidationError as error:
+        logger.info("a mark of another release is left alone: %s", error)
+        return None
 
 
 def _answer(answer: ManagementAnswer) -> Answer:

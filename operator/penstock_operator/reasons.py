@@ -32,6 +32,8 @@ class Reason(StrEnum):
     BROKER_NOT_FOUND = "BrokerNotFound"
     BROKER_STOPPED = "BrokerStopped"
     BROKER_UNREACHABLE = "BrokerUnreachable"
+    BROKER_TOO_OLD = "BrokerTooOld"
+    OPERATOR_TOO_OLD = "OperatorTooOld"
     NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
     EXCHANGE_NOT_FOUND = "ExchangeNotFound"
     EXCHANGE_ON_OTHER_BROKER = "ExchangeOnOtherBroker"
@@ -71,6 +73,7 @@ class Reason(StrEnum):
 NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(
     {
         Reason.INVALID_SPEC,
+        Reason.BROKER_TOO_OLD,
         Reason.NAMESPACE_NOT_ALLOWED,
         Reason.EXCHANGE_ON_OTHER_BROKER,
         Reason.DUPLICATE_SUBSCRIPTION,

@@ -156,7 +156,14 @@ class Reconciler:
         if session is None:
             problem = f"The Broker {name} is not running yet."
             return BrokerView(reach=Reach.UNREACHABLE, broker=broker, problem=problem)
-        return BrokerView(reach=session.reach, broker=broker, problem=session.problem)
+        state = session.state
+        return BrokerView(
+            reach=session.reach,
+            broker=broker,
+            problem=session.problem,
+            version="" if state is None else state.version,
+            understands=None if state is None or state.understands is None else frozenset(state.understands),
+        )
 
     async def _ask(self, view: BrokerView, entry: Declare | Undeclare) -> Answer | BrokerView:
         """The broker's answer; if none comes, what is known of the broker now."""

@@ -16,7 +16,7 @@ from penstock_api.management import EntityType, Outcome, SubscriptionDeclaration
 from penstock_api.resources import Exchange, Subscription
 from penstock_api.resources_headers import as_told
 from penstock_operator import access, conditions, deletion, names, reasons
-from penstock_operator.acceptance import ACCEPTED, broker_problem, duplicate, paused, refuse
+from penstock_operator.acceptance import ACCEPTED, broker_problem, duplicate, not_understood, paused, refuse
 from penstock_operator.conditions import Condition, Truth
 from penstock_operator.decisions import (
     AddFinalizer,
@@ -64,9 +64,9 @@ def decide(view: SubscriptionView) -> Decision:
         return _delete(view) if names.FINALIZER in metadata.finalizers else Release("it does not have our finalizer")
     if metadata.annotations.get(names.PAUSED) == "true":
         return _paused(view)
-    problem = _not_acceptable(view)
-    if problem is not None:
-        return _report(view, problem)
+    unacceptable = _not_acceptable(view)
+    if unacceptable is not None:
+        return _report(view, unacceptable)
     if names.FINALIZER not in metadata.finalizers:
         return AddFinalizer()
     if view.broker.reach is Reach.STOPPED:
@@ -76,7 +76,11 @@ def decide(view: SubscriptionView) -> Decision:
         unknown = Condition("Bound", Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, view.broker.problem)
         return _report(view, ACCEPTED, unknown)
     if view.answer is None:
-        return Declare(EntityType.SUBSCRIPTION, None, wanted(view))
+        body = wanted(view)
+        problem = not_understood(view.broker, body)
+        if problem is not None:
+            return _report(view, ACCEPTED, Condition("Bound", Truth.FALSE, Reason.BROKER_TOO_OLD, problem))
+        return Declare(EntityType.SUBSCRIPTION, None, body)
     return _conclude(view, view.answer)
 
 
@@ -139,7 +143,8 @@ def _conclude(view: SubscriptionView, answer: Answer) -> Report:
     if not answer.is_success:
         reason = reasons.word(answer.reason)
         message = f"The broker refused with {answer.condition or answer.status}: {answer.description}"
-        return _report(view, ACCEPTED, Condition("Bound", Truth.FALSE, reason, message), retry=Retry.BACKOFF)
+        retry = Retry.RESYNC if reasons.needs_a_person(reason) else Retry.BACKOFF
+        return _report(view, ACCEPTED, Condition("Bound", Truth.FALSE, reason, message), retry=retry)
     outcome = answer.body.get("outcome")
     bound_as = {Outcome.ADOPTED.value: Reason.ADOPTED, Outcome.REBOUND.value: Reason.REBOUND}
     bound = Condition(

@@ -71,9 +71,7 @@ async def test_a_declaration_travels_as_a_map_of_its_aliases() -> None:
     )
     (asked,) = node.received
     assert asked.properties == {"operation": "CREATE", "type": "penstock.subscription"}
-    assert asked.body["subscriptionName"] == "s"
-    assert asked.body["bindingKeys"] == ["a.#"]
-    assert asked.body["limits"] == {"overflow": "DropOldest"}
+    assert asked.body == {"subscriptionName": "s", "exchange": "x", "bindingKeys": ["a.#"]}
 
 
 async def test_a_failure_is_an_error_with_its_reason() -> None:
@@ -87,7 +85,7 @@ async def test_a_failure_is_an_error_with_its_reason() -> None:
     assert (error.status, error.condition, error.reason) == (409, "amqp:resource-locked", "ConsumersActive")
     assert error.body == {"containers": ["a", "b"]}
     assert (raw.status, raw.is_success) == (409, False)
-    assert node.received[0].body == {"ifUnused": True, "ifEmpty": True}
+    assert node.received[0].body == {"ifEmpty": True}
 
 
 async def test_a_list_is_answered_entry_by_entry() -> None:
@@ -109,7 +107,7 @@ async def test_a_list_is_answered_entry_by_entry() -> None:
     assert node.received[0].body[1] == {
         "type": "penstock.exchange",
         "name": "y",
-        "body": {"exchangeType": "Direct", "durable": False, "unroutable": "Accept"},
+        "body": {"exchangeType": "Direct", "durable": False},
     }
 
 

@@ -186,6 +186,10 @@ def test_figures_are_rounded_so_that_status_keeps_still(count: int, shown: int) 
     assert contested.shown(contested_by(count)) == (("c0", shown),)
 
 
+def test_a_word_of_a_later_broker_is_told_as_it_is() -> None:
+    assert told(state=state("ReadOnly"))["StorageHealthy"] == ("Unknown", "OperatorTooOld")
+
+
 def test_an_observer_that_starts_is_not_failing() -> None:
     assert "ObserverFailing" not in told(pod=pod(observer="ContainerCreating"))
 

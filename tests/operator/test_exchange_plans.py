@@ -150,6 +150,20 @@ def test_the_alternate_has_to_be_there_and_on_the_same_broker() -> None:
     assert decision.body.to_wire()["alternateExchange"] == "the rest"
 
 
+def test_a_broker_that_does_not_know_what_is_asked_is_not_asked_for_it() -> None:
+    old = BrokerView(reach=Reach.CONNECTED, broker=broker(), version="0.1.0", understands=frozenset({"exchange.owner"}))
+    decision = decide(replace(view(), broker=old))
+    assert told(decision)[0] == ("Ready", "False", "BrokerTooOld")
+    assert ("Declared", "False", "BrokerTooOld") in told(decision)
+
+
+def test_a_refusal_that_time_does_not_mend_is_not_asked_for_in_a_loop() -> None:
+    answer = Answer(status=400, reason="InvalidRequest", description="retention: no such key.")
+    decision = decide(view(answer=answer))
+    assert isinstance(decision, Report)
+    assert decision.retry is Retry.RESYNC
+
+
 @pytest.mark.parametrize(
     ("reach", "expected"),
     [

@@ -11,7 +11,7 @@ import pytest
 from operating.making import exchange, subscription
 from support.broker_process import BrokerProcess
 
-from penstock_api import declaration
+from penstock_api import declaration, understanding
 from penstock_api.management import EntityType
 from penstock_api.resources_headers import as_told
 from penstock_operator import certificates
@@ -53,6 +53,7 @@ async def test_declare_query_and_remove(target: Target) -> None:
     management = await connect(target)
     state = await management.state()
     assert (state.epoch, state.durable_work) == (1, "Ok")
+    assert state.understands == understanding.vocabulary()
     wanted = declaration.subscription_declaration(subscription(), exchange="orders", cluster_id="c1")
     made = await management.declare(
         [

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from operating.making import NOW, broker, exchange, subscription
 
+from penstock_api import understanding
 from penstock_api.management import EntityType
 from penstock_api.resources import Broker, Exchange, Subscription
 from penstock_core.reason import Reason as BrokerReason
@@ -305,3 +306,25 @@ def test_a_deleted_one_is_undeclared_by_its_queue_name() -> None:
         if_empty=False,
         owner_uid="uid-billing",
     )
+
+
+def test_a_broker_that_does_not_know_what_is_asked_is_not_asked_for_it() -> None:
+    knows = frozenset(understanding.vocabulary()) - {"subscription.delivery.maxTtlMs"}
+    old = BrokerView(reach=Reach.CONNECTED, broker=broker(), version="0.1.0", understands=knows)
+    made = subscription(metadata=OURS, delivery={"maxTtlSeconds": 60})
+    decision = decide(replace(view(made), broker=old))
+    assert told(decision) == [
+        ("Ready", "False", "BrokerTooOld"),
+        ("Accepted", "True", "Accepted"),
+        ("Bound", "False", "BrokerTooOld"),
+        ("Stalled", "True", "BrokerTooOld"),
+    ]
+    assert isinstance(decision, Report)
+    assert decision.retry is Retry.RESYNC
+    assert decision.conditions[0].message == (
+        "The broker, version 0.1.0, does not know `subscription.delivery.maxTtlMs`. Upgrade it by `spec.image` of "
+        "Broker main, or leave that out; until then it keeps what it has."
+    )
+    assert isinstance(decide(replace(view(), broker=old)), Declare), "what uses nothing new is declared"
+    new = replace(old, understands=knows | {"subscription.delivery.maxTtlMs"})
+    assert isinstance(decide(replace(view(made), broker=new)), Declare)

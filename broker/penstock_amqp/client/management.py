@@ -162,7 +162,7 @@ class ManagementClient:
 
     async def read_state(self, model: type[D], name: str | None = None) -> D:
         """The same as a model: `BrokerState`, `SubscriptionState` ..."""
-        return model.model_validate(await self.read(_STATES[model], name))
+        return model.read(await self.read(_STATES[model], name))
 
     async def create(self, declaration: Document, name: str | None = None) -> ManagementAnswer:
         """Declare an exchange, subscription or queue. Raises `ManagementError`."""
@@ -226,7 +226,7 @@ class ManagementClient:
 
     async def states(self, model: type[D]) -> list[D]:
         """All entities of a type as models: `SubscriptionState`, `ExchangeState` ..."""
-        return [model.model_validate(each) for each in await self.query_all(_STATES[model])]
+        return [model.read(each) for each in await self.query_all(_STATES[model])]
 
 
 def _declared(declaration: Document) -> EntityType:

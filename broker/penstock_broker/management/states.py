@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from penstock_amqp.types.values import Value
+from penstock_api import understanding
 from penstock_broker.connections.connection import Connection
 from penstock_broker.queues.histogram import Histogram
 from penstock_broker.queues.queue import AVAILABLE, Queue
@@ -40,6 +41,8 @@ InFlight: TypeAlias = dict[Queue, tuple[int, int]]
 """By queue: when the oldest delivery in flight became available, and when the longest-held one was sent (us)."""
 
 MAX_CONTAINERS: Final = 20
+
+_UNDERSTOOD: Final[list[Value]] = [*understanding.vocabulary()]
 
 
 def in_flight(connections: Iterable[Connection]) -> InFlight:
@@ -193,6 +196,7 @@ def broker_state(broker: Broker) -> State:
         "transactionsCommitted": broker.transactions.committed,
         "transactionsRolledBack": broker.transactions.rolled_back,
         "refusals": dict[Value, Value](broker.turned_away.totals().items()),
+        "understands": _UNDERSTOOD,
         **_open_transactions(ledger_of(each) for each in broker.connections.values()),
     }
 

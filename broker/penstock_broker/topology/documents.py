@@ -1,6 +1,7 @@
 """The topology as documents of the log: what is written when it changes, and how it is read back at start.
 
-The format is private to the broker: JSON, one document per exchange, subscription and queue. Must not know the log.
+The format is private to the broker: JSON, one document per exchange, subscription and queue. Keys that a later release
+wrote are passed over, so that its volume can be gone back with. Must not know the log.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscrip
         user=fields["user"],
         is_recorded=True,
         persistence=_persistence(fields["persistence"]),
-        limits=management.Limits.model_validate(fields["limits"]),
+        limits=management.Limits.read(fields["limits"]),
         delivery=_delivery(fields.get("delivery")),
         rebind_policy=fields["rebindPolicy"],
         client_overrides=fields["clientOverrides"],
@@ -163,7 +164,7 @@ def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> Poin
         made_by_name=fields.get("madeByName", False),
         queue=Queue(name, incarnation, is_logged=fields["durable"], now_us=now_us),
         persistence=_persistence(fields["persistence"]),
-        limits=management.Limits.model_validate(fields["limits"]),
+        limits=management.Limits.read(fields["limits"]),
         delivery=_delivery(fields.get("delivery")),
     )
 
@@ -174,8 +175,8 @@ def _persistence(value: str | None) -> Persistence | None:
 
 def _delivery(value: dict[str, Any] | None) -> management.Delivery | None:
     """Documents of the first version have none."""
-    return None if value is None else management.Delivery.model_validate(value)
+    return None if value is None else management.Delivery.read(value)
 
 
 def _owner(value: dict[str, Any] | None) -> management.Owner | None:
-    return None if value is None else management.Owner.model_validate(value)
+    return None if value is None else management.Owner.read(value)

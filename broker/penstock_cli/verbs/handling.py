@@ -92,7 +92,7 @@ def _handled(site: Site, operation: str, address: str, done: str, **selection: A
     """Exit code 1 if some could not go."""
     from penstock_api.handling import Handled, Selection
 
-    handled = Handled.model_validate(_asked(site, operation, address, Selection(**selection)))
+    handled = Handled.read(_asked(site, operation, address, Selection(**selection)))
     click.echo(f"{handled.messages} {done}")
     if handled.left:
         click.echo(f"penstock: {handled.left} could not go and stay: {handled.why}", err=True)
