@@ -346,7 +346,7 @@ class BrokerState(Document):
     transactions_committed: int = 0
     transactions_rolled_back: int = 0
     refusals: dict[str, int] = {}  # connections turned away at the door since `started_ms`, by reason
-    understands: tuple[str, ...] | None = None  # `understanding.vocabulary()`; absent: a release that didn't tell
+    understands: tuple[str, ...] | None = None  # terms of penstock_api.understanding; absent: it didn't tell
 
 
 class ConnectionState(Document):

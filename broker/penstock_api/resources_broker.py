@@ -8,14 +8,17 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AwareDatetime, ConfigDict, Field, model_validator
 
 from penstock_api import resources_base as base
+from penstock_api.resources_announcing import Announcements
 from penstock_api.resources_creation import AutoCreate
 from penstock_api.resources_delivery import ClientDelivery
+from penstock_api.resources_listening import ClientListeners, MessageSize
 from penstock_api.resources_security import (
     Authentication,
     ClientLimits,
     Permissions,
     mechanisms_without_tls,
 )
+from penstock_api.resources_transactions import TransactionLimits
 
 __all__ = [
     "Authentication",
@@ -74,17 +77,6 @@ class Storage(base.Spec):
     """Storage class of both; left out: the cluster's default."""
     when_deleted: Literal["Retain", "Delete"] = "Retain"
     """What becomes of the volumes when the Broker is deleted."""
-
-
-class ClientListeners(base.Spec):
-    """Where clients connect. The management listener always exists and has TLS."""
-
-    amqps: bool = True
-    """Port 5671 with TLS; the certificate is the operator's, its CA in the ConfigMap `BROKER-ca`."""
-    amqp: bool = False
-    """Port 5672 without TLS."""
-    web_socket: bool = False
-    """Port 5443: AMQP over WebSocket with TLS (`amqpwss://`), by the same certificate."""
 
 
 class PodOptions(base.Spec):
@@ -169,12 +161,16 @@ class BrokerSpec(base.Spec):
     """What clients may hold at once."""
     allowed_namespaces: base.AllowedNamespaces = ()
     """Other namespaces whose Exchanges and Subscriptions may use this Broker; `*` allows all."""
-    max_message_size: base.Quantity = "16Mi"
-    """Largest message that is taken."""
+    max_message_size: MessageSize = "16Mi"
+    """Largest message that is taken; `listeners.options` may say otherwise for a listener."""
     idle_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
     """A client from which nothing is heard for so long is cut off."""
     auto_create: AutoCreate = AutoCreate()
     """Queues and topic exchanges that are made when a client first names them."""
+    announce: Announcements = Announcements()
+    """What clients are told when they connect: other servers, and how to write addresses."""
+    transactions: TransactionLimits = TransactionLimits()
+    """How much transactions may hold, and for how long."""
     delivery: ClientDelivery = ClientDelivery()
     """What becomes of messages in subscriptions and queues that no resource declares."""
     pod: PodOptions = PodOptions()

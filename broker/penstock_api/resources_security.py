@@ -12,6 +12,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from penstock_api import resources_base as base
 
 __all__ = [
+    "CLUSTER",
     "Authentication",
     "ClientLimits",
     "Group",
@@ -62,14 +63,27 @@ _NEEDS_TOKENS: Final = base.cel(
 )
 
 
+CLUSTER: Final = "Cluster"
+"""`issuer` of tokens that this Kubernetes cluster makes for the ServiceAccounts of pods."""
+
+_KEYS: Final = base.cel(
+    "(self.issuer == 'Cluster') != has(self.keysConfigMapRef)",
+    "an issuer needs `keysConfigMapRef`, a ConfigMap with its public keys; `Cluster` has none, its keys are fetched",
+)
+
+
 class TokenIssuer(base.Spec):
     """Whose signed tokens (JWT) log a client in, and by which keys they are checked."""
 
+    model_config = ConfigDict(json_schema_extra=base.validations(_KEYS))
+
     issuer: Annotated[str, Field(min_length=1, max_length=512)]
-    """What a token has to say of who made it (`iss`)."""
-    keys_config_map_ref: base.LocalRef
+    """What a token has to say of who made it (`iss`); or `Cluster`: this cluster, for the ServiceAccounts of its pods.
+    Name and keys of that are then asked of the API server, and kept up to date.
+    """
+    keys_config_map_ref: base.LocalRef | None = None
     """A ConfigMap in the Broker's namespace whose key `keys` holds the issuer's public keys: a JWKS document, or PEM. A
-    change holds from the next log-in on.
+    change holds from the next log-in on. Not for `Cluster`.
     """
     audiences: Annotated[
         tuple[Name, ...],
@@ -89,6 +103,17 @@ class TokenIssuer(base.Spec):
     """Claim that lists the user's groups."""
     leeway_seconds: Annotated[int, Field(ge=0, le=600)] = 30
     """How far clocks may be apart."""
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        if self.is_cluster != (self.keys_config_map_ref is None):
+            raise ValueError(str(_KEYS["message"]))
+        return self
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether its keys are those of the Kubernetes cluster that the Broker is in."""
+        return self.issuer == CLUSTER
 
 
 class Group(base.Spec):

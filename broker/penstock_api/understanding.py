@@ -1,10 +1,9 @@
 """What a broker of one release can be asked for, so that an operator of another needn't find out by refusals.
 
-A broker announces the terms of its declarations in `BrokerState.understands`; whoever declares looks there for those
-that his declaration needs. A term is `exchange.`, `subscription.` or `queue.` with the path of a key, such as
-`subscription.delivery.deadLetter`, or of one of its words, `subscription.scope=Container`. All are read off the
-models of `penstock_api.management`: no list of features is kept by hand. Pure. Source: docs/management.md, "Other
-releases".
+A broker announces what its declarations and its configuration file may say in `BrokerState.understands`; whoever writes
+one looks there for the terms that it needs. A term is `exchange.`, `subscription.`, `queue.` or `settings.` with the
+path of a key, such as `subscription.delivery.deadLetter`, or of a word, `subscription.scope=Container`. All are read
+off the models: no list of features is kept by hand. Pure. Source: docs/management.md, "Other releases".
 """
 
 from __future__ import annotations
@@ -13,6 +12,8 @@ from collections.abc import Iterator, Set
 from types import UnionType
 from typing import Final, Literal, Union, cast, get_args, get_origin
 
+from pydantic import BaseModel
+
 from penstock_api.management import (
     Document,
     ExchangeDeclaration,
@@ -20,7 +21,7 @@ from penstock_api.management import (
     SubscriptionDeclaration,
 )
 
-__all__ = ["missing", "needs", "vocabulary"]
+__all__ = ["missing", "missing_settings", "needs", "settings_vocabulary", "vocabulary"]
 
 _ENTITIES: Final[dict[type[Document], str]] = {
     ExchangeDeclaration: "exchange",
@@ -29,9 +30,29 @@ _ENTITIES: Final[dict[type[Document], str]] = {
 }
 
 
+_SETTINGS: Final = "settings"
+
+
 def vocabulary() -> tuple[str, ...]:
     """Every term that this release knows, sorted."""
     return tuple(sorted(term for model, entity in _ENTITIES.items() for term in _terms(model, entity)))
+
+
+def settings_vocabulary(model: type[BaseModel]) -> tuple[str, ...]:
+    """The same for the broker's configuration file, whose model only the broker knows: `settings.` and the path of a
+    key, sorted.
+    """
+    return tuple(sorted({term for term in _terms(model, _SETTINGS) if "=" not in term}))
+
+
+def missing_settings(settings: object, understood: Set[str] | None) -> tuple[str, ...]:
+    """The keys of a configuration that a broker doesn't know, sorted; none if it doesn't say what it knows. Below a key
+    whose value the broker doesn't describe, such as a map by user, anything goes.
+    """
+    if understood is None or not any(term.startswith(f"{_SETTINGS}.") for term in understood):
+        return ()
+    described = {term.rpartition(".")[0] for term in understood}
+    return tuple(sorted(set(_unknown(settings, _SETTINGS, understood, described))))
 
 
 def needs(declaration: Document) -> frozenset[str]:
@@ -44,15 +65,28 @@ def missing(declaration: Document, understood: Set[str] | None) -> tuple[str, ..
     return () if understood is None else tuple(sorted(needs(declaration) - understood))
 
 
-def _terms(model: type[Document], path: str) -> Iterator[str]:
+def _terms(model: type[BaseModel], path: str) -> Iterator[str]:
     for name, field in model.model_fields.items():
         here = f"{path}.{field.alias or name}"
         yield here
         for part in _parts(field.annotation):
-            if isinstance(part, type) and issubclass(part, Document):
+            if isinstance(part, type) and issubclass(part, BaseModel):
                 yield from _terms(part, here)
             elif get_origin(part) is Literal:
                 yield from (f"{here}={word}" for word in get_args(part))
+
+
+def _unknown(node: object, path: str, understood: Set[str], described: Set[str]) -> Iterator[str]:
+    if isinstance(node, list):
+        for item in cast(list[object], node):
+            yield from _unknown(item, path, understood, described)
+    elif isinstance(node, dict) and path in described:
+        for key, value in cast(dict[str, object], node).items():
+            here = f"{path}.{key}"
+            if here not in understood:
+                yield here
+            else:
+                yield from _unknown(value, here, understood, described)
 
 
 def _used(document: Document, path: str) -> Iterator[str]:

@@ -109,6 +109,10 @@ class ApiServer(Protocol):
         """Delete exactly this object; absent is fine."""
         ...
 
+    async def document(self, path: str) -> Manifest | None:
+        """What the API server serves at a path that is no object's, None if nothing."""
+        ...
+
     async def serves(self, kind: Kind) -> bool:
         """Whether the cluster has this kind."""
         ...

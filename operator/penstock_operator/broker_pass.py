@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, assert_never
 
 from penstock_api.management import BrokerState
 from penstock_api.resources import Broker
-from penstock_operator import brokers, children, credentials, names, pods, schedule
-from penstock_operator.api_server import KINDS, ApiServer, kind_of
+from penstock_operator import brokers, children, cluster_issuer, credentials, names, pods, schedule
+from penstock_operator.api_server import KINDS, ApiServer, Forbidden, kind_of
 from penstock_operator.brokers import BrokerReportView
 from penstock_operator.cache import Cache, Key
+from penstock_operator.cluster_issuer import ClusterIssuer
 from penstock_operator.credentials import Credentials
 from penstock_operator.decisions import Reach, Report
 from penstock_operator.management import Target
@@ -51,6 +52,8 @@ class _Observed:
 
     found: dict[tuple[str, str], Manifest | None]
     spark_installed: bool
+    issuer: ClusterIssuer | None = None
+    """The cluster as an issuer of tokens, if it is wanted and known."""
 
     def get(self, kind: str, name: str) -> Manifest | None:
         return self.found.get((kind, name))
@@ -85,18 +88,21 @@ class BrokerPass:
         observed = await self._observe(broker)
         pinned = pods.pin(broker, observed.get("StatefulSet", broker.metadata.name), self.settings.broker_image)
         keys = self._credentials(broker, observed, now)
-        wanted = self._wanted(broker, pinned, keys, observed.spark_installed)
+        wanted = self._wanted(broker, pinned, keys, observed)
         taken, leaving = _foreign(broker, wanted, observed)
+        too_old = self._not_understood(broker, pinned, observed)
+        may_apply = not too_old and (observed.issuer is not None or not cluster_issuer.is_wanted(broker))
         if leaving:
             # What may still answer is the broker of the one that had this name before.
             await self.sessions.drop(broker.key)
-        elif not taken and broker.metadata.annotations.get(names.PAUSED) != "true":
+        elif not taken and may_apply and broker.metadata.annotations.get(names.PAUSED) != "true":
             await self._apply(broker, wanted, observed)
             await self._keep_session(key, broker, observed, keys)
         elif not taken and self.sessions.get(broker.key) is None:
-            # Its children are left alone, but what is declared on it isn't paused.
+            # Its children are left alone, but what is declared on it goes on.
             await self._keep_session(key, broker, observed, keys)
-        return brokers.report(await self._view(key, broker, observed, pinned, taken, leaving, now))
+        view = await self._view(key, broker, observed, pinned, now)
+        return brokers.report(replace(view, taken=taken, leaving=leaving, too_old=too_old))
 
     async def _observe(self, broker: Broker) -> _Observed:
         """Every object that the Broker may have, and the CRD of the Spark operator."""
@@ -116,25 +122,50 @@ class BrokerPass:
             if reference is not None:
                 wanted.append(("Secret", reference.name))
         wanted += [("ConfigMap", name) for name in _token_keys(broker)]
+        issuer = None
+        if cluster_issuer.is_wanted(broker):
+            wanted.append(("ConfigMap", cluster_issuer.config_map_name(broker)))
+            issuer = await self._cluster_issuer()
         if spark_installed:
             wanted.append(("ScheduledSparkApplication", f"{name}-lag"))
         objects = await asyncio.gather(*(self.kube.get(KINDS[kind], namespace, child) for kind, child in wanted))
-        return _Observed(dict(zip(wanted, objects, strict=True)), spark_installed)
+        return _Observed(dict(zip(wanted, objects, strict=True)), spark_installed, issuer)
+
+    async def _cluster_issuer(self) -> ClusterIssuer | None:
+        """What the API server says of it; None if it says nothing, or not to us."""
+        try:
+            documents = [await self.kube.document(path) for path in (cluster_issuer.DISCOVERY, cluster_issuer.KEYS)]
+        except Forbidden as error:
+            logger.warning("the cluster's issuer can't be looked up: %s", error)
+            return None
+        return cluster_issuer.read(*documents)
+
+    def _not_understood(self, broker: Broker, pinned: Pinned, observed: _Observed) -> tuple[str, ...]:
+        """What the new settings have that the broker which runs doesn't know: with the same image it wouldn't start."""
+        session = self.sessions.get(broker.key)
+        state = None if session is None else session.state
+        if state is None or state.understands is None:
+            return ()
+        if pods.running_image(observed.get("StatefulSet", broker.metadata.name)) != pinned.image:
+            return ()
+        return pods.not_understood(broker, pinned, frozenset(state.understands))
 
     def _credentials(self, broker: Broker, observed: _Observed, now: datetime) -> Credentials:
         name = broker.metadata.name
         secrets = {f"{name}-{stem}": observed.get("Secret", f"{name}-{stem}") for stem in _SECRETS}
         return credentials.renew(secrets, broker, credentials.hosts_of(broker, self.settings.cluster_domain), now)
 
-    def _wanted(self, broker: Broker, pinned: Pinned, keys: Credentials, spark_installed: bool) -> list[Manifest]:
+    def _wanted(self, broker: Broker, pinned: Pinned, keys: Credentials, observed: _Observed) -> list[Manifest]:
         """All children, in the order in which they are applied: what pods mount comes before the pods."""
-        stateful_set, config_map = pods.stateful_set(broker, pinned)
+        issuer = observed.issuer
+        stateful_set, config_map = pods.stateful_set(broker, pinned, "" if issuer is None else issuer.issuer)
         return [
             *credentials.manifests(broker, keys),
             config_map,
+            *([] if issuer is None else [cluster_issuer.config_map(broker, issuer)]),
             *children.services(broker),
             stateful_set,
-            *schedule.manifests(broker, self.settings.lag_image, spark_installed=spark_installed),
+            *schedule.manifests(broker, self.settings.lag_image, spark_installed=observed.spark_installed),
         ]
 
     async def _apply(self, broker: Broker, wanted: list[Manifest], observed: _Observed) -> None:
@@ -197,8 +228,6 @@ class BrokerPass:
         broker: Broker,
         observed: _Observed,
         pinned: Pinned,
-        taken: tuple[str, ...],
-        leaving: tuple[str, ...],
         now: datetime,
     ) -> BrokerReportView:
         users = broker.spec.authentication.users_secret_ref
@@ -210,15 +239,14 @@ class BrokerPass:
         run = text_at(lag_schedule, "status", "lastRunName")
         return BrokerReportView(
             broker=broker,
-            taken=taken,
-            leaving=leaving,
             users_missing=users is not None and observed.get("Secret", users.name) is None,
             token_keys_missing=tuple(
                 name for name in _token_keys(broker) if dig(observed.get("ConfigMap", name), "data", "keys") is None
             ),
+            issuer_unknown=cluster_issuer.is_wanted(broker) and observed.issuer is None,
             client_ca_missing=ca is not None and dig(observed.get("Secret", ca.name), "data", "ca.crt") is None,
             stateful_set=observed.get("StatefulSet", broker.metadata.name),
-            pod=None if leaving else observed.get("Pod", f"{broker.metadata.name}-0"),
+            pod=observed.get("Pod", f"{broker.metadata.name}-0"),
             pinned=pinned,
             default_image=self.settings.broker_image,
             reach=Reach.UNREACHABLE if session is None else session.reach,
@@ -238,8 +266,9 @@ class BrokerPass:
 
 
 def _token_keys(broker: Broker) -> list[str]:
-    """ConfigMaps with keys of issuers."""
-    return sorted({issuer.keys_config_map_ref.name for issuer in broker.spec.authentication.tokens})
+    """ConfigMaps that people make with keys of issuers."""
+    references = (issuer.keys_config_map_ref for issuer in broker.spec.authentication.tokens)
+    return sorted({reference.name for reference in references if reference is not None})
 
 
 def _foreign(broker: Broker, wanted: list[Manifest], observed: _Observed) -> tuple[tuple[str, ...], tuple[str, ...]]:

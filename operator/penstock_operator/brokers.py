@@ -11,7 +11,7 @@ from datetime import datetime
 
 from penstock_api.management import BrokerState
 from penstock_api.resources import Broker
-from penstock_operator import children, conditions, contested, names, schedule_state
+from penstock_operator import children, cluster_issuer, conditions, contested, names, schedule_state
 from penstock_operator.conditions import Condition, Truth
 from penstock_operator.decisions import Reach, Report, Retry
 from penstock_operator.manifests import Manifest, dig, items_of, text_at
@@ -36,6 +36,10 @@ class BrokerReportView:
     """The Secret of `authentication.clientCaSecretRef` is not there, or has no `ca.crt`."""
     token_keys_missing: tuple[str, ...] = ()
     """ConfigMaps of `authentication.tokens` that are not there, or have no `keys`."""
+    issuer_unknown: bool = False
+    """The API server doesn't say what the cluster signs tokens with, and `authentication.tokens` wants it."""
+    too_old: tuple[str, ...] = ()
+    """Settings that the broker which runs doesn't know; nothing of the spec is applied."""
     stateful_set: Manifest | None = None
     pod: Manifest | None = None
     """The pod of ordinal 0."""
@@ -75,7 +79,7 @@ def report(view: BrokerReportView) -> Report:
         now=view.now,
     )
     waits = available.truth is not Truth.TRUE and available.reason != Reason.SCALED_TO_ZERO
-    missing = view.users_missing or view.client_ca_missing or view.token_keys_missing
+    missing = view.users_missing or view.client_ca_missing or view.token_keys_missing or view.issuer_unknown
     retry = Retry.BACKOFF if waits or missing or view.leaving else Retry.RESYNC
     return Report((*ready, *further, scheduled), _details(view), retry)
 
@@ -117,6 +121,20 @@ def _accepted(view: BrokerReportView) -> Condition:
         found = ", ".join(view.token_keys_missing)
         message = f"There is no ConfigMap {found} with a key `keys`; make it: the issuer's public keys, JWKS or PEM."
         return Condition("Accepted", Truth.FALSE, Reason.TOKEN_KEYS_NOT_FOUND, message)
+    if view.issuer_unknown:
+        message = (
+            "The API server does not tell this operator what the cluster signs ServiceAccount tokens with "
+            f"({cluster_issuer.DISCOVERY}, {cluster_issuer.KEYS}); allow it, or give the issuer and `keysConfigMapRef`."
+        )
+        return Condition("Accepted", Truth.FALSE, Reason.CLUSTER_ISSUER_UNKNOWN, message)
+    if view.too_old:
+        known = "" if view.state is None else view.state.version
+        terms = ", ".join(f"`{term}`" for term in view.too_old)
+        message = (
+            f"The image {view.pinned.image}, version {known}, does not know {terms}. "
+            "Set `spec.image` to a newer one, or leave that out; until then the pods stay as they are."
+        )
+        return Condition("Accepted", Truth.FALSE, Reason.BROKER_TOO_OLD, message)
     return Condition("Accepted", Truth.TRUE, Reason.ACCEPTED, "The spec is valid and its children are ours.")
 
 

@@ -13,9 +13,12 @@ from typing import Final
 import yaml
 
 from penstock_api.resources import GROUP, Broker, quantity_bytes
+from penstock_api.resources_announcing import announcement_settings
 from penstock_api.resources_creation import AutoCreate, creation_settings
 from penstock_api.resources_delivery import ClientDelivery, client_settings
+from penstock_api.resources_listening import listener_settings, tls_settings
 from penstock_api.resources_security import TokenIssuer, mechanisms_without_tls, permission_settings
+from penstock_api.resources_transactions import transaction_settings
 from penstock_operator import children, credentials, names
 from penstock_operator.manifests import Manifest
 
@@ -23,6 +26,7 @@ __all__ = [
     "CLIENT_CA",
     "CONFIG",
     "DATA",
+    "FILE",
     "LEDGER",
     "OBSERVER",
     "PASSWORD",
@@ -46,23 +50,24 @@ SOCKET: Final = f"{RUN}/observer.sock"
 DATA: Final = "/var/lib/penstock/data"
 LEDGER: Final = "/var/lib/penstock/ledger"
 
-_FILE: Final = "broker.yaml"
+FILE: Final = "broker.yaml"
 _PERMISSIONS: Final = "permissions.yaml"
 """Beside it, and not part of the digest: the broker reads it again when it changes, no pod is rolled."""
 
 
-def render(broker: Broker) -> str:
-    """The settings file of revision 1."""
+def render(broker: Broker, cluster_issuer: str = "") -> str:
+    """The settings file of revision 1; `cluster_issuer` is the name that the cluster signs tokens with."""
     spec = broker.spec
     tls: Manifest = {"certificate": f"{TLS}/tls.crt", "key": f"{TLS}/tls.key"}
     listeners: list[Manifest] = []
     if spec.listeners.amqps:
-        listeners.append({"name": "amqps", "address": f"0.0.0.0:{names.AMQPS_PORT}", **_with_tls(broker, tls)})
+        about = {"name": "amqps", "address": f"0.0.0.0:{names.AMQPS_PORT}"}
+        listeners.append({**about, **_with_tls(broker, tls), **listener_settings(spec.listeners, "amqps")})
     if spec.listeners.amqp:
         listeners.append(_without_tls(broker))
     if spec.listeners.web_socket:
         about = {"name": "wss", "kind": "webSocket", "address": f"0.0.0.0:{names.WEB_SOCKET_PORT}"}
-        listeners.append({**about, **_with_tls(broker, tls)})
+        listeners.append({**about, **_with_tls(broker, tls), **listener_settings(spec.listeners, "webSocket")})
     authentication: Manifest = {
         "anonymous": spec.authentication.anonymous,
         "allowInsecurePlain": spec.authentication.allow_insecure_plain,
@@ -74,7 +79,7 @@ def render(broker: Broker) -> str:
         authentication["certificateUser"] = part[0].lower() + part[1:]
     if spec.authentication.tokens:
         issuers = enumerate(spec.authentication.tokens)
-        authentication["tokens"] = [_issuer(broker, number, issuer) for number, issuer in issuers]
+        authentication["tokens"] = [_issuer(broker, number, issuer, cluster_issuer) for number, issuer in issuers]
     if spec.authentication.groups:
         authentication["groups"] = {group.name: list(group.users) for group in spec.authentication.groups}
     management = {
@@ -102,11 +107,19 @@ def render(broker: Broker) -> str:
         settings["autoCreate"] = creation_settings(spec.auto_create)
     if spec.delivery != ClientDelivery():
         settings["delivery"] = client_settings(spec.delivery)
+    for key, further in (
+        ("announce", announcement_settings(spec.announce)),
+        ("transactions", transaction_settings(spec.transactions)),
+    ):
+        if further:
+            settings[key] = further
     return yaml.safe_dump(settings, sort_keys=False)
 
 
-def _issuer(broker: Broker, number: int, issuer: TokenIssuer) -> Manifest:
+def _issuer(broker: Broker, number: int, issuer: TokenIssuer, cluster_issuer: str) -> Manifest:
     fields = issuer.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"keys_config_map_ref"})
+    if issuer.is_cluster:
+        fields["issuer"] = cluster_issuer
     own = f"{GROUP}/{broker.metadata.namespace}/{broker.metadata.name}"
     return {**fields, "audiences": list(issuer.audiences) or [own], "keysFile": f"{token_keys(number)}/keys"}
 
@@ -119,6 +132,9 @@ def token_keys(number: int) -> str:
 def _with_tls(broker: Broker, tls: Manifest) -> Manifest:
     """TLS of clients, and how they log in there."""
     authentication = broker.spec.authentication
+    further = tls_settings(broker.spec.listeners)
+    if further:  # else it stays the same map as the management's, which the file shows
+        tls = {**tls, **further}
     if authentication.client_ca_secret_ref is not None:
         wanted = authentication.client_certificates.lower()
         tls = {**tls, "clientCa": f"{CLIENT_CA}/ca.crt", "clientCertificates": wanted}
@@ -132,7 +148,7 @@ def _without_tls(broker: Broker) -> Manifest:
     listener: Manifest = {"name": "amqp", "address": f"0.0.0.0:{names.AMQP_PORT}"}
     if broker.spec.authentication.mechanisms is not None:
         listener["saslMechanisms"] = list(mechanisms_without_tls(broker.spec.authentication))
-    return listener
+    return {**listener, **listener_settings(broker.spec.listeners, "amqp")}
 
 
 def digest(rendered: str) -> str:
@@ -142,7 +158,7 @@ def digest(rendered: str) -> str:
 
 def config_map(broker: Broker, rendered: str) -> Manifest:
     """The ConfigMap `<broker>-config`."""
-    data: Manifest = {_FILE: rendered}
+    data: Manifest = {FILE: rendered}
     if broker.spec.permissions is not None:
         grants = {"permissions": permission_settings(broker.spec.permissions)}
         data[_PERMISSIONS] = yaml.safe_dump(grants, sort_keys=False)

@@ -138,6 +138,10 @@ class Kube:
         path = kind_of(manifest).path(str(about["namespace"]), str(about["name"]))
         await self._request("DELETE", path, body=body, missing_ok=True)
 
+    async def document(self, path: str) -> Manifest | None:
+        """What the API server serves at a path that is no object's, None if nothing."""
+        return await self._request("GET", path, missing_ok=True)
+
     async def serves(self, kind: Kind) -> bool:
         """Whether the cluster has this kind."""
         group = await self._request("GET", f"/apis/{kind.api_version}", missing_ok=True)

@@ -12,11 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import yaml
+
+from penstock_api import understanding
 from penstock_api.resources import Broker
-from penstock_operator import children, configuration, names
+from penstock_operator import children, cluster_issuer, configuration, names
 from penstock_operator.manifests import Manifest, items_of, text_at
 
-__all__ = ["LATEST", "Pinned", "pin", "revision_of", "stateful_set"]
+__all__ = ["LATEST", "Pinned", "not_understood", "pin", "revision_of", "running_image", "stateful_set"]
 
 IMAGE_ANNOTATION: Final = "penstock.dev/default-image"
 REVISION_ANNOTATION: Final = "penstock.dev/pod-revision"
@@ -44,23 +47,26 @@ def pin(broker: Broker, observed: Manifest | None, default_image: str) -> Pinned
         return Pinned(broker.spec.image or default_image, default_image, LATEST)
     kept = text_at(observed, "metadata", "annotations", IMAGE_ANNOTATION) or default_image
     image = broker.spec.image or kept
-    running = next(
-        (
-            text_at(container, "image")
-            for container in items_of(observed, "spec", "template", "spec", "containers")
-            if container.get("name") == "broker"
-        ),
-        None,
-    )
+    running = running_image(observed)
     recorded = text_at(observed, "metadata", "annotations", REVISION_ANNOTATION) or ""
     revision = int(recorded) if recorded.isdigit() and int(recorded) in _REVISIONS else LATEST
     return Pinned(image, kept, revision if image == running else LATEST)
 
 
-def stateful_set(broker: Broker, pinned: Pinned) -> tuple[Manifest, Manifest]:
-    """The StatefulSet, and the ConfigMap that its pods read."""
+def running_image(observed: Manifest | None) -> str | None:
+    """The image that a StatefulSet makes broker pods with."""
+    for container in items_of(observed, "spec", "template", "spec", "containers"):
+        if container.get("name") == "broker":
+            return text_at(container, "image")
+    return None
+
+
+def stateful_set(broker: Broker, pinned: Pinned, signed_by: str = "") -> tuple[Manifest, Manifest]:
+    """The StatefulSet, and the ConfigMap that its pods read; `signed_by` is the name that the cluster signs tokens
+    with.
+    """
     revision = revision_of(pinned)
-    rendered = revision.settings(broker)
+    rendered = revision.settings(broker, signed_by)
     name = broker.metadata.name
     about = children.metadata(
         broker,
@@ -82,12 +88,18 @@ def stateful_set(broker: Broker, pinned: Pinned) -> tuple[Manifest, Manifest]:
     return made, configuration.config_map(broker, rendered)
 
 
+def not_understood(broker: Broker, pinned: Pinned, understood: frozenset[str]) -> tuple[str, ...]:
+    """The settings of a Broker that a broker process with these terms can't read."""
+    rendered = revision_of(pinned).settings(broker, "")
+    return understanding.missing_settings(yaml.safe_load(rendered), understood)
+
+
 @dataclass(frozen=True, slots=True)
 class _Revision:
     """One way to make pods; never changed once released."""
 
     template: Callable[[Broker, str, str], Manifest]
-    settings: Callable[[Broker], str]
+    settings: Callable[[Broker, str], str]
 
 
 def _claim(broker: Broker, name: str, size: str) -> Manifest:
@@ -211,7 +223,9 @@ def _volumes(broker: Broker) -> list[Manifest]:
         if reference is not None:
             volumes.append({"name": volume, "secret": {"secretName": reference.name, "defaultMode": 0o440}})
     for number, issuer in enumerate(authentication.tokens):
-        volumes.append({"name": f"token-keys-{number}", "configMap": {"name": issuer.keys_config_map_ref.name}})
+        keys = issuer.keys_config_map_ref
+        found = cluster_issuer.config_map_name(broker) if keys is None else keys.name
+        volumes.append({"name": f"token-keys-{number}", "configMap": {"name": found}})
     return volumes
 
 

@@ -53,6 +53,7 @@ class Reason(StrEnum):
     USERS_SECRET_NOT_FOUND = "UsersSecretNotFound"
     CLIENT_CA_NOT_FOUND = "ClientCaNotFound"
     TOKEN_KEYS_NOT_FOUND = "TokenKeysNotFound"
+    CLUSTER_ISSUER_UNKNOWN = "ClusterIssuerUnknown"
     TAKEOVERS_REPEATED = "TakeoversRepeated"
     TAKEOVERS_ENDED = "TakeoversEnded"
     PLAIN_TEXT_PASSWORDS = "PlainTextPasswords"
@@ -82,6 +83,7 @@ NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(
         Reason.USERS_SECRET_NOT_FOUND,
         Reason.CLIENT_CA_NOT_FOUND,
         Reason.TOKEN_KEYS_NOT_FOUND,
+        Reason.CLUSTER_ISSUER_UNKNOWN,
         BrokerReason.EXCLUSIVITY_MISMATCH.value,
         BrokerReason.MANAGED.value,
         BrokerReason.INVALID_SELECTOR.value,

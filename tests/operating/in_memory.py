@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
+from penstock_api.management import BrokerState, EntityType, ExchangeDeclaration, SubscriptionDeclaration
 from penstock_core import identity
 from penstock_operator.api_server import Conflict, Kind, KubeError, kind_of
 from penstock_operator.decisions import Answer, Declare, Reach, Undeclare
@@ -33,6 +33,8 @@ class ApiServerInMemory:
     objects: dict[Name, Any] = field(default_factory=dict[Name, Any])
     events: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
     """What a watch of Penstock's kinds would tell, in order."""
+    documents: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What is served beside objects, by path."""
     written: int = 0
     """Status writes."""
     _version: int = 0
@@ -80,6 +82,9 @@ class ApiServerInMemory:
 
     async def delete(self, manifest: Manifest) -> None:
         self.objects.pop(_name(manifest), None)
+
+    async def document(self, path: str) -> Manifest | None:
+        return cast("Manifest | None", copy.deepcopy(self.documents.get(path)))
 
     async def serves(self, kind: Kind) -> bool:
         return False
@@ -200,7 +205,7 @@ class SessionInMemory:
     """A session that answers at once."""
 
     broker: BrokerInMemory
-    state: None = None
+    state: BrokerState | None = None
     problem: str = "It is down."
 
     @property

@@ -10,11 +10,14 @@ import yaml
 from operating.making import broker
 
 from penstock_amqp.transports.certificate_names import NamePart
+from penstock_api import understanding
 from penstock_broker.settings import settings
+from penstock_broker.settings.announcing import Announcements, FailoverServer
 from penstock_broker.settings.creation import AutoCreate, CreatedNodes, CreatedQueues
 from penstock_broker.settings.security import ClientCertificates, Grants, Limits, Tls, TokenIssuer
+from penstock_broker.settings.transactions import TransactionSettings
 from penstock_core.permissions import Action, Grant
-from penstock_operator import configuration
+from penstock_operator import configuration, pods
 
 
 def loaded(tmp_path: Path, **spec: Any) -> settings.Settings:
@@ -211,3 +214,84 @@ def test_web_sockets_have_the_tls_and_the_mechanisms_of_the_other_listener(tmp_p
     amqps, wss = loaded(tmp_path, listeners={"webSocket": True}, authentication=mutual).listeners
     assert (wss.kind, wss.address) == (settings.ListenerKind.WEB_SOCKET, "0.0.0.0:5443")
     assert (wss.tls, wss.sasl_mechanisms) == (amqps.tls, ("EXTERNAL",))
+
+
+def test_the_cluster_s_tokens_are_checked_by_what_the_api_server_says(tmp_path: Path) -> None:
+    made = broker(authentication={"tokens": [{"issuer": "Cluster"}]})
+    path = tmp_path / "broker.yaml"
+    path.write_text(configuration.render(made, "https://kubernetes.default.svc"))
+    assert settings.load(path).authentication.tokens == (
+        TokenIssuer(
+            issuer="https://kubernetes.default.svc",
+            audiences=("penstock.dev/shop/main",),
+            keys_file=Path("/etc/penstock/token-keys/0/keys"),
+        ),
+    )
+
+
+def test_each_listener_has_what_its_options_say(tmp_path: Path) -> None:
+    listeners = {
+        "amqp": True,
+        "webSocket": True,
+        "minimumTlsVersion": "1.3",
+        "options": {
+            "amqps": {"maxMessageSize": "1Mi"},
+            "webSocket": {"maxMessageSize": "4Mi"},
+        },
+    }
+    amqps, amqp, wss = loaded(tmp_path, listeners=listeners).listeners
+    assert [it.max_message_bytes for it in (amqps, amqp, wss)] == [1024**2, None, 4 * 1024**2]
+    assert amqps.tls is not None
+    assert wss.tls is not None
+    assert (amqps.tls.minimum_version, wss.tls.minimum_version, amqp.tls) == ("1.3", "1.3", None)
+    management = loaded(tmp_path, listeners=listeners).management
+    assert management is not None
+    assert management.tls is not None
+    assert management.tls.minimum_version == "1.2"
+
+
+def test_what_clients_are_told(tmp_path: Path) -> None:
+    assert loaded(tmp_path).announce == Announcements()
+    servers = [
+        {"hostname": "other.example", "port": 5671},
+        {"hostname": "b", "port": 443, "scheme": "amqpwss", "networkHost": "10.0.0.1", "path": "/amqp"},
+    ]
+    found = loaded(tmp_path, announce={"failoverServers": servers, "prefixes": True}).announce
+    assert found == Announcements(
+        failover_servers=(
+            FailoverServer(hostname="other.example", port=5671),
+            FailoverServer(hostname="b", port=443, scheme="amqpwss", network_host="10.0.0.1", path="/amqp"),
+        ),
+        prefixes=True,
+    )
+
+
+def test_limits_of_transactions(tmp_path: Path) -> None:
+    assert loaded(tmp_path).transactions == TransactionSettings()
+    every = {
+        "maxMessages": 1,
+        "maxSize": "32Mi",
+        "maxSizePerConnection": "1Gi",
+        "maxOpenPerConnection": 3,
+        "maxAgeSeconds": 0,
+    }
+    assert loaded(tmp_path, transactions=every).transactions == TransactionSettings(
+        max_messages=1,
+        max_bytes=32 * 1024 * 1024,
+        max_bytes_per_connection=1024**3,
+        max_open_per_connection=3,
+        max_age_seconds=0,
+    )
+
+
+def test_settings_that_a_running_broker_does_not_know_are_named() -> None:
+    knows = frozenset(understanding.settings_vocabulary(settings.Settings))
+    told = broker(announce={"prefixes": True}, authentication={"anonymous": True, "groups": [{"name": "shop"}]})
+    pinned = pods.Pinned("image:1", "image:1", pods.LATEST)
+    assert pods.not_understood(told, pinned, knows) == ()
+    older = frozenset(term for term in knows if not term.startswith("settings.announce"))
+    assert pods.not_understood(told, pinned, older) == ("settings.announce",)
+    assert pods.not_understood(told, pinned, frozenset()) == (), "a release that doesn't say what it knows"
+    assert pods.not_understood(broker(), pinned, older) == ()
+    without_prefixes = knows - {"settings.announce.prefixes"}
+    assert pods.not_understood(told, pinned, without_prefixes) == ("settings.announce.prefixes",)

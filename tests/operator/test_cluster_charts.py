@@ -41,9 +41,9 @@ def test_charts_are_clean(kube: Kube) -> None:
 def test_no_wild_cards_no_exec_and_secrets_one_by_one(kube: Kube) -> None:
     documents = rendered(kube, OPERATOR)
     found = [rule for document in documents for rule in document.get("rules", [])]
-    assert not any("*" in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]] for rule in found)
-    assert not any("pods/exec" in rule["resources"] for rule in found)
-    (secrets,) = (rule for rule in found if "secrets" in rule["resources"])
+    assert not any("*" in word for rule in found for words in rule.values() for word in words)
+    assert not any("pods/exec" in rule.get("resources", []) for rule in found)
+    (secrets,) = (rule for rule in found if "secrets" in rule.get("resources", []))
     assert sorted(secrets["verbs"]) == ["create", "get", "patch"]
 
 
@@ -52,8 +52,11 @@ def test_with_namespaces_only_penstock_s_own_kinds_are_for_the_whole_cluster(kub
     roles = [it["metadata"]["namespace"] for it in documents if it["kind"] == "Role"]
     assert roles == ["a", "b"]
     (cluster_role,) = (it for it in documents if it["kind"] == "ClusterRole")
-    others = [rule for rule in cluster_role["rules"] if rule["apiGroups"] != ["penstock.dev"]]
-    assert others == [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}]
+    others = [rule for rule in cluster_role["rules"] if rule.get("apiGroups") != ["penstock.dev"]]
+    assert others == [
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
+        {"nonResourceURLs": ["/.well-known/openid-configuration", "/openid/v1/jwks"], "verbs": ["get"]},
+    ]
 
 
 def test_the_crds_can_be_left_out_and_are_kept(kube: Kube) -> None:

@@ -14,6 +14,7 @@ from support.broker_process import BrokerProcess
 from penstock_api import declaration, understanding
 from penstock_api.management import EntityType
 from penstock_api.resources_headers import as_told
+from penstock_broker.settings.settings import Settings
 from penstock_operator import certificates
 from penstock_operator.decisions import Declare, Undeclare
 from penstock_operator.management import Target, Unreachable
@@ -53,7 +54,7 @@ async def test_declare_query_and_remove(target: Target) -> None:
     management = await connect(target)
     state = await management.state()
     assert (state.epoch, state.durable_work) == (1, "Ok")
-    assert state.understands == understanding.vocabulary()
+    assert state.understands == (*understanding.vocabulary(), *understanding.settings_vocabulary(Settings))
     wanted = declaration.subscription_declaration(subscription(), exchange="orders", cluster_id="c1")
     made = await management.declare(
         [

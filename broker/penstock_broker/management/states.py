@@ -14,6 +14,7 @@ from penstock_api import understanding
 from penstock_broker.connections.connection import Connection
 from penstock_broker.queues.histogram import Histogram
 from penstock_broker.queues.queue import AVAILABLE, Queue
+from penstock_broker.settings.settings import Settings
 from penstock_broker.state.links import Browser, Consumer, Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.state.transactions import Ledger, ledger_of
@@ -42,7 +43,7 @@ InFlight: TypeAlias = dict[Queue, tuple[int, int]]
 
 MAX_CONTAINERS: Final = 20
 
-_UNDERSTOOD: Final[list[Value]] = [*understanding.vocabulary()]
+_UNDERSTOOD: Final[list[Value]] = [*understanding.vocabulary(), *understanding.settings_vocabulary(Settings)]
 
 
 def in_flight(connections: Iterable[Connection]) -> InFlight:

@@ -18,6 +18,8 @@ before the resources with our finalizer do, and nobody could let them go any mor
 - apiGroups: [""] # is it being deleted?
   resources: [namespaces]
   verbs: [get]
+- nonResourceURLs: [/.well-known/openid-configuration, /openid/v1/jwks] # what ServiceAccount tokens are signed with
+  verbs: [get]
 {{- end -}}
 
 {{/*

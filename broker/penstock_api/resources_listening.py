@@ -1,0 +1,116 @@
+"""Where clients connect to a Broker, and what differs from one listener to another: as people write it in its spec, and
+as the broker's configuration has it. Source: docs/broker.md, docs/security.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+
+from penstock_api import resources_base as base
+
+__all__ = ["LEAST_MESSAGE", "ClientListeners", "MessageSize", "listener_settings", "tls_settings"]
+
+LEAST_MESSAGE: Final = 1024
+"""Bytes; no broker starts with a smaller maximum."""
+
+ListenerName = Literal["amqps", "amqp", "webSocket"]
+
+
+def _check_message(text: str) -> str:
+    if base.quantity_bytes(text) < LEAST_MESSAGE:
+        raise ValueError(f"{text!r} must be at least 1Ki, the smallest maximum of messages")
+    return text
+
+
+MessageSize = Annotated[
+    base.Quantity,
+    Field(
+        json_schema_extra=base.validations(
+            base.IS_QUANTITY,
+            base.cel(
+                "!isQuantity(self) || quantity(self).compareTo(quantity('1Ki')) >= 0",
+                "must be at least 1Ki, the smallest maximum of messages",
+            ),
+        )
+    ),
+    AfterValidator(_check_message),
+]
+"""The longest message that is taken."""
+
+
+class ListenerOptions(base.Spec):
+    """What one listener has for itself; what is left out is as the Broker has it."""
+
+    max_message_size: MessageSize | None = None
+    """Largest message that is taken here; left out: `maxMessageSize` of the Broker."""
+
+
+class OptionsByListener(base.Spec):
+    """Options of each listener that is on."""
+
+    amqps: ListenerOptions | None = None
+    """Of port 5671."""
+    amqp: ListenerOptions | None = None
+    """Of port 5672."""
+    web_socket: ListenerOptions | None = None
+    """Of port 5443."""
+
+
+_ARE_ON: Final = base.cel(
+    "!has(self.options) || ((!has(self.options.amqps) || self.amqps) && (!has(self.options.amqp) || self.amqp) "
+    "&& (!has(self.options.webSocket) || self.webSocket))",
+    "`listeners.options` names a listener that is off; turn it on, or leave its options out",
+)
+_HAS_TLS: Final = base.cel(
+    "!has(self.minimumTlsVersion) || self.amqps || self.webSocket",
+    "`listeners.minimumTlsVersion` needs `listeners.amqps` or `listeners.webSocket`",
+)
+
+
+class ClientListeners(base.Spec):
+    """Where clients connect. The management listener always exists and has TLS."""
+
+    model_config = ConfigDict(json_schema_extra=base.validations(_ARE_ON, _HAS_TLS))
+
+    amqps: bool = True
+    """Port 5671 with TLS; the certificate is the operator's, its CA in the ConfigMap `BROKER-ca`."""
+    amqp: bool = False
+    """Port 5672 without TLS."""
+    web_socket: bool = False
+    """Port 5443: AMQP over WebSocket with TLS (`amqpwss://`), by the same certificate."""
+    minimum_tls_version: Literal["1.2", "1.3"] | None = None
+    """Oldest version of TLS that clients may use; left out: 1.2."""
+    options: OptionsByListener | None = None
+    """What differs from listener to listener."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        options = self.options or OptionsByListener()
+        of = ((self.amqps, options.amqps), (self.amqp, options.amqp), (self.web_socket, options.web_socket))
+        if any(given is not None and not is_on for is_on, given in of):
+            raise ValueError(str(_ARE_ON["message"]))
+        if self.minimum_tls_version is not None and not (self.amqps or self.web_socket):
+            raise ValueError(str(_HAS_TLS["message"]))
+        return self
+
+
+def listener_settings(listeners: ClientListeners, name: ListenerName) -> dict[str, object]:
+    """What the broker's configuration has of the options of one listener; only what is set."""
+    options = None if listeners.options is None else getattr(listeners.options, _FIELDS[name])
+    if not isinstance(options, ListenerOptions):
+        return {}
+    settings = options.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"max_message_size"})
+    if options.max_message_size is not None:
+        settings["maxMessageBytes"] = base.quantity_bytes(options.max_message_size)
+    return settings
+
+
+_FIELDS: Final[dict[ListenerName, str]] = {"amqps": "amqps", "amqp": "amqp", "webSocket": "web_socket"}
+
+
+def tls_settings(listeners: ClientListeners) -> dict[str, object]:
+    """What the TLS of client listeners has beside certificate and key; only what is set."""
+    version = listeners.minimum_tls_version
+    return {} if version is None else {"minimumVersion": version}

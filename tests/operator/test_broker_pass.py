@@ -1,0 +1,155 @@
+"""One pass over a Broker against an API server in memory: what is held back, and why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from operating.in_memory import ApiServerInMemory, BrokerInMemory, SessionsInMemory
+from operating.making import broker
+
+from penstock_api import understanding
+from penstock_api.management import BrokerState
+from penstock_api.resources import Broker
+from penstock_broker.settings.settings import Settings as BrokerSettings
+from penstock_operator.broker_pass import BrokerPass
+from penstock_operator.cache import Cache, Key
+from penstock_operator.cluster_issuer import DISCOVERY, KEYS
+from penstock_operator.decisions import Report
+from penstock_operator.manifests import dig
+from penstock_operator.sessions import Sessions
+from penstock_operator.settings import Settings
+
+KEY = Key("Broker", "shop", "main")
+TOKENS = {"tokens": [{"issuer": "Cluster"}]}
+KNOWS = (*understanding.vocabulary(), *understanding.settings_vocabulary(BrokerSettings))
+
+
+def says(understands: tuple[str, ...] | None, version: str = "0.1.0") -> BrokerState:
+    return BrokerState(
+        instance_id="i1",
+        epoch=1,
+        version=version,
+        started_ms=0,
+        now_ms=0,
+        connections=0,
+        subscriptions=0,
+        exchanges=0,
+        queues=0,
+        durable_work="Ok",
+        log_bytes=0,
+        log_segments=0,
+        log_syncs=0,
+        turns=0,
+        understands=understands,
+    )
+
+
+@dataclass(slots=True)
+class Place:
+    """An operator with one Broker."""
+
+    api: ApiServerInMemory = field(default_factory=ApiServerInMemory)
+    sessions: SessionsInMemory = field(default_factory=lambda: SessionsInMemory(BrokerInMemory()))
+
+    async def run(self, made: Broker, default_image: str = "image:1") -> dict[str, tuple[str, str, str]]:
+        """One pass; the conditions by type."""
+        passes = BrokerPass(
+            self.api,
+            Cache(),
+            cast(Sessions, self.sessions),
+            Settings(broker_image=default_image, lag_image="lag:1"),
+            lambda: datetime(2026, 3, 1, tzinfo=UTC),
+            lambda key: None,
+            lambda key: None,
+        )
+        report = await passes.run(KEY, made)
+        assert isinstance(report, Report)
+        return {it.type: (it.truth.value, str(it.reason), it.message) for it in report.conditions}
+
+    def broker_says(self, state: BrokerState) -> None:
+        """What the session heard last."""
+        self.sessions.open["shop/main"].state = state
+
+    def template(self) -> Any:
+        """What the pods are made with, None without a StatefulSet."""
+        return dig(self.api.objects.get(("StatefulSet", "shop", "main")), "spec", "template")
+
+    def image(self) -> Any:
+        return self.template()["spec"]["containers"][0]["image"]
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+async def test_settings_that_the_running_broker_cannot_read_are_held_back(place: Place) -> None:
+    await place.run(broker())
+    before = place.template()
+    place.broker_says(says(tuple(term for term in KNOWS if "announce" not in term)))
+    announcing = broker(announce={"prefixes": True})
+    seen = await place.run(announcing)
+    assert seen["Ready"][:2] == ("False", "BrokerTooOld")
+    assert seen["Stalled"][1] == "BrokerTooOld"
+    assert seen["Accepted"][2] == (
+        "The image image:1, version 0.1.0, does not know `settings.announce`. Set `spec.image` to a newer one, or "
+        "leave that out; until then the pods stay as they are."
+    )
+    assert place.template() == before, "the broker goes on with what it has"
+    # With an image of its own the change is taken: what the running one knows says nothing of that.
+    await place.run(broker(announce={"prefixes": True}, image="image:2"))
+    assert place.image() == "image:2"
+    assert place.template() != before
+
+
+async def test_what_the_running_broker_knows_is_applied(place: Place) -> None:
+    await place.run(broker())
+    before = place.template()
+    place.broker_says(says(KNOWS))
+    assert (await place.run(broker(announce={"prefixes": True})))["Accepted"][0] == "True"
+    assert place.template() != before
+
+
+async def test_a_release_that_does_not_tell_gets_what_the_spec_says(place: Place) -> None:
+    await place.run(broker())
+    before = place.template()
+    place.broker_says(says(None))
+    assert (await place.run(broker(announce={"prefixes": True})))["Accepted"][0] == "True"
+    assert place.template() != before
+
+
+async def test_the_cluster_s_keys_are_fetched_and_kept_up_to_date(place: Place) -> None:
+    place.api.documents = {DISCOVERY: {"issuer": "https://cluster"}, KEYS: {"keys": [{"kid": "a"}]}}
+    seen = await place.run(broker(authentication=TOKENS))
+    assert seen["Accepted"][0] == "True"
+    kept = place.api.objects["ConfigMap", "shop", "main-issuer"]
+    assert json.loads(kept["data"]["keys"]) == {"keys": [{"kid": "a"}]}
+    template = place.template()
+    place.api.documents[KEYS] = {"keys": [{"kid": "b"}, {"kid": "a"}]}
+    await place.run(broker(authentication=TOKENS))
+    kept = place.api.objects["ConfigMap", "shop", "main-issuer"]
+    assert json.loads(kept["data"]["keys"]) == {"keys": [{"kid": "a"}, {"kid": "b"}]}
+    assert place.template() == template, "new keys roll no pod"
+
+
+async def test_without_the_cluster_s_word_nothing_is_changed(place: Place) -> None:
+    seen = await place.run(broker(authentication=TOKENS))
+    assert seen["Ready"][:2] == ("False", "ClusterIssuerUnknown")
+    assert place.template() is None
+    place.api.documents = {DISCOVERY: {"issuer": "https://cluster"}, KEYS: {"keys": [{"kid": "a"}]}}
+    await place.run(broker(authentication=TOKENS))
+    template = place.template()
+    place.api.documents.clear()
+    seen = await place.run(broker(authentication=TOKENS))
+    assert seen["Accepted"][:2] == ("False", "ClusterIssuerUnknown")
+    assert place.template() == template, "an API server that says nothing rolls no pod"
+
+
+async def test_whoever_does_not_want_the_cluster_s_tokens_does_not_ask(place: Place) -> None:
+    place.api.documents = {DISCOVERY: {"issuer": "https://cluster"}, KEYS: {"keys": [{"kid": "a"}]}}
+    await place.run(broker())
+    assert ("ConfigMap", "shop", "main-issuer") not in place.api.objects
