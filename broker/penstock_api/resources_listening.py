@@ -39,12 +39,36 @@ MessageSize = Annotated[
 ]
 """The longest message that is taken."""
 
+_ORIGIN: Final = (
+    r"^(\*|null|[A-Za-z][A-Za-z0-9+.-]*://[A-Za-z0-9._-]+"
+    r"(:([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?)$"
+)
+Origin = Annotated[str, Field(min_length=1, max_length=255, pattern=_ORIGIN)]
+
 
 class ListenerOptions(base.Spec):
     """What one listener has for itself; what is left out is as the Broker has it."""
 
     max_message_size: MessageSize | None = None
     """Largest message that is taken here; left out: `maxMessageSize` of the Broker."""
+    idle_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
+    """How long a client here may be silent; left out: `idleTimeoutSeconds` of the Broker."""
+
+
+class WebSocketOptions(ListenerOptions):
+    """The same for AMQP over WebSocket, which pages in browsers may open."""
+
+    allowed_origins: (
+        Annotated[
+            tuple[Origin, ...],
+            Field(max_length=64, json_schema_extra={base.LIST_TYPE: "set"}),
+            AfterValidator(base.check_unique),
+        ]
+        | None
+    ) = None
+    """Origins whose pages may connect, such as `https://shop.example`; `null`: files and sandboxes; `*`: any.
+    Left out: pages from the same host. What is no browser is let in anyway.
+    """
 
 
 class OptionsByListener(base.Spec):
@@ -54,7 +78,7 @@ class OptionsByListener(base.Spec):
     """Of port 5671."""
     amqp: ListenerOptions | None = None
     """Of port 5672."""
-    web_socket: ListenerOptions | None = None
+    web_socket: WebSocketOptions | None = None
     """Of port 5443."""
 
 

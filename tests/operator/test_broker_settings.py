@@ -236,11 +236,13 @@ def test_each_listener_has_what_its_options_say(tmp_path: Path) -> None:
         "minimumTlsVersion": "1.3",
         "options": {
             "amqps": {"maxMessageSize": "1Mi"},
-            "webSocket": {"maxMessageSize": "4Mi"},
+            "webSocket": {"idleTimeoutSeconds": 30, "allowedOrigins": ["https://shop.example"]},
         },
     }
     amqps, amqp, wss = loaded(tmp_path, listeners=listeners).listeners
-    assert [it.max_message_bytes for it in (amqps, amqp, wss)] == [1024**2, None, 4 * 1024**2]
+    assert [it.max_message_bytes for it in (amqps, amqp, wss)] == [1024 * 1024, None, None]
+    assert [it.idle_timeout_seconds for it in (amqps, amqp, wss)] == [None, None, 30]
+    assert wss.allowed_origins == ("https://shop.example",)
     assert amqps.tls is not None
     assert wss.tls is not None
     assert (amqps.tls.minimum_version, wss.tls.minimum_version, amqp.tls) == ("1.3", "1.3", None)
@@ -295,3 +297,12 @@ def test_settings_that_a_running_broker_does_not_know_are_named() -> None:
     assert pods.not_understood(broker(), pinned, older) == ()
     without_prefixes = knows - {"settings.announce.prefixes"}
     assert pods.not_understood(told, pinned, without_prefixes) == ("settings.announce.prefixes",)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["*", "null", "https://shop.example", "http://shop.example:8080", "https://shop:65535", "capacitor://it"],
+)
+def test_every_origin_that_the_spec_takes_the_broker_takes(tmp_path: Path, origin: str) -> None:
+    listeners = {"webSocket": True, "options": {"webSocket": {"allowedOrigins": [origin]}}}
+    assert len(loaded(tmp_path, listeners=listeners).listeners[-1].allowed_origins or ()) == 1
