@@ -103,4 +103,36 @@ class DelayTest extends OwnBrokerCase {
         assertNotEarly("order", next(before));
         assertEquals(List.of(), rest(after));
     }
+
+    @ParameterizedTest
+    @EnumSource(Ending.class)
+    @DisplayName("Selectors hold for delayed messages: of a subscription, and of a queue's consumers, over a restart")
+    void selected(Ending ending) throws Exception {
+        startBroker(false, ONLY_WHAT_IS_DECLARED);
+        broker.declare("""
+                - {type: penstock.exchange, name: orders, body: {exchangeType: Topic}}
+                - {type: penstock.queue, name: work, body: {}}
+                """);
+        Session session = own();
+        Queue queue = session.createQueue("work");
+        Topic topic = session.createTopic("orders");
+        session.createSharedDurableConsumer(topic, "s", "region = 'eu'").close();
+        for (Destination destination : List.of(queue, topic)) {
+            try (MessageProducer producer = session.createProducer(destination)) {
+                producer.setDeliveryDelay(2000);
+                for (String region : List.of("us", "eu")) {
+                    Message message = session.createTextMessage(region);
+                    message.setStringProperty("region", region);
+                    producer.send(message);
+                }
+            }
+        }
+        assertEquals(List.of(), browsed(session, queue, "region = 'eu'"), "not yet due");
+        broker.restart(ending);
+        MessageConsumer eu = own().createConsumer(queue, "region = 'eu'");
+        assertNotEarly("eu", next(eu));
+        assertNotEarly("eu", next(own().createSharedDurableConsumer(topic, "s", "region = 'eu'")));
+        assertNothing(eu);
+        assertNotEarly("us", next(own().createConsumer(queue)));
+    }
 }

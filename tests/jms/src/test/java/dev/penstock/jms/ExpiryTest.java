@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.penstock.jms.OwnBroker.Ending;
+import jakarta.jms.Connection;
 import jakarta.jms.Destination;
 import jakarta.jms.JMSException;
 import jakarta.jms.Message;
@@ -99,5 +100,24 @@ class ExpiryTest extends OwnBrokerCase {
         assertEquals(List.of("order", "short"), texts(expired, 2).stream().sorted().toList());
         assertEquals("long", text(own().createConsumer(work)));
         assertNothing(own().createSharedDurableConsumer(topic, "s"));
+    }
+
+    @ParameterizedTest
+    @EnumSource(Ending.class)
+    @DisplayName("What has expired waits at the expiry destination over a restart, without an expiry of its own")
+    void expiredStays(Ending ending) throws Exception {
+        declare();
+        Session session = own();
+        Queue expired = session.createQueue("expired");
+        send(session, session.createQueue("work"), "short", 1);
+        Connection connection = open(failover());
+        Session rollingBack = connection.createSession(Session.SESSION_TRANSACTED);
+        assertEquals("short", text(rollingBack.createConsumer(expired)));
+        rollingBack.rollback();
+        connection.close();
+        broker.restart(ending);
+        Message message = next(own().createConsumer(expired));
+        assertEquals("short", message.getBody(String.class));
+        assertEquals(0, message.getJMSExpiration());
     }
 }

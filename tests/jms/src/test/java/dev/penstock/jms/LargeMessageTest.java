@@ -13,6 +13,8 @@ import jakarta.jms.MessageProducer;
 import jakarta.jms.Queue;
 import jakarta.jms.Session;
 import jakarta.jms.Topic;
+import jakarta.jms.TransactionRolledBackException;
+import java.util.Arrays;
 import java.util.Random;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
@@ -90,5 +92,36 @@ class LargeMessageTest extends OwnBrokerCase {
         assertThrows(JMSException.class, () -> send(session, queue, new byte[3 * 1024 * 1024]));
         publish(session, queue, "small");
         assertEquals("small", text(session.createConsumer(queue)));
+    }
+
+    @ParameterizedTest
+    @EnumSource(Ending.class)
+    @DisplayName("Sent and received in transactions over restarts: committed it is there as a whole, not committed it never was, or comes again")
+    void transactedOverRestarts(Ending ending) throws Exception {
+        startBroker(true, SETTINGS + "transactions: {maxBytes: 16777216}\n");
+        Session session = open(failover()).createSession(Session.SESSION_TRANSACTED);
+        Queue queue = session.createQueue("work");
+        Queue done = session.createQueue("done");
+        byte[] part = Arrays.copyOf(body(2), 6 * 1024 * 1024);
+        send(session, queue, new byte[5 * 1024 * 1024]);
+        broker.restart(ending);
+        assertThrows(TransactionRolledBackException.class, session::commit);
+
+        send(session, queue, part);
+        session.commit();
+        broker.restart(ending);
+        MessageConsumer consumer = session.createConsumer(queue);
+        assertReceived(part, consumer);
+        send(session, done, part);
+        broker.restart(ending);
+        assertThrows(TransactionRolledBackException.class, session::commit);
+        assertReceived(part, consumer);
+        send(session, done, part);
+        session.commit();
+        broker.restart(ending);
+        assertNothing(consumer);
+        MessageConsumer results = own().createConsumer(done);
+        assertReceived(part, results);
+        assertNothing(results);
     }
 }

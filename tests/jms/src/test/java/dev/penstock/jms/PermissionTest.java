@@ -8,10 +8,18 @@ import dev.penstock.jms.OwnBroker.Ending;
 import jakarta.jms.Connection;
 import jakarta.jms.JMSException;
 import jakarta.jms.JMSSecurityException;
+import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
+import jakarta.jms.MessageProducer;
 import jakarta.jms.Queue;
 import jakarta.jms.Session;
 import jakarta.jms.Topic;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import org.apache.qpid.jms.JmsConnectionFactory;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
@@ -121,5 +129,59 @@ class PermissionTest extends OwnBrokerCase {
         JMSSecurityException anonymous = assertThrows(JMSSecurityException.class,
                 () -> open(new JmsConnectionFactory("amqp://" + broker.address() + "?amqp.saslMechanisms=ANONYMOUS")));
         assertTrue(anonymous.getMessage() != null);
+    }
+
+    private void allow(String permissions) throws Exception {
+        Path file = folder.resolve("permissions.yaml");
+        Path written = Files.writeString(folder.resolve("permissions.new"), "permissions:\n" + permissions);
+        Files.move(written, file, StandardCopyOption.ATOMIC_MOVE);
+    }
+
+    private static final String BOTH = "  - {users: [shop], actions: [publish, consume], queues: [work]}\n";
+    private static final String PUBLISH = "  - {users: [shop], actions: [publish], queues: [work]}\n";
+
+    @ParameterizedTest
+    @EnumSource(Ending.class)
+    @DisplayName("A permission that is taken away closes the consumer that has it, not the producer; over a restart; given again it holds")
+    void changedWhileAttached(Ending ending) throws Exception {
+        allow(BOTH);
+        startBroker(false, "authentication: {users: {shop: s1}}\npermissionsFile: '" + folder.resolve("permissions.yaml") + "'\n");
+        broker.declare("- {type: penstock.queue, name: work, body: {}}");
+        Connection connection = as("shop", "s1");
+        Session session = session(connection);
+        Queue work = session.createQueue("work");
+        CompletableFuture<JMSException> told = new CompletableFuture<>();
+        connection.setExceptionListener(told::complete); // of what happens to consumers that listen
+        CompletableFuture<Message> received = new CompletableFuture<>();
+        Session listening = session(connection);
+        listening.createConsumer(work).setMessageListener(received::complete);
+        MessageProducer producer = session.createProducer(work);
+        producer.send(session.createTextMessage("1"));
+        assertEquals("1", received.get(SOON, TimeUnit.MILLISECONDS).getBody(String.class));
+
+        allow(PUBLISH);
+        assertEquals(JMSSecurityException.class, told.get(SOON, TimeUnit.MILLISECONDS).getClass());
+        producer.send(session.createTextMessage("2"));
+        assertRefused(JMSSecurityException.class, UNAUTHORIZED, () -> session.createConsumer(work));
+        broker.restart(ending);
+        assertRefused(JMSSecurityException.class, UNAUTHORIZED, () -> session.createConsumer(work));
+        producer.send(session.createTextMessage("3"));
+
+        allow(BOTH);
+        assertEquals(List.of("2", "3"), texts(onceAllowed(session, work), 2));
+    }
+
+    /** The file is looked at once a second. */
+    private static MessageConsumer onceAllowed(Session session, Queue queue) throws JMSException {
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(SOON);
+        while (true) {
+            try {
+                return session.createConsumer(queue);
+            } catch (JMSSecurityException notYet) {
+                if (System.nanoTime() > deadline) {
+                    throw notYet;
+                }
+            }
+        }
     }
 }

@@ -147,4 +147,56 @@ class SelectionTest extends OwnBrokerCase {
         assertEquals("eu", text(consumer));
         assertNothing(consumer);
     }
+
+    @ParameterizedTest
+    @EnumSource(Ending.class)
+    @DisplayName("Several binding keys and a selector of a declared subscription hold over a restart; none doubles a message")
+    void severalKeys(Ending ending) throws Exception {
+        startBroker(false, ONLY_WHAT_IS_DECLARED);
+        broker.declare("""
+                - {type: penstock.exchange, name: orders, body: {exchangeType: Topic}}
+                - type: penstock.subscription
+                  body:
+                    subscriptionName: s
+                    owner: {clusterId: c, kind: Subscription, namespace: n, name: s, uid: u, deletionPolicy: Retain}
+                    exchange: orders
+                    bindingKeys: ["eu.#", "*.fr", "us.ny"]
+                    selector: "amount > 10"
+                """);
+        Session session = own();
+        for (String round : List.of("before", "after")) {
+            for (String key : List.of("eu.fr", "us.fr", "us.ny", "us.la")) {
+                send(session, session.createTopic("orders/" + key), key + " " + round, 11, "any");
+                send(session, session.createTopic("orders/" + key), key + " small", 10, "any");
+            }
+            if (round.equals("before")) {
+                broker.restart(ending);
+            }
+        }
+        MessageConsumer consumer = session.createSharedDurableConsumer(session.createTopic("orders"), "s");
+        assertEquals(List.of("eu.fr before", "us.fr before", "us.ny before", "eu.fr after", "us.fr after", "us.ny after"),
+                texts(consumer, 6));
+        assertNothing(consumer);
+    }
+
+    @ParameterizedTest
+    @EnumSource(Ending.class)
+    @DisplayName("No-local on a volatile consumer goes by connection, also after it has found the broker again")
+    void noLocalOfAConnection(Ending ending) throws Exception {
+        startBroker(false, ONLY_WHAT_IS_DECLARED);
+        broker.declare("- {type: penstock.exchange, name: orders, body: {exchangeType: Topic}}");
+        Session session = own();
+        Session other = own();
+        Topic topic = session.createTopic("orders");
+        MessageConsumer consumer = session.createConsumer(topic, null, true);
+        for (int round = 0; round < 2; round++) {
+            publish(session, topic, "own");
+            publish(other, topic, "of others");
+            assertEquals("of others", text(consumer));
+            if (round == 0) {
+                broker.restart(ending);
+            }
+            assertNothing(consumer); // and so it is there again
+        }
+    }
 }
