@@ -11,25 +11,23 @@ from __future__ import annotations
 import contextlib
 import socket
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, Protocol, assert_never
 
 from penstock_amqp.endpoint.endpoint import Endpoint
 from penstock_amqp.endpoint.events import Event
 from penstock_amqp.endpoint.ffi import INPUT_VIEW, OUTPUT_VIEW
 from penstock_amqp.errors import WireError
-from penstock_amqp.sasl.mechanisms import Answer, Find, Verify
+from penstock_amqp.sasl.mechanisms import Answer, Find, Question, Verify
 from penstock_amqp.sasl.server import Authenticated, Refused, Result, SaslServer
 from penstock_amqp.transports.tls import Wrapping
+from penstock_broker.connections.listening import Port
+from penstock_broker.connections.proof import Proof
 from penstock_core.identity import Identity
+from penstock_core.opening import Enforcement
 from penstock_core.permissions import Need
 from penstock_core.reason import Refuse
 
-if TYPE_CHECKING:
-    from penstock_broker.connections.listening import Port
-    from penstock_broker.connections.proof import Proof
-    from penstock_core.opening import Enforcement
-
-__all__ = ["Connection", "Phase"]
+__all__ = ["Connection", "Door", "Phase"]
 
 MAX_BACKLOG: Final = 4 * 1024 * 1024
 """Output that a peer may leave unread before we stop reading from it."""
@@ -46,6 +44,22 @@ class Phase(Enum):
     GONE = auto()
 
 
+class Door(Protocol):
+    """What answers the questions of SASL dialogues, now or later: `serving.logins`."""
+
+    def ask(self, connection: Connection, question: Question) -> Answer | None:
+        """The answer; None if it comes later, by `Connection.answered`."""
+        ...
+
+    def ended(self, connection: Connection, result: Authenticated | Refused) -> None:
+        """A dialogue is over."""
+        ...
+
+    def broken(self, connection: Connection, error: WireError) -> None:
+        """What lies below a connection's dialogue has failed."""
+        ...
+
+
 class Connection:
     """A connection that the loop serves. Fields are public to the modules of the broker."""
 
@@ -54,6 +68,7 @@ class Connection:
         "attached",
         "backlog",
         "container_id",
+        "door",
         "due_ms",
         "early",
         "endpoint",
@@ -89,12 +104,15 @@ class Connection:
         "user",
     )
 
-    def __init__(self, number: int, sock: socket.socket, peer: str, port: Port, tls: Wrapping | None) -> None:
+    def __init__(
+        self, number: int, sock: socket.socket, peer: str, port: Port, door: Door, tls: Wrapping | None
+    ) -> None:
         self.number = number
         self.sock = sock
         self.fd = sock.fileno()
         self.peer = peer
         self.port = port
+        self.door = door
         self.tls = tls
         self.is_known = False
         """Its dialogue is over: what comes is AMQP."""
@@ -173,7 +191,7 @@ class Connection:
             try:
                 data = self.tls.feed(data)
             except WireError as error:
-                self.port.broken(self, error)
+                self.door.broken(self, error)
                 with contextlib.suppress(WireError):  # what lies below may be broken too
                     self.backlog += self.tls.output()
                 self._send_backlog()
@@ -198,12 +216,12 @@ class Connection:
 
     def _go_on(self, sasl: SaslServer, result: Result, out: list[Event]) -> bool:
         while isinstance(result, Verify | Find):
-            answer = self.port.ask(self, result)
+            answer = self.door.ask(self, result)
             if answer is None:
                 break
             result = sasl.answer(answer)
         if isinstance(result, Authenticated | Refused):
-            self.port.ended(self, result)
+            self.door.ended(self, result)
         is_sound = self._write(sasl.output())
         match result:
             case Authenticated():

@@ -11,23 +11,18 @@ import socket
 import ssl
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from penstock_amqp.errors import WireError
 from penstock_amqp.sasl.credentials import Record
 from penstock_amqp.sasl.mechanisms import (
     MECHANISMS,
-    Answer,
     Bearer,
     External,
     Find,
-    Question,
     ScramKeys,
     Table,
-    Verdict,
 )
 from penstock_amqp.sasl.scram import Scram
-from penstock_amqp.sasl.server import Authenticated, Refused
 from penstock_amqp.transports.certificate_names import name_in
 from penstock_amqp.transports.tls import ServerTls, TlsFiles, TlsFilesError, Wrapping
 from penstock_amqp.transports.websocket import WebSocket
@@ -36,10 +31,6 @@ from penstock_broker.connections.token_keys import Issuers
 from penstock_broker.connections.users import Users, in_folder, one_user
 from penstock_broker.settings.security import MECHANISM_NAMES, ClientCertificates, Tls
 from penstock_broker.settings.settings import REVEALING, UNIX, Listener, ListenerKind, Management, Role, Settings
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.connection import Connection
-    from penstock_broker.connections.logins import Logins
 
 __all__ = ["Port", "ports_of", "split_address"]
 
@@ -75,8 +66,6 @@ class Port:
         self.mechanisms = mechanisms
         self.users = users
         self.issuers = issuers if issuers is not None else Issuers(())
-        self.logins: Logins | None = None
-        """Set by the loop that serves the port."""
         self.max_frame = settings.max_frame_bytes
         idle_seconds = listener.idle_timeout_seconds
         self.idle_timeout_ms = (settings.idle_timeout_seconds if idle_seconds is None else idle_seconds) * 1000
@@ -190,20 +179,6 @@ class Port:
         assert self.users is not None
         keys = record.keys.get(question.mechanism) if record is not None else None
         return keys if keys is not None else self.users.fake(question.user).keys[question.mechanism]
-
-    def ask(self, connection: Connection, question: Question) -> Answer | None:
-        """Answer a dialogue's question, at once or later."""
-        return self.logins.ask(connection, question) if self.logins is not None else Verdict.UNKNOWN
-
-    def ended(self, connection: Connection, result: Authenticated | Refused) -> None:
-        """A dialogue is over."""
-        if self.logins is not None:
-            self.logins.ended(connection, result)
-
-    def broken(self, connection: Connection, error: WireError) -> None:
-        """What lies below a connection's dialogue has failed."""
-        if self.logins is not None:
-            self.logins.broken(connection, error)
 
     def close(self) -> None:
         """Stop listening."""

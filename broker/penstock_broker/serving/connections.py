@@ -13,6 +13,7 @@ import socket
 from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Event
+from penstock_amqp.sasl.mechanisms import Answer
 from penstock_amqp.transports.tls import Wrapping
 from penstock_broker.connections.connection import MAX_BACKLOG, Connection, Phase
 from penstock_broker.connections.listening import Port
@@ -21,6 +22,8 @@ from penstock_broker.connections.turning_away import Why
 from penstock_broker.links import detaching
 from penstock_broker.messages import dispatching
 from penstock_broker.serving import opening, serving
+from penstock_broker.serving.logins import Logins
+from penstock_broker.serving.standing import Standing
 from penstock_broker.state.broker import Broker
 
 __all__ = ["IDLE_MS", "READ", "SWEEP_MS", "WRITE", "Connections"]
@@ -40,6 +43,8 @@ class Connections:
         self.broker = broker
         self._epoll = select.epoll()
         self._by_fd: dict[int, Connection] = {}
+        self.standing = Standing(broker, lambda work, failed: self._logins.run(work, failed))
+        self._logins = Logins(broker, self._answered, self.standing.begun)
         self._lobby = Lobby(broker.settings.limits, broker.warnings, broker.turned_away)
 
     def _accept(self, port: Port) -> None:
@@ -60,13 +65,27 @@ class Connections:
         """Serve a connected, non-blocking socket by the rules of `port`."""
         broker = self.broker
         broker.next_connection += 1
-        connection = Connection(broker.next_connection, sock, peer, port, tls)
+        connection = Connection(broker.next_connection, sock, peer, port, self._logins, tls)
         connection.events_mask = READ
         self._lobby.enter(connection)
         broker.connections[connection.number] = connection
         self._by_fd[connection.fd] = connection
         connection.due_ms = broker.now_ms
         connection.login_ms = broker.now_ms + broker.settings.limits.login_seconds * 1000
+
+    def _answered(self, connection: Connection, answer: Answer) -> None:
+        """A question of a connection's dialogue was answered."""
+        events: list[Event] = []
+        try:
+            alive = connection.answered(answer, events)
+            serving.handle(self.broker, connection, events)
+        except Exception:
+            self._failed(connection)
+            return
+        if alive:
+            self._let_in(connection)
+        else:
+            self._drop(connection)
 
     def _sweep(self) -> None:
         """Heartbeats, idle time-outs and slow log-ins. A look at each connection is cheaper than a timer for each, and

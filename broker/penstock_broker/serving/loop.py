@@ -21,17 +21,15 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Event
-from penstock_amqp.sasl.mechanisms import Answer
 from penstock_broker.connections.connection import Connection, Phase
 from penstock_broker.connections.listening import Port
-from penstock_broker.connections.logins import Logins
 from penstock_broker.links import revoking
 from penstock_broker.messages import dispatching, streaming
 from penstock_broker.messages.browsing import serve_browser
 from penstock_broker.queues.queue import Queue
 from penstock_broker.serving import opening, serving
 from penstock_broker.serving.connections import IDLE_MS, READ, SWEEP_MS, WRITE, Connections
-from penstock_broker.serving.standing import WATCH_MS, Standing
+from penstock_broker.serving.standing import WATCH_MS
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.timing import SYSTEM_CLOCK, Clock
 
@@ -69,11 +67,7 @@ class Loop(Connections):
         self._events: list[Event] = []
         self._lazy_sync_ms = 0
         self.watch(self._lobby.descriptor, self._serve_lobby)
-        self.standing = Standing(broker, lambda work, failed: self._logins.run(work, failed))
-        self._logins = Logins(broker, self._answered, self.standing.begun)
         self.watch(self._logins.descriptor, self._logins.collect)
-        for port in ports:
-            port.logins = self._logins
         if any(port.logins_may_end for port in ports):
             broker.timers.at(clock.now_ms() + WATCH_MS, self.standing.watch)
         self._collect_ms = clock.now_ms() + COLLECT_MS
@@ -198,20 +192,6 @@ class Loop(Connections):
         finally:
             events.clear()
         if not alive:
-            self._drop(connection)
-
-    def _answered(self, connection: Connection, answer: Answer) -> None:
-        """A question of a connection's dialogue was answered."""
-        events: list[Event] = []
-        try:
-            alive = connection.answered(answer, events)
-            serving.handle(self.broker, connection, events)
-        except Exception:
-            self._failed(connection)
-            return
-        if alive:
-            self._let_in(connection)
-        else:
             self._drop(connection)
 
     def _dispatch(self, deadline: float) -> None:

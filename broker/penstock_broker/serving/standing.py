@@ -10,17 +10,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock_broker.connections.connection import Connection, Phase
+from penstock_broker.connections.listening import Port
 from penstock_broker.connections.proof import Proof, Signed
 from penstock_broker.errors import amqp_error
 from penstock_broker.serving import opening
+from penstock_broker.state.broker import Broker
 from penstock_core.login_end import LoginEnd, refusal
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.listening import Port
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["WATCH_MS", "Standing"]
 

@@ -15,7 +15,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from penstock_amqp.errors import WireError
 from penstock_amqp.sasl.credentials import Record, SecretCache, fits
@@ -25,13 +25,11 @@ from penstock_amqp.sasl.server import Authenticated, Refused
 from penstock_amqp.sasl.tokens import TokenError
 from penstock_broker.connections.connection import Connection, Phase
 from penstock_broker.connections.guessing import Guessing
+from penstock_broker.connections.listening import Port
 from penstock_broker.connections.proof import Proof, Signed
 from penstock_broker.connections.turning_away import why_of_code, why_of_error
 from penstock_broker.connections.users import Absent
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.listening import Port
-    from penstock_broker.state.broker import Broker
+from penstock_broker.state.broker import Broker
 
 __all__ = ["Logins"]
 
