@@ -6,104 +6,13 @@ and ends it.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 
 import pytest
+from clients.example_clients import EXAMPLES, Client, finished, next_line
 from support.broker_process import BrokerProcess
 
-from penstock_cli.up import declaring
-from penstock_cli.up.manifests import read
-from penstock_cli.up.topology import declared
-
 pytestmark = pytest.mark.clients
-
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples" / "clients"
-SECONDS = 60
-BUILD_SECONDS = 240
-LANGUAGES = ("python", "node", "go")
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """How one language's commands are started; `tells`: its library lets `unsubscribe` know what the broker answers."""
-
-    prefix: tuple[str, ...]
-    suffix: str
-    folder: Path
-    tells: bool
-
-    def command(self, name: str, *arguments: str) -> list[str]:
-        return [*self.prefix, name + self.suffix, *arguments]
-
-    @contextmanager
-    def start(self, name: str, *arguments: str) -> Generator[subprocess.Popen[str]]:
-        """Start a command, its standard output a pipe; at the end it is killed, if it hasn't ended."""
-        with subprocess.Popen(
-            self.command(name, *arguments), cwd=self.folder, stdout=subprocess.PIPE, text=True
-        ) as run:
-            try:
-                yield run
-            finally:
-                run.kill()
-
-    def lines(self, name: str, *arguments: str) -> list[str]:
-        """What a command prints until it ends."""
-        with self.start(name, *arguments) as process:
-            return finished(process)
-
-
-def finished(process: subprocess.Popen[str]) -> list[str]:
-    """The rest of a client's output, which has to end."""
-    return process.communicate(timeout=SECONDS)[0].splitlines()
-
-
-def next_line(process: subprocess.Popen[str]) -> str:
-    """The next line that a client prints; it has to end otherwise."""
-    assert process.stdout is not None
-    return process.stdout.readline().rstrip("\n")
-
-
-def program(name: str, packages: str) -> str:
-    """Where a program is; fails with the line that installs it."""
-    found = shutil.which(name)
-    if found is None:
-        pytest.fail(f"{name} is needed: {packages}")
-    return found
-
-
-@pytest.fixture(scope="module", params=LANGUAGES)
-def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Client:
-    """The examples of one language, with what they need installed outside the repository."""
-    folder = tmp_path_factory.mktemp("client")
-    if request.param == "python":
-        return Client((sys.executable, "-u"), ".py", EXAMPLES / "python", tells=True)
-    if request.param == "node":
-        npm = program("npm", "apt-get install -y nodejs npm")
-        shutil.copytree(EXAMPLES / "node", folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("node_modules"))
-        subprocess.run([npm, "ci", "--silent"], cwd=folder, check=True, timeout=BUILD_SECONDS)
-        return Client((program("node", "apt-get install -y nodejs"),), ".mjs", folder, tells=True)
-    go = program("go", "Go 1.25 or newer, from go.dev/dl")
-    binary = folder / "client"
-    subprocess.run([go, "build", "-o", str(binary), "."], cwd=EXAMPLES / "go", check=True, timeout=BUILD_SECONDS)
-    return Client((str(binary),), "", folder, tells=False)
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[BrokerProcess]:
-    """A broker with the resources of examples/local, as `penstock up` declares them; it makes nothing by itself."""
-    users: dict[str, object] = {"authentication": {"users": {"guest": "guest"}}}
-    with BrokerProcess(tmp_path / "data", dev=False, settings=users, listen=["127.0.0.1:0"]) as process:
-        path = Path(process.management.removeprefix("unix:"))
-        await declaring.declare(path, declared(read(ROOT / "examples" / "local")), float(SECONDS))
-        yield process
 
 
 def url(broker: BrokerProcess) -> str:

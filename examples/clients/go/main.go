@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-
-	"github.com/Azure/go-amqp"
 )
 
-const usage = `usage: go run . COMMAND amqp://USER:PASSWORD@HOST:PORT ARGUMENTS
+const usage = `usage: go run . COMMAND URL ARGUMENTS
+URL is amqp://USER:PASSWORD@HOST:PORT, or the same with amqps:, ws: or wss:
   publish URL HOW_MANY [KEY]    durable messages to the exchange "orders"
   consume URL [HOW_MANY]        from the subscription "billing", which a resource declares
   share URL NAME HOW_MANY       by two receivers, from a subscription that they make
@@ -28,7 +27,7 @@ func main() {
 }
 
 func run(ctx context.Context, command, url string, arguments []string) error {
-	connection, err := amqp.Dial(ctx, url, nil)
+	connection, err := connect(ctx, url)
 	if err != nil {
 		return err
 	}

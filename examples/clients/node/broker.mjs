@@ -1,12 +1,21 @@
 // The connection, and the source of a shared durable subscription, for all examples of this folder.
 import rhea from "rhea";
+import WebSocket from "ws";
 
 export const EXCHANGE = "orders";
 
-/** Connects to amqp://USER:PASSWORD@HOST:PORT; rhea reconnects by itself if the connection breaks. */
+/**
+ * Connects to amqp://USER:PASSWORD@HOST:PORT, amqps:// (TLS), ws:// or wss:// (AMQP over WebSocket). rhea logs in by PLAIN, which a broker
+ * takes over TLS, and reconnects by itself if the connection breaks.
+ */
 export function connect(url) {
-  const { hostname: host, port, username, password } = new URL(url);
-  return rhea.connect({ host, port, username, password });
+  rhea.on("connection_error", ({ error }) => refused(error)); // a wrong password, for one
+  const { protocol, hostname: host, port, username, password } = new URL(url);
+  if (protocol === "ws:" || protocol === "wss:") {
+    const webSocket = rhea.websocket_connect(WebSocket);
+    return rhea.connect({ connection_details: webSocket(`${protocol}//${host}:${port}/`, ["amqp"]), host, username, password });
+  }
+  return rhea.connect({ transport: protocol === "amqps:" ? "tls" : "tcp", host, port, username, password });
 }
 
 /** The subscription's name is what stands before "|"; what follows only makes link names differ. */
@@ -23,6 +32,7 @@ export function sharedDurable(subscription, suffix) {
   };
 }
 
+/** Tells what the broker said, or rhea about it. */
 export function refused(error) {
   console.log(`refused: ${error.description}`);
 }
