@@ -5,13 +5,14 @@
       EncodeError     a value that AMQP cannot carry
       TapError        the tapped frames and the engine's events disagree
       SaslError       a peer that breaks the SASL dialogue
+      ProtocolError   frames that can be read and may not be sent; names the condition
 
 Each of them concerns one connection (or one message) and never another.
 """
 
 from __future__ import annotations
 
-__all__ = ["DecodeError", "EncodeError", "SaslError", "TapError", "WireError"]
+__all__ = ["DecodeError", "EncodeError", "ProtocolError", "SaslError", "TapError", "WireError"]
 
 
 class WireError(Exception):
@@ -43,3 +44,15 @@ class TapError(WireError):
 
 class SaslError(WireError):
     """The peer broke the SASL dialogue: wrong frame, too long, or out of turn."""
+
+
+class ProtocolError(WireError):
+    """A frame that can be read and that AMQP does not allow there.
+
+    `session_channel`: the peer's channel of the session that it concerns, if it is an error of a session; else None.
+    """
+
+    def __init__(self, condition: str, reason: str, session_channel: int | None = None) -> None:
+        super().__init__(reason)
+        self.condition = condition
+        self.session_channel = session_channel

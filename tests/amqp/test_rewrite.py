@@ -8,8 +8,8 @@ import pytest
 
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame
-from penstock_amqp.frames.performatives import Attach, Begin, Modified, Open, Source, Target
-from penstock_amqp.frames.rewrite import rewrite_attaches
+from penstock_amqp.frames.performatives import Attach, Begin, Close, End, Modified, Open, Performative, Source, Target
+from penstock_amqp.frames.rewrite import rewrite_frames
 from penstock_amqp.types.values import Symbol
 
 SHARED_SUBS = Symbol("SHARED-SUBS")
@@ -27,26 +27,32 @@ OPEN = encode_frame(Open(container_id="broker"))
 BEGIN = encode_frame(Begin(remote_channel=0, next_outgoing_id=0, incoming_window=1, outgoing_window=1), 3)
 
 
-def offer(channel: int, attach: Attach) -> Attach:
-    return replace(attach, offered_capabilities=(SHARED_SUBS,)) if not attach.role else attach
+ATTACHES = (Attach.CODE,)
+
+
+def offer(channel: int, attach: Performative) -> list[tuple[int, Performative]] | None:
+    assert isinstance(attach, Attach)
+    return None if attach.role else [(channel, replace(attach, offered_capabilities=(SHARED_SUBS,)))]
 
 
 def test_an_offered_capability_is_added_to_the_drawn_frame() -> None:
-    assert rewrite_attaches(DRAWN_ATTACH, offer, 65_536) == DRAWN_OFFERING
+    assert rewrite_frames(DRAWN_ATTACH, ATTACHES, offer, 65_536) == DRAWN_OFFERING
 
 
 def test_what_is_no_attach_stays_byte_for_byte() -> None:
     receiver = encode_frame(Attach(name="r", handle=1, role=True, target=Target(address="x")), 3)
     before = AMQP_HEADER + OPEN + BEGIN + encode_frame(None)
     data = before + DRAWN_ATTACH + receiver + DRAWN_ATTACH
-    assert rewrite_attaches(data, offer, 65_536) == before + DRAWN_OFFERING + receiver + DRAWN_OFFERING
+    assert rewrite_frames(data, ATTACHES, offer, 65_536) == before + DRAWN_OFFERING + receiver + DRAWN_OFFERING
 
 
 def test_the_source_gets_a_default_outcome() -> None:
-    def decide(channel: int, attach: Attach) -> Attach:
+    def decide(channel: int, attach: Performative) -> list[tuple[int, Performative]]:
         assert channel == 3
+        assert isinstance(attach, Attach)
         assert attach.source is not None
-        return replace(attach, source=replace(attach.source, default_outcome=Modified(delivery_failed=True)))
+        source = replace(attach.source, default_outcome=Modified(delivery_failed=True))
+        return [(channel, replace(attach, source=source))]
 
     expected = Attach(
         name="s",
@@ -56,16 +62,26 @@ def test_the_source_gets_a_default_outcome() -> None:
         target=Target(),
         initial_delivery_count=0,
     )
-    assert rewrite_attaches(DRAWN_ATTACH, decide, 65_536) == encode_frame(expected, 3)
+    assert rewrite_frames(DRAWN_ATTACH, ATTACHES, decide, 65_536) == encode_frame(expected, 3)
 
 
 def test_an_attach_stays_as_it_was_when_the_peer_could_not_take_the_longer_one() -> None:
     limit = len(DRAWN_OFFERING)
-    assert rewrite_attaches(DRAWN_ATTACH, offer, limit) == DRAWN_OFFERING
-    assert rewrite_attaches(DRAWN_ATTACH, offer, limit - 1) == DRAWN_ATTACH
+    assert rewrite_frames(DRAWN_ATTACH, ATTACHES, offer, limit) == DRAWN_OFFERING
+    assert rewrite_frames(DRAWN_ATTACH, ATTACHES, offer, limit - 1) == DRAWN_ATTACH
 
 
 @pytest.mark.parametrize("cut", [1, 7, 20])
 def test_output_that_ends_within_a_frame_is_refused(cut: int) -> None:
     with pytest.raises(DecodeError):
-        rewrite_attaches(OPEN + DRAWN_ATTACH[:cut], offer, 65_536)
+        rewrite_frames(OPEN + DRAWN_ATTACH[:cut], ATTACHES, offer, 65_536)
+
+
+def test_a_frame_can_become_several_or_none() -> None:
+    def close(channel: int, performative: Performative) -> list[tuple[int, Performative]]:
+        assert channel == 3
+        return [(3, End()), (0, Close())] if isinstance(performative, Attach) else []
+
+    data = OPEN + BEGIN + DRAWN_ATTACH
+    expected = OPEN + encode_frame(End(), 3) + encode_frame(Close())
+    assert rewrite_frames(data, (Attach.CODE, Begin.CODE), close, 65_536) == expected

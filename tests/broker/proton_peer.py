@@ -55,8 +55,8 @@ class Pair:
 
     def _to_client(self) -> int:
         total = 0
-        if self.endpoint.has_offers:
-            data = self.endpoint.output_with_offers()
+        if self.endpoint.needs_rewriting:
+            data = self.endpoint.rewritten_output()
             self.push(data)
             total += len(data)
         while size := self.endpoint.output():

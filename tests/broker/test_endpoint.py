@@ -134,10 +134,10 @@ def test_a_reply_tells_source_and_offers_on_the_link(pair: Pair) -> None:
         capabilities=(Symbol("topic"), Symbol("shared")),
     )
     pair.endpoint.attach_reply(pair.attached().link, source=source, target=Target(), offered=("SHARED-SUBS",))
-    assert pair.endpoint.has_offers
-    raw = pair.endpoint.output_with_offers()
+    assert pair.endpoint.needs_rewriting
+    raw = pair.endpoint.rewritten_output()
     assert b"\xa3\x0bSHARED-SUBS" in raw
-    assert not pair.endpoint.has_offers
+    assert not pair.endpoint.needs_rewriting
     pair.push(raw)
     remote = receiver.remote_source
     assert (remote.address, remote.durability, remote.distribution_mode) == (

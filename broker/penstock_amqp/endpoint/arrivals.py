@@ -24,8 +24,11 @@ from penstock_amqp.endpoint.ffi import (
 )
 from penstock_amqp.endpoint.links import InLink
 from penstock_amqp.endpoint.transacting import named_transaction
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.messages.sections import check_sections
+from penstock_amqp.messages.streamed import is_streamed
 
-__all__ = ["HEAD_BYTES", "SPOOL_BYTES", "Sink", "forget", "missed", "receive"]
+__all__ = ["HEAD_BYTES", "SPOOL_BYTES", "Sink", "forget", "missed", "proven", "receive"]
 
 SPOOL_BYTES: Final = 1024 * 1024
 """What may be in memory of a message that is still coming; a longer one goes to a sink."""
@@ -83,6 +86,19 @@ def missed(received: Ptr, out: list[Event]) -> None:
     txn_id = named_transaction(received)
     if txn_id is not None:
         out.append((Kind.OTHER, None, Missed(txn_id)))
+
+
+def proven(received: Ptr, link: InLink, data: bytes) -> Unstored | None:
+    """Count a message of a new link as looked at; why it can't be taken if its sections are not those of a message."""
+    link.unproven = link.unproven - 1 if link.spool is not None else 0  # whoever keeps messages whole decodes them
+    if link.spool is None or is_streamed(data):
+        return None
+    try:
+        check_sections(data, 0)
+    except (DecodeError, IndexError) as error:
+        told = AmqpError("amqp:decode-error", f"The message can't be read: {error}")
+        return Unstored(link, received, delivery_settled(received), told, named_transaction(received))
+    return None
 
 
 def _take(link: InLink, data: bytes, out: list[Event]) -> None:

@@ -11,17 +11,19 @@ Source: AMQP 1.0 part 2.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from penstock_amqp import errors
-from penstock_amqp.endpoint import arrivals, ffi, terms
-from penstock_amqp.endpoint.events import AmqpError, Attached, Closed, Detached, Ended, Event, Flowed, Kind
+from penstock_amqp.endpoint import arrivals, engine_faults, ffi, output_changes, terms
+from penstock_amqp.endpoint.events import Acquires, AmqpError, Attached, Closed, Detached, Ended, Event, Flowed, Kind
 from penstock_amqp.endpoint.ffi import Ptr, link_credit
 from penstock_amqp.endpoint.forwarding import MessageEngine
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
-from penstock_amqp.frames import echo, performatives, rewrite, tap
+from penstock_amqp.endpoint.output_changes import Offer
+from penstock_amqp.frames import echo, performatives, scrutiny, tap
 from penstock_amqp.types import values
 
 __all__ = ["Endpoint"]
@@ -37,6 +39,9 @@ LARGEST_FRAME: Final = 65_536
 
 FRAME_OVERHEAD: Final = 128
 """More than a frame header and a transfer take."""
+
+_TXN_ID: Final = "txn-id"
+"""Property of a flow that asks to take messages within a transaction (part 4, 4.4.3)."""
 
 
 class Endpoint(MessageEngine):
@@ -56,7 +61,7 @@ class Endpoint(MessageEngine):
                 link.drain = ffi.link_get_drain(link.ptr)
                 out.append((Kind.OTHER, None, Flowed(link)))
             if self._pushing:
-                self._echoes += self._tap.echoes()
+                self._asked(link, out)
         elif kind == ffi.LINK_REMOTE_OPEN:
             self._attached(ffi.event_link(event), out)
         elif kind in (ffi.LINK_REMOTE_DETACH, ffi.LINK_REMOTE_CLOSE):
@@ -64,16 +69,15 @@ class Endpoint(MessageEngine):
             if link is not None:
                 error = terms.read_condition(ffi.link_remote_condition(link.ptr))
                 closed = kind == ffi.LINK_REMOTE_CLOSE
+                link.keeps_handle = False
                 out.append((Kind.OTHER, None, Detached(link, closed, error)))
         elif kind == ffi.SESSION_REMOTE_OPEN:
-            ptr = ffi.event_session(event)
-            ffi.session_set_incoming_capacity(ptr, SESSION_FRAMES * self.max_frame)
-            self._sessions[ptr] = Session(ptr)
-            if self._is_open:
-                ffi.session_open(ptr)
+            self._session_began(ffi.event_session(event))
         elif kind == ffi.SESSION_REMOTE_CLOSE:
             self._ended(ffi.event_session(event), out)
         elif kind == ffi.CONNECTION_REMOTE_OPEN:
+            self._peer_opened = True
+            scrutiny.check_open(self._tap.open_channel())
             out.append((Kind.OTHER, None, terms.opened(self._connection)))
         elif kind == ffi.CONNECTION_REMOTE_CLOSE:
             self._peer_closed = True
@@ -82,10 +86,38 @@ class Endpoint(MessageEngine):
         elif kind in (ffi.TRANSPORT_ERROR, ffi.TRANSPORT_TAIL_CLOSED):
             self._fail(out)
 
+    def _asked(self, link: InLink | OutLink | None, out: list[Event]) -> None:
+        """A flow came: see what it asks that the engine does not hear."""
+        if isinstance(link, OutLink) and link.drain and link.credit <= 0:
+            self._echoes += [each for each in self._tap.drains() if self._named(each) is link]
+        for tapped in self._tap.echoes():
+            named = self._named(tapped)
+            if isinstance(named, OutLink) and _TXN_ID in (tapped.flow.properties or {}):
+                out.append((Kind.OTHER, None, Acquires(named)))
+            elif tapped.flow.echo:
+                self._echoes.append(tapped)
+
+    def _named(self, tapped: tap.TappedFlow) -> InLink | OutLink | None:
+        """The link that a flow names."""
+        handle = tapped.flow.handle
+        return None if handle is None else self._by_handle.get((tapped.channel, handle))
+
+    def _session_began(self, ptr: Ptr) -> None:
+        channel = self._tap.take_begin()
+        scrutiny.check_begin(channel, {each.channel for each in self._sessions.values()}, is_open=self._peer_opened)
+        ffi.session_set_incoming_capacity(ptr, SESSION_FRAMES * self.max_frame)
+        session = Session(ptr, channel)
+        self._sessions[ptr] = session
+        self._begun.append(session)
+        if self._is_open:
+            ffi.session_open(ptr)
+
     def _attached(self, ptr: Ptr, out: list[Event]) -> None:
         name = ffi.text(ffi.link_name(ptr))
         tapped = self._tap.take_attach(name)
         attach = tapped.attach
+        before = self._by_handle.get((tapped.channel, attach.handle))
+        scrutiny.check_attach(tapped.channel, attach, handle_in_use=before is not None and before.keeps_handle)
         session = self._sessions[ffi.link_session(ptr)]
         kind: type[InLink] | type[OutLink] = OutLink if ffi.link_is_sender(ptr) else InLink
         link = kind(ptr, name, session)
@@ -96,6 +128,7 @@ class Endpoint(MessageEngine):
 
     def _ended(self, ptr: Ptr, out: list[Event]) -> None:
         session = self._sessions.pop(ptr)
+        session.has_ended = True
         links = tuple(session.links)
         held = tuple(each for each in self.all_held() if each[0].session is session)
         out.append((Kind.OTHER, None, Ended(session, links, held)))
@@ -112,16 +145,39 @@ class Endpoint(MessageEngine):
             error = terms.read_condition(ffi.transport_condition(self._transport))
             if error is None:  # the engine gave up without a word (a performative by its symbol, for one)
                 error = AmqpError("amqp:connection:framing-error", "The frame can't be understood.")
+                self._last_words = (error, None)
                 self.close(error)
+            else:
+                fault = engine_faults.fault_of(error)
+                error = fault.error
+                self._last_words = (error, self._session_of_fault(fault))
             self.closed = True
             out.append((Kind.OTHER, None, Closed(error)))
 
     def _break(self, error: errors.WireError, out: list[Event]) -> None:
         """The peer's frames can't be read, though the engine took them."""
         self._pushing = False
-        told = AmqpError("amqp:decode-error", f"A frame can't be read: {error}")
+        if isinstance(error, errors.ProtocolError):
+            told = AmqpError(error.condition, str(error))
+            self._last_words = (told, self._local_channel(error.session_channel))
+        else:
+            told = AmqpError("amqp:decode-error", f"A frame can't be read: {error}")
+            self._last_words = (told, None)
         self.close(told)
         out.append((Kind.OTHER, None, Closed(told)))
+
+    def _session_of_fault(self, fault: engine_faults.Fault) -> int | None:
+        """Our channel of the session that the engine's last chunk broke, if that is certain."""
+        if not fault.codes or not self._pushing:
+            return None
+        channels: set[int] = set()
+        with contextlib.suppress(errors.WireError):  # what lies behind the faulty frame may be anything
+            channels.update(channel for channel, _ in self._tap.performatives(fault.codes))
+        return self._local_channel(channels.pop()) if len(channels) == 1 else None
+
+    def _local_channel(self, channel: int | None) -> int | None:
+        """Our number for the session that the peer calls `channel`."""
+        return next((each.local_channel for each in self._sessions.values() if each.channel == channel), None)
 
     def open(self, container_id: str, offered: Sequence[str], properties: Mapping[str, values.Value]) -> None:
         """Answer the peer's Open."""
@@ -131,11 +187,17 @@ class Endpoint(MessageEngine):
         ffi.set_data(ffi.connection_properties(connection), terms.symbol_map(properties))
         ffi.connection_open(connection)
         self._is_open = True
-        peer_max = ffi.transport_remote_max_frame(self._transport) or self.max_frame
-        self._one_frame = min(peer_max, LARGEST_FRAME) - FRAME_OVERHEAD
+        self._one_frame = min(self._most_per_frame, LARGEST_FRAME) - FRAME_OVERHEAD
+        if self.closed:  # what came behind the Open has broken the connection already
+            ffi.connection_close(connection)
         # A Begin that came with the Open: the engine forgets to answer it if it is opened before the connection.
         for session in self._sessions:
             ffi.session_open(session)
+
+    @property
+    def _most_per_frame(self) -> int:
+        """The longest frame that the peer takes."""
+        return ffi.transport_remote_max_frame(self._transport) or self.max_frame
 
     def refuse_open(self, container_id: str, error: AmqpError) -> None:
         """Answer the peer's Open with one that announces failure, and Close."""
@@ -184,7 +246,7 @@ class Endpoint(MessageEngine):
             link.settles_second = settles_second and not sends_settled
             ffi.link_set_snd_settle_mode(link.ptr, 1 if sends_settled else 0)
             ffi.link_set_rcv_settle_mode(link.ptr, 1 if link.settles_second else 0)
-        self._offers[link.name, isinstance(link, InLink)] = (link, offered, answers_unsettled)
+        self._offers[link.name, isinstance(link, InLink)] = Offer(link, offered, answers_unsettled)
         ffi.link_open(link.ptr)
 
     def refuse_attach(self, link: InLink | OutLink, error: AmqpError) -> None:
@@ -244,35 +306,21 @@ class Endpoint(MessageEngine):
         link.drain = False
 
     @property
-    def has_offers(self) -> bool:
-        """True if an attach reply waits for its offered capabilities: send `output_with_offers`, not `output`."""
-        return bool(self._offers)
+    def needs_rewriting(self) -> bool:
+        """True if the engine's output says too little: send `rewritten_output`, not `output`."""
+        return bool(self._offers or self._begun or self._last_words)
 
-    def output_with_offers(self) -> bytes:
-        """All that is to be sent, with the offered capabilities of `attach_reply` written into its attach frames, which
-        the engine can't. For a turn in which `has_offers`; `output` must have been drained before the attach reply.
+    def rewritten_output(self) -> bytes:
+        """All that is to be sent, with what the engine can't say written into its frames (`output_changes`).
+
+        For a turn in which `needs_rewriting`; `output` must have been drained before the attach reply.
         """
         pieces: list[bytes] = []
         while size := self.output():
             pieces.append(ffi.OUTPUT_VIEW[:size].tobytes())
-        offers, self._offers = self._offers, {}
-        peer_max = ffi.transport_remote_max_frame(self._transport) or self.max_frame
-
-        def offer(channel: int, attach: performatives.Attach) -> performatives.Attach:
-            ours = offers.get((attach.name, attach.role))
-            if ours is None:
-                return attach
-            link, names, answers_unsettled = ours
-            link.local = (channel, attach.handle)
-            if not names and not answers_unsettled:
-                return attach
-            return replace(
-                attach,
-                offered_capabilities=tuple(values.Symbol(name) for name in names) or None,
-                unsettled={} if answers_unsettled else None,
-            )
-
-        return rewrite.rewrite_attaches(b"".join(pieces), offer, peer_max)
+        changes = output_changes.Changes(self._offers, self._begun, self._last_words, self._most_per_frame)
+        self._offers, self._last_words = {}, None
+        return changes.apply(b"".join(pieces))
 
     @property
     def has_echoes(self) -> bool:
@@ -282,11 +330,14 @@ class Endpoint(MessageEngine):
     def echoes(self) -> bytes:
         """The flow frames that the engine owes the peer: it does not see that they were asked for."""
         asked, self._echoes = self._echoes, []
-        return b"".join(self._echo(tapped) for tapped in asked)
+        return b"" if self.closed else b"".join(self._echo(tapped) for tapped in asked)
 
     def _echo(self, tapped: tap.TappedFlow) -> bytes:
         flow = tapped.flow
-        link = self._by_handle.get((tapped.channel, flow.handle)) if flow.handle is not None else None
+        if flow.handle is None:
+            channel = self._local_channel(tapped.channel)
+            return b"" if channel is None else echo.answer(flow, channel, None, SESSION_FRAMES // 2)
+        link = self._named(tapped)
         if link is None or not link.is_open or link.local is None:
             return b""
         channel, handle = link.local
@@ -311,6 +362,7 @@ class Endpoint(MessageEngine):
                 link.stream = None
             link.context = None
         self._links.clear()
+        self._begun.clear()
         self._by_handle.clear()
         for session in self._sessions.values():
             session.links = []

@@ -19,6 +19,7 @@ from penstock_amqp.types.values import Symbol, Value
 
 __all__ = [
     "Accepted",
+    "Acquires",
     "AmqpError",
     "Arrival",
     "Attached",
@@ -169,6 +170,13 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
+class Acquires:
+    """A consumer's flow wants messages to be taken within a transaction."""
+
+    link: OutLink
+
+
+@dataclass(frozen=True, slots=True)
 class Detached:
     """The peer detached (`closed` False) or closed a link. Answer with `Endpoint.detach`."""
 
@@ -198,6 +206,7 @@ Other: TypeAlias = (
     Opened
     | Attached
     | Flowed
+    | Acquires
     | Settled
     | Enlisted
     | Accepted

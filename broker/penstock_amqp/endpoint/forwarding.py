@@ -48,13 +48,19 @@ from penstock_amqp.endpoint.ffi import (
     unpack,
 )
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
+from penstock_amqp.endpoint.output_changes import Offer
 from penstock_amqp.endpoint.sending import Sender
-from penstock_amqp.frames import tap
+from penstock_amqp.frames import scrutiny, tap
+from penstock_amqp.frames.frames import SASL_HEADER
 
 __all__ = ["MessageEngine"]
 
 MAX_CHANNEL: Final = 255
 """Highest channel, which bounds the sessions of one connection."""
+
+_SASL_BEGINNING: Final = SASL_HEADER[:5]
+_NO_PROTOCOL: Final = 0xFF
+"""A protocol-id that the engine answers by its own header and the end of the connection."""
 
 
 class MessageEngine(Sender):
@@ -63,15 +69,18 @@ class MessageEngine(Sender):
     """
 
     __slots__ = (
+        "_begun",
         "_by_handle",
-        "_cold",
         "_collector",
         "_connection",
         "_echoes",
+        "_has_begun",
         "_is_open",
+        "_last_words",
         "_links",
         "_offers",
         "_peer_closed",
+        "_peer_opened",
         "_pushing",
         "_sessions",
         "_tap",
@@ -106,15 +115,21 @@ class MessageEngine(Sender):
         self._tap = tap.InputTap(transport_capacity(self._transport))
         self._links: dict[Ptr, InLink | OutLink] = {}
         self._sessions: dict[Ptr, Session] = {}
-        self._offers: dict[tuple[str, bool], tuple[InLink | OutLink, tuple[str, ...], bool]] = {}
+        self._offers: dict[tuple[str, bool], Offer] = {}
         """By link name and role: what the engine can't say in an attach reply."""
+        self._begun: list[Session] = []
+        """Sessions whose Begin is still in the engine."""
+        self._last_words: tuple[AmqpError, int | None] | None = None
+        """What our Close says instead of what the engine would, and our channel of the session that it ends first."""
         self._by_handle: dict[tuple[int, int], InLink | OutLink] = {}
         """Links by the peer's channel and handle."""
         self._echoes: list[tap.TappedFlow] = []
         """Flows that ask for our state, to be answered behind the engine's output."""
         self._pushing = False
         """The events being drained are those of the chunk that the tap knows."""
+        self._has_begun = False
         self._is_open = False
+        self._peer_opened = False
         self._peer_closed = False
         self.closed = False
         """True once our Close is on its way or the engine gave up; nothing more is sent or received."""
@@ -122,6 +137,11 @@ class MessageEngine(Sender):
     def receive(self, size: int, out: list[Event]) -> None:
         """Take the first `size` bytes of `ffi.INPUT` and append what they mean to `out`."""
         transport = self._transport
+        if not self._has_begun:
+            self._has_begun = True
+            # The engine would begin a dialogue of its own, in which nobody is asked who they are.
+            if INPUT_VIEW[:5].tobytes() == _SASL_BEGINNING:
+                INPUT_VIEW[4] = _NO_PROTOCOL
         at = 0
         while at < size:
             capacity = transport_capacity(transport)
@@ -139,6 +159,8 @@ class MessageEngine(Sender):
                 self._pushing = True
                 self._drain(out)
                 self._pushing = False
+                if taken <= tap.SHORT:
+                    self._echoes += self._tap.echoes_of_sessions()
             except errors.WireError as error:
                 self._break(error, out)
                 return
@@ -171,7 +193,7 @@ class MessageEngine(Sender):
         held_batch: list[Held] = []
         if out:
             last = out[-1]  # go on with the batch of the push before, if nothing came between
-            if last[0] is Kind.MESSAGES:
+            if last[0] is Kind.MESSAGES and not last[1].unproven:
                 batch_link, batch = last[1], last[2]
             elif last[0] is Kind.ACCEPTED:
                 held_link, held_batch = last[1], last[2]
@@ -203,6 +225,8 @@ class MessageEngine(Sender):
                     delivery_settle(received)
                     collector_pop(collector)
                     continue
+                if link.unproven:
+                    self._scrutinise()
                 if delivery_partial(received) or link.part_bytes:
                     whole = arrivals.receive(received, link, out)
                     if whole is None:
@@ -223,7 +247,14 @@ class MessageEngine(Sender):
                         data = unpack(MESSAGE, size)
                 link_advance(link.ptr)
                 if link is not batch_link:
-                    batch_link, batch, held_link = link, [], None
+                    if link.unproven:
+                        unsound = arrivals.proven(received, link, data)
+                        if unsound is not None:
+                            out.append((Kind.OTHER, None, unsound))
+                            collector_pop(collector)
+                            batch_link = held_link = None
+                            continue
+                    batch_link, batch, held_link = None if link.unproven else link, [], None
                     out.append((Kind.MESSAGES, link, batch))
                 batch.append((received, data, delivery_settled(received)))
             collector_pop(collector)
@@ -245,6 +276,15 @@ class MessageEngine(Sender):
                 return
         out.append((Kind.OTHER, None, terms.settled(received, state, held)))
         delivery_settle(received)
+
+    def _scrutinise(self) -> None:
+        """Judge the transfers of new links in the chunk at hand. Raises `WireError`."""
+        if not self._pushing:
+            return
+        for channel, transfer in self._tap.take_transfers():
+            link = self._by_handle.get((channel, transfer.handle))
+            if isinstance(link, InLink) and link.unproven:
+                link.first_transfer = scrutiny.check_transfer(link.first_transfer, transfer)
 
     def conclude(self, delivery_: Ptr, held: Held, end: Settled | None) -> bool:
         """Settle what the peer left unsettled as `end` says (None: accept it); False if it is unsettled no more."""

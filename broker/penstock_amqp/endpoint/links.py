@@ -6,24 +6,33 @@ Plain records with slots. `context` is the user's; it is cleared when the link g
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock_amqp.endpoint.ffi import Ptr
 
 if TYPE_CHECKING:
     from penstock_amqp.endpoint.arrivals import Sink
     from penstock_amqp.endpoint.streams import Stream
+    from penstock_amqp.frames.performatives import Transfer
 
-__all__ = ["InLink", "OutLink", "Session"]
+__all__ = ["CLOSELY", "InLink", "OutLink", "Session"]
+
+CLOSELY: Final = 4
+"""Messages of a new link whose transfers and sections are looked at one by one, which would cost too much for all."""
 
 
 class Session:
     """One session of the peer."""
 
-    __slots__ = ("context", "is_inexact", "links", "ptr", "sent_frames")
+    __slots__ = ("channel", "context", "has_ended", "is_inexact", "links", "local_channel", "ptr", "sent_frames")
 
-    def __init__(self, ptr: Ptr) -> None:
+    def __init__(self, ptr: Ptr, channel: int = 0) -> None:
         self.ptr = ptr
+        self.channel = channel
+        """The peer's number for it."""
+        self.local_channel: int | None = None
+        """Ours; None until our Begin is out."""
+        self.has_ended = False
         self.sent_frames = 0
         """Transfer frames handed to the engine: our next-outgoing-id, which the engine does not tell."""
         self.is_inexact = False
@@ -39,7 +48,9 @@ class InLink:
         "arriving",
         "context",
         "credit",
+        "first_transfer",
         "is_open",
+        "keeps_handle",
         "local",
         "max_bytes",
         "name",
@@ -50,6 +61,7 @@ class InLink:
         "session",
         "sink",
         "spool",
+        "unproven",
     )
 
     def __init__(self, ptr: Ptr, name: str, session: Session) -> None:
@@ -58,6 +70,8 @@ class InLink:
         self.session = session
         self.is_open = True
         """False once the link is freed; its deliveries are then invalid."""
+        self.keeps_handle = True
+        """False once the peer has detached it: its handle is free for another one."""
         self.credit = 0
         self.local: tuple[int, int] | None = None
         """Channel and handle by which we name the link."""
@@ -74,6 +88,10 @@ class InLink:
         """Where a message goes that is too long for memory."""
         self.spool: Callable[[], Sink] | None = None
         """Makes sinks; without it the link keeps messages of any length in memory."""
+        self.unproven = CLOSELY
+        """Messages that are still looked at closely: whoever gets something wrong does so from the start."""
+        self.first_transfer: Transfer | None = None
+        """How the delivery began that is coming in several transfers, while the link is unproven."""
         self.context: object = None
 
 
@@ -85,6 +103,7 @@ class OutLink:
         "credit",
         "drain",
         "is_open",
+        "keeps_handle",
         "local",
         "name",
         "presettled",
@@ -100,6 +119,7 @@ class OutLink:
         self.name = name
         self.session = session
         self.is_open = True
+        self.keeps_handle = True
         self.credit = 0
         self.local: tuple[int, int] | None = None
         """Channel and handle by which we name the link."""

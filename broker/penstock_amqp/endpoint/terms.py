@@ -125,7 +125,7 @@ def write_source(terminus: Ptr, source: Source | None) -> None:
         return
     ffi.terminus_set_type(terminus, ffi.SOURCE)
     if source.distribution_mode is not None:
-        ffi.terminus_set_distribution(terminus, _DISTRIBUTION[source.distribution_mode])
+        ffi.terminus_set_distribution(terminus, _DISTRIBUTION.get(source.distribution_mode, ffi.DIST_MODE_UNSPECIFIED))
     if source.filter:
         ffi.set_data(ffi.terminus_filter(terminus), symbol_map(cast(Mapping[str, Value], source.filter)))
     ffi.set_data(ffi.terminus_outcomes(terminus), symbols(source.outcomes or ()))

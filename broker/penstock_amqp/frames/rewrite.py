@@ -1,39 +1,44 @@
-"""Rewrites attaches in a connection's output: what the engine cannot say on a link, such as its offered capabilities.
+"""Rewrites frames in a connection's output: what the engine cannot say, such as a link's offered capabilities.
 
-The output of a turn that opens links is taken from the engine into a buffer, changed here, and sent from the buffer. It
-must begin and end with a frame (or protocol header): take what a blocked socket left over before opening a link.
+The output of a turn that opens sessions or links, or in which the engine gave up, is taken from the engine into a
+buffer, changed here, and sent from the buffer. It must begin and end with a frame (or protocol header): take what a
+blocked socket left over before opening a link.
 
-Must not know the engine, or what is offered and why. Source: AMQP 1.0 part 2, 2.7.3.
+Must not know the engine, or what is changed and why. Source: AMQP 1.0 part 2, 2.7.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
 
 from penstock_amqp.frames.frames import AMQP_FRAME, encode_frame, performative_code, read_body, walk
-from penstock_amqp.frames.performatives import Attach
+from penstock_amqp.frames.performatives import Performative
 
-__all__ = ["rewrite_attaches"]
+__all__ = ["Change", "rewrite_frames"]
+
+Change: TypeAlias = Callable[[int, Performative], Sequence[tuple[int, Performative]] | None]
+"""Given a frame's channel and performative, the frames to write in its place; None leaves it as it is."""
 
 
-def rewrite_attaches(data: bytes, change: Callable[[int, Attach], Attach], max_frame_size: int) -> bytes:
-    """Return `data` with `change(channel, attach)` in place of each attach; all other frames stay as they are.
+def rewrite_frames(data: bytes, codes: Collection[int], change: Change, max_frame_size: int) -> bytes:
+    """Return `data` with what `change` says in place of each performative whose descriptor is one of `codes`.
 
-    An attach that would grow beyond `max_frame_size`, the peer's limit in bytes, stays as it was: an offer that is not
+    A frame that would grow beyond `max_frame_size`, the peer's limit in bytes, stays as it was: an offer that is not
     heard is better than a connection that fails. Raises `DecodeError` if `data` are not whole frames.
     """
     parts: list[bytes] = []
     copied = 0
     for start, end, kind, channel, body in walk(data):
-        if kind != AMQP_FRAME or performative_code(data, body) != Attach.CODE:
+        if kind != AMQP_FRAME or performative_code(data, body) not in codes:
             continue
-        attach, _ = read_body(data[body:end], Attach)
-        changed = change(channel, attach)
-        if changed is attach:
+        performative, _ = read_body(data[body:end], Performative)
+        instead = change(channel, performative)
+        if instead is None:
             continue
-        frame = encode_frame(changed, channel)
-        if len(frame) <= max_frame_size:
-            parts += (data[copied:start], frame)
+        frames = [encode_frame(each, each_channel) for each_channel, each in instead]
+        if all(len(frame) <= max_frame_size for frame in frames):
+            parts += (data[copied:start], *frames)
             copied = end
     parts.append(data[copied:])
     return b"".join(parts)

@@ -1,36 +1,53 @@
 """The frame tap: reads in a connection's input what the engine hides, only where the engine says there is something.
 
 The engine (proton 0.40) does not show a link's desired capabilities, cannot tell a null source from a null address or
-an absent expiry policy from session-end, and swallows `echo`. The tap keeps the bytes of the frame that the engine
-holds in part, and looks into a chunk of input only if the engine raised a remote attach or a flow while it took that
-chunk. A chunk without either costs one method call (0.5 us).
+an absent expiry policy from session-end, swallows `echo`, and takes an absent mandatory field for 0. The tap keeps the
+bytes of the frame that the engine holds in part, and looks into a chunk of input only if the engine raised an open, a
+begin, an attach or a flow while it took that chunk, or a link is new. A chunk without any costs one call, 0.5 us.
 
 Used so, for every chunk and in this order:
 
     taken = push(transport, chunk)              # at most capacity bytes
     tap.pushed(chunk[:taken], capacity(transport))
     drain the events:
+        on a remote open:   tap.open_channel()
+        on a remote begin:  tap.take_begin()
         on a remote attach: tap.take_attach(name of the link)
         on a flow:          tap.echoes()
 
-Each attach frame makes one remote-open event, in the same order, so the attaches are a queue; the name is compared to
-be sure. Must not know the engine's functions or any rule. Source: AMQP 1.0 part 2, 2.3 and 2.7.
+Each begin and each attach frame makes one remote-open event, in the same order, so both are queues; the name of a link
+is compared to be sure. Must not know the engine's functions or any rule. Source: AMQP 1.0 part 2, 2.3 and 2.7.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from penstock_amqp.errors import DecodeError, TapError
 from penstock_amqp.frames.frames import AMQP_FRAME, performative_code, read_body, walk
-from penstock_amqp.frames.performatives import Attach, Flow, Performative
+from penstock_amqp.frames.performatives import Attach, Begin, Detach, Flow, Open, Performative, Transfer
+from penstock_amqp.types.codec import decode
+from penstock_amqp.types.composites import from_value, missing_field
+from penstock_amqp.types.values import Described, ULong
 
-__all__ = ["InputTap", "TappedAttach", "TappedFlow"]
+__all__ = ["SHORT", "InputTap", "TappedAttach", "TappedFlow"]
+
+SHORT: Final = 512
+"""A chunk of so many bytes or fewer is looked through for a flow of a session, for which the engine raises no event."""
 
 _ECHO_FIELD = 9
 """Position of `echo` in a flow: a shorter one, which is nearly every flow, need not be decoded."""
+
+_STATE_FIELD = 7
+"""Position of `state` in a transfer."""
+
+_FLOW_MARK = bytes((0x00, 0x53, Flow.CODE))
+
+_MANDATORY: Final[dict[int, type[Performative]]] = {each.CODE: each for each in (Open, Begin, Detach)}
+"""Of these only the mandatory fields are looked at: odd properties may not keep a client out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +69,18 @@ class TappedFlow:
 class InputTap:
     """The input of one connection. All errors it raises are `WireError`: close this connection, and no other."""
 
-    __slots__ = ("_attaches", "_chunk", "_echoes", "_held", "_held_before", "_input_size", "_walked")
+    __slots__ = (
+        "_attaches",
+        "_begins",
+        "_chunk",
+        "_echoes",
+        "_held",
+        "_held_before",
+        "_input_size",
+        "_open_channel",
+        "_transfers_taken",
+        "_walked",
+    )
 
     def __init__(self, capacity: int) -> None:
         """`capacity` is what the engine's transport can take before it was given anything."""
@@ -62,6 +90,9 @@ class InputTap:
         self._chunk: bytes | memoryview = b""
         self._walked = True
         self._attaches: deque[TappedAttach] = deque()
+        self._begins: deque[int] = deque()
+        self._open_channel = 0
+        self._transfers_taken = False
         self._echoes: tuple[TappedFlow, ...] = ()
 
     def pushed(self, chunk: bytes | memoryview, capacity: int) -> None:
@@ -73,7 +104,7 @@ class InputTap:
             raise TapError(f"the engine raised no event for the attach of link {self._attaches[0].attach.name!r}")
         self._held_before = self._held
         self._chunk = chunk
-        self._walked = False
+        self._walked = self._transfers_taken = False
         partial = self._partial(capacity)
         if partial == 0:
             self._held = b""
@@ -81,6 +112,18 @@ class InputTap:
             self._held = bytes(chunk[len(chunk) - partial :])
         else:
             self._held = self._held_before + bytes(chunk)
+
+    def open_channel(self) -> int:
+        """The channel of the chunk's Open."""
+        self._walk()
+        return self._open_channel
+
+    def take_begin(self) -> int:
+        """The channel of the chunk's next Begin."""
+        self._walk()
+        if not self._begins:
+            raise TapError("the engine began a session, but the input holds no such begin")
+        return self._begins.popleft()
 
     def take_attach(self, name: str) -> TappedAttach:
         """Return the next attach of the chunk, which the engine says is that of the link `name`."""
@@ -93,9 +136,39 @@ class InputTap:
         return tapped
 
     def echoes(self) -> tuple[TappedFlow, ...]:
-        """The flows in the chunk that ask for an echo, which `echo.answer` writes."""
+        """Take the flows in the chunk that ask for an echo, which `echo.answer` writes, or name a transaction."""
         self._walk()
-        return self._echoes
+        echoes, self._echoes = self._echoes, ()
+        return echoes
+
+    def echoes_of_sessions(self) -> tuple[TappedFlow, ...]:
+        """The same for a chunk of at most `SHORT` bytes, whether the engine raised a flow or not."""
+        if not self._walked:
+            if _FLOW_MARK not in self._held_before + bytes(self._chunk):
+                return ()
+            self._walk(every_flow=True)
+        return self.echoes()
+
+    def drains(self) -> Iterator[TappedFlow]:
+        """The chunk's flows that drain a link without giving it credit: the engine has nothing to say to them."""
+        for channel, flow in self.performatives((Flow.CODE,)):
+            if isinstance(flow, Flow) and flow.drain and not flow.link_credit and not flow.echo:
+                yield TappedFlow(channel, flow)
+
+    def take_transfers(self) -> Iterator[tuple[int, Transfer]]:
+        """The chunk's transfers, by channel, without their states; none if they were taken. Raises `DecodeError`."""
+        taken, self._transfers_taken = self._transfers_taken, True
+        data = b"" if taken else self._whole()
+        for _start, end, kind, channel, body in walk(data):
+            if kind == AMQP_FRAME and body != end and performative_code(data, body) == Transfer.CODE:
+                yield channel, _transfer(data[body:end], body)
+
+    def performatives(self, codes: Collection[int]) -> Iterator[tuple[int, Performative]]:
+        """The chunk's performatives with these descriptors, by channel. Raises `DecodeError` where one is malformed."""
+        data = self._whole()
+        for _start, end, kind, channel, body in walk(data):
+            if kind == AMQP_FRAME and body != end and performative_code(data, body) in codes:
+                yield channel, read_body(data[body:end], Performative)[0]
 
     def _partial(self, capacity: int) -> int:
         """How many bytes of an incomplete frame the engine holds: its buffer less its room.
@@ -117,33 +190,47 @@ class InputTap:
         start = (self._held_before + bytes(self._chunk[:8]))[:8]
         return total == self._input_size and not start.startswith(b"AMQP") and int.from_bytes(start[:4]) > total
 
-    def _walk(self) -> None:
+    def _whole(self) -> bytes:
+        """The whole frames that the engine took with the chunk."""
+        data = self._held_before + bytes(self._chunk)
+        return data[: len(data) - len(self._held)]
+
+    def _walk(self, *, every_flow: bool = False) -> None:
         if self._walked:
             return
         self._walked = True
-        data = self._held_before + bytes(self._chunk)
-        whole = data[: len(data) - len(self._held)]
+        self._begins.clear()
         echoes: list[TappedFlow] = []
-        for channel, performative in _attaches_and_flows(whole):
+        for channel, performative in _attaches_and_flows(self._whole(), every_flow):
             match performative:
                 case Attach():
                     self._attaches.append(TappedAttach(channel, performative))
-                case Flow() if performative.echo:
+                case Flow() if performative.echo or performative.properties:
                     echoes.append(TappedFlow(channel, performative))
+                case Begin.CODE:
+                    self._begins.append(channel)
+                case Open.CODE:
+                    self._open_channel = channel
                 case _:
                     pass
         self._echoes = tuple(echoes)
 
 
-def _attaches_and_flows(data: bytes) -> Iterator[tuple[int, Performative]]:
-    """Yield (channel, performative) of the attaches and flows in `data`, which holds whole frames."""
+def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Performative | int]]:
+    """Yield (channel, performative) of the attaches and flows in `data`, which holds whole frames; of opens, begins and
+    detaches the descriptor alone. Raises `DecodeError` where a mandatory field is absent.
+    """
     for _start, end, kind, channel, body in walk(data):
         if kind != AMQP_FRAME or body == end:
             continue
         code = performative_code(data, body)
+        if code in _MANDATORY:
+            _check_mandatory(_MANDATORY[code], data[body:end], body)
+            yield channel, code
+            continue
         if code is not None and code not in (Attach.CODE, Flow.CODE):
             continue
-        if code == Flow.CODE and _field_count(data, body) <= _ECHO_FIELD:
+        if code == Flow.CODE and not every_flow and _field_count(data, body) <= _ECHO_FIELD:
             continue
         # A descriptor written in any other way is rare, and has to be read to be known.
         try:
@@ -151,6 +238,21 @@ def _attaches_and_flows(data: bytes) -> Iterator[tuple[int, Performative]]:
         except DecodeError as error:
             raise DecodeError(error.reason, body + error.offset) from None
         yield channel, performative
+
+
+def _check_mandatory(kind: type[Performative], frame_body: bytes, at: int) -> None:
+    value, _ = decode(frame_body)
+    missing = missing_field(kind, value)
+    if missing is not None:
+        raise DecodeError(f"{kind.NAME} lacks its mandatory field {missing}", at)
+
+
+def _transfer(frame_body: bytes, at: int) -> Transfer:
+    """A transfer but for its state, which concerns its delivery alone."""
+    value, _ = decode(frame_body)
+    fields = value.value if isinstance(value, Described) and isinstance(value.value, list) else []
+    kept = [None if position == _STATE_FIELD else field for position, field in enumerate(fields)]
+    return from_value(Described(ULong(Transfer.CODE), kept), Transfer, at)
 
 
 def _field_count(data: bytes, body: int) -> int:

@@ -138,7 +138,8 @@ class SaslServer:
                 if (result := self._dialogue(frame)) is not None:
                     return result
         except (DecodeError, SaslError) as error:
-            return self._refuse(SaslCode.SYS_PERM, str(error))
+            self._state = _State.DONE  # who does not speak SASL gets no outcome, which is a word of it
+            return Refused(SaslCode.SYS_PERM, str(error))
         return None
 
     def _header(self, data: bytes) -> Result:

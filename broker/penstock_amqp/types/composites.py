@@ -33,6 +33,7 @@ __all__ = [
     "Composite",
     "Kind",
     "from_value",
+    "missing_field",
     "nested",
     "optional",
     "required",
@@ -106,6 +107,18 @@ def _from_list(kind: type[Composite], items: list[Value], at: int) -> Composite:
         except ValueError as error:
             raise DecodeError(f"{kind.NAME}, field {_wire_name(declared)}: {error}", at) from None
     return kind(**found)
+
+
+def missing_field(kind: type[Composite], value: Value) -> str | None:
+    """The first mandatory field of `kind` that `value`, the described list of one, lacks; None if it has all of them.
+
+    Other fields are not looked at: for frames of which nothing else has to be known.
+    """
+    items = value.value if isinstance(value, Described) and isinstance(value.value, list) else []
+    for position, declared in enumerate(_fields(kind)):
+        if declared.metadata["required"] and (position >= len(items) or items[position] is None):
+            return _wire_name(declared)
+    return None
 
 
 def to_value(composite: Composite) -> Described:

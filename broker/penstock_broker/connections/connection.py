@@ -252,7 +252,7 @@ class Connection:
         if self.backlog and not self._send_backlog():
             return False
         endpoint = self.endpoint
-        if endpoint.has_offers and not self._write(endpoint.output_with_offers()):
+        if endpoint.needs_rewriting and not self._write(endpoint.rewritten_output()):
             return False
         while size := endpoint.output():
             if self.tls is not None or self.backlog:

@@ -11,10 +11,10 @@ from typing import Final
 
 from penstock_amqp.frames.performatives import Attach, Source
 from penstock_amqp.types.codec import array_of
-from penstock_amqp.types.values import Described, Symbol, ULong, Value
+from penstock_amqp.types.values import Array, Described, Symbol, ULong, Value
 from penstock_core.attach import AskedSource, AttachRequest
 from penstock_core.binding import NO_FILTER, Filter
-from penstock_core.reason import Refuse
+from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import Selector, compile_selector
 from penstock_core.temporary import LifetimePolicy
 from penstock_core.terms import DistributionMode, Durability, ExpiryPolicy, NodeKind
@@ -23,6 +23,7 @@ __all__ = [
     "attach_request",
     "can_reject",
     "capabilities",
+    "check_node_properties",
     "distribution_mode",
     "durability",
     "filter_of",
@@ -35,6 +36,7 @@ __all__ = [
 _SELECTOR: Final[frozenset[int | str]] = frozenset((0x0000_468C_0000_0004, "apache.org:selector-filter:string"))
 _NO_LOCAL: Final[frozenset[int | str]] = frozenset((0x0000_468C_0000_0003, "apache.org:no-local-filter:list"))
 _LIFETIME_POLICY: Final = Symbol("lifetime-policy")
+_SUPPORTED_MODES: Final = Symbol("supported-dist-modes")
 _POLICIES: Final = {
     LifetimePolicy.DELETE_ON_CLOSE: 0x2B,
     LifetimePolicy.DELETE_ON_NO_LINKS: 0x2C,
@@ -115,7 +117,7 @@ def _as_asked(source: Source | None, descriptors: frozenset[int | str]) -> tuple
 
 
 def lifetime_policy(properties: Mapping[Symbol, Value] | None) -> LifetimePolicy | None:
-    """The lifetime policy that a dynamic terminus asks for; an unknown one counts as absent."""
+    """The lifetime policy that a dynamic terminus asks for; None if it names none, or one that AMQP does not have."""
     asked = (properties or {}).get(_LIFETIME_POLICY)
     descriptor = asked.descriptor if isinstance(asked, Described) else None
     for policy, code in _POLICIES.items():
@@ -124,12 +126,24 @@ def lifetime_policy(properties: Mapping[Symbol, Value] | None) -> LifetimePolicy
     return None
 
 
+def check_node_properties(properties: Mapping[Symbol, Value] | None) -> Refuse | None:
+    """Why properties of a dynamic node can't be: a lifetime policy or distribution modes that are no such thing."""
+    asked = (properties or {}).get(_LIFETIME_POLICY)
+    if asked is not None and lifetime_policy(properties) is None:
+        return Refuse(Reason.INVALID_REQUEST, "lifetime-policy is none of those of AMQP; use delete-on-close.")
+    modes = (properties or {}).get(_SUPPORTED_MODES)
+    items = modes.items if isinstance(modes, Array) else () if modes is None else (modes,)
+    if not all(isinstance(item, Symbol) for item in items):
+        return Refuse(Reason.INVALID_REQUEST, "supported-dist-modes holds something else than symbols; leave it out.")
+    return None
+
+
 def node_properties(policy: LifetimePolicy, kind: NodeKind) -> Mapping[Symbol, Value]:
     """The properties of a dynamic node as they are, for the reply (AMQP 3.5.9)."""
     modes = tuple(Symbol(mode.value) for mode in _MODES[kind])
     return {
         _LIFETIME_POLICY: Described(ULong(_POLICIES[policy]), []),
-        Symbol("supported-dist-modes"): modes[0] if len(modes) == 1 else array_of(modes),
+        _SUPPORTED_MODES: modes[0] if len(modes) == 1 else array_of(modes),
     }
 
 

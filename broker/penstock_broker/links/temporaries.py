@@ -41,6 +41,9 @@ def make(
     properties: Mapping[Symbol, Value] | None,
 ) -> MakeTemporary | Refuse:
     """Make what a dynamic terminus asks for. Its link is to be told to the rules by `Producer.creates` or its like."""
+    wrong = asking.check_node_properties(properties)
+    if wrong is not None:
+        return wrong
     decision = decide_dynamic(
         address,
         kinds_of(capabilities),

@@ -33,10 +33,24 @@ if TYPE_CHECKING:
     from penstock_broker.connections.connection import Connection
     from penstock_broker.state.broker import Broker
 
-__all__ = ["break_link", "malformed", "prepare", "publish", "refuse", "route_message", "store", "top_up"]
+__all__ = [
+    "MALFORMED",
+    "break_link",
+    "malformed",
+    "prepare",
+    "publish",
+    "refuse",
+    "route_message",
+    "spoil",
+    "store",
+    "top_up",
+]
 
 LOOK_AT_TIMES: Final = 8
 """A properties list of at most so many fields has no absolute expiry, and names no group."""
+
+MALFORMED: Final = "amqp:decode-error"
+"""Condition of a message that can't be read."""
 
 USUAL_COUNT: Final = 10
 """Fields that JMS clients write; see `times.may_expire`."""
@@ -119,7 +133,7 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
             if flags:
                 ordered = True
         except (DecodeError, IndexError) as error:
-            refuse(producer, delivery, settled, malformed(error))
+            spoil(producer, delivery, settled, malformed(error))
             if producer.broken is not None:
                 break
             continue
@@ -185,7 +199,7 @@ def _publish_each(
             head = message.inspect(data)
             route = route_message(broker, destination, data, head)
         except DecodeError as error:
-            refuse(producer, delivery, settled, malformed(error))
+            spoil(producer, delivery, settled, malformed(error))
             continue
         if isinstance(route, AmqpError):
             refuse(producer, delivery, settled, route)
@@ -314,7 +328,15 @@ def top_up(producer: Producer) -> None:
 
 def malformed(error: Exception) -> AmqpError:
     """Why a message that can't be read is not taken."""
-    return AmqpError("amqp:decode-error", f"The message can't be read: {error}")
+    return AmqpError(MALFORMED, f"The message can't be read: {error}")
+
+
+def spoil(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
+    """Refuse a message that can't be read; the link of one that its sender settled is broken, or nobody would learn."""
+    if settled:
+        break_link(producer, delivery, error)
+    else:
+        refuse(producer, delivery, settled, error)
 
 
 def refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:

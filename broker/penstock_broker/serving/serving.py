@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from penstock_amqp.endpoint.events import (
     Accepted,
+    Acquires,
     AmqpError,
     Attached,
     Closed,
@@ -90,6 +91,8 @@ def _other(broker: Broker, connection: Connection, event: Other, behind: list[Ev
     match event:
         case Flowed():
             _flowed(broker, connection, event.link)
+        case Acquires():
+            _acquires(broker, event.link)
         case Settled():
             consumer = event.held[0].context
             if isinstance(consumer, Consumer):
@@ -187,6 +190,13 @@ def _flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
         broker.management.flowed(link)
 
 
+def _acquires(broker: Broker, link: OutLink) -> None:
+    """Transactional acquisition (AMQP 1.0 part 4, 4.4.3), which nobody here offers."""
+    if isinstance(link.context, Consumer) and link.is_open:
+        told = "Messages can't be taken within a transaction; take them, and settle them within one."
+        ending.close_consumer(broker, link.context, amqp_error(Refuse(Reason.NOT_IMPLEMENTED, told)))
+
+
 def _too_large(broker: Broker, connection: Connection, event: TooLarge, behind: list[Event]) -> None:
     link = event.link
     context = link.context
@@ -214,6 +224,8 @@ def _unstored(broker: Broker, connection: Connection, event: Unstored, behind: l
         return
     if event.txn_id is not None and connection.transactions is not None:
         working.unstored(producer, event)
+    elif event.error.condition == publishing.MALFORMED:
+        publishing.spoil(producer, event.delivery, event.is_settled, event.error)
     else:
         publishing.refuse(producer, event.delivery, event.is_settled, event.error)
     if producer.broken is not None:

@@ -1,0 +1,109 @@
+"""What is changed in the engine's output before it is sent.
+
+Attaches get what the engine can't say: the link's offered capabilities, an empty unsettled map. A Begin whose session
+has ended meanwhile gets back its remote channel, and the flow that the engine sends behind each Begin, which says
+nothing new, is left out. A Close says what AMQP calls the error, behind the end of the session that it concerns.
+
+Must not know the engine. Source: AMQP 1.0 part 2, 2.5.1, 2.6.3, 2.7.9 and 2.8.17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from penstock_amqp.endpoint.events import AmqpError
+from penstock_amqp.endpoint.links import InLink, OutLink, Session
+from penstock_amqp.frames.frames import encode_frame
+from penstock_amqp.frames.performatives import Attach, Begin, Close, End, Error, Flow, Performative
+from penstock_amqp.frames.rewrite import rewrite_frames
+from penstock_amqp.types.values import Symbol
+
+__all__ = ["Changes", "Offer"]
+
+_CODES: Final = frozenset((Attach.CODE, Begin.CODE, Flow.CODE, Close.CODE))
+
+Frames = Sequence[tuple[int, Performative]]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What the engine can't say in the reply to an attach."""
+
+    link: InLink | OutLink
+    names: tuple[str, ...]
+    """The link's offered capabilities."""
+    answers_unsettled: bool
+    """The peer's unsettled map gets an empty one back: nothing is resumed."""
+
+
+class Changes:
+    """The changes of one turn's output. `begun` loses the sessions whose Begin goes out."""
+
+    def __init__(
+        self,
+        offers: Mapping[tuple[str, bool], Offer],
+        begun: list[Session],
+        last_words: tuple[AmqpError, int | None] | None,
+        max_frame_size: int,
+    ) -> None:
+        """`offers`: by link name and role. `last_words`: what our Close says, and which session it ends before."""
+        self._offers = offers
+        self._begun = begun
+        self._last_words = last_words
+        self._max_frame_size = max_frame_size
+        self._quiet: set[int] = set()
+        self._is_closed = False
+
+    def apply(self, data: bytes) -> bytes:
+        """Return `data`, which is whole frames, as it is to be sent. Notes the channels and handles that it names."""
+        changed = rewrite_frames(data, _CODES, self._change, self._max_frame_size)
+        if self._last_words is not None and not self._is_closed:  # the engine has gone without a word
+            changed += b"".join(encode_frame(each, channel) for channel, each in self._close(self._last_words))
+        return changed
+
+    def _change(self, channel: int, performative: Performative) -> Frames | None:
+        match performative:
+            case Attach():
+                return self._attach(channel, performative)
+            case Begin():
+                return self._begin(channel, performative)
+            case Flow():
+                return () if performative.handle is None and channel in self._quiet else None
+            case Close():
+                self._is_closed = True
+                return None if self._last_words is None else self._close(self._last_words)
+            case _:
+                return None
+
+    def _attach(self, channel: int, attach: Attach) -> Frames | None:
+        offer = self._offers.get((attach.name, attach.role))
+        if offer is None:
+            return None
+        offer.link.local = (channel, attach.handle)
+        if not offer.names and not offer.answers_unsettled:
+            return None
+        changed = replace(
+            attach,
+            offered_capabilities=tuple(Symbol(name) for name in offer.names) or None,
+            unsettled={} if offer.answers_unsettled else None,
+        )
+        return ((channel, changed),)
+
+    def _begin(self, channel: int, begin: Begin) -> Frames | None:
+        """The engine forgets the remote channel of a session that has ended in the meantime."""
+        for session in self._begun:
+            if session.channel == begin.remote_channel or (begin.remote_channel is None and session.has_ended):
+                self._begun.remove(session)
+                session.local_channel = channel
+                self._quiet.add(channel)
+                return ((channel, replace(begin, remote_channel=session.channel)),)
+        return None
+
+    def _close(self, last_words: tuple[AmqpError, int | None]) -> Frames:
+        told, channel = last_words
+        info = {Symbol(key): value for key, value in told.info.items()}
+        error = Error(condition=Symbol(told.condition), description=told.description or None, info=info or None)
+        ends = () if channel is None else ((channel, End(error=error)),)
+        return (*ends, (0, Close(error=error)))
