@@ -239,6 +239,37 @@ def test_a_queue_that_ends_lets_its_bodies_go(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.parametrize("how", ["discarded", "dropped", "acknowledged"])
+def test_a_body_let_go_keeps_its_segments_until_that_is_synced(tmp_path: Path, how: str) -> None:
+    """Else a crash could find the record that names it, and other bytes in its place."""
+    log, _ = opened(tmp_path, SimulatedFiles())
+    incarnation, route = a_queue(log)
+    body = log.stage()
+    log.append(body, pattern(30_000))
+    in_hand = [log.payload_of(body, b"head", 0)]
+    number = 0
+    if how == "acknowledged":
+        number = log.put(route, in_hand.pop(), 0)
+    if how != "discarded":
+        del body
+    move_on(log)
+    log.put(route, b"not synced", 0)
+    if number:
+        log.ack(incarnation, number)
+    log.write()
+    held = log.segments
+    assert held >= 3
+    if how == "discarded":
+        log.discard(body)
+    in_hand.clear()
+    while log.wants_maintenance:
+        log.maintain(1000)
+    assert log.segments == held
+    settle(log)
+    assert log.segments < held
+    log.close()
+
+
 def test_what_nothing_names_is_gone_after_a_restart(tmp_path: Path) -> None:
     files = SimulatedFiles()
     log, _ = opened(tmp_path, files)
