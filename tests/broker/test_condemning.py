@@ -207,6 +207,22 @@ def test_a_policy_that_names_no_destination_any_more_lets_go(timed: TimedBroker)
     assert (jobs.dropped, jobs.depth) == (1, 1)
 
 
+def test_what_is_let_go_expires_in_its_time(timed: TimedBroker) -> None:
+    jobs = timed.make_queue("jobs", LIMITED)
+    peer = timed.connect()
+    send(peer, "m1", ttl=5)
+    peer.receive("jobs", credit=2)
+    peer.take(Delivery.MODIFIED, failed=True)
+    peer.take(Delivery.MODIFIED, failed=True)
+    peer.drop()
+    timed.pass_ms(5_000)
+    assert (len(jobs.stranded), jobs.expired) == (1, 0)
+    jobs.dead_letter = None
+    timed.pass_ms(RETRY_MS)
+    timed.pass_ms(0)
+    assert (jobs.depth, jobs.expired) == (0, 1)
+
+
 def test_purging_takes_what_is_stranded_too(timed: TimedBroker) -> None:
     jobs = timed.make_queue("jobs", LIMITED)
     peer = timed.connect()

@@ -11,8 +11,10 @@ import pytest
 from broker.timed_broker import Peer, TimedBroker
 from proton import Delivery, Message, symbol
 
+from penstock_amqp.types.plain_values import to_wire
 from penstock_api.management import Delivery as Policy
-from penstock_api.management import Limits
+from penstock_api.management import EntityType, Limits, QueueDeclaration
+from penstock_broker.management import declaring
 
 START = 1_000_000  # the clock of a new TimedBroker, milliseconds
 
@@ -99,6 +101,62 @@ def test_a_queue_bounds_the_time_to_live(timed: TimedBroker) -> None:
     jobs = timed.queue("jobs")
     timed.pass_ms(20)
     assert (jobs.depth, jobs.expired) == (0, 2)
+
+
+def set_max_ttl(timed: TimedBroker, name: str, milliseconds: int | None) -> None:
+    """Declare the queue again, as `$management` does."""
+    declaration = to_wire(QueueDeclaration(delivery=Policy(max_ttl_ms=milliseconds)).to_wire())
+    declaring.declare(timed.broker, EntityType.QUEUE, name, declaration, update=True)
+    timed.pass_ms(0)
+
+
+@pytest.mark.parametrize("then", ["waits", "comes back", "after a restart"])
+def test_another_bound_holds_for_what_came_before(timed: TimedBroker, then: str) -> None:
+    timed.make_queue("jobs", Policy(max_ttl_ms=1000))
+    peer = timed.connect()
+    send(peer, message("a"), message("b", ttl=0.3), message("c", ttl=50))
+    timed.pass_ms(100)
+    if then == "comes back":
+        peer.receive("jobs")
+        assert peer.bodies() == ["a", "b", "c"]
+    set_max_ttl(timed, "jobs", 200)
+    if then == "comes back":
+        peer.drop()
+        peer = timed.connect()
+    if then == "after a restart":
+        timed.restart()
+        peer = timed.connect()
+    jobs = timed.queue("jobs")
+    timed.pass_ms(99)
+    assert (jobs.depth, jobs.expired) == (3, 0)
+    timed.pass_ms(1)
+    assert (jobs.depth, jobs.expired) == (0, 3)
+
+
+def test_a_bound_that_is_lifted_lets_messages_have_their_own_time(timed: TimedBroker) -> None:
+    jobs = timed.make_queue("jobs", Policy(max_ttl_ms=100))
+    peer = timed.connect()
+    send(peer, message("a"), message("b", ttl=0.3), delayed("c", START + 50, ttl=2))
+    timed.pass_ms(90)
+    set_max_ttl(timed, "jobs", None)
+    timed.pass_ms(209)
+    assert (jobs.depth, jobs.expired) == (3 - 1, 1)
+    timed.pass_ms(1)
+    assert (jobs.depth, jobs.expired) == (1, 2)
+    timed.pass_ms(60_000)
+    peer.receive("jobs")
+    assert peer.bodies() == ["a"]
+    assert peer.take().ttl == 0
+
+
+def test_a_changed_bound_is_what_a_message_says_is_left(timed: TimedBroker) -> None:
+    timed.make_queue("jobs")
+    peer = timed.connect()
+    send(peer, message("a"))
+    timed.pass_ms(10_000)
+    set_max_ttl(timed, "jobs", 60_000)
+    peer.receive("jobs")
+    assert peer.take().ttl == 50
 
 
 def test_a_restart_keeps_the_deadline(timed: TimedBroker) -> None:

@@ -16,7 +16,8 @@ from penstock_amqp.messages.whole import Message, decode_message
 from penstock_amqp.types.plain_values import to_plain
 from penstock_amqp.types.values import Value
 from penstock_api.handling import PeekedMessage
-from penstock_broker.queues.queue import AVAILABLE, DATA, EXPIRES, NUMBER, Queue, State
+from penstock_broker.messages.deadlines import deadline
+from penstock_broker.queues.queue import AVAILABLE, DATA, NUMBER, Queue, State
 
 __all__ = ["shown"]
 
@@ -38,7 +39,7 @@ def shown(queue: Queue, entry: Entry, state: State, max_body_bytes: int) -> Peek
         priority=head.priority,
         size_bytes=len(data),
         available_ms=entry[AVAILABLE] // 1000,
-        expires_ms=entry[EXPIRES] // 1000 or None,
+        expires_ms=deadline(queue, entry) // 1000 or None,
         delivery_count=head.delivery_count + queue.delivery_count(entry[NUMBER]),
         message_id=_text(properties.message_id),
         to=properties.to,

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock_amqp.endpoint.events import Entry
+from penstock_broker.messages.deadlines import deadline
 from penstock_broker.messages.dispatching import HELD_BACK_BYTES, TURN_BYTES
 from penstock_broker.queues.backlog import EXAMINED_PER_VISIT
-from penstock_broker.queues.queue import DATA, EXPIRES
+from penstock_broker.queues.queue import DATA
 from penstock_broker.state.links import Browser
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def _next(browser: Browser, now_us: int) -> list[Entry]:
     size, to_examine = 0, EXAMINED_PER_VISIT
     while pending and len(entries) < browser.link.credit and size < TURN_BYTES and to_examine:
         entry = pending.popleft()
-        if entry[EXPIRES] and entry[EXPIRES] <= now_us:
+        expires = deadline(browser.queue, entry)
+        if expires and expires <= now_us:
             continue
         if selection is not None:
             to_examine -= 1

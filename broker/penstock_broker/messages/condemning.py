@@ -20,9 +20,11 @@ from penstock_amqp.messages.times import DELAYS, without_expiry
 from penstock_amqp.types.values import Symbol, Timestamp, UInt, Value
 from penstock_broker.errors import amqp_error
 from penstock_broker.log import Outcome as LogOutcome
+from penstock_broker.messages import expiring
+from penstock_broker.messages.deadlines import deadline
 from penstock_broker.messages.depositing import deposit, destination_of
 from penstock_broker.messages.leaving import leave
-from penstock_broker.queues.queue import DATA, EXPIRES, FLAGS, LOGGED, NUMBER, Queue
+from penstock_broker.queues.queue import DATA, FLAGS, LOGGED, NUMBER, Queue
 from penstock_broker.queues.stranded import Stranded
 from penstock_broker.topology.records import Subscription
 from penstock_core.fate import Cause, Drop, SendOn, TryAgain, after_expiry, after_failure, after_rejection
@@ -190,8 +192,7 @@ def _without_destination(broker: Broker, queue: Queue, condemned: Stranded) -> N
         case Cause.EXPIRED:
             expired(broker, queue, condemned.entry)
         case Cause.DELIVERY_LIMIT:
-            queue.put((condemned.entry,))
-            broker.schedule(queue)
+            expiring.keep(broker, queue, condemned.entry)
         case _:
             assert_never(condemned.cause)
 
@@ -211,7 +212,7 @@ def _told(broker: Broker, queue: Queue, condemned: Stranded) -> bytes:
         annotations[Symbol("x-opt-ORIG-ADDRESS")] = subscription.binding.exchange
         annotations[Symbol("x-opt-ORIG-SUBSCRIPTION")] = subscription.identity.name
     if cause is Cause.EXPIRED:
-        annotations[Symbol("x-opt-ACTUAL-EXPIRY")] = condemned.entry[EXPIRES] // 1000
+        annotations[Symbol("x-opt-ACTUAL-EXPIRY")] = deadline(queue, condemned.entry) // 1000
     if condemned.error is not None:
         annotations[Symbol("x-opt-death-condition")] = condemned.error.condition
         annotations[Symbol("x-opt-death-description")] = condemned.error.description

@@ -17,9 +17,10 @@ from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.messages import message
 from penstock_broker.log import Outcome
 from penstock_broker.messages.condemning import expired
+from penstock_broker.messages.deadlines import deadline
 from penstock_broker.messages.leaving import leave
 from penstock_broker.queues.backlog import EXAMINED_PER_VISIT
-from penstock_broker.queues.queue import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, SCHEDULED, Queue
+from penstock_broker.queues.queue import AVAILABLE, DATA, FLAGS, NUMBER, SCHEDULED, Queue
 from penstock_broker.queues.reader import Reader
 from penstock_broker.state.links import Browser, Consumer
 
@@ -144,13 +145,14 @@ def _send_one_by_one(broker: Broker, queue: Queue, consumer: Reader, count: int)
         entry = queue.backlog.take(consumer)
         if entry is None:
             break
-        if entry[EXPIRES] and entry[EXPIRES] <= now:
+        expires = deadline(queue, entry)
+        if expires and expires <= now:
             expired(broker, queue, entry)
             continue
         number, data = entry[NUMBER], entry[DATA]
         delivery_count = queue.delivery_count(number)
-        if delivery_count or entry[EXPIRES]:
-            data = _rewritten(entry, delivery_count, now)
+        if delivery_count or expires:
+            data = _rewritten(data, delivery_count, expires, now)
         connection.endpoint.send_as(link, entry, data, now)
         sent += 1
         link.credit -= 1
@@ -177,11 +179,10 @@ def _send_one_by_one(broker: Broker, queue: Queue, consumer: Reader, count: int)
     return sent
 
 
-def _rewritten(entry: Entry, delivery_count: int, now_us: int) -> bytes:
+def _rewritten(data: bytes, delivery_count: int, expires_us: int, now_us: int) -> bytes:
     """The message with its delivery-count, and with the time it has left to live."""
-    data = entry[DATA]
     head = message.inspect(data)
-    left_ms = max((entry[EXPIRES] - now_us) // 1000, 1) if entry[EXPIRES] else None
+    left_ms = max((expires_us - now_us) // 1000, 1) if expires_us else None
     return message.with_header(data, head, ttl=left_ms, delivery_count=head.delivery_count + delivery_count)
 
 

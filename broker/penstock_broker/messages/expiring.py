@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Final
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.messages import condemning
-from penstock_broker.queues.queue import EXPIRES, NUMBER, Queue
+from penstock_broker.messages.deadlines import deadline
+from penstock_broker.queues.queue import AVAILABLE, NUMBER, Queue
 
 if TYPE_CHECKING:
     from penstock_broker.state.broker import Broker
 
-__all__ = ["LOOK_MS", "expect", "keep_time", "postpone"]
+__all__ = ["LOOK_MS", "expect", "keep", "keep_time", "postpone", "review"]
 
 LOOK_MS: Final = 5000
 """The clock is looked at that often while something is to be waited for."""
@@ -40,6 +41,27 @@ def expect(broker: Broker, queue: Queue, expires_us: int) -> None:
     if not queue.next_expiry or expires_us < queue.next_expiry:
         queue.next_expiry = expires_us
         _wake(broker, queue, max(expires_us, queue.next_pass))
+
+
+def review(broker: Broker, queue: Queue) -> None:
+    """The queue's policies may have changed: have a look at what waits, if that lets it expire at other times."""
+    if queue.is_retimed:
+        queue.has_expiry = True
+        queue.next_expiry, queue.next_pass = broker.now_us, 0
+        _wake(broker, queue, broker.now_us)
+
+
+def keep(broker: Broker, queue: Queue, entry: Entry) -> None:
+    """Put a message that was taken out back in its place."""
+    queue.keep(entry, broker.now_us)
+    if entry[AVAILABLE] > broker.now_us:
+        _wake(broker, queue, queue.scheduled[0][0])
+        return
+    expires = deadline(queue, entry)
+    if expires:
+        expect(broker, queue, expires)
+    if queue.consumers:
+        broker.schedule(queue)
 
 
 def postpone(broker: Broker, queue: Queue, entry: Entry) -> None:
@@ -69,12 +91,13 @@ def keep_time(broker: Broker, queue: Queue) -> None:
 
 
 def _become_available(broker: Broker, queue: Queue, entry: Entry) -> None:
-    if entry[EXPIRES] and entry[EXPIRES] <= broker.now_us:
+    expires = deadline(queue, entry)
+    if expires and expires <= broker.now_us:
         condemning.expired(broker, queue, entry)
         return
     queue.put((entry,))
-    if entry[EXPIRES]:
-        expect(broker, queue, entry[EXPIRES])
+    if expires:
+        expect(broker, queue, expires)
     if queue.consumers:
         broker.schedule(queue)
 
@@ -85,7 +108,7 @@ def _pass(broker: Broker, queue: Queue) -> None:
     gone: set[int] = set()
     for entry in queue:
         seen += 1
-        expires = entry[EXPIRES]
+        expires = deadline(queue, entry)
         if not expires:
             continue
         if expires <= now:
@@ -94,6 +117,8 @@ def _pass(broker: Broker, queue: Queue) -> None:
             next_expiry = expires
     if gone:
         queue.doomed.extend(queue.extract(gone))
+    if not queue.depth:
+        queue.is_retimed = False
     queue.next_expiry = next_expiry
     queue.next_pass = now + seen * PAUSE_US_PER_MESSAGE
 

@@ -17,9 +17,10 @@ from penstock_amqp.types.codec import encode
 from penstock_amqp.types.values import Symbol, Timestamp, Value
 from penstock_broker.log import Outcome
 from penstock_broker.messages.condemning import ORIGIN, TOLD
+from penstock_broker.messages.deadlines import deadline
 from penstock_broker.messages.depositing import deposit, put_into
 from penstock_broker.messages.leaving import leave
-from penstock_broker.queues.queue import AVAILABLE, DATA, EXPIRES, FLAGS, LOGGED, SCHEDULED, Queue
+from penstock_broker.queues.queue import AVAILABLE, DATA, FLAGS, LOGGED, SCHEDULED, Queue
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_core.identity import parse_queue_name
 
@@ -41,7 +42,9 @@ def move(broker: Broker, queue: Queue, entry: Entry, target: ExchangeTarget | Qu
     """Put a message that was taken out of the queue elsewhere; or say why that does not take it: then it is the
     caller's to put back.
     """
-    refused = deposit(broker, target, _renewed(broker, entry, ()), keep=bool(entry[FLAGS] & LOGGED))
+    refused = deposit(
+        broker, target, _renewed(broker, entry, deadline(queue, entry), ()), keep=bool(entry[FLAGS] & LOGGED)
+    )
     if refused is None:
         _gone(broker, queue, entry)
     return refused
@@ -49,7 +52,9 @@ def move(broker: Broker, queue: Queue, entry: Entry, target: ExchangeTarget | Qu
 
 def redrive(broker: Broker, queue: Queue, entry: Entry, origin: Queue) -> AmqpError | None:
     """The same back into the queue where it died, without what was written on it then."""
-    refused = put_into(broker, origin, _renewed(broker, entry, TOLD), keep=bool(entry[FLAGS] & LOGGED))
+    refused = put_into(
+        broker, origin, _renewed(broker, entry, deadline(queue, entry), TOLD), keep=bool(entry[FLAGS] & LOGGED)
+    )
     if refused is None:
         _gone(broker, queue, entry)
     return refused
@@ -77,11 +82,11 @@ def _gone(broker: Broker, queue: Queue, entry: Entry) -> None:
     leave(broker, queue, entry, Outcome.PURGED)
 
 
-def _renewed(broker: Broker, entry: Entry, without: tuple[str, ...]) -> bytes:
+def _renewed(broker: Broker, entry: Entry, expires_us: int, without: tuple[str, ...]) -> bytes:
     """The message as if it came now: with the time it has left, to be delivered when it was to be."""
     data = entry[DATA]
     head = message.inspect(data)
-    left_ms = max((entry[EXPIRES] - broker.now_us) // 1000, 1) if entry[EXPIRES] else None
+    left_ms = max((expires_us - broker.now_us) // 1000, 1) if expires_us else None
     data = message.with_header(data, head, ttl=left_ms, delivery_count=0)
     waits = entry[FLAGS] & SCHEDULED and entry[AVAILABLE] > broker.now_us
     delay: dict[Symbol, Value] = {Symbol("x-opt-delivery-time"): Timestamp(entry[AVAILABLE] // 1000)} if waits else {}

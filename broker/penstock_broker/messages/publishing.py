@@ -20,6 +20,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message, times
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import expiring, limits, relaying, storing
+from penstock_broker.messages.deadlines import wishes_of
 from penstock_broker.queues.beginning import Beginning
 from penstock_broker.queues.marks import group_mark
 from penstock_broker.queues.queue import LOGGED
@@ -139,7 +140,7 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
             continue
         if begins.delays:
             head = message.inspect(data)
-            if available_at(now, storing.wishes_of(data, head)) > now:
+            if available_at(now, wishes_of(data, head)) > now:
                 apart += len(data)
                 any_logged = storing.put(broker, route, data, head) or any_logged
                 (presettled if settled else deliveries).append(delivery)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.messages.message import inspect
 from penstock_broker.log import Document, Message, Recovered
-from penstock_broker.messages import storing
+from penstock_broker.messages.deadlines import wishes_of
 from penstock_broker.queues.marks import message_marks
 from penstock_broker.queues.queue import AVAILABLE, EXPIRES, FLAGS, LOGGED, SCHEDULED, Queue
 from penstock_broker.topology import documents
@@ -103,7 +103,7 @@ def _entry(message: Message, max_ttl_us: int) -> Entry:
     """The entry as it was when the message came; the record keeps when that was."""
     data, arrival = message.payload, message.arrival
     head = inspect(data)
-    wished = storing.wishes_of(data, head)
+    wished = wishes_of(data, head)
     expires = bounded(expires_at(arrival, head.ttl, wished.absolute_expiry_ms), arrival, max_ttl_us)
     flags = LOGGED | message_marks(data, head) | message.flags & SCHEDULED
     available = available_at(arrival, wished) if flags & SCHEDULED else arrival

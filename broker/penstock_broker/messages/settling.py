@@ -19,7 +19,8 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_amqp.types.values import Symbol, Value
 from penstock_broker.messages import condemning, expiring
-from penstock_broker.queues.queue import AVAILABLE, DATA, EXPIRES, FLAGS, LOGGED, NUMBER, Queue
+from penstock_broker.messages.deadlines import deadline
+from penstock_broker.queues.queue import AVAILABLE, DATA, FLAGS, LOGGED, NUMBER, Queue
 from penstock_broker.state.links import Consumer
 
 if TYPE_CHECKING:
@@ -86,8 +87,9 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
         case _:
             assert_never(event.outcome)
     queue.put_back((held,))
-    if entry[EXPIRES]:
-        expiring.expect(broker, queue, entry[EXPIRES])
+    expires = deadline(queue, entry)
+    if expires:
+        expiring.expect(broker, queue, expires)
     broker.schedule(queue)
 
 
@@ -101,8 +103,9 @@ def lost(broker: Broker, queue: Queue, held: Sequence[Held], *, counts: bool) ->
     queue.seen.update(delivery[1][NUMBER] for delivery in held)
     queue.put_back(held)
     for _, entry, _ in held:
-        if entry[EXPIRES]:
-            expiring.expect(broker, queue, entry[EXPIRES])
+        expires = deadline(queue, entry)
+        if expires:
+            expiring.expect(broker, queue, expires)
     broker.schedule(queue)
 
 

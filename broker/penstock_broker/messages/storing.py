@@ -10,19 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message, times
+from penstock_amqp.messages import message
 from penstock_broker.messages import expiring, limits
+from penstock_broker.messages.deadlines import wishes_of
 from penstock_broker.queues.marks import message_marks
 from penstock_broker.queues.queue import DATA, EXPIRES, FLAGS, LOGGED, SCHEDULED, Queue
 from penstock_broker.state.routes import Route
-from penstock_core.lifespan import NO_WISHES, Wishes, available_at, bounded, expires_at
+from penstock_core.lifespan import available_at, bounded, expires_at
 
 if TYPE_CHECKING:
     from penstock_broker.connections.connection import Connection
     from penstock_broker.state.broker import Broker
 
-__all__ = ["admitted", "put", "wishes_of"]
+__all__ = ["admitted", "put"]
 
 
 def admitted(broker: Broker, route: Route, data: bytes, head: message.Head, connection: Connection | None) -> Route:
@@ -67,11 +67,3 @@ def _place(broker: Broker, queue: Queue, entry: Entry) -> None:
             broker.schedule(queue)
     if queue.depth_bytes > queue.max_bytes or queue.max_messages:
         limits.enforce(broker, queue)
-
-
-def wishes_of(data: bytes, head: message.Head) -> Wishes:
-    """What the message says of its times; sections that can't be read say nothing."""
-    try:
-        return times.wishes(data, head)
-    except DecodeError:
-        return NO_WISHES

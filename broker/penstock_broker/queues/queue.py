@@ -71,6 +71,7 @@ class Queue:
         "in_flight",
         "incarnation",
         "is_logged",
+        "is_retimed",
         "is_scheduled",
         "keeps_all",
         "lost_at_restart",
@@ -157,6 +158,8 @@ class Queue:
         """Address of what expired."""
         self.max_ttl_us = 0
         """The longest time to live, and that of messages that say none; 0: none."""
+        self.is_retimed = False
+        """That has changed since messages came which may be here: what their entries say of it does not hold."""
         self.exclusive_consumer = False
         """One link at a time gets the messages."""
         self.depth_bytes = 0

@@ -311,6 +311,8 @@ class Topology:
         queue.max_deliveries = delivery.max_deliveries or 0
         queue.dead_letter = delivery.dead_letter
         queue.expiry = delivery.expiry
-        queue.max_ttl_us = (delivery.max_ttl_ms or 0) * 1000
+        max_ttl_us = (delivery.max_ttl_ms or 0) * 1000
+        queue.is_retimed |= max_ttl_us != queue.max_ttl_us and queue.depth > 0
+        queue.max_ttl_us = max_ttl_us
         queue.exclusive_consumer = delivery.exclusive_consumer
         queue.rank()
