@@ -48,9 +48,10 @@ def assemble(
         instance = uuid.uuid4().hex
         log.topology(documents.BROKER, "instance", instance.encode())
     broker = Broker(given, log, topology, instance)
+    broker.keep_time = partial(expiring.keep_time, broker)
     for each in topology.by_incarnation.values():
         if each.queue.scheduled or each.queue.next_expiry:
-            broker.timers.at(0, partial(expiring.keep_time, broker, each.queue))
+            broker.timers.at(0, partial(broker.keep_time, each.queue))
     broker.started_us = clock.now_us()
     broker.timers.at(clock.now_ms() + 1000, partial(idling.sweep, broker))
     broker.management = ManagementNode(broker)

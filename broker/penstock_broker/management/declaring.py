@@ -15,7 +15,7 @@ from penstock_api import management
 from penstock_api.management import EntityType, Outcome, Status
 from penstock_broker.management import states
 from penstock_broker.management.answers import Answer, invalid, refusal
-from penstock_broker.messages import expiring
+from penstock_broker.messages import expecting
 from penstock_broker.queues.queue import Queue
 from penstock_broker.topology.creating import make_destinations
 from penstock_broker.topology.documents import mark_of
@@ -252,7 +252,7 @@ def _keep(
         case _:
             assert_never(decision.rebinding)
     broker.forget_routes()
-    expiring.review(broker, there.queue)
+    expecting.review(broker, there.queue)
     return _done(outcome, states.subscription_state(there, states.in_flight(broker.connections.values())), blocked_by)
 
 
@@ -309,7 +309,7 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
     node.persistence, node.limits, node.delivery = persistence, wanted.limits, wanted.delivery
     node.made_by_name = False
     broker.topology.put_queue(node)
-    expiring.review(broker, node.queue)
+    expecting.review(broker, node.queue)
     return _done(Outcome.CREATED if there is None else Outcome.UPDATED, states.queue_state(node, {}))
 
 

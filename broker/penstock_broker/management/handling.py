@@ -23,7 +23,7 @@ from penstock_api.handling import Handled, Peek, Selection
 from penstock_api.management import EntityType, Operation, Status
 from penstock_broker.management import showing
 from penstock_broker.management.answers import Answer, invalid, refusal, to_value
-from penstock_broker.messages import expiring, moving
+from penstock_broker.messages import expecting, moving
 from penstock_broker.messages.depositing import destination_of
 from penstock_broker.queues.queue import DATA, NUMBER, Queue
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
@@ -207,4 +207,4 @@ class Handling:
         return refused.description if refused is not None else None
 
     def _keep(self, entry: Entry) -> None:
-        expiring.keep(self.broker, self.queue, entry)
+        expecting.keep(self.broker, self.queue, entry)

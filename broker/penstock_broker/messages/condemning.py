@@ -20,7 +20,7 @@ from penstock_amqp.messages.times import DELAYS, without_expiry
 from penstock_amqp.types.values import Symbol, Timestamp, UInt, Value
 from penstock_broker.errors import amqp_error
 from penstock_broker.log import Outcome as LogOutcome
-from penstock_broker.messages import expiring
+from penstock_broker.messages import expecting
 from penstock_broker.messages.deadlines import deadline
 from penstock_broker.messages.depositing import deposit, destination_of
 from penstock_broker.messages.leaving import leave
@@ -192,7 +192,7 @@ def _without_destination(broker: Broker, queue: Queue, condemned: Stranded) -> N
         case Cause.EXPIRED:
             expired(broker, queue, condemned.entry)
         case Cause.DELIVERY_LIMIT:
-            expiring.keep(broker, queue, condemned.entry)
+            expecting.keep(broker, queue, condemned.entry)
         case _:
             assert_never(condemned.cause)
 

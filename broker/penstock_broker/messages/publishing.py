@@ -19,7 +19,7 @@ from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message, times
 from penstock_broker.errors import amqp_error
-from penstock_broker.messages import expiring, limits, relaying, storing
+from penstock_broker.messages import expecting, limits, relaying, storing
 from penstock_broker.messages.deadlines import wishes_of
 from penstock_broker.queues.beginning import Beginning
 from penstock_broker.queues.marks import group_mark
@@ -165,7 +165,7 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
             deliveries.append(delivery)
     for queue in route.queues:
         if first_expiry:
-            expiring.expect(broker, queue, first_expiry)
+            expecting.expect(broker, queue, first_expiry)
         if ordered:
             queue.put(entries)
         else:

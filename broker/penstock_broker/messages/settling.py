@@ -18,7 +18,7 @@ from penstock_amqp.endpoint.events import Held, Outcome, Settled
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_amqp.types.values import Symbol, Value
-from penstock_broker.messages import condemning, expiring
+from penstock_broker.messages import condemning, expecting
 from penstock_broker.messages.deadlines import deadline
 from penstock_broker.queues.queue import AVAILABLE, DATA, FLAGS, LOGGED, NUMBER, Queue
 from penstock_broker.state.links import Consumer
@@ -89,7 +89,7 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
     queue.put_back((held,))
     expires = deadline(queue, entry)
     if expires:
-        expiring.expect(broker, queue, expires)
+        expecting.expect(broker, queue, expires)
     broker.schedule(queue)
 
 
@@ -105,7 +105,7 @@ def lost(broker: Broker, queue: Queue, held: Sequence[Held], *, counts: bool) ->
     for _, entry, _ in held:
         expires = deadline(queue, entry)
         if expires:
-            expiring.expect(broker, queue, expires)
+            expecting.expect(broker, queue, expires)
     broker.schedule(queue)
 
 

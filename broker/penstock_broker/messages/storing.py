@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.messages import message
-from penstock_broker.messages import expiring, limits
+from penstock_broker.messages import expecting, limits
 from penstock_broker.messages.deadlines import wishes_of
 from penstock_broker.queues.marks import message_marks
 from penstock_broker.queues.queue import DATA, EXPIRES, FLAGS, LOGGED, SCHEDULED, Queue
@@ -58,11 +58,11 @@ def _place(broker: Broker, queue: Queue, entry: Entry) -> None:
     queue.enqueued_bytes += size
     queue.depth_bytes += size
     if entry[FLAGS] & SCHEDULED:
-        expiring.postpone(broker, queue, entry)
+        expecting.postpone(broker, queue, entry)
     else:
         queue.put((entry,))
         if entry[EXPIRES]:
-            expiring.expect(broker, queue, entry[EXPIRES])
+            expecting.expect(broker, queue, entry[EXPIRES])
         if queue.consumers:
             broker.schedule(queue)
     if queue.depth_bytes > queue.max_bytes or queue.max_messages:

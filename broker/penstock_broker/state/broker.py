@@ -80,6 +80,8 @@ class Broker:
         self.contests = Contests()
         self.serve_events: Callable[[Connection, list[Event]], None]
         """`serving.handle` of this broker, for modules that `serving` itself needs."""
+        self.keep_time: Callable[[Queue], None]
+        """`expiring.keep_time` of this broker, for those who set timers for it."""
         self.live: dict[LinkKey, Consumer] = {}
         """Links that consume now, by (container, link name)."""
         self.ready: deque[Queue] = deque()
