@@ -17,7 +17,7 @@ from penstock_amqp.errors import WireError
 from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_api.failing import Failure, Misuse
 from penstock_api.management import EntityType
-from penstock_cli.verbs.site import Site
+from penstock_cli.site import Site
 
 __all__ = ["ask", "find"]
 

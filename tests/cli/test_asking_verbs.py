@@ -11,8 +11,8 @@ import pytest
 from support.broker_process import BrokerProcess
 
 from penstock_api.management import Delivery, EntityType, QueueDeclaration
+from penstock_cli.site import Site
 from penstock_cli.tables import as_table
-from penstock_cli.verbs.site import Site
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,10 @@ Source: AMQP 1.0 part 2, 2.6.14 (multi-frame transfers, aborted) and 2.7.5.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
-from penstock_amqp.endpoint.events import AmqpError, Event, Kind, Missed, TooLarge, Unstored
+from penstock_amqp.endpoint.conditions import AmqpError
+from penstock_amqp.endpoint.events import Event, Kind, Missed, TooLarge, Unstored
 from penstock_amqp.endpoint.ffi import (
     MESSAGE,
     MESSAGE_BYTES,
@@ -28,25 +29,13 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.sections import check_sections
 from penstock_amqp.messages.streamed import is_streamed
 
-__all__ = ["HEAD_BYTES", "SPOOL_BYTES", "Sink", "forget", "missed", "proven", "receive"]
+__all__ = ["HEAD_BYTES", "SPOOL_BYTES", "forget", "missed", "proven", "receive"]
 
 SPOOL_BYTES: Final = 1024 * 1024
 """What may be in memory of a message that is still coming; a longer one goes to a sink."""
 
 HEAD_BYTES: Final = 64 * 1024
 """The beginning of a longer message that stays in memory: the sections before the body have to fit into it."""
-
-
-class Sink(Protocol):
-    """Takes one message as it comes. A sink that is dropped before `finish` leaves nothing behind."""
-
-    def append(self, data: bytes) -> None:
-        """The next bytes. That they can't be stored is told by `finish`."""
-        ...
-
-    def finish(self, head: bytes) -> bytes | AmqpError:
-        """The message, of which `head` is the beginning; or why it can't be taken."""
-        ...
 
 
 def receive(received: Ptr, link: InLink, out: list[Event], already: int = 0) -> bytes | None:

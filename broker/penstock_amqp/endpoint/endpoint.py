@@ -56,8 +56,8 @@ class Endpoint(MessageEngine):
             link = self._links.get(ffi.event_link(event))
             if isinstance(link, OutLink):
                 link.credit = link_credit(link.ptr)
-                if link.stream is not None:  # the engine counts what is not sent as a whole as not sent
-                    link.credit -= 1 + len(link.stream.behind)
+                if link in self.streams:  # the engine counts what is not sent as a whole as not sent
+                    link.credit -= 1 + len(self.streams[link].behind)
                 link.drain = ffi.link_get_drain(link.ptr)
                 out.append((Kind.OTHER, None, Flowed(link)))
             if self._pushing:
@@ -283,9 +283,8 @@ class Endpoint(MessageEngine):
         if isinstance(link, InLink):
             arrivals.forget(link)
             link.spool = None
-        elif link.stream is not None:
-            link.stream = None
-            self.streams.remove(link)
+        else:
+            self.streams.pop(link, None)
 
     def all_links(self) -> tuple[InLink | OutLink, ...]:
         """Every link that is attached."""
@@ -298,8 +297,8 @@ class Endpoint(MessageEngine):
 
     def drained(self, link: OutLink) -> None:
         """Nothing is left to send: give back the credit of a consumer that drains, once all is out."""
-        if link.stream is not None:
-            link.stream.drains = True
+        if link in self.streams:
+            self.streams[link].drains = True
             return
         ffi.link_drained(link.ptr)
         link.credit = 0
@@ -358,8 +357,6 @@ class Endpoint(MessageEngine):
             if isinstance(link, InLink):
                 arrivals.forget(link)
                 link.spool = None
-            else:
-                link.stream = None
             link.context = None
         self._links.clear()
         self._begun.clear()

@@ -12,6 +12,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from penstock_amqp.endpoint.conditions import AmqpError
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.frames.performatives import Attach
@@ -69,15 +70,6 @@ Held: TypeAlias = tuple[OutLink, Entry, int]
 
 Arrival: TypeAlias = tuple[Ptr, bytes, bool]
 """A message that came in: the delivery to accept or settle, the encoded message, True if the sender settled it."""
-
-
-@dataclass(frozen=True, slots=True)
-class AmqpError:
-    """An error of AMQP part 2, 2.8.14."""
-
-    condition: str
-    description: str = ""
-    info: dict[str, Value] = field(default_factory=dict[str, Value])
 
 
 @dataclass(frozen=True, slots=True)

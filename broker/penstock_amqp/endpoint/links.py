@@ -6,16 +6,13 @@ Plain records with slots. `context` is the user's; it is cleared when the link g
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from penstock_amqp.endpoint.conditions import AmqpError
 from penstock_amqp.endpoint.ffi import Ptr
+from penstock_amqp.frames.performatives import Transfer
 
-if TYPE_CHECKING:
-    from penstock_amqp.endpoint.arrivals import Sink
-    from penstock_amqp.endpoint.streams import Stream
-    from penstock_amqp.frames.performatives import Transfer
-
-__all__ = ["CLOSELY", "InLink", "OutLink", "Session"]
+__all__ = ["CLOSELY", "InLink", "OutLink", "Session", "Sink"]
 
 CLOSELY: Final = 4
 """Messages of a new link whose transfers and sections are looked at one by one, which would cost too much for all."""
@@ -39,6 +36,18 @@ class Session:
         """A message took more than one frame: `sent_frames` is not known any more."""
         self.links: list[InLink | OutLink] = []
         self.context: object = None
+
+
+class Sink(Protocol):
+    """Takes one message as it comes. A sink that is dropped before `finish` leaves nothing behind."""
+
+    def append(self, data: bytes) -> None:
+        """The next bytes. That they can't be stored is told by `finish`."""
+        ...
+
+    def finish(self, head: bytes) -> bytes | AmqpError:
+        """The message, of which `head` is the beginning; or why it can't be taken."""
+        ...
 
 
 class InLink:
@@ -110,7 +119,6 @@ class OutLink:
         "ptr",
         "session",
         "settles_second",
-        "stream",
         "transfers",
     )
 
@@ -129,6 +137,4 @@ class OutLink:
         self.settles_second = False
         """True if the peer settles what it accepted only after us."""
         self.transfers = 0
-        self.stream: Stream | None = None
-        """The message that is being sent in pieces; others wait behind it."""
         self.context: object = None

@@ -36,16 +36,16 @@ class Sender(ABC):
     def __init__(self) -> None:
         self.unsettled: dict[Ptr, Held] = {}
         """Deliveries sent and not settled, by the engine's pointer."""
-        self.streams: list[OutLink] = []
-        """Links that are sending a message in pieces: call `advance_streams`."""
+        self.streams: dict[OutLink, Stream] = {}
+        """Messages that links are sending in pieces, others wait behind them: call `advance_streams`."""
         self._tag = 0
         self._one_frame = 0
         """Longest message that surely fits one frame of the peer's."""
 
     def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> None:
         """Send `entries`, at most as many as the link's credit, which is the caller's to count down."""
-        if link.stream is not None:
-            link.stream.behind += [(entry, entry[1], now_us) for entry in entries]
+        if self.streams and link in self.streams:
+            self.streams[link].behind += [(entry, entry[1], now_us) for entry in entries]
             return
         ptr = link.ptr
         tag = self._tag
@@ -64,7 +64,7 @@ class Sender(ABC):
                 link.session.is_inexact = True
                 if is_streamed(data):
                     behind = [(each, each[1], now_us) for each in rest]
-                    self._begin_stream(link, Stream(sent, (link, entry, now_us), data, behind))
+                    self.streams[link] = Stream(sent, (link, entry, now_us), data, behind)
                     continue
             link_send(ptr, data, size)
             link_advance(ptr)
@@ -77,8 +77,8 @@ class Sender(ABC):
 
     def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> None:
         """Send `data` in the place of the entry's own bytes (a rewritten header)."""
-        if link.stream is not None:
-            link.stream.behind.append((entry, data, now_us))
+        if self.streams and link in self.streams:
+            self.streams[link].behind.append((entry, data, now_us))
             return
         link.session.sent_frames += 1
         self._tag = (self._tag + 1) & 0xFFFFFFFF
@@ -87,7 +87,7 @@ class Sender(ABC):
         if len(data) > self._one_frame:
             link.session.is_inexact = True
             if is_streamed(data):
-                self._begin_stream(link, Stream(sent, (link, entry, now_us), data, []))
+                self.streams[link] = Stream(sent, (link, entry, now_us), data, [])
                 return
         link_send(link.ptr, data, len(data))
         link_advance(link.ptr)
@@ -96,10 +96,6 @@ class Sender(ABC):
         else:
             self.unsettled[sent] = (link, entry, now_us)
 
-    def _begin_stream(self, link: OutLink, stream: Stream) -> None:
-        link.stream = stream
-        self.streams.append(link)
-
     def advance_streams(self, most: int, held_back: int, out: list[Event]) -> bool:
         """Send about `most` bytes more of the messages that go out in pieces; False if none could get on.
 
@@ -107,9 +103,7 @@ class Sender(ABC):
         can't be read: the connection is of no use then.
         """
         got_on = False
-        for link in tuple(self.streams):
-            stream = link.stream
-            assert stream is not None
+        for link, stream in tuple(self.streams.items()):
             if stream.is_settled_early:
                 self._cut_stream(link, stream, out)
             elif ffi.session_outgoing_bytes(link.session.ptr) > held_back:
@@ -142,8 +136,7 @@ class Sender(ABC):
 
     def _after_stream(self, link: OutLink, stream: Stream) -> None:
         """Send what waited behind the stream, up to the next one."""
-        link.stream = None
-        self.streams.remove(link)
+        del self.streams[link]
         for entry, data, now_us in stream.behind:
             self.send_as(link, entry, data, now_us)
         if stream.drains:
@@ -153,14 +146,16 @@ class Sender(ABC):
         """True if nothing should be handed over for this link now: the engine holds more than `limit` bytes that the
         peer's session window keeps back, or a message is being sent in pieces.
         """
-        return link.stream is not None or ffi.session_outgoing_bytes(link.session.ptr) > limit
+        if self.streams and link in self.streams:
+            return True
+        return ffi.session_outgoing_bytes(link.session.ptr) > limit
 
     def all_held(self) -> Iterator[Held]:
         """All that was sent, or is being sent, and is not settled; per link the oldest first."""
         yield from self.unsettled.values()
-        for link in self.streams:
-            if link.stream is not None and not link.presettled:
-                yield from link.stream.all_held()
+        for link, stream in self.streams.items():
+            if not link.presettled:
+                yield from stream.all_held()
 
     def held_by(self, link: OutLink) -> list[Held]:
         """The link's unsettled deliveries, oldest first."""

@@ -1,1 +1,1 @@
-"""Clients on their way in: listening sockets, who may log in, and the connection itself."""
+"""One client: its listening socket, its place in the lobby, what it logs in with, its connection and bare links."""

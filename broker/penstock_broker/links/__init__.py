@@ -1,1 +1,1 @@
-"""Answers attaches, and ends links, subscriptions, queues and exchanges."""
+"""Answers opens and attaches, and ends links, subscriptions, queues and exchanges."""

@@ -6,7 +6,7 @@ Must not know what kind of source it is. Source: design, section 3.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.frames.performatives import Attach, Source, Target
@@ -14,15 +14,13 @@ from penstock_amqp.types.values import Symbol
 from penstock_broker.connections.connection import Connection
 from penstock_broker.links import asking
 from penstock_broker.queues.queue import Queue
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer
 from penstock_core import handing_out
 from penstock_core.attach import AskedSource, AttachRequest
 from penstock_core.existing import LiveLink
 from penstock_core.identity import Identity
 from penstock_core.lifetimes import Session
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["OUTCOMES", "activate", "add_consumer", "live_link", "request_of", "session_of", "target_of"]
 

@@ -7,7 +7,7 @@ A refusal changes nothing. Source: design, section 3.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.frames.performatives import Attach, Source
@@ -16,12 +16,10 @@ from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import asking, consuming, subscribing, temporaries
 from penstock_broker.messages import naming
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
 from penstock_core import address, handing_out
 from penstock_core.reason import Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["attach_consumer"]
 

@@ -7,7 +7,7 @@ design, section 3 ("Addresses", decision 11); JMS 2.0, 3.8.1 and 6.1.7.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.frames.performatives import Attach, Source
@@ -16,6 +16,7 @@ from penstock_broker.connections.connection import Connection
 from penstock_broker.links import asking, detaching, temporaries
 from penstock_broker.links.admitting import OUTCOMES, activate, add_consumer, live_link, request_of
 from penstock_broker.settings.settings import Role
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser
 from penstock_core import address, queues
 from penstock_core.binding import Filter
@@ -25,9 +26,6 @@ from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import Selector
 from penstock_core.stealing import Steal, decide_steal
 from penstock_core.terms import DistributionMode
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["consume"]
 

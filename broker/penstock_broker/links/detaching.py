@@ -6,13 +6,14 @@ Source: design, section 3, decisions 5, 8, 9 and 14.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Detached, Ended, Held
 from penstock_amqp.endpoint.links import OutLink
 from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import ending, temporaries
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Finder, Producer
 from penstock_broker.topology.records import Subscription
 from penstock_broker.transactions import finishing
@@ -22,9 +23,6 @@ from penstock_core.identity import Identity
 from penstock_core.lifetimes import Session
 from penstock_core.stealing import STOLEN
 from penstock_core.terms import Durability
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["connection_gone", "detached", "session_ended", "steal"]
 

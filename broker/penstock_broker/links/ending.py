@@ -6,8 +6,6 @@ decisions 8 and 9; section 4 ("a lost link counts only for its oldest unsettled 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock_amqp.endpoint.events import AmqpError, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.connections.attached import Sender
@@ -15,6 +13,7 @@ from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import settling
 from penstock_broker.queues.reader import Reader
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer, Finder, Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.state.transactions import Coordinator
@@ -23,9 +22,6 @@ from penstock_broker.transactions import finishing
 from penstock_core.identity import Identity
 from penstock_core.lifetimes import has_ended
 from penstock_core.reason import Reason, Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = [
     "close_consumer",

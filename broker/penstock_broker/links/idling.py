@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock_broker.links.ending import end_subscription
+from penstock_broker.state.broker import Broker
 from penstock_core.idling import has_idled
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["SWEEP_MS", "sweep"]
 

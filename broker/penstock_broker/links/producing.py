@@ -6,7 +6,7 @@ Source: design, section 3 ("Addresses").
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 from penstock_amqp.endpoint.links import InLink
 from penstock_amqp.frames.performatives import Attach, Coordinator, Target
@@ -14,15 +14,13 @@ from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import asking, temporaries
 from penstock_broker.messages import naming, spooling
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import Destination, ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
 from penstock_broker.transactions import coordinating
 from penstock_core import address, queues
 from penstock_core.permissions import Action
 from penstock_core.reason import Reason, Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["attach_producer"]
 

@@ -5,21 +5,17 @@ Source: docs/security.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import ending
 from penstock_broker.queues.queue import Queue
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer, Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import PointToPoint, Subscription
 from penstock_core import ownership
 from penstock_core.permissions import Action, Kind, needs_to_subscribe
 from penstock_core.reason import Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.connection import Connection
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["check_links", "watch"]
 

@@ -7,7 +7,7 @@ section 3.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.frames.performatives import Attach, Source
@@ -24,7 +24,9 @@ from penstock_broker.links.admitting import (
     session_of,
     target_of,
 )
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Finder
+from penstock_broker.topology.records import Subscription
 from penstock_core import address
 from penstock_core.attach import (
     AskedSource,
@@ -42,10 +44,6 @@ from penstock_core.permissions import Action, Kind, needs_to_subscribe
 from penstock_core.reason import Refuse
 from penstock_core.reply import SourceReply, source_reply
 from penstock_core.terms import ExchangeType
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
-    from penstock_broker.topology.records import Subscription
 
 __all__ = ["find", "subscribe"]
 

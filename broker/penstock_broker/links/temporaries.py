@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from penstock_amqp.types.values import Symbol, Value
 from penstock_broker.connections.connection import Connection
 from penstock_broker.links import asking, ending
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.topology.records import Exchange, PointToPoint, Temporary, new_router
 from penstock_core.address import kinds_of
 from penstock_core.reason import Reason, Refuse
 from penstock_core.temporary import LifetimePolicy, MakeTemporary, Use, check_consumer, decide_dynamic, is_over
 from penstock_core.terms import ExchangeType, NodeKind
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["check", "connection_gone", "delete", "left", "make", "node_named"]
 

@@ -8,15 +8,13 @@ policy.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock_broker.links import ending
+from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import PointToPoint
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import NodeKind
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["watch"]
 

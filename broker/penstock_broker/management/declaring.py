@@ -6,7 +6,7 @@ sections 3 (decision 14) and 5.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from pydantic import ValidationError
 
@@ -17,6 +17,7 @@ from penstock_broker.management import states
 from penstock_broker.management.answers import Answer, invalid, refusal
 from penstock_broker.messages import expecting
 from penstock_broker.queues.queue import Queue
+from penstock_broker.state.broker import Broker
 from penstock_broker.topology.creating import make_destinations
 from penstock_broker.topology.documents import mark_of
 from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, new_router
@@ -39,9 +40,6 @@ from penstock_core.lifetimes import outlives_process
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import compile_selector
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, RebindPolicy, Unroutable
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["declare"]
 

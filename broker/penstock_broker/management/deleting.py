@@ -5,7 +5,7 @@ Nothing here answers: the node does, once what was written is synced. Source: do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from pydantic import ValidationError
 
@@ -14,18 +14,15 @@ from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType, Status
 from penstock_broker.errors import amqp_error
-from penstock_broker.links import ending, temporaries
+from penstock_broker.links import ending, opening, temporaries
 from penstock_broker.management import states
 from penstock_broker.management.answers import Answer, invalid, refusal
 from penstock_broker.queues.queue import Queue
-from penstock_broker.serving import opening
+from penstock_broker.state.broker import Broker
 from penstock_core.declare import DeleteExisting, NothingToDelete, decide_deletion
 from penstock_core.exchanges import decide_exchange_deletion
 from penstock_core.identity import parse_queue_name
 from penstock_core.reason import Reason, Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["delete"]
 

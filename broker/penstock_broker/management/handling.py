@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -26,13 +26,11 @@ from penstock_broker.management.answers import Answer, invalid, refusal, to_valu
 from penstock_broker.messages import expecting, moving
 from penstock_broker.messages.depositing import destination_of
 from penstock_broker.queues.queue import DATA, NUMBER, Queue
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_core.identity import parse_queue_name
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import compile_selector
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["Handling", "Peeking", "handle"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Arrival
 from penstock_amqp.endpoint.links import OutLink
@@ -23,13 +23,11 @@ from penstock_broker.links import temporaries
 from penstock_broker.management import handling, operations
 from penstock_broker.management.answers import Answer, encode_answer, refusal
 from penstock_broker.messages import depositing
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import PointToPoint
 from penstock_core.reason import Reason, Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["Answers", "ManagementNode"]
 

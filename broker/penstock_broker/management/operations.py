@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock_amqp.messages.whole import Message
 from penstock_amqp.types import codec
@@ -19,12 +19,10 @@ from penstock_broker.connections.connection import Connection
 from penstock_broker.management import declaring, deleting, handling, states
 from penstock_broker.management.answers import Answer, invalid, refusal
 from penstock_broker.settings.settings import Role
+from penstock_broker.state.broker import Broker
 from penstock_core.identity import parse_queue_name
 from penstock_core.permissions import Kind
 from penstock_core.reason import Reason, Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["Changes", "Query", "answer"]
 

@@ -7,7 +7,7 @@ poll; a test holds them to the models. Times are milliseconds since the epoch.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from penstock_amqp.types.values import Value
 from penstock_api import understanding
@@ -15,15 +15,13 @@ from penstock_broker.connections.connection import Connection
 from penstock_broker.queues.histogram import Histogram
 from penstock_broker.queues.queue import AVAILABLE, Queue
 from penstock_broker.settings.settings import Settings
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer, Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.state.transactions import Ledger, ledger_of
 from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
 from penstock_broker.version import VERSION
 from penstock_core.headers import HeaderBinding, ordered_bindings
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = [
     "InFlight",

@@ -7,17 +7,13 @@ changes anything. Source: JMS 2.0, 6.1.7; decision 11 of the design.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.messages.deadlines import deadline
 from penstock_broker.messages.dispatching import HELD_BACK_BYTES, TURN_BYTES
 from penstock_broker.queues.backlog import EXAMINED_PER_VISIT
 from penstock_broker.queues.queue import DATA
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["serve_browser"]
 

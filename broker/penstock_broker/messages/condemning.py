@@ -11,7 +11,7 @@ Source: section 4 of the design ("Limits"); docs/broker.md, "Dead letters".
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Entry, Outcome, Settled
 from penstock_amqp.errors import DecodeError
@@ -26,12 +26,10 @@ from penstock_broker.messages.depositing import deposit, destination_of
 from penstock_broker.messages.leaving import leave
 from penstock_broker.queues.queue import DATA, FLAGS, LOGGED, NUMBER, Queue
 from penstock_broker.queues.stranded import Stranded
+from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import Subscription
 from penstock_core.fate import Cause, Drop, SendOn, TryAgain, after_expiry, after_failure, after_rejection
 from penstock_core.reason import Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["ORIGIN", "TOLD", "condemns", "expired", "fail", "growth", "rejected"]
 

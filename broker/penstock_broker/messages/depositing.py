@@ -8,23 +8,21 @@ duplicates at worst. Source: section 4 of the design; docs/broker.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
+from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import limits, publishing, storing
 from penstock_broker.queues.queue import Queue
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_core.address import ExchangeAddress, QueueAddress
 from penstock_core.destinations import Found, MakeQueue, Missing, decide_destination
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Overflow
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.connection import Connection
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["deposit", "destination_of", "put_into"]
 

@@ -10,7 +10,7 @@ Source: section 4 of the design ("Bounds").
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.endpoint.links import InLink, OutLink
@@ -22,10 +22,8 @@ from penstock_broker.messages.leaving import leave
 from penstock_broker.queues.backlog import EXAMINED_PER_VISIT
 from penstock_broker.queues.queue import AVAILABLE, DATA, FLAGS, NUMBER, SCHEDULED, Queue
 from penstock_broker.queues.reader import Reader
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["HELD_BACK_BYTES", "TURN_BYTES", "VISIT_MESSAGES", "finish_drains", "resume", "serve"]
 

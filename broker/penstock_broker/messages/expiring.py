@@ -11,16 +11,14 @@ Source: section 4 of the design ("One timer wheel for heartbeats, TTL and delays
 from __future__ import annotations
 
 from heapq import heappop
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.messages import condemning
 from penstock_broker.messages.deadlines import deadline
 from penstock_broker.messages.expecting import expect, wake
 from penstock_broker.queues.queue import NUMBER, Queue
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
+from penstock_broker.state.broker import Broker
 
 __all__ = ["keep_time"]
 

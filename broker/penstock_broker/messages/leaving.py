@@ -6,14 +6,10 @@ part. Must not know why a message goes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.log import Outcome
 from penstock_broker.queues.queue import DATA, FLAGS, LOGGED, NUMBER, Queue
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
+from penstock_broker.state.broker import Broker
 
 __all__ = ["leave"]
 

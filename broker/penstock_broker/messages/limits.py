@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.log import Outcome
 from penstock_broker.messages.leaving import leave
 from penstock_broker.queues.queue import NUMBER, Queue
+from penstock_broker.state.broker import Broker
 from penstock_core.terms import Overflow
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["enforce", "is_full"]
 

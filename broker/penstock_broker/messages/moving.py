@@ -7,7 +7,7 @@ Source: docs/management.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Entry
 from penstock_amqp.errors import DecodeError
@@ -21,11 +21,9 @@ from penstock_broker.messages.deadlines import deadline
 from penstock_broker.messages.depositing import deposit, put_into
 from penstock_broker.messages.leaving import leave
 from penstock_broker.queues.queue import AVAILABLE, DATA, FLAGS, LOGGED, SCHEDULED, Queue
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_core.identity import parse_queue_name
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["move", "origin_of", "purge", "redrive"]
 

@@ -7,17 +7,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from penstock_broker.connections.connection import Connection
+from penstock_broker.state.broker import Broker
 from penstock_broker.topology import creating
 from penstock_core import address
 from penstock_core.creation import check_limit
 from penstock_core.permissions import Action
 from penstock_core.reason import Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["Named", "source_named", "target_named"]
 

@@ -12,27 +12,25 @@ Source: sections 3 ("Addresses") and 4 of the design.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Arrival, Entry
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message, times
+from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import expecting, limits, relaying, storing
 from penstock_broker.messages.deadlines import wishes_of
 from penstock_broker.queues.beginning import Beginning
 from penstock_broker.queues.marks import group_mark
 from penstock_broker.queues.queue import LOGGED
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget, Route, reached
 from penstock_core.lifespan import available_at, expires_at
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Unroutable
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.connection import Connection
-    from penstock_broker.state.broker import Broker
 
 __all__ = [
     "MALFORMED",

@@ -7,21 +7,19 @@ targets are remembered per link, in bounds. Source: Using the AMQP Anonymous Ter
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import fields, message
+from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import naming
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, RelayTarget
 from penstock_core import address, queues
 from penstock_core.permissions import Action
 from penstock_core.reason import Reason, Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.connection import Connection
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["target_of"]
 

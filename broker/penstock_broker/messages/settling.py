@@ -12,7 +12,7 @@ Source: AMQP 1.0 part 3, 3.4; section 4 of the design ("Limits").
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from penstock_amqp.endpoint.events import Held, Outcome, Settled
 from penstock_amqp.errors import DecodeError
@@ -21,10 +21,8 @@ from penstock_amqp.types.values import Symbol, Value
 from penstock_broker.messages import condemning, expecting
 from penstock_broker.messages.deadlines import deadline
 from penstock_broker.queues.queue import AVAILABLE, DATA, FLAGS, LOGGED, NUMBER, Queue
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["accepted", "lost", "settled"]
 

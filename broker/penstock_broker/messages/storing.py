@@ -7,20 +7,16 @@ but for no-local. Source: section 4 of the design ("What is durable").
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.messages import message
+from penstock_broker.connections.connection import Connection
 from penstock_broker.messages import expecting, limits
 from penstock_broker.messages.deadlines import wishes_of
 from penstock_broker.queues.marks import message_marks
 from penstock_broker.queues.queue import DATA, EXPIRES, FLAGS, LOGGED, SCHEDULED, Queue
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import Route
 from penstock_core.lifespan import available_at, bounded, expires_at
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.connection import Connection
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["admitted", "put"]
 

@@ -6,14 +6,10 @@ comes back when it takes bytes. A peer whose session window is shut comes back w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock_amqp.endpoint.events import Event
+from penstock_broker.connections.connection import Connection
 from penstock_broker.messages.dispatching import HELD_BACK_BYTES, TURN_BYTES
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.connection import Connection
-    from penstock_broker.state.broker import Broker
+from penstock_broker.state.broker import Broker
 
 __all__ = ["advance"]
 

@@ -1,1 +1,1 @@
-"""The loop and what it drives: connections, their events, probes."""
+"""The loop and what it drives: connections, their log-ins and events, probes."""

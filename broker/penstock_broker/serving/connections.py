@@ -19,9 +19,9 @@ from penstock_broker.connections.connection import MAX_BACKLOG, Connection, Phas
 from penstock_broker.connections.listening import Port
 from penstock_broker.connections.lobby import Lobby
 from penstock_broker.connections.turning_away import Why
-from penstock_broker.links import detaching
+from penstock_broker.links import detaching, opening
 from penstock_broker.messages import dispatching
-from penstock_broker.serving import opening, serving
+from penstock_broker.serving import serving
 from penstock_broker.serving.logins import Logins
 from penstock_broker.serving.standing import Standing
 from penstock_broker.state.broker import Broker

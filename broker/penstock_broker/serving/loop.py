@@ -23,11 +23,11 @@ from typing import Final
 from penstock_amqp.endpoint.events import AmqpError, Event
 from penstock_broker.connections.connection import Connection, Phase
 from penstock_broker.connections.listening import Port
-from penstock_broker.links import revoking
+from penstock_broker.links import opening, revoking
 from penstock_broker.messages import dispatching, streaming
 from penstock_broker.messages.browsing import serve_browser
 from penstock_broker.queues.queue import Queue
-from penstock_broker.serving import opening, serving
+from penstock_broker.serving import serving
 from penstock_broker.serving.connections import IDLE_MS, READ, SWEEP_MS, WRITE, Connections
 from penstock_broker.serving.standing import WATCH_MS
 from penstock_broker.state.broker import Broker

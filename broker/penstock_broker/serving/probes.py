@@ -6,10 +6,9 @@ One small request per connection, no keep-alive; anything else gets 404. Source:
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from penstock_broker.serving.loop import Loop
+from penstock_broker.serving.loop import Loop
 
 __all__ = ["Probes"]
 

@@ -5,7 +5,7 @@ Written for speed: messages and accepts come in batches and go straight on. Must
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from penstock_amqp.endpoint.events import (
     Accepted,
@@ -32,18 +32,15 @@ from penstock_amqp.frames.performatives import Source, Target
 from penstock_api.management import NODE
 from penstock_broker.connections.connection import Connection, Phase
 from penstock_broker.errors import amqp_error
-from penstock_broker.links import attaching, detaching, ending, producing, temporaries
+from penstock_broker.links import attaching, detaching, ending, opening, producing, temporaries
 from penstock_broker.messages import publishing, settling
 from penstock_broker.queues.queue import FLAGS, LOGGED
-from penstock_broker.serving import opening
 from penstock_broker.settings.settings import Role
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer, Finder, Producer
 from penstock_broker.state.transactions import Coordinator
 from penstock_broker.transactions import coordinating, finishing, working
 from penstock_core.reason import REASON_KEY, Reason, Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["handle"]
 

@@ -16,7 +16,7 @@ from penstock_broker.connections.connection import Connection, Phase
 from penstock_broker.connections.listening import Port
 from penstock_broker.connections.proof import Proof, Signed
 from penstock_broker.errors import amqp_error
-from penstock_broker.serving import opening
+from penstock_broker.links import opening
 from penstock_broker.state.broker import Broker
 from penstock_core.login_end import LoginEnd, refusal
 

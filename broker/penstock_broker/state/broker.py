@@ -9,9 +9,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from penstock_amqp.endpoint.events import AmqpError, Event
+from penstock_amqp.endpoint.events import AmqpError, Arrival, Event
+from penstock_amqp.endpoint.links import OutLink
+from penstock_amqp.frames.performatives import Attach
 from penstock_broker.connections.connection import Connection
 from penstock_broker.connections.contests import Contests
 from penstock_broker.connections.crowding import Crowd
@@ -32,11 +34,6 @@ from penstock_broker.state.transactions import Transactions
 from penstock_broker.topology.store import Topology
 from penstock_core.identity import LinkKey
 from penstock_core.reason import Reason, Refuse
-
-if TYPE_CHECKING:
-    from penstock_amqp.endpoint.events import Arrival
-    from penstock_amqp.endpoint.links import OutLink
-    from penstock_amqp.frames.performatives import Attach
 
 __all__ = ["Broker"]
 

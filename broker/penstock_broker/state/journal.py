@@ -10,12 +10,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from penstock_broker.connections.connection import Connection
 from penstock_broker.log import Log
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.connection import Connection
 
 __all__ = ["Journal"]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import yaml
 from pydantic import ValidationError
@@ -21,14 +22,10 @@ from penstock_broker.settings.security import Grants, Permission
 from penstock_broker.settings.settings import Role, Settings
 from penstock_broker.topology.records import Exchange, PointToPoint
 from penstock_core.address import AutoCreate
+from penstock_core.identity import Identity
 from penstock_core.permissions import EVERYTHING, Action, Allowed, Kind, Need, Permissions, Who
 from penstock_core.reason import Refuse
 from penstock_core.terms import NodeKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from penstock_core.identity import Identity
 
 __all__ = ["Permitting"]
 

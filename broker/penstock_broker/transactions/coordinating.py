@@ -6,7 +6,7 @@ discharge whose transaction touched the log leaves once the record is synced. So
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 from penstock_amqp.endpoint import transacting
 from penstock_amqp.endpoint.events import AmqpError, Arrival
@@ -17,15 +17,13 @@ from penstock_amqp.frames.performatives import Attach, Source
 from penstock_amqp.frames.performatives import Coordinator as CoordinatorTarget
 from penstock_amqp.messages import transactions
 from penstock_amqp.types.values import Symbol
+from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.transactions import Coordinator, Ledger, ledger_of
 from penstock_broker.transactions import finishing
 from penstock_core import transactions as rules
 from penstock_core.reason import Reason, Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.connection import Connection
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["MAX_REQUEST_BYTES", "attach_coordinator", "requested"]
 

@@ -10,25 +10,23 @@ Source: AMQP 1.0 part 4, 4.3 and 4.4; issue 4 ("Transactions"); section 4 of the
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Held, Outcome, Settled
 from penstock_amqp.endpoint.transacting import named_transaction
 from penstock_amqp.messages import message
 from penstock_broker.connections.attached import Sender
+from penstock_broker.connections.connection import Connection
 from penstock_broker.log import NoRoom, RecordTooLarge
 from penstock_broker.messages import condemning, limits, publishing, settling
 from penstock_broker.queues.queue import DATA, FLAGS, LOGGED, Queue
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
 from penstock_broker.state.transactions import Coordinator, Ledger, Posting, Settlement, Transaction, ledger_of
 from penstock_core import transactions as rules
 from penstock_core.permissions import Action
 from penstock_core.reason import REASON_KEY, Reason, Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.connection import Connection
-    from penstock_broker.state.broker import Broker
 
 __all__ = [
     "commit",

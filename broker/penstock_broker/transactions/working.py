@@ -6,25 +6,23 @@ doomed by it. Must not know how a transaction ends. Source: AMQP 1.0 part 4, 4.4
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from penstock_amqp.endpoint import transacting
 from penstock_amqp.endpoint.events import AmqpError, Arrival, Enlisted, Outcome, Settled, Unstored
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
+from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import publishing, relaying, settling
+from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
 from penstock_broker.state.transactions import Ledger, Settlement, Transaction, ledger_of
 from penstock_broker.transactions import finishing
 from penstock_core import transactions as rules
 from penstock_core.reason import Reason, Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.connections.connection import Connection
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["enlist", "forsake", "publish", "unstored"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from penstock_cli.verbs.site import Site, on_broker
+from penstock_cli.site import Site, on_broker
 
 if TYPE_CHECKING:
     from penstock_amqp.client.management import ManagementClient

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from penstock_cli.verbs.site import Site, on_broker
+from penstock_cli.site import Site, on_broker
 
 __all__ = ["queues", "subscriptions"]
 

@@ -10,7 +10,7 @@ import fcntl
 import socket
 import struct
 import termios
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Opened
 from penstock_broker.connections.connection import Connection, Phase
@@ -18,6 +18,7 @@ from penstock_broker.connections.turning_away import Why
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import detaching
 from penstock_broker.settings.announcing import open_properties
+from penstock_broker.state.broker import Broker
 from penstock_broker.version import VERSION
 from penstock_core.opening import (
     Admit,
@@ -32,9 +33,6 @@ from penstock_core.opening import (
 )
 from penstock_core.permissions import Kind
 from penstock_core.reason import Refuse
-
-if TYPE_CHECKING:
-    from penstock_broker.state.broker import Broker
 
 __all__ = ["opened"]
 
