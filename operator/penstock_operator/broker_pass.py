@@ -16,7 +16,7 @@ from typing import Final, assert_never
 from penstock_api.management import BrokerState
 from penstock_api.resources import Broker
 from penstock_operator import brokers, children, cluster_issuer, credentials, names, pods, schedule
-from penstock_operator.api_server import KINDS, ApiServer, Forbidden, kind_of
+from penstock_operator.api_server import KINDS, ApiServer, KubeError, kind_of
 from penstock_operator.brokers import BrokerReportView
 from penstock_operator.cache import Cache, Key
 from penstock_operator.cluster_issuer import ClusterIssuer
@@ -135,7 +135,9 @@ class BrokerPass:
         """What the API server says of it; None if it says nothing, or not to us."""
         try:
             documents = [await self.kube.document(path) for path in (cluster_issuer.DISCOVERY, cluster_issuer.KEYS)]
-        except Forbidden as error:
+        except KubeError as error:
+            if error.status == 0 or error.status >= 500:
+                raise  # it may say more in a moment
             logger.warning("the cluster's issuer can't be looked up: %s", error)
             return None
         return cluster_issuer.read(*documents)

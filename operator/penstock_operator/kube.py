@@ -25,6 +25,8 @@ _PAGE: Final = 500
 _TIMEOUT_SECONDS: Final = 30
 _APPLY: Final = "application/apply-patch+yaml"
 _JSON_PATCH: Final = "application/json-patch+json"
+_ACCEPTED: Final = "application/json, application/jwk-set+json"
+"""Public keys have a type of their own, and are served as nothing else."""
 _UNREACHABLE: Final = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
 
@@ -159,7 +161,7 @@ class Kube:
     ) -> Manifest | None:
         # The client is untyped; from here on an answer is a map or an exception.
         api = cast(Any, self._api)
-        headers = {"Accept": "application/json", "Content-Type": content}
+        headers = {"Accept": _ACCEPTED, "Content-Type": content}
         request = await api.param_serialize(
             method, path, query_params=list((query or {}).items()), header_params=headers, auth_settings=["BearerToken"]
         )

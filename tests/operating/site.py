@@ -59,6 +59,13 @@ class Team:
                 return one["status"], one["reason"]
         return "", ""
 
+    def message(self, kind: str, name: str, condition: str) -> str:
+        """What a condition says, empty without it."""
+        for one in cast("list[dict[str, str]]", pick(self.kube.get(kind, name), "status", "conditions") or []):
+            if one["type"] == condition:
+                return one["message"]
+        return ""
+
     def field(self, kind: str, name: str, *path: str | int) -> Any:
         """A field of an object, None without it."""
         return pick(self.kube.get(kind, name), *path)

@@ -19,7 +19,7 @@ from penstock_amqp.client.errors import TransportError
 from penstock_amqp.client.request_session import Answer, Ended, Event, Ready, Refusal, RequestSession, Settings
 from penstock_amqp.errors import WireError
 from penstock_amqp.messages.whole import Message, Properties
-from penstock_amqp.sasl.client import Login, NotAuthenticated, SaslClient
+from penstock_amqp.sasl.client import ClientMechanism, Login, NotAuthenticated, SaslClient
 from penstock_amqp.types.values import Value
 
 __all__ = ["Address", "Client"]
@@ -81,7 +81,7 @@ class Client:
 
     @classmethod
     async def connect(
-        cls, address: Address, settings: Settings, *, login: Login | None = None, timeout_seconds: float
+        cls, address: Address, settings: Settings, *, login: ClientMechanism | None = None, timeout_seconds: float
     ) -> Client:
         """Connect, authenticate (anonymous without `login`) and attach both links.
 
@@ -232,7 +232,7 @@ class Client:
 
 
 async def _authenticate(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, login: Login, hostname: str | None
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, login: ClientMechanism, hostname: str | None
 ) -> bytes:
     """Run the SASL dialogue; return the bytes that came behind it."""
     dialogue = SaslClient(login, hostname)

@@ -15,7 +15,7 @@ from penstock_amqp.client.client import Address, Client
 from penstock_amqp.client.errors import ManagementError, TransportError
 from penstock_amqp.client.request_session import Settings
 from penstock_amqp.messages.whole import Message
-from penstock_amqp.sasl.client import Login
+from penstock_amqp.sasl.client import ClientMechanism
 from penstock_amqp.types.plain_values import to_plain, to_wire
 from penstock_amqp.types.values import Value
 from penstock_api import management
@@ -103,7 +103,7 @@ class ManagementClient:
         cls,
         address: Address | str,
         *,
-        login: Login | None = None,
+        login: ClientMechanism | None = None,
         timeout_seconds: float = 10.0,
         container_id: str = "penstock-management",
     ) -> ManagementClient:
