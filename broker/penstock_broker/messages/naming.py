@@ -6,18 +6,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TypeAlias
+from collections.abc import Callable, Collection
+from typing import TypeAlias, TypeVar
 
 from penstock_broker.connections.connection import Connection
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology import creating
 from penstock_core import address
-from penstock_core.creation import check_limit
+from penstock_core.creation import NOTHING, AutoCreation, check_limit
 from penstock_core.permissions import Action
 from penstock_core.reason import Refuse
 
 __all__ = ["Named", "source_named", "target_named"]
+
+N = TypeVar("N")
 
 Named: TypeAlias = (
     address.ExchangeAddress | address.QueueAddress | address.SubscriptionQueue | address.ManagementNode | Refuse
@@ -26,24 +28,37 @@ Named: TypeAlias = (
 
 def source_named(broker: Broker, connection: Connection, name: str | None, capabilities: Collection[str]) -> Named:
     """The node of a source that is neither null nor dynamic."""
-    found = address.parse_source(name, capabilities, broker.topology, auto_create=broker.creation)
-    if not isinstance(found, address.AutoCreate):
-        return found
-    refused = _make(broker, connection, Action.CONSUME, found)
-    again = refused or address.parse_source(name, capabilities, broker.topology)
-    assert not isinstance(again, address.AutoCreate), "what was made is there"
-    return again
+    return _named(
+        broker,
+        connection,
+        Action.CONSUME,
+        lambda may_make: address.parse_source(name, capabilities, broker.topology, auto_create=may_make),
+    )
 
 
 def target_named(
     broker: Broker, connection: Connection, name: str | None, capabilities: Collection[str]
 ) -> Named | address.AnonymousRelay:
     """The node of a target that is neither null, dynamic nor a coordinator."""
-    found = address.parse_target(name, capabilities, broker.topology, auto_create=broker.creation)
+    return _named(
+        broker,
+        connection,
+        Action.PUBLISH,
+        lambda may_make: address.parse_target(name, capabilities, broker.topology, auto_create=may_make),
+    )
+
+
+def _named(
+    broker: Broker,
+    connection: Connection,
+    action: Action,
+    parse: Callable[[AutoCreation], N | address.AutoCreate],
+) -> N | Refuse:
+    """What `parse` finds; where that has to be made first, what it finds then."""
+    found = parse(broker.creation)
     if not isinstance(found, address.AutoCreate):
         return found
-    refused = _make(broker, connection, Action.PUBLISH, found)
-    again = refused or address.parse_target(name, capabilities, broker.topology)
+    again = _make(broker, connection, action, found) or parse(NOTHING)
     assert not isinstance(again, address.AutoCreate), "what was made is there"
     return again
 
