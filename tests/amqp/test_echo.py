@@ -65,3 +65,9 @@ def test_a_session_that_asks_learns_about_itself_alone() -> None:
     flow = Flow(next_incoming_id=1, incoming_window=9, next_outgoing_id=2, outgoing_window=9, echo=True)
     told = answered(flow, None)
     assert told == Flow(next_incoming_id=2, incoming_window=1024, next_outgoing_id=1, outgoing_window=2**31 - 1)
+
+
+def test_more_sent_than_the_peer_still_allows_is_counted_and_no_credit_is_left() -> None:
+    flow = Flow(incoming_window=9, next_outgoing_id=0, outgoing_window=9, handle=0, delivery_count=1, link_credit=0)
+    told = answered(flow, LinkState(handle=0, is_sender=True, credit=-1))
+    assert (told.delivery_count, told.link_credit) == (2, 0)

@@ -88,8 +88,12 @@ class Endpoint(MessageEngine):
 
     def _asked(self, link: InLink | OutLink | None, out: list[Event]) -> None:
         """A flow came: see what it asks that the engine does not hear."""
-        if isinstance(link, OutLink) and link.drain and link.credit <= 0:
-            self._echoes += [each for each in self._tap.drains() if self._named(each) is link]
+        if isinstance(link, OutLink) and link.drain:
+            asked = [each for each in self._tap.drains() if self._named(each) is link]
+            if link.credit <= 0:
+                self._echoes += [each for each in asked if not each.flow.echo]
+            elif asked:
+                link.draining_flow = asked[-1]
         for tapped in self._tap.echoes():
             named = self._named(tapped)
             if isinstance(named, OutLink) and _TXN_ID in (tapped.flow.properties or {}):
@@ -296,12 +300,20 @@ class Endpoint(MessageEngine):
         ffi.link_flow(link.ptr, count)
 
     def drained(self, link: OutLink) -> None:
-        """Nothing is left to send: give back the credit of a consumer that drains, once all is out."""
+        """Nothing is left to send: give back the credit of a consumer that drains, once all is out.
+
+        Of credit that the messages used up the engine says nothing, and credit below 0 it would take for a number to
+        give back: it would count messages that it sent as not sent, and send others without credit.
+        """
         if link in self.streams:
             self.streams[link].drains = True
             return
-        ffi.link_drained(link.ptr)
-        link.credit = 0
+        asked, link.draining_flow = link.draining_flow, None
+        if link_credit(link.ptr) > 0:
+            ffi.link_drained(link.ptr)
+            link.credit = 0
+        elif asked is not None and not link.session.is_inexact:  # else we don't know what to tell
+            self._echoes.append(asked)
         link.drain = False
 
     @property
@@ -344,7 +356,7 @@ class Endpoint(MessageEngine):
         if not session.is_inexact and not ffi.session_outgoing_bytes(session.ptr):
             # The peer's own count is behind if messages are on their way; ours is not.
             flow = replace(flow, next_incoming_id=session.sent_frames & 0xFFFFFFFF)
-        state = echo.LinkState(handle, isinstance(link, OutLink), max(link.credit, 0))
+        state = echo.LinkState(handle, isinstance(link, OutLink), link.credit)
         return echo.answer(flow, channel, state, SESSION_FRAMES // 2)
 
     def free(self) -> None:

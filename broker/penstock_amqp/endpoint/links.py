@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from penstock_amqp.endpoint.conditions import AmqpError
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.frames.performatives import Transfer
+from penstock_amqp.frames.tap import TappedFlow
 
 __all__ = ["CLOSELY", "InLink", "OutLink", "Session", "Sink"]
 
@@ -111,6 +112,7 @@ class OutLink:
         "context",
         "credit",
         "drain",
+        "draining_flow",
         "is_open",
         "keeps_handle",
         "local",
@@ -132,6 +134,8 @@ class OutLink:
         self.local: tuple[int, int] | None = None
         """Channel and handle by which we name the link."""
         self.drain = False
+        self.draining_flow: TappedFlow | None = None
+        """The flow that asked to drain credit which was there, until that is answered."""
         self.presettled = False
         """True if deliveries are sent settled: nothing is heard of them again."""
         self.settles_second = False

@@ -28,7 +28,7 @@ class LinkState:
     """Ours: that of the attach we sent."""
     is_sender: bool
     credit: int
-    """What is left of it now that the engine's output is out."""
+    """What is left of it now that the engine's output is out. Below 0: more was sent than the peer still allows."""
     available: int | None = None
     """Messages that wait for credit, if we send."""
 
@@ -55,7 +55,7 @@ def answer(flow: Flow, channel: int, link: LinkState | None, incoming_window: in
             outgoing_window=session.outgoing_window,
             handle=link.handle,
             delivery_count=_delivery_count(flow, link),
-            link_credit=link.credit,
+            link_credit=max(link.credit, 0),
             available=link.available if link.is_sender else None,
             drain=flow.drain if link.is_sender else None,
         ),

@@ -150,9 +150,9 @@ class InputTap:
         return self.echoes()
 
     def drains(self) -> Iterator[TappedFlow]:
-        """The chunk's flows that drain a link without giving it credit: the engine has nothing to say to them."""
+        """The chunk's flows that drain a link: what the engine says to them may be nothing."""
         for channel, flow in self.performatives((Flow.CODE,)):
-            if isinstance(flow, Flow) and flow.drain and not flow.link_credit and not flow.echo:
+            if isinstance(flow, Flow) and flow.drain:
                 yield TappedFlow(channel, flow)
 
     def take_transfers(self) -> Iterator[tuple[int, Transfer]]:
