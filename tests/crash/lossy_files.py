@@ -117,8 +117,9 @@ class LossyFiles(RealFiles):
         return self._sizes[handle]
 
     def pread(self, handle: int, length: int, offset: int) -> bytes:
+        unsynced = self._unsynced[handle]  # asked first: what is synced meanwhile is in the file then
         content = bytearray(super().pread(handle, length, offset))
-        for start, data in self._unsynced[handle]:
+        for start, data in unsynced:
             begin, end = max(start, offset), min(start + len(data), offset + length)
             if begin < end:
                 content.extend(bytes(max(0, end - offset - len(content))))
@@ -135,12 +136,14 @@ class LossyFiles(RealFiles):
     def fdatasync(self, handle: int) -> None:
         up_to = self._tally.written
         with self._lock:
-            writes, self._unsynced[handle] = self._unsynced[handle], []
-        if self._forgetful:
-            return
-        for offset, data in writes:
-            os.pwrite(handle, data, offset)
-        self._tally.synced(up_to)
+            writes = list(self._unsynced[handle])
+        if not self._forgetful:
+            for offset, data in writes:
+                os.pwrite(handle, data, offset)
+        with self._lock:  # not before: whoever reads meanwhile has to find them
+            self._unsynced[handle] = self._unsynced[handle][len(writes) :]
+        if not self._forgetful:
+            self._tally.synced(up_to)
 
     def rename(self, old: Path, new: Path) -> None:
         self._names.append(lambda: os.rename(old, new))

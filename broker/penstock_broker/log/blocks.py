@@ -126,18 +126,20 @@ def _block_fields(
     return (BLOCK_MAGIC, VERSION, int(header.flags), header.length, checksum, *place, *order)
 
 
-def decode_block(segment: memoryview, offset: int, number: int, seed: int) -> BlockHeader | None:
+def decode_block(segment: memoryview, offset: int, number: int, seed: int, *, view_at: int = 0) -> BlockHeader | None:
     """The block at `offset` of segment `number`, or None: other bytes, another place, another log, or a wrong checksum.
 
-    Raises NewerFormat if the block is sound and of a later version.
+    `view_at`: where in its file what is given of the segment begins. Raises NewerFormat if the block is sound and of a
+    later version.
     """
-    if offset + BLOCK_HEADER.size > len(segment):
+    at = offset - view_at
+    if at + BLOCK_HEADER.size > len(segment):
         return None
-    fields = BLOCK_HEADER.unpack_from(segment, offset)
+    fields = BLOCK_HEADER.unpack_from(segment, at)
     magic, version, flags, length, checksum, at_segment, at_offset, reserved, epoch, sequence, synced, time_ms = fields
     if magic != BLOCK_MAGIC or at_segment != number or at_offset != offset:
         return None
-    start = offset + BLOCK_HEADER.size
+    start = at + BLOCK_HEADER.size
     if start + length > len(segment):
         return None
     place = (at_segment, at_offset, reserved)

@@ -35,6 +35,7 @@ class Segment:
     live: int = 0
     touched: int = 0
     doubtful: bool = False  # counts and sums disagree
+    last_message: int = 0  # no put in here has a higher number
     names: set[int] = field(default_factory=set[int])  # older segments with puts that acks in here name
     routes: set[int] = field(default_factory=set[int])  # route sets defined in here
 
@@ -87,6 +88,11 @@ class Living:
         if self._moved:
             self._moved = {message: number for message, number in self._moved.items() if number != segment.number}
 
+    @property
+    def has_copies(self) -> bool:
+        """Whether messages lie in other segments than their numbers say."""
+        return bool(self._moved)
+
     def begin(self, incarnation: int) -> None:
         """A queue exists; a second call changes nothing."""
         self.queues.setdefault(incarnation, {})
@@ -100,6 +106,7 @@ class Living:
     def put(self, segment: Segment, incarnations: Iterable[int], messages: Sequence[int]) -> None:
         """Messages, each in all these queues, were written to `segment`."""
         count, total = len(messages), sum(messages)
+        segment.last_message = max(segment.last_message, messages[-1])
         for incarnation in incarnations:
             tallies = self.queues.get(incarnation)
             if tallies is None:

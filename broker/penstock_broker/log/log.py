@@ -20,6 +20,7 @@ from penstock_broker.log.files import Buffer, FileLayer, RealFiles
 from penstock_broker.log.locking import lock_folder
 from penstock_broker.log.records import Outcome
 from penstock_broker.log.recovering import Recovered, Restored, recover
+from penstock_broker.log.restating import Restating
 from penstock_broker.log.space import Space
 from penstock_broker.log.spares import Spares
 from penstock_broker.log.state import State, longest_record, parts
@@ -83,7 +84,8 @@ class Log(Transactor):
         self._next_message = self._first_message = max(replay.message_ceiling, replay.highest_message + 1)
         self._next_incarnation = replay.incarnation_ceiling
         self._next_route = replay.highest_route + 1
-        self._space = Space(writer, self._spares, settings.reserve, clock)
+        restating = Restating(files, living, writer.seed, longest)
+        self._space = Space(writer, self._spares, restating, settings.reserve, clock)
         self._syncer_choice = settings.sync
         self._in_flight = False
         self._lock = -1
@@ -291,11 +293,11 @@ class Log(Transactor):
         return self.failed is None and self._space.wants_work()
 
     def maintain(self, budget_ms: float) -> None:
-        """Idle work for about `budget_ms`: recycle one dead segment, or fill a spare ahead of need by a slice."""
+        """Idle work for about `budget_ms`: recycle one dead segment, gather acks, or fill a spare by a slice."""
         if not self.wants_maintenance:
             return
         try:
-            handle = self._space.work(budget_ms)
+            handle = self._space.work(budget_ms, self._first_message)
         except OSError as error:
             self._fail(f"preparing segments failed: {error}")
             return

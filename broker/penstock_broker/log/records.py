@@ -261,6 +261,21 @@ def _decode_transacted(kind: int, flags: int, body: memoryview) -> Transacted:
             raise NewerFormat(f"a record of type {kind} in a commit: the log was written by a newer Penstock")
 
 
+def acks_in(kind: int, flags: int, body: memoryview) -> Iterator[Ack]:
+    """The acks that a record is, or, as a commit, holds."""
+    match kind:
+        case RecordType.ACK | RecordType.ACK_RANGE:
+            ack = _decode_transacted(kind, flags, body)
+            assert isinstance(ack, Ack)
+            yield ack
+        case RecordType.COMMIT:
+            for inner, inner_flags, content, _ in split(body):
+                if inner in (RecordType.ACK, RecordType.ACK_RANGE):
+                    yield from acks_in(inner, inner_flags, content)
+        case _:
+            pass
+
+
 def _decode_commit(body: memoryview) -> Iterator[Transacted]:
     for kind, flags, content, _ in split(body):
         yield _decode_transacted(kind, flags, content)

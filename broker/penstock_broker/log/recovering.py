@@ -247,7 +247,8 @@ def _add_segments(living: Living, kept: Sequence[_Found], verdict: Verdict, repl
         size = max(item.data.size, SEGMENT_START)
         sealed = last is not None and bool(last.flags & BlockFlag.SEAL)
         end = size if sealed else SEGMENT_START if last is None else last.end
-        segment = Segment(number, item.path, item.handle, size, end, first, names=replay.named.get(number, set()))
+        names, last_message = replay.named.get(number, set()), replay.last_messages.get(number, 0)
+        segment = Segment(number, item.path, item.handle, size, end, first, last_message=last_message, names=names)
         living.add_segment(segment)
 
 

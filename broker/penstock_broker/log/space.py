@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from penstock_broker.log.living import Segment
+from penstock_broker.log.restating import Restating
 from penstock_broker.log.spares import Spares
 from penstock_broker.log.writing import Writer
 
@@ -13,8 +14,11 @@ _FULL_RETRY_MS = 1000
 class Space:
     """Recycles dead segments and fills spares ahead of need. `reserve`: spares that are not for publishers."""
 
-    def __init__(self, writer: Writer, spares: Spares, reserve: int, clock: Callable[[], int]) -> None:
-        self._writer, self._spares, self._reserve, self._clock = writer, spares, reserve, clock
+    def __init__(
+        self, writer: Writer, spares: Spares, restating: Restating, reserve: int, clock: Callable[[], int]
+    ) -> None:
+        self._writer, self._spares, self._restating = writer, spares, restating
+        self._reserve, self._clock = reserve, clock
         self._fill_again = 0
         self.filling = False
         """A spare's zeros are being synced: nothing more is begun until then."""
@@ -45,18 +49,26 @@ class Space:
         """Whether `work` has something to do now."""
         if self.filling:
             return False
-        if self._dead() is not None:
+        if self._dead() is not None or self._restating.wants_work(self._writer.kept_from, self._writer.synced):
             return True
         return self._spares.lacking and (not self._spares.full or self._clock() >= self._fill_again)
 
-    def work(self, budget_ms: float) -> int | None:
-        """Recycle one dead segment, or fill a spare by a slice; the handle to sync, if any. Raises OSError."""
+    def work(self, budget_ms: float, first_message: int) -> int | None:
+        """Recycle one dead segment, or gather acks, or fill a spare by a slice; the handle to sync, if any.
+
+        `first_message`: no put that is to come has a lower number. Raises OSError.
+        """
         dead = self._dead()
         if dead is not None:
             self._writer.living.remove_segment(dead)
             self._spares.recycle(dead.path, dead.handle, dead.size)
             return None
         deadline = time.perf_counter() + budget_ms / 1000
+        if self._restating.wants_work(self._writer.kept_from, self._writer.synced):
+            restated = self._restating.work(lambda: time.perf_counter() < deadline)
+            if restated is not None:
+                self._writer.restate(restated, first_message)
+            return None
         handle = self._spares.fill(lambda: time.perf_counter() < deadline)
         self._fill_again = self._clock() + _FULL_RETRY_MS
         self.filling = handle is not None

@@ -24,6 +24,7 @@ from penstock_broker.log.encoding import part_prefix, route_record
 from penstock_broker.log.files import Buffer, FileLayer, write_all
 from penstock_broker.log.living import Living, Segment
 from penstock_broker.log.records import PART
+from penstock_broker.log.restating import Restated
 from penstock_broker.log.spares import Spares, segment_name
 from penstock_broker.log.splitting import split_records
 
@@ -49,7 +50,7 @@ class Writer:
     ) -> None:
         self._files, self._folder, self._spares = files, folder, spares
         self.living = living
-        self._log_id, self._seed, self._clock = log_id, seed_of(log_id), clock
+        self._log_id, self.seed, self._clock = log_id, seed_of(log_id), clock
         self.epoch = self.sequence = self.synced = 0
         self.reserve = 0
         self.segment_bytes = 0
@@ -146,7 +147,7 @@ class Writer:
         sequence = self.sequence + 1
         length = len(block) - BLOCK_HEADER.size
         order = (self.epoch, sequence, self.synced, self._clock())
-        seal_block(block, self._seed, BlockHeader(segment.number, segment.end, length, flags, *order))
+        seal_block(block, self.seed, BlockHeader(segment.number, segment.end, length, flags, *order))
         write_all(self._files, segment.handle, block, segment.end)
         self.sequence = self.living.written = sequence
         self._since_checkpoint += len(block)
@@ -176,6 +177,18 @@ class Writer:
         self._rotated = False
         self._since_checkpoint = 0
         self._checkpoints.append((self.sequence, first.number))
+
+    def restate(self, restated: Restated, first_message: int) -> None:
+        """Write acks once more; who had them, and nothing else that is needed, is free once that is synced.
+
+        Called between turns. `first_message` and OSError as for `place`.
+        """
+        touched = self.place(restated.records, {}, first_message) if restated.records else []
+        for segment in touched:
+            segment.names |= restated.held - {segment.number}
+        for source in restated.sources:
+            source.names -= restated.held
+            source.touched = max(source.touched, self.sequence)
 
     def begin_segment(self, number: int, first_message: int) -> None:
         """Make a spare the segment being written; its name is durable on return, its header with its first block."""
