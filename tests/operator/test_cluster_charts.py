@@ -71,6 +71,30 @@ def test_two_operators_never_run_at_once(kube: Kube) -> None:
     assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
 
 
+def test_a_digest_takes_the_place_of_the_tag(kube: Kube) -> None:
+    digest = f"sha256:{'0123456789abcdef' * 4}"
+    documents = rendered(kube, OPERATOR, "image.tag=old", f"image.digest={digest}", f"brokerImage.digest={digest}")
+    (deployment,) = (it for it in documents if it["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"localhost/penstock-operator@{digest}"
+    variables = {it["name"]: it.get("value") for it in container["env"]}
+    assert variables["PENSTOCK_OPERATOR_BROKER_IMAGE"] == f"localhost/penstock-broker@{digest}"
+
+
+@pytest.mark.parametrize("chart", [OPERATOR, BROKER])
+def test_the_api_server_knows_every_field_that_a_chart_renders(kube: Kube, chart: str) -> None:
+    kube.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
+    text = kube.helm(
+        "template",
+        "one",
+        chart,
+        "--namespace",
+        kube.namespace,
+        *(["--set=crds.enabled=false"] if chart == OPERATOR else []),
+    )
+    kube.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=text)
+
+
 def test_the_broker_chart_renders_good_resources(kube: Kube) -> None:
     text = yaml.safe_dump_all(rendered(kube, BROKER, "subscriptions.second.bindingKeys={a}", "broker.name=main"))
     found = {(it.kind, it.metadata.name) for it in load(text)}
@@ -88,6 +112,7 @@ def test_the_broker_chart_renders_good_resources(kube: Kube) -> None:
         (OPERATOR, "watchNamespaces={Team_A}"),
         (OPERATOR, "logLevel=loud"),
         (OPERATOR, "imagee.tag=x"),
+        (OPERATOR, "image.digest=latest"),
         (BROKER, "broker.name=1st"),
         (BROKER, "exchanges.events.type=Queue"),
         (BROKER, "subscriptions.a.brokerRef.name=b"),

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+import yaml
 from e2e.kube import pick, wait_for
 from e2e.story import StoryError
 from operating.site import MINUTE, SUBSCRIPTIONS, Site, Team, open_site, whole
@@ -55,6 +56,10 @@ def test_everything_becomes_ready_in_whatever_order_it_comes(site: Site, team: T
     assert team.field("pod", "main-0", "spec", "automountServiceAccountToken") is False
     assert team.reason("broker", "main", "LagAnalysisScheduled")[1] == "Suspended"
     assert "orbidden" not in site.log()
+    # Neither defaults nor the operator make a difference that a GitOps tool would fight for ever.
+    again = yaml.safe_dump_all(whole())
+    for how in (["--server-side", "--field-manager=gitops"], ["--server-side=false"]):
+        assert team.kube.kubectl("diff", *how, "-f", "-", stdin=again) == ""
 
 
 def test_drift_of_children_and_of_topology_is_healed(team: Team) -> None:

@@ -32,5 +32,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* The full name of an image: (list . .Values.image) */}}
 {{- define "penstock-operator.image" -}}
 {{- $top := index . 0 -}}{{- $image := index . 1 -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
 {{- printf "%s:%s" $image.repository (default $top.Chart.AppVersion $image.tag) -}}
+{{- end -}}
 {{- end -}}
