@@ -13,7 +13,7 @@ from jms_suite import surefire
 
 __all__ = ["Ran", "test"]
 
-MINUTES: Final = 8
+MINUTES: Final = 15
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""JORAM's conformance tests of JMS 1.1 over Qpid JMS 1.x (Maven project tests/joram): all of them pass."""
+"""Qpid JMS 1.x (Maven project tests/joram): JORAM's conformance tests of JMS 1.1, and restarts with javax.jms."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from pathlib import Path
 
 import pytest
 from jms_suite import maven
+from jms_suite.commands import declaring_command, penstock_command
 from support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.jms
 
 PROJECT = Path(__file__).resolve().parent.parent / "joram"
-TESTS = 196  # of joram-jms-tests 1.0; none is left out
+JORAM = 196  # of joram-jms-tests 1.0; none is left out
+OWN = 3  # JavaxTest
 
 
 def test_all_of_jorams_conformance_tests_pass(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
-        ran = maven.test(PROJECT, {"penstock.amqp": broker.url.removeprefix("amqp://")})
+        definitions = {
+            "penstock.amqp": broker.url.removeprefix("amqp://"),
+            "penstock.command": str(penstock_command(tmp_path)),
+            "penstock.declare": str(declaring_command(tmp_path)),
+        }
+        ran = maven.test(PROJECT, definitions)
     with capfd.disabled():
-        sys.stdout.write("\n" + "\n".join(ran.report.lines) + f"\nJORAM: {ran.report.tests} tests\n")
+        sys.stdout.write("\n" + "\n".join(ran.report.lines) + f"\nJORAM: {ran.report.tests - OWN} tests\n")
     assert not ran.report.bad, "\n".join(ran.report.bad)
-    assert ran.report.tests == TESTS, ran.output
+    assert ran.report.tests == JORAM + OWN, ran.output
     assert ran.code == 0, ran.output

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import pkcs12
 from jms_suite import maven
+from jms_suite.commands import declaring_command, penstock_command
 
 from penstock_cli.up import declaring
 from penstock_cli.up.layout import free_endpoint
@@ -33,19 +34,6 @@ PROJECT = Path(__file__).resolve().parent.parent / "jms"
 START_SECONDS = 60.0
 
 pytestmark = pytest.mark.jms
-
-
-@pytest.fixture
-def command(tmp_path: Path) -> Path:
-    """An executable file that is `penstock`, whatever the PATH says."""
-    return executable(tmp_path / "penstock", "-m penstock_cli")
-
-
-def executable(path: Path, what: str) -> Path:
-    """A command that runs this Python with these arguments and its own."""
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} {what} "$@"\n')
-    path.chmod(0o755)
-    return path
 
 
 def trust_store(ca: Path) -> Path:
@@ -69,8 +57,9 @@ def key_store(issued: Issued) -> Path:
 
 
 @pytest.fixture
-async def properties(tmp_path: Path, command: Path) -> AsyncIterator[dict[str, str]]:
+async def properties(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     """A running broker, as the system properties that the Java tests want."""
+    command = penstock_command(tmp_path)
     authority = Authority(tmp_path)
     issued = authority.issue("localhost")
     amqp, amqps, mutual, ws, wss = (free_endpoint("127.0.0.1", 0) for _ in range(5))
@@ -109,7 +98,7 @@ async def properties(tmp_path: Path, command: Path) -> AsyncIterator[dict[str, s
             "penstock.token": signer.token(iat=now, nbf=now, exp=now + 3600).decode(),
             "penstock.truststore": str(trust_store(authority.ca)),
             "penstock.command": str(command),
-            "penstock.declare": str(executable(tmp_path / "declare", str(Path(__file__).with_name("declare.py")))),
+            "penstock.declare": str(declaring_command(tmp_path)),
         }
         broker.send_signal(signal.SIGTERM)
         assert broker.wait(timeout=30) == 0, (tmp_path / "broker.log").read_text()

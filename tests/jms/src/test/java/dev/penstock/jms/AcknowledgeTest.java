@@ -11,10 +11,11 @@ import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.Session;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Acknowledge modes and prefetch: what is acknowledged is gone after a restart, everything else comes again. */
@@ -47,16 +48,15 @@ class AcknowledgeTest extends OwnBrokerCase {
         assertEquals(redelivered, message.getIntProperty("JMSXDeliveryCount") > 1, text);
     }
 
-    @ParameterizedTest
-    @EnumSource(Ending.class)
+    @Test
     @DisplayName("CLIENT_ACKNOWLEDGE: all that the session received; the rest comes again after a restart, and says so")
-    void client(Ending ending) throws Exception {
+    void client() throws Exception {
         Session session = filled(Session.CLIENT_ACKNOWLEDGE, "jms.prefetchPolicy.all=0");
         MessageConsumer consumer = session.createConsumer(session.createQueue("work"));
         next(consumer);
         next(consumer).acknowledge();
         assertSame("3", false, next(consumer));
-        broker.restart(ending);
+        broker.restart(Ending.KILLED);
         assertSame("3", true, next(consumer));
         assertSame("4", false, next(consumer));
         session.recover();
@@ -67,16 +67,15 @@ class AcknowledgeTest extends OwnBrokerCase {
         assertSame("5", false, next(consumer));
     }
 
-    @ParameterizedTest
-    @EnumSource(Ending.class)
+    @Test
     @DisplayName("INDIVIDUAL_ACKNOWLEDGE: this message alone; those around it come again after a restart")
-    void individual(Ending ending) throws Exception {
+    void individual() throws Exception {
         Session session = filled(INDIVIDUAL_ACKNOWLEDGE);
         MessageConsumer consumer = session.createConsumer(session.createQueue("work"));
         List<Message> messages = List.of(next(consumer), next(consumer), next(consumer));
         messages.get(1).acknowledge();
         publish(session, session.createQueue("other"), "what was acknowledged before is on disk now");
-        broker.restart(ending);
+        broker.restart(Ending.TERMINATED);
         assertSame("1", true, next(consumer));
         Message third = next(consumer);
         assertSame("3", true, third);
@@ -114,17 +113,27 @@ class AcknowledgeTest extends OwnBrokerCase {
         assertEquals(List.of("3", "4", "5"), texts(consumer, 3));
     }
 
-    @ParameterizedTest
-    @ValueSource(ints = {0, 1, 5000})
+    @Test
     @DisplayName("Any prefetch: none lost and none twice; what lay in the buffer goes to others when the consumer leaves")
-    void prefetch(int prefetch) throws Exception {
-        Session session = filled(Session.AUTO_ACKNOWLEDGE, "jms.prefetchPolicy.all=" + prefetch);
-        MessageConsumer consumer = session.createConsumer(session.createQueue("work"));
-        assertEquals(List.of("1", "2"), texts(consumer, 2));
-        publish(session, session.createQueue("other"), "what was acknowledged before is on disk now");
+    void prefetch() throws Exception {
+        startBroker();
+        Session sending = own();
+        Map<String, Connection> connections = new TreeMap<>();
+        Map<String, MessageConsumer> consumers = new TreeMap<>();
+        for (String prefetch : List.of("0", "1", "5000")) {
+            publish(sending, sending.createQueue(prefetch), "1", "2", "3", "4", "5");
+            connections.put(prefetch, open(failover("jms.prefetchPolicy.all=" + prefetch)));
+            Session session = session(connections.get(prefetch));
+            consumers.put(prefetch, session.createConsumer(session.createQueue(prefetch)));
+            assertEquals(List.of("1", "2"), texts(consumers.get(prefetch), 2));
+            publish(session, session.createQueue("other"), "what was acknowledged before is on disk now");
+        }
         broker.restart(Ending.TERMINATED);
-        assertEquals("3", text(consumer));
-        assertEquals(List.of("4", "5"), left());
+        for (String prefetch : connections.keySet()) {
+            assertEquals("3", text(consumers.get(prefetch)), prefetch);
+            connections.get(prefetch).close();
+            assertEquals(List.of("4", "5"), rest(sending.createConsumer(sending.createQueue(prefetch))), prefetch);
+        }
     }
 
     @Test

@@ -10,8 +10,7 @@ import jakarta.jms.Session;
 import jakarta.jms.Topic;
 import java.util.Map;
 import org.junit.jupiter.api.DisplayName;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.api.Test;
 
 /** {@code delivery.idleExpirySeconds}: subscriptions that clients made and left behind, docs/broker.md. */
 @DisplayName("Subscriptions left behind")
@@ -20,10 +19,9 @@ class IdleExpiryTest extends OwnBrokerCase {
     private static final String LEFT = "psub:durable:global:left";
     private static final int SECONDS = 2;
 
-    @ParameterizedTest
-    @EnumSource(Ending.class)
+    @Test
     @DisplayName("One unused for so long ends with its messages, over a restart too; those in use and declared ones stay")
-    void ends(Ending ending) throws Exception {
+    void ends() throws Exception {
         startBroker(true, Management.EVERYTHING + "delivery: {idleExpirySeconds: " + SECONDS + "}\n");
         broker.declare("""
                 - {type: penstock.exchange, name: orders, body: {exchangeType: Topic}}
@@ -38,7 +36,7 @@ class IdleExpiryTest extends OwnBrokerCase {
         MessageConsumer used = session.createSharedDurableConsumer(topic, "used");
         session.createSharedDurableConsumer(topic, "left").close();
         publish(session, topic, "order");
-        broker.restart(ending);
+        broker.restart(Ending.KILLED);
 
         Management management = new Management(open(failover()));
         long deadline = System.nanoTime() + 60_000_000_000L;
@@ -50,10 +48,9 @@ class IdleExpiryTest extends OwnBrokerCase {
         assertEquals("order", text(session.createSharedDurableConsumer(topic, "declared")));
     }
 
-    @ParameterizedTest
-    @EnumSource(Ending.class)
+    @Test
     @DisplayName("Without the setting nothing ends, and since when it has been unused is told over restarts")
-    void offByDefault(Ending ending) throws Exception {
+    void offByDefault() throws Exception {
         startBroker(true, Management.EVERYTHING);
         long before = System.currentTimeMillis();
         Session session = own();
@@ -61,7 +58,7 @@ class IdleExpiryTest extends OwnBrokerCase {
         MessageConsumer consumer = session.createSharedDurableConsumer(topic, "left");
         assertEquals(-1, unusedSince());
         consumer.close();
-        broker.restart(ending);
+        broker.restart(Ending.TERMINATED);
         long since = unusedSince();
         assertTrue(since >= before && since <= System.currentTimeMillis(), () -> "unused since " + since);
     }

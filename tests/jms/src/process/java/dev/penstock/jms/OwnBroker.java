@@ -12,11 +12,11 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 
 /** A broker process of a test's own, on a port that stays the same over restarts, for tests that kill or configure theirs. */
-final class OwnBroker implements AutoCloseable {
+public final class OwnBroker implements AutoCloseable {
     private static final long WITHIN_SECONDS = 30;
 
     /** How a broker ends before it is started again. */
-    enum Ending {
+    public enum Ending {
         /** As Kubernetes does: SIGTERM, then wait. */
         TERMINATED,
         /** As kill -9 does. */
@@ -29,7 +29,7 @@ final class OwnBroker implements AutoCloseable {
     private Process process;
 
     /** In development mode: whoever comes gets in, and queues and topics are made when they are first named. */
-    OwnBroker(Path data) throws IOException {
+    public OwnBroker(Path data) throws IOException {
         this(data, true, "");
     }
 
@@ -65,7 +65,7 @@ final class OwnBroker implements AutoCloseable {
     }
 
     /** Starts the process; returns when its AMQP port answers. */
-    void start() throws IOException {
+    public void start() throws IOException {
         List<String> command = new ArrayList<>(List.of(
                 TestBroker.command(), "broker", "--data", data.toString(), "--config", config().toString(),
                 "--listen", address()));
@@ -85,7 +85,7 @@ final class OwnBroker implements AutoCloseable {
     }
 
     /** Ends the process in the way named, and starts it again on the same data folder and port. */
-    void restart(Ending ending) throws IOException {
+    public void restart(Ending ending) throws IOException {
         switch (ending) {
             case KILLED -> kill();
             case TERMINATED -> {
@@ -151,7 +151,8 @@ final class OwnBroker implements AutoCloseable {
         }
     }
 
-    String address() {
+    /** HOST:PORT of its AMQP listener, the same over restarts. */
+    public String address() {
         return "127.0.0.1:" + port;
     }
 
