@@ -120,7 +120,7 @@ def test_delivery_annotations_stay_here() -> None:
 
 def test_the_delivery_count_is_rewritten_and_nothing_else() -> None:
     data = FULL_HEADER + DELIVERY_ANNOTATIONS + BODY
-    expected = bytes.fromhex("005370 c0 0c 05 41 50 09 70 0000ea60 41 52 03") + BODY
+    expected = bytes.fromhex("005370 c0 0c 05 41 50 09 70 0000ea60 40 52 03") + BODY
     assert with_delivery_count(data, inspect(data), 3) == expected
 
 

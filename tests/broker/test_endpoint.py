@@ -180,6 +180,19 @@ def test_a_refused_attach_has_a_null_source_and_a_closing_detach(pair: Pair) -> 
     assert not link.is_open
 
 
+def test_a_description_that_does_not_fit_a_frame_of_the_peer_is_cut_short(pair: Pair) -> None:
+    """AMQP 1.0 part 2, 2.7.1: the client closes the connection for a frame beyond its 512 bytes."""
+    pair.transport.max_frame_size = 512
+    session = pair.open()
+    receiver, link = pair.attach_receiver(session)
+    pair.endpoint.detach(link, closed=True, error=AmqpError("amqp:not-found", "é" * 600))
+    pair.exchange()
+    condition = receiver.remote_condition
+    assert condition is not None
+    # 512 less 128 for the frame around it, less 14 of the condition, in characters of two bytes
+    assert (condition.name, condition.description) == ("amqp:not-found", "é" * 185)
+
+
 def test_messages_come_in_one_batch_and_are_accepted(pair: Pair) -> None:
     session = pair.open()
     sender, link = pair.attach_sender(session)

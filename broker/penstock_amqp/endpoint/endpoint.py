@@ -125,6 +125,8 @@ class Endpoint(MessageEngine):
         session = self._sessions[ffi.link_session(ptr)]
         kind: type[InLink] | type[OutLink] = OutLink if ffi.link_is_sender(ptr) else InLink
         link = kind(ptr, name, session)
+        if isinstance(link, InLink):
+            self._take_up_to(link, self.max_message_bytes)  # some send before they have heard of any credit
         session.links.append(link)
         self._links[ptr] = link
         self._by_handle[tapped.channel, attach.handle] = link
@@ -214,7 +216,7 @@ class Endpoint(MessageEngine):
             return
         self.closed = True
         if error is not None:
-            terms.write_condition(ffi.connection_condition(self._connection), error)
+            terms.write_condition(ffi.connection_condition(self._connection), self.fitting(error))
         ffi.connection_close(self._connection)
 
     def attach_reply(
@@ -240,18 +242,24 @@ class Endpoint(MessageEngine):
         terms.write_source(ffi.link_source(link.ptr), source)
         terms.write_target(ffi.link_target(link.ptr), target)
         if isinstance(link, InLink):
-            link.max_bytes = max_message_bytes or self.max_message_bytes
-            link.read_bytes = min(link.max_bytes + 1, ffi.MESSAGE_BYTES)
+            self._take_up_to(link, max_message_bytes or self.max_message_bytes)
             ffi.link_set_max_message_size(link.ptr, link.max_bytes)
             if peer_settles is not None:
                 ffi.link_set_snd_settle_mode(link.ptr, peer_settles)
         else:
             link.presettled = sends_settled
+            link.default_outcome = source.default_outcome if source is not None else None
             link.settles_second = settles_second and not sends_settled
             ffi.link_set_snd_settle_mode(link.ptr, 1 if sends_settled else 0)
             ffi.link_set_rcv_settle_mode(link.ptr, 1 if link.settles_second else 0)
-        self._offers[link.name, isinstance(link, InLink)] = Offer(link, offered, answers_unsettled)
+        self._offers[link.name, isinstance(link, InLink)] = Offer(
+            link, offered, answers_unsettled, link.default_outcome if isinstance(link, OutLink) else None
+        )
         ffi.link_open(link.ptr)
+
+    def _take_up_to(self, link: InLink, max_bytes: int) -> None:
+        link.max_bytes = max_bytes
+        link.read_bytes = min(max_bytes + 1, ffi.MESSAGE_BYTES)
 
     def refuse_attach(self, link: InLink | OutLink, error: AmqpError) -> None:
         """Answer an attach with a null source (of a receiver) or target (of a sender), then a closing detach."""
@@ -269,7 +277,7 @@ class Endpoint(MessageEngine):
         if link in link.session.links:
             link.session.links.remove(link)
         if error is not None:
-            terms.write_condition(ffi.link_condition(link.ptr), error)
+            terms.write_condition(ffi.link_condition(link.ptr), self.fitting(error))
         if closed:
             ffi.link_close(link.ptr)
         else:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from penstock_amqp import errors
 from penstock_amqp.endpoint import arrivals, ffi, terms, transacting
-from penstock_amqp.endpoint.events import Accepted, AmqpError, Arrival, Event, Held, Kind, Settled
+from penstock_amqp.endpoint.events import Accepted, AmqpError, Arrival, Event, Held, Kind, Outcome, Settled
 from penstock_amqp.endpoint.ffi import (
     ACCEPTED,
     INPUT,
@@ -262,8 +263,11 @@ class MessageEngine(Sender):
     def _settled(self, received: Ptr, held: Held, out: list[Event]) -> None:
         """An outcome other than accepted, or none: `received` is out of the unsettled dict already."""
         state = delivery_remote_state(received)
-        if state == RECEIVED or (state == 0 and not delivery_settled(received)):
-            self.unsettled[received] = held
+        if state in (0, RECEIVED):
+            if delivery_settled(received):
+                self._settled_without_outcome(received, held, out)
+            else:
+                self.unsettled[received] = held
             return
         if state == transacting.TRANSACTIONAL:
             in_transaction = transacting.enlisted(received, held)
@@ -276,6 +280,16 @@ class MessageEngine(Sender):
                 return
         out.append((Kind.OTHER, None, terms.settled(received, state, held)))
         delivery_settle(received)
+
+    def _settled_without_outcome(self, received: Ptr, held: Held, out: list[Event]) -> None:
+        """The default outcome of the link's source holds; without one the delivery comes back."""
+        link = held[0]
+        delivery_settle(received)
+        if link.default_outcome is None:
+            out.append((Kind.OTHER, None, Settled(held, Outcome.NONE)))
+            return
+        end = transacting.outcome_of(link.default_outcome, held)
+        out.append((Kind.ACCEPTED, link, [held]) if end is None else (Kind.OTHER, None, end))
 
     def _scrutinise(self) -> None:
         """Judge the transfers of new links in the chunk at hand. Raises `WireError`."""
@@ -316,9 +330,17 @@ class MessageEngine(Sender):
         """Reject and settle."""
         for received in deliveries:
             condition = ffi.disposition_condition(ffi.delivery_local(received))
-            terms.write_condition(condition, error)
+            terms.write_condition(condition, self.fitting(error))
             delivery_update(received, REJECTED)
             delivery_settle(received)
+
+    def fitting(self, error: AmqpError) -> AmqpError:
+        """`error` with as much of its description as fits a frame of the peer's."""
+        excess = terms.size_of(error) - self._one_frame if self._one_frame else 0
+        if excess <= 0:
+            return error
+        raw = error.description.encode()
+        return replace(error, description=raw[: max(len(raw) - excess, 0)].decode(errors="ignore"))
 
     def tag_of(self, received: Ptr) -> bytes:
         """The delivery-tag of a delivery that is not settled yet."""

@@ -12,6 +12,8 @@ from penstock_amqp.endpoint.conditions import AmqpError
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.frames.performatives import Transfer
 from penstock_amqp.frames.tap import TappedFlow
+from penstock_amqp.types.composites import Composite
+from penstock_amqp.types.values import Described
 
 __all__ = ["CLOSELY", "InLink", "OutLink", "Session", "Sink"]
 
@@ -86,7 +88,7 @@ class InLink:
         self.local: tuple[int, int] | None = None
         """Channel and handle by which we name the link."""
         self.max_bytes = 0
-        """Longest message taken; 0 until the attach was answered."""
+        """Longest message taken; 0 once a longer one came."""
         self.read_bytes = 0
         """A message of so many bytes is read with more care: it is long, or longer than `max_bytes`."""
         self.parts: list[bytes] = []
@@ -111,6 +113,7 @@ class OutLink:
     __slots__ = (
         "context",
         "credit",
+        "default_outcome",
         "drain",
         "draining_flow",
         "is_open",
@@ -136,6 +139,8 @@ class OutLink:
         self.drain = False
         self.draining_flow: TappedFlow | None = None
         """The flow that asked to drain credit which was there, until that is answered."""
+        self.default_outcome: Composite | Described | None = None
+        """What becomes of deliveries that the peer settles without an outcome; None: they come back."""
         self.presettled = False
         """True if deliveries are sent settled: nothing is heard of them again."""
         self.settles_second = False

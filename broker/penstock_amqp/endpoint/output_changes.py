@@ -18,7 +18,8 @@ from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Attach, Begin, Close, End, Error, Flow, Performative
 from penstock_amqp.frames.rewrite import rewrite_frames
-from penstock_amqp.types.values import Symbol
+from penstock_amqp.types.composites import Composite
+from penstock_amqp.types.values import Described, Symbol
 
 __all__ = ["Changes", "Offer"]
 
@@ -36,6 +37,8 @@ class Offer:
     """The link's offered capabilities."""
     answers_unsettled: bool
     """The peer's unsettled map gets an empty one back: nothing is resumed."""
+    default_outcome: Composite | Described | None = None
+    """What becomes of deliveries that the peer settles without an outcome."""
 
 
 class Changes:
@@ -82,10 +85,12 @@ class Changes:
         if offer is None:
             return None
         offer.link.local = (channel, attach.handle)
-        if not offer.names and not offer.answers_unsettled:
+        if not offer.names and not offer.answers_unsettled and offer.default_outcome is None:
             return None
+        source = attach.source
         changed = replace(
             attach,
+            source=None if source is None else replace(source, default_outcome=offer.default_outcome),
             offered_capabilities=tuple(Symbol(name) for name in offer.names) or None,
             unsettled={} if offer.answers_unsettled else None,
         )

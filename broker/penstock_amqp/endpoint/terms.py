@@ -21,6 +21,7 @@ __all__ = [
     "outcome_code",
     "read_condition",
     "settled",
+    "size_of",
     "symbol_map",
     "symbols",
     "write_condition",
@@ -106,6 +107,11 @@ def write_condition(condition: Ptr, error: AmqpError) -> None:
         ffi.condition_set_description(condition, ffi.utf8(error.description))
     if error.info:
         ffi.set_data(ffi.condition_info(condition), symbol_map(error.info))
+
+
+def size_of(error: AmqpError) -> int:
+    """Bytes that an error takes in a frame, at most."""
+    return len(error.condition) + len(error.description.encode()) + len(symbol_map(error.info))
 
 
 def symbols(names: Sequence[str]) -> bytes:

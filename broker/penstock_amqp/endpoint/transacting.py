@@ -28,6 +28,7 @@ __all__ = [
     "enlisted",
     "is_transactional",
     "named_transaction",
+    "outcome_of",
     "transfer_transaction",
 ]
 
@@ -63,7 +64,7 @@ def enlisted(received: Ptr, held: Held) -> Enlisted | None:
     except errors.WireError:
         return None
     settled = ffi.delivery_settled(received)
-    return Enlisted(received, settled, state.txn_id, held, _outcome(state.outcome, held))
+    return Enlisted(received, settled, state.txn_id, held, outcome_of(state.outcome, held))
 
 
 def answer_declared(received: Ptr, txn_id: bytes) -> None:
@@ -105,7 +106,7 @@ def _accepted_in(txn_id: bytes) -> bytes:
     return state_fields(TransactionalState(txn_id=txn_id, outcome=Accepted()))
 
 
-def _outcome(state: State, held: Held) -> Settled | None:
+def outcome_of(state: State, held: Held) -> Settled | None:
     """How the delivery ends if the transaction commits; None: it is accepted."""
     match state:
         case Accepted():

@@ -134,14 +134,19 @@ def forwarded(data: bytes, head: Head) -> bytes:
 
 def with_delivery_count(data: bytes, head: Head, delivery_count: int) -> bytes:
     """Return the message to forward with another delivery-count; nothing behind the header changes."""
-    header = _header(head.durable, head.priority, head.ttl, head.first_acquirer, delivery_count)
+    header = _header(head.durable, head.priority, head.ttl, _is_first(head, delivery_count), delivery_count)
     return behind(data, header + data[head.start :])
 
 
 def with_header(data: bytes, head: Head, *, ttl: int | None, delivery_count: int) -> bytes:
     """Return the message to forward with the time it has left to live (milliseconds) and another delivery-count."""
-    header = _header(head.durable, head.priority, ttl, head.first_acquirer, delivery_count)
+    header = _header(head.durable, head.priority, ttl, _is_first(head, delivery_count), delivery_count)
     return behind(data, header + data[head.start :])
+
+
+def _is_first(head: Head, delivery_count: int) -> bool:
+    """Whether nobody has had the message yet, if its sender said so: no more once a delivery counts (3.2.1)."""
+    return head.first_acquirer and delivery_count <= head.delivery_count
 
 
 @lru_cache(maxsize=1024)

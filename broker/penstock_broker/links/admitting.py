@@ -6,6 +6,7 @@ Must not know what kind of source it is. Source: design, section 3.
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import Final
 
 from penstock_amqp.endpoint.links import InLink, OutLink
@@ -81,7 +82,7 @@ def activate(
     connection.flush()  # the reply has to begin on a frame boundary to be rewritten
     connection.endpoint.attach_reply(
         link,
-        source=source,
+        source=replace(source, default_outcome=asking.default_outcome(attach)),
         target=target_of(attach),
         offered=offered,
         answers_unsettled=attach.unsettled is not None,

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from penstock_amqp.frames.performatives import Attach, Source
+from penstock_amqp.frames.performatives import Accepted, Attach, Modified, Rejected, Released, Source
 from penstock_amqp.types.codec import array_of
+from penstock_amqp.types.composites import Composite
 from penstock_amqp.types.values import Array, Described, Symbol, ULong, Value
 from penstock_core.attach import AskedSource, AttachRequest
 from penstock_core.binding import NO_FILTER, Filter
@@ -24,6 +25,7 @@ __all__ = [
     "can_reject",
     "capabilities",
     "check_node_properties",
+    "default_outcome",
     "distribution_mode",
     "durability",
     "filter_of",
@@ -60,6 +62,12 @@ def can_reject(attach: Attach) -> bool:
     """True if a message that the peer sends may be rejected: its source names no outcomes, or this one among them."""
     outcomes = attach.source.outcomes if attach.source is not None else None
     return not outcomes or "amqp:rejected:list" in outcomes
+
+
+def default_outcome(attach: Attach) -> Composite | None:
+    """What becomes of deliveries that the receiver settles without an outcome; None if it names none that we know."""
+    asked = attach.source.default_outcome if attach.source is not None else None
+    return asked if isinstance(asked, Accepted | Rejected | Released | Modified) else None
 
 
 def distribution_mode(source: Source) -> DistributionMode | None:

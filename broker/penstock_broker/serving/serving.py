@@ -240,6 +240,8 @@ def _close_broken(broker: Broker, producer: Producer, told: AmqpError, behind: l
 
 def _closed(broker: Broker, connection: Connection, event: Closed) -> None:
     """The peer closed or broke the connection: answer, and drop it once the answer is out."""
+    if event.error is None:
+        connection.flush()  # what was answered before: the engine says nothing of it behind a Close
     detaching.connection_gone(broker, connection, orderly=event.error is None)
     connection.endpoint.close(None)
     connection.phase = Phase.CLOSING
