@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
-from e2e.local_site import LOOK_SECONDS, START_SECONDS, LocalSite
+from e2e.local_site import START_SECONDS, LocalSite
 from pydantic import TypeAdapter
+from support.waiting import found
 
 from penstock_api import observing
 from penstock_api.management import SubscriptionState
@@ -17,12 +17,12 @@ STATES = TypeAdapter(list[SubscriptionState])
 
 def subscriptions(site: LocalSite) -> dict[str, SubscriptionState]:
     """The live state of each subscription, by name, once the observer has polled after the declaration."""
-    deadline = time.monotonic() + START_SECONDS
-    while True:
+
+    def polled() -> dict[str, SubscriptionState] | None:
         states = STATES.validate_python(site.get(observing.SUBSCRIPTIONS))
-        if states or time.monotonic() > deadline:
-            return {state.subscription_name: state for state in states}
-        time.sleep(LOOK_SECONDS)
+        return {state.subscription_name: state for state in states} or None
+
+    return found(polled, "the observer to have seen what was declared", START_SECONDS)
 
 
 def is_alive(pid: int | None) -> bool:

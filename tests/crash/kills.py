@@ -12,6 +12,7 @@ from pathlib import Path
 
 from crash.crash_load import Load
 from crash.lossy_files import Tally
+from support.waiting import until
 
 START_SECONDS = 60
 END_SECONDS = 60
@@ -67,12 +68,15 @@ class Victim:
             self._process = subprocess.Popen(
                 [*command, str(ready), str(self.folder / "tally")], stdout=log, stderr=log, env=environment
             )
-        deadline = time.monotonic() + START_SECONDS
-        while not ready.exists():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+        process = self._process
+
+        def listens() -> bool:
+            if process.poll() is not None:
                 said = (self.folder / "broker.log").read_text()[-4000:]
-                raise RuntimeError(f"the broker did not start (exit code {self._process.poll()}):\n{said}")
-            time.sleep(0.01)
+                raise RuntimeError(f"the broker did not start (exit code {process.poll()}):\n{said}")
+            return ready.exists()
+
+        until(listens, "the broker to listen", START_SECONDS)
         host, _, port = json.loads(ready.read_text())["amqp"].rpartition(":")
         return host, int(port)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from e2e.tally import Receipt, Tally
+from support.waiting import found
 
 __all__ = ["Board", "Client", "build", "consume", "publish"]
 
@@ -49,14 +49,12 @@ class Board:
         Raises:
             TimeoutError: it did not within the time.
         """
-        deadline = time.monotonic() + seconds
-        while True:
+
+        def holds() -> bool | None:
             with self.lock:
-                if condition(self.tally):
-                    return
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"waited {seconds:.0f} s in vain for: {what}")
-            time.sleep(LOOK_SECONDS)
+                return condition(self.tally) or None
+
+        found(holds, what, seconds, every=LOOK_SECONDS)
 
 
 class Client:

@@ -7,13 +7,13 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from e2e.story import StoryError
+from support.waiting import found
 
 __all__ = ["ROOT", "Kube", "command", "own_cluster_environment", "pick", "wait_for"]
 
@@ -43,19 +43,17 @@ def own_cluster_environment() -> dict[str, str]:
 
 
 def wait_for(what: str, look: Callable[[], T | None], seconds: float) -> T:
-    """What `look` finds, once it finds something.
+    """What `look` finds, once it is neither None nor False; it asks no more often than an API server likes.
 
     Raises:
-        StoryError: it found nothing within `seconds`.
+        TimeoutError: it found nothing within `seconds`.
     """
-    deadline = time.monotonic() + seconds
-    while True:
-        found = look()
-        if found is not None and found is not False:
-            return found
-        if time.monotonic() > deadline:
-            raise StoryError(f"waited {seconds:.0f} s in vain for {what}")
-        time.sleep(LOOK_SECONDS)
+
+    def seen() -> T | None:
+        answer = look()
+        return None if answer is False else answer
+
+    return found(seen, what, seconds, every=LOOK_SECONDS)
 
 
 def pick(document: object, *path: str | int) -> object:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from e2e.story import StoryError
+from support.waiting import found, until
 
 from penstock_api import observing
 from penstock_api.result import LagResult
@@ -24,7 +25,6 @@ __all__ = ["LocalSite"]
 
 START_SECONDS: Final = 90.0
 LAG_SECONDS: Final = 300.0
-LOOK_SECONDS: Final = 0.1
 FAILOVER: Final = "failover.reconnectDelay=50&failover.useReconnectBackOff=false&failover.maxReconnectAttempts=-1"
 PREFETCH: Final = "jms.prefetchPolicy.all=100"
 """Small enough that neither consumer hoards; the client's default is 1000 (docs/jms.md)."""
@@ -69,11 +69,13 @@ class LocalSite:
 
     def wait_until_serving(self, broker_other_than: int | None = None) -> None:
         """Return when broker and observer serve; the broker as another process than the given one."""
-        deadline = time.monotonic() + START_SECONDS
-        while self.pid("broker") in (None, broker_other_than) or self.pid("observer") is None:
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise StoryError(f"penstock up does not serve; see {self._log.name}")
-            time.sleep(LOOK_SECONDS)
+
+        def serves() -> bool:
+            if self.process.poll() is not None:
+                raise StoryError(f"penstock up has ended; see {self._log.name}")
+            return self.pid("broker") not in (None, broker_other_than) and self.pid("observer") is not None
+
+        until(serves, f"penstock up to serve; see {self._log.name}", START_SECONDS)
 
     def access(self, *, failover: bool) -> list[str]:
         """Options of the Java clients."""
@@ -95,16 +97,18 @@ class LocalSite:
         url = f"{self.state()['observer']}{path}"
         token = (self.data / "observer.token").read_text(encoding="ascii").strip()
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
-        deadline = time.monotonic() + START_SECONDS
-        while True:
+
+        def answer() -> object | None:
             try:
-                with urllib.request.urlopen(request, timeout=10) as answer:
-                    return json.load(answer)
+                with urllib.request.urlopen(request, timeout=10) as response:
+                    return cast("object", json.load(response))
             except urllib.error.HTTPError as error:
                 error.close()
-                if error.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
+                if error.code != HTTPStatus.SERVICE_UNAVAILABLE:
                     raise
-                time.sleep(LOOK_SECONDS)
+                return None
+
+        return found(answer, f"the observer to answer {path}", START_SECONDS)
 
     def depth(self, subscription: str) -> int:
         """Unsettled messages as the broker counts them now."""
@@ -116,15 +120,13 @@ class LocalSite:
 
     def wait_for_segment(self, after_ms: int) -> int:
         """Wait until the ledger has a finished segment that reaches beyond a time; return how many there are."""
-        deadline = time.monotonic() + START_SECONDS
-        while True:
+
+        def count() -> int | None:
             listing = cast("dict[str, list[dict[str, int]]]", self.get(observing.SEGMENTS))
             segments = listing["segments"]
-            if any(segment["lastMs"] > after_ms for segment in segments):
-                return len(segments)
-            if time.monotonic() > deadline:
-                raise StoryError("the observer finished no ledger segment in time")
-            time.sleep(LOOK_SECONDS)
+            return len(segments) if any(segment["lastMs"] > after_ms for segment in segments) else None
+
+        return found(count, "the observer to finish a ledger segment", START_SECONDS, every=0.1)
 
     def analyse(self, run_name: str) -> LagResult:
         """Run the lag job once, as `penstock lag` does, and fetch its result from the observer."""

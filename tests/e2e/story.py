@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from e2e import jms_tool
 from e2e.jms_tool import Board, Client
 from e2e.tally import Tally
+from support.waiting import until
 
 __all__ = ["Backlog", "Disruption", "Site", "StoryError", "grow_backlog", "share_through_disruptions"]
 
@@ -127,11 +128,11 @@ def _wait(board: Board, client: Client, what: str, condition: Callable[[Tally], 
 def _wait_until_received(site: Site, board: Board, consumers: Sequence[Client]) -> None:
     """Wait until each accepted message was received and the broker holds none, doubtful ones included."""
     _wait(board, consumers[0], "every accepted message to be received", lambda tally: not tally.lost)
-    deadline = time.monotonic() + jms_tool.PATIENCE_SECONDS
-    while (depth := site.depth(BILLING)) > 0:
-        if time.monotonic() > deadline:
-            raise StoryError(f"all was received, yet the broker still counts {depth} unsettled messages")
-        time.sleep(jms_tool.LOOK_SECONDS)
+    until(
+        lambda: site.depth(BILLING) == 0,
+        "the broker to count no unsettled message any more, though all was received",
+        jms_tool.PATIENCE_SECONDS,
+    )
 
 
 def _account(tally: Tally, seconds: float) -> str:
