@@ -66,13 +66,14 @@ class TransactionClient:
         """True if there is credit for a message."""
         return self._senders[queue].credit > 0
 
-    def attach(self, queue: str) -> None:
-        """Open a receiver with much credit."""
+    def attach(self, queue: str, *, credit: int = 1000, settles_second: bool = False) -> None:
+        """Open a receiver, with much credit if nothing else is said."""
         link = self._session.receiver(f"from {queue} {self._tags}")
         self._tags += 1
         link.source.address = queue
+        link.rcv_settle_mode = Link.RCV_SECOND if settles_second else Link.RCV_FIRST
         link.open()
-        link.flow(1000)
+        link.flow(credit)
         self._receivers[queue] = link
 
     def consumes(self, queue: str) -> bool:

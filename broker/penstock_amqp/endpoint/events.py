@@ -108,6 +108,8 @@ class Settled:
     annotations: dict[Symbol, Value] = field(default_factory=dict[Symbol, Value])
     """To be merged into the message's annotations."""
     error: AmqpError | None = None
+    delivery: Ptr | None = None
+    """Set if the peer settles it only after us: answer with `Endpoint.confirm`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -278,7 +278,11 @@ class MessageEngine(Sender):
                 else:
                     self.unsettled[received] = held
                 return
-        out.append((Kind.OTHER, None, terms.settled(received, state, held)))
+        ended = terms.settled(received, state, held)
+        if held[0].settles_second and state and not delivery_settled(received):
+            out.append((Kind.OTHER, None, replace(ended, delivery=received)))
+            return
+        out.append((Kind.OTHER, None, ended))
         delivery_settle(received)
 
     def _settled_without_outcome(self, received: Ptr, held: Held, out: list[Event]) -> None:
@@ -315,11 +319,12 @@ class MessageEngine(Sender):
             delivery_update(received, ACCEPTED)
             delivery_settle(received)
 
-    def confirm(self, accepted: Accepted) -> None:
-        """Settle what the peer accepted and settles after us; if its link is gone there is nothing to do."""
-        if accepted.held[0].is_open:
-            delivery_update(accepted.delivery, ACCEPTED)
-            delivery_settle(accepted.delivery)
+    def confirm(self, ended: Accepted | Settled) -> None:
+        """Settle, with the peer's outcome, what the peer settles after us; if its link is gone there is nothing to do."""
+        delivery = ended.delivery
+        if delivery is not None and ended.held[0].is_open:
+            delivery_update(delivery, terms.outcome_code(delivery, ended) if isinstance(ended, Settled) else ACCEPTED)
+            delivery_settle(delivery)
 
     def settle(self, deliveries: Iterable[Ptr]) -> None:
         """Settle what the sender settled already."""

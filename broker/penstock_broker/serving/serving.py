@@ -22,6 +22,7 @@ from penstock_amqp.endpoint.events import (
     Missed,
     Opened,
     Other,
+    Outcome,
     Settled,
     TooLarge,
     Unstored,
@@ -94,6 +95,8 @@ def _other(broker: Broker, connection: Connection, event: Other, behind: list[Ev
             consumer = event.held[0].context
             if isinstance(consumer, Consumer):
                 settling.settled(broker, consumer, event)
+            if event.delivery is not None:
+                _confirm_later(broker, connection, event, is_kept=_changes_what_is_kept(event))
         case Enlisted():
             _enlisted(broker, connection, event)
         case Accepted():
@@ -130,15 +133,26 @@ def _enlisted(broker: Broker, connection: Connection, event: Enlisted) -> None:
 def _accepted(broker: Broker, connection: Connection, event: Accepted) -> None:
     """The peer keeps the delivery until we settle it: not before that the message is gone is synced."""
     link, entry, _ = event.held
+    is_kept = isinstance(link.context, Consumer) and bool(entry[FLAGS] & LOGGED)
     if isinstance(link.context, Consumer):
         settling.accepted(broker, link.context, [event.held])
-        if entry[FLAGS] & LOGGED:
-            broker.journal.after_sync(connection, lambda: _confirm(broker, connection, event))
-            return
-    _confirm(broker, connection, event)
+    _confirm_later(broker, connection, event, is_kept=is_kept)
 
 
-def _confirm(broker: Broker, connection: Connection, event: Accepted) -> None:
+def _changes_what_is_kept(event: Settled) -> bool:
+    """Whether an outcome other than accepted leaves something in the log: a dead letter, an end, a count."""
+    ends = event.outcome is Outcome.REJECTED or (event.outcome is Outcome.MODIFIED and event.failed)
+    return ends and bool(event.held[1][FLAGS] & LOGGED)
+
+
+def _confirm_later(broker: Broker, connection: Connection, event: Accepted | Settled, *, is_kept: bool) -> None:
+    if is_kept:
+        broker.journal.after_sync(connection, lambda: _confirm(broker, connection, event))
+    else:
+        _confirm(broker, connection, event)
+
+
+def _confirm(broker: Broker, connection: Connection, event: Accepted | Settled) -> None:
     connection.endpoint.confirm(event)
     broker.touch(connection)
 
