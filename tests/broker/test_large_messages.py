@@ -225,8 +225,9 @@ def test_a_volatile_large_message_is_delivered_and_gone_after_a_restart(broker: 
     assert "lost" not in broker.log()
 
 
-def test_sections_before_the_body_must_fit_into_memory(broker: BrokerProcess) -> None:
-    properties = b"\xa1\x01k" + b"\xb1" + (100_000).to_bytes(4, "big") + b"v" * 100_000
+@pytest.mark.parametrize(("size", "outcome"), [(100_000, "Accepted"), (1_000_000, "Accepted"), (1_100_000, "Rejected")])
+def test_sections_before_the_body_must_fit_into_memory(broker: BrokerProcess, size: int, outcome: str) -> None:
+    properties = b"\xa1\x01k" + b"\xb1" + size.to_bytes(4, "big") + b"v" * size
     section = (
         bytes.fromhex("005374 d1") + (len(properties) + 4).to_bytes(4, "big") + (2).to_bytes(4, "big") + properties
     )
@@ -240,7 +241,12 @@ def test_sections_before_the_body_must_fit_into_memory(broker: BrokerProcess) ->
     with opened(broker) as client:
         up = Uploading.to(client, "q")
         up.send(parts())
-        assert up.outcome() == "Rejected"
+        assert up.outcome() == outcome
+    broker.kill()
+    broker.start()
+    if outcome == "Accepted":
+        with opened(broker) as client:
+            assert Downloading(client, "q", credit=1).receive().digest == digest(parts())
 
 
 def test_memory_stays_bounded(tmp_path: Path) -> None:

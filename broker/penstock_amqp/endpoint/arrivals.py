@@ -26,13 +26,16 @@ from penstock_amqp.endpoint.ffi import (
 from penstock_amqp.endpoint.links import InLink
 from penstock_amqp.endpoint.transacting import named_transaction
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.sections import check_sections
+from penstock_amqp.messages.sections import body_at, check_sections
 from penstock_amqp.messages.streamed import is_streamed
 
 __all__ = ["HEAD_BYTES", "SPOOL_BYTES", "forget", "missed", "proven", "receive"]
 
 SPOOL_BYTES: Final = 1024 * 1024
 """What may be in memory of a message that is still coming; a longer one goes to a sink."""
+
+BODY_BYTES: Final = 1024
+"""Of the body, what stays with the sections before it: enough to see that it begins."""
 
 HEAD_BYTES: Final = 64 * 1024
 """The beginning of a longer message that stays in memory: the sections before the body have to fit into it."""
@@ -101,10 +104,19 @@ def _take(link: InLink, data: bytes, out: list[Event]) -> None:
         link.sink.append(data)
     elif link.part_bytes > SPOOL_BYTES and link.spool is not None:
         whole = b"".join([*link.parts, data])
-        link.parts, link.sink = [whole[:HEAD_BYTES]], link.spool()
+        link.parts, link.sink = [_head_of(whole)], link.spool()
         link.sink.append(whole)
     else:
         link.parts.append(data)
+
+
+def _head_of(whole: bytes) -> bytes:
+    """What stays in memory of a long message: more than usual only if the sections before the body take it."""
+    try:
+        body = body_at(whole[:HEAD_BYTES]) or body_at(whole[:SPOOL_BYTES])
+    except DecodeError:
+        body = None  # the sink says so
+    return whole[: min(max(HEAD_BYTES, body + BODY_BYTES), SPOOL_BYTES)] if body is not None else whole[:SPOOL_BYTES]
 
 
 def _drop(received: Ptr, link: InLink) -> None:

@@ -320,7 +320,7 @@ class MessageEngine(Sender):
             delivery_settle(received)
 
     def confirm(self, ended: Accepted | Settled) -> None:
-        """Settle, with the peer's outcome, what the peer settles after us; if its link is gone there is nothing to do."""
+        """Settle, as the peer did, what it settles after us; if its link is gone there is nothing to do."""
         delivery = ended.delivery
         if delivery is not None and ended.held[0].is_open:
             delivery_update(delivery, terms.outcome_code(delivery, ended) if isinstance(ended, Settled) else ACCEPTED)

@@ -12,7 +12,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.types.codec import decode
 from penstock_amqp.types.values import Symbol
 
-__all__ = ["Section", "check_sections", "end_of", "find_section", "section_at"]
+__all__ = ["Section", "body_at", "check_sections", "end_of", "find_section", "section_at"]
 
 
 class Section(IntEnum):
@@ -144,3 +144,22 @@ def check_sections(data: bytes, start: int) -> None:
                 raise DecodeError("the sections of the message are not in order", begin)
             before = section
         at = end_of(data, at)
+
+
+def body_at(data: bytes) -> int | None:
+    """Where the body of a message begins of which `data` is the beginning; None: behind it.
+
+    Raises `DecodeError` if something before it is malformed.
+    """
+    at = 0
+    while True:
+        begins = at
+        section, at = section_at(data, at)
+        if section is None:
+            return None
+        if section >= Section.DATA:
+            return begins
+        try:
+            at = end_of(data, at)
+        except DecodeError:
+            return None  # it goes on behind `data`; what else may be wrong with it, its readers find

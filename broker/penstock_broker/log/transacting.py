@@ -45,6 +45,11 @@ class Transactor(Appender):
         self._aside: _Aside | None = None
         self._counted = (0, 0)  # of this turn's records, how many were counted, and their bytes
 
+    @property
+    def longest_head(self) -> int:
+        """Bytes that may be in memory of a payload whose rest is in the log: they are part of its record."""
+        return self._largest // 2
+
     @abstractmethod
     def accepts_publishing(self) -> bool:
         """False when the disk is full but for the reserve, which is kept for draining, and after a failure."""

@@ -7,10 +7,10 @@ volatile messages are.
 
 from __future__ import annotations
 
-from penstock_amqp.endpoint.arrivals import HEAD_BYTES
-from penstock_amqp.endpoint.events import AmqpError
+from penstock_amqp.endpoint.arrivals import SPOOL_BYTES
+from penstock_amqp.endpoint.conditions import AmqpError
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.sections import Section, end_of, section_at
+from penstock_amqp.messages.sections import body_at
 from penstock_broker.errors import amqp_error
 from penstock_broker.log import Log, NoRoom
 from penstock_core.reason import Reason, Refuse
@@ -43,8 +43,8 @@ class Incoming:
         if self._is_full:
             return self._refusal
         try:
-            if not _holds_head(head):
-                return _HEAD_TOO_LONG
+            if body_at(head) is None or len(head) > self._log.longest_head:
+                return _too_long(min(SPOOL_BYTES, self._log.longest_head))
             return self._log.payload_of(self._body, head, len(head))
         except NoRoom:
             return self._refusal
@@ -52,25 +52,11 @@ class Incoming:
             return AmqpError("amqp:decode-error", f"The message can't be read: {error}")
 
 
-_HEAD_TOO_LONG = amqp_error(
-    Refuse(
-        Reason.LIMIT_EXCEEDED,
-        f"The header, annotations and properties of this message take more than {HEAD_BYTES} bytes, which is the most "
-        "for a message longer than 1 MiB; send less of them, or a shorter body.",
+def _too_long(most: int) -> AmqpError:
+    return amqp_error(
+        Refuse(
+            Reason.LIMIT_EXCEEDED,
+            f"The header, annotations and properties of this message take more than {most} bytes, which is the most "
+            "for a message longer than 1 MiB; send less of them, or a shorter body.",
+        )
     )
-)
-
-
-def _holds_head(head: bytes) -> bool:
-    """Whether a body begins within `head`. Raises `DecodeError` if something before it is malformed."""
-    at = 0
-    while True:
-        section, at = section_at(head, at)
-        if section is None:
-            return False
-        if section >= Section.DATA:
-            return True
-        try:
-            at = end_of(head, at)
-        except DecodeError:
-            return False  # it is longer than the head; what else may be wrong with it, its readers find
