@@ -38,7 +38,7 @@ BODY_BYTES: Final = 1024
 """Of the body, what stays with the sections before it: enough to see that it begins."""
 
 HEAD_BYTES: Final = 64 * 1024
-"""The beginning of a longer message that stays in memory: the sections before the body have to fit into it."""
+"""The beginning of a longer message that stays in memory; more if the sections before the body take more."""
 
 
 def receive(received: Ptr, link: InLink, out: list[Event], already: int = 0) -> bytes | None:
