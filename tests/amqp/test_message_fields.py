@@ -40,6 +40,7 @@ APPLICATION = described(
             string("none"), b"\x40", string("ok"), b"\x41", string("price"), b"\x82\x40\x08\x00\x00\x00\x00\x00\x00"),
 )  # fmt: skip
 BODY = amqp_value("hello")
+FOOTER = described(0x78, mapping(symbol("x-crc"), b"\x51\x05"))
 MESSAGE = HEADER + ANNOTATIONS + PROPERTIES + APPLICATION + BODY
 START = len(HEADER)
 
@@ -129,6 +130,13 @@ def test_sections_are_found_in_order() -> None:
     assert find_section(MESSAGE, START, Section.DATA) == -1
     assert find_section(MESSAGE, START, Section.FOOTER) == -1
     check_sections(MESSAGE, 0)
+
+
+def test_a_footer_may_stand_before_the_body() -> None:
+    """rhea writes it there."""
+    check_sections(PROPERTIES + FOOTER + BODY, 0)
+    with pytest.raises(DecodeError, match="not in order"):
+        check_sections(BODY + FOOTER + PROPERTIES, 0)
 
 
 def test_sections_out_of_order_or_cut_short_are_told() -> None:

@@ -133,7 +133,10 @@ def find_section(data: bytes, start: int, wanted: Section) -> int:
 
 
 def check_sections(data: bytes, start: int) -> None:
-    """Raise `DecodeError` unless `data` is whole sections in order from `start` on; their insides are not looked at."""
+    """Raise `DecodeError` unless `data` is whole sections in order from `start` on; their insides are not looked at.
+
+    The footer may stand before the body: rhea up to 3.0.5 writes it there, and nobody looks for it by its place.
+    """
     at = start
     before = Section.HEADER
     while at < len(data):
@@ -142,7 +145,8 @@ def check_sections(data: bytes, start: int) -> None:
         if section is not None:
             if section < before:
                 raise DecodeError("the sections of the message are not in order", begin)
-            before = section
+            if section is not Section.FOOTER:
+                before = section
         at = end_of(data, at)
 
 
