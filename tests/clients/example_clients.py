@@ -17,7 +17,7 @@ from penstock_cli.up import declaring
 from penstock_cli.up.manifests import read
 from penstock_cli.up.topology import declared
 
-__all__ = ["BUILD_SECONDS", "EXAMPLES", "Client", "declare_examples", "finished", "next_line", "program"]
+__all__ = ["BUILD_SECONDS", "EXAMPLES", "SECONDS", "Client", "declare_examples", "finished", "next_line", "program"]
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 EXAMPLES: Final = _ROOT / "examples" / "clients"
