@@ -12,7 +12,7 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from penstock_amqp.errors import WireError
-from penstock_amqp.transports.websocket import WebSocket, WebSocketError
+from penstock_amqp.transports.websocket import FRAMES_AT_ONCE, PIECE, WebSocket, WebSocketError
 
 REQUEST = (
     b"GET /amqp HTTP/1.1\r\nHost: broker\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -127,6 +127,20 @@ def test_a_stranger_s_frame_is_bounded_and_another_s_may_be_larger(client: Clien
     stranger.read()
     assert stranger.protocol.close_rcvd is not None
     assert stranger.protocol.close_rcvd.code == 1009
+
+
+def test_of_many_small_frames_each_call_takes_some(client: Client) -> None:
+    """A frame of one byte costs as much as one of a kilobyte: whoever sends them waits, and nobody else."""
+    sent = bytes(range(250)) * 4
+    for byte in sent:
+        client.protocol.send_binary(bytes((byte,)))
+        client.protocol.send_ping(b"")
+    got = [client.pass_on()]
+    while client.server.has_more:
+        got.append(client.server.feed(b""))
+    assert b"".join(got) == sent
+    assert max(map(len, got)) <= FRAMES_AT_ONCE + PIECE // 14, "of a piece that was begun all are taken"
+    assert not client.server.has_more
 
 
 @pytest.mark.parametrize("path", ["/", "/amqp", "/amqp?x=1"])

@@ -47,6 +47,16 @@ class Turned:
                 assert time.monotonic() < deadline
             self._loop.turn()  # waits for the thread that checks logins, too
 
+    def take(self) -> bytes:
+        """All that has come by now."""
+        parts: list[bytes] = []
+        try:
+            while part := self._sock.recv(1 << 20):
+                parts.append(part)
+        except BlockingIOError:
+            pass
+        return b"".join(parts)
+
     def has_something(self) -> bool:
         try:
             return bool(self._sock.recv(1, socket.MSG_PEEK))

@@ -34,6 +34,9 @@ wide enough never to hold a sender back. It must stay above the credit of all li
 engine names detached links in its flows."""
 
 
+SESSIONS_AT_ONCE: Final = 16
+"""Sessions that begin before the engine writes. With no channel left it would fall silent for good."""
+
 LARGEST_FRAME: Final = 65_536
 """Messages that take a frame of this size are looked at more closely, whatever the peer takes: they may be streamed."""
 
@@ -115,6 +118,11 @@ class Endpoint(MessageEngine):
         self._begun.append(session)
         if self._is_open:
             ffi.session_open(ptr)
+            self._unwritten += 1
+            if self._unwritten >= SESSIONS_AT_ONCE:
+                # Those that ended meanwhile keep their channels until the engine has written that they did.
+                ffi.transport_peek(self._transport, ffi.OUTPUT, 0)
+                self._unwritten = 0
 
     def _attached(self, ptr: Ptr, out: list[Event]) -> None:
         name = ffi.text(ffi.link_name(ptr))

@@ -40,6 +40,7 @@ __all__ = [
     "Settled",
     "TooLarge",
     "Unstored",
+    "weight",
 ]
 
 
@@ -217,3 +218,14 @@ Event: TypeAlias = (
     | tuple[Literal[Kind.ACCEPTED], OutLink, list[Held]]
     | tuple[Literal[Kind.OTHER], None, Other]
 )
+
+
+def weight(event: Event) -> int:
+    """What an event costs whoever works through it, roughly: an outcome or a flow is 1, an attach 4; a batch of
+    messages is 1, unless each of them is a request.
+    """
+    if event[0] is Kind.OTHER:
+        return 4 if isinstance(event[2], Attached | Detached | Ended) else 1
+    if event[0] is Kind.MESSAGES and event[1].is_request:
+        return 1 + len(event[2])
+    return 1

@@ -18,7 +18,7 @@ from typing import Final
 
 from penstock_amqp import errors
 from penstock_amqp.endpoint import arrivals, ffi, terms, transacting
-from penstock_amqp.endpoint.events import Accepted, AmqpError, Arrival, Event, Held, Kind, Outcome, Settled
+from penstock_amqp.endpoint.events import Accepted, AmqpError, Arrival, Event, Held, Kind, Outcome, Settled, weight
 from penstock_amqp.endpoint.ffi import (
     ACCEPTED,
     INPUT,
@@ -64,6 +64,16 @@ _NO_PROTOCOL: Final = 0xFF
 """A protocol-id that the engine answers by its own header and the end of the connection."""
 
 
+UNBOUNDED: Final = 1 << 62
+
+PIECE_BYTES: Final = 8192
+"""Bytes handed to the engine at a time: what it takes by itself at first. After each it is seen what they weighed."""
+SMALL_PIECE_BYTES: Final = 512
+"""The same after a piece that weighed much (`HEAVY_PIECE`); it doubles with each that weighs little."""
+HEAVY_PIECE: Final = 16
+LIGHT_PIECE: Final = 3
+
+
 class MessageEngine(Sender):
     """What `endpoint.Endpoint` builds on. One call at a time over all endpoints of the process: they share the buffers
     of `endpoint.ffi`.
@@ -82,10 +92,13 @@ class MessageEngine(Sender):
         "_offers",
         "_peer_closed",
         "_peer_opened",
+        "_piece",
         "_pushing",
         "_sessions",
         "_tap",
         "_transport",
+        "_unwritten",
+        "broken",
         "closed",
         "max_frame",
         "max_message_bytes",
@@ -129,14 +142,23 @@ class MessageEngine(Sender):
         self._pushing = False
         """The events being drained are those of the chunk that the tap knows."""
         self._has_begun = False
+        self._unwritten = 0
+        """Sessions that began since the engine last wrote: it has a channel for so many only."""
         self._is_open = False
         self._peer_opened = False
         self._peer_closed = False
+        self._piece = SMALL_PIECE_BYTES
         self.closed = False
         """True once our Close is on its way or the engine gave up; nothing more is sent or received."""
+        self.broken = False
+        """The engine writes no more, though nobody closed: only dropping the socket is left."""
 
-    def receive(self, size: int, out: list[Event]) -> None:
-        """Take the first `size` bytes of `ffi.INPUT` and append what they mean to `out`."""
+    def receive(self, size: int, out: list[Event], budget: int = UNBOUNDED) -> int:
+        """Take the first `size` bytes of `ffi.INPUT` and append what they mean to `out`; return how many were taken.
+
+        Less than `size` once the events weigh more than `budget`: small frames that cost much (attaches, requests)
+        shall not keep others waiting. Messages in a row weigh as one.
+        """
         transport = self._transport
         if not self._has_begun:
             self._has_begun = True
@@ -145,15 +167,18 @@ class MessageEngine(Sender):
                 INPUT_VIEW[4] = _NO_PROTOCOL
         at = 0
         while at < size:
+            if budget <= 0:
+                return at
             capacity = transport_capacity(transport)
             if capacity <= 0:
                 self._fail(out)
-                return
-            taken = transport_push(transport, ffi.at(INPUT, at), min(capacity, size - at))
+                return size
+            taken = transport_push(transport, ffi.at(INPUT, at), min(capacity, size - at, self._piece))
             if taken <= 0:
                 self._drain(out)
                 self._fail(out)
-                return
+                return size
+            before, echoes = len(out), len(self._echoes)
             try:
                 self._tap.pushed(INPUT_VIEW[at : at + taken], transport_capacity(transport))
                 at += taken
@@ -164,14 +189,26 @@ class MessageEngine(Sender):
                     self._echoes += self._tap.echoes_of_sessions()
             except errors.WireError as error:
                 self._break(error, out)
-                return
+                return size
+            weighed = sum(map(weight, out[before:])) + len(self._echoes) - echoes
+            budget -= weighed
+            if weighed > HEAVY_PIECE:
+                self._piece = SMALL_PIECE_BYTES
+            elif weighed <= LIGHT_PIECE and self._piece < PIECE_BYTES:
+                self._piece *= 2
+        return size
 
-    def receive_bytes(self, data: bytes, out: list[Event]) -> None:
+    def receive_bytes(self, data: bytes, out: list[Event], budget: int = UNBOUNDED) -> int:
         """`receive` for bytes that are not in `ffi.INPUT` yet (TLS, what followed a SASL dialogue)."""
         for start in range(0, len(data), ffi.INPUT_BYTES):
             piece = data[start : start + ffi.INPUT_BYTES]
             INPUT_VIEW[: len(piece)] = piece
-            self.receive(len(piece), out)
+            before = len(out)
+            taken = self.receive(len(piece), out, budget)
+            budget -= sum(map(weight, out[before:]))
+            if taken < len(piece):
+                return start + taken
+        return len(data)
 
     def end_of_input(self, out: list[Event]) -> None:
         """The peer will send no more bytes."""
@@ -367,9 +404,11 @@ class MessageEngine(Sender):
         while filled < OUTPUT_BYTES:
             size = transport_peek(transport, ffi.at(OUTPUT, filled), OUTPUT_BYTES - filled)
             if size <= 0:
+                self.broken = size < 0 and not self.closed and not self._peer_closed
                 break
             transport_pop(transport, size)
             filled += size
+        self._unwritten = 0
         # The engine tells us of our own transfers as flows; a flow in `_drain` shall be the peer's.
         collector = self._collector
         while (event := collector_peek(collector)) and ffi.event_type(event) != ffi.TRANSPORT_ERROR:

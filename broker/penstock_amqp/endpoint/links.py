@@ -62,6 +62,7 @@ class InLink:
         "credit",
         "first_transfer",
         "is_open",
+        "is_request",
         "keeps_handle",
         "local",
         "max_bytes",
@@ -84,6 +85,8 @@ class InLink:
         """False once the link is freed; its deliveries are then invalid."""
         self.keeps_handle = True
         """False once the peer has detached it: its handle is free for another one."""
+        self.is_request = False
+        """The user answers each message by itself, which costs as much as a frame of another kind."""
         self.credit = 0
         self.local: tuple[int, int] | None = None
         """Channel and handle by which we name the link."""

@@ -45,6 +45,11 @@ class Wrapping(Protocol):
         """Take the bytes for the socket."""
         ...
 
+    @property
+    def has_more(self) -> bool:
+        """`feed` has more for who calls it again, without new bytes."""
+        ...
+
     def known(self) -> None:
         """The peer has logged in."""
         ...
@@ -204,6 +209,11 @@ class TlsConnection:
     def output(self) -> bytes:
         """Take the bytes for the socket."""
         return self._outgoing.read()
+
+    @property
+    def has_more(self) -> bool:
+        """Never: what was decrypted is handed over."""
+        return False
 
     def known(self) -> None:
         """The peer has logged in: nothing to TLS."""

@@ -36,6 +36,11 @@ MAX_STRANGER_FRAME: Final = 64 * 1024
 MAX_FRAME: Final = 1024 * 1024
 """The same of everybody else."""
 
+FRAMES_AT_ONCE: Final = 64
+"""WebSocket frames after which a call of `feed` stops."""
+PIECE: Final = 4096
+"""Bytes that are parsed at a time."""
+
 _SILENT: Final = logging.getLogger(f"{__name__}.protocol")
 _SILENT.propagate = False
 _SILENT.addHandler(logging.NullHandler())
@@ -52,7 +57,7 @@ class WebSocketError(WireError):
 class WebSocket:
     """The server's side of one connection."""
 
-    __slots__ = ("_answered", "_inner", "_last", "_origins", "_protocol", "_refused", "_taken")
+    __slots__ = ("_answered", "_inner", "_last", "_origins", "_protocol", "_raw", "_refused", "_taken")
 
     def __init__(self, inner: Wrapping | None, origins: tuple[str, ...] | None = None) -> None:
         """`inner`: what lies between the socket and HTTP, if anything.
@@ -62,6 +67,8 @@ class WebSocket:
         self._inner = inner
         self._origins = origins
         self._refused = ""
+        self._raw = b""
+        """Bytes of frames that wait for their turn."""
         self._protocol = ServerProtocol(subprotocols=[SUBPROTOCOL], max_size=(None, MAX_STRANGER_FRAME), logger=_SILENT)
         self._taken = 0
         self._answered = False
@@ -69,12 +76,21 @@ class WebSocket:
 
     def feed(self, ciphertext: bytes | memoryview) -> bytes:
         """Take in what came from the socket; return the AMQP bytes in it. Raises `WireError`."""
-        data = bytes(ciphertext) if self._inner is None else self._inner.feed(ciphertext)
-        protocol = self._protocol
-        if data:
-            protocol.receive_data(data)
+        data = bytes(ciphertext) if self._inner is None else self._inner.feed(ciphertext) if ciphertext else b""
+        self._raw += data
         parts: list[bytes] = []
-        for event in protocol.events_received():
+        frames = 0
+        while self._raw and frames < FRAMES_AT_ONCE:
+            piece, self._raw = self._raw[:PIECE], self._raw[PIECE:]
+            frames += self._parse(piece, parts)
+        return b"".join(parts)
+
+    def _parse(self, data: bytes, parts: list[bytes]) -> int:
+        """Append the AMQP bytes in `data` to `parts`; say how many frames there were."""
+        protocol = self._protocol
+        protocol.receive_data(data)
+        events = protocol.events_received()
+        for event in events:
             if isinstance(event, Request):
                 self._answer(event)
             elif isinstance(event, Frame):
@@ -83,7 +99,12 @@ class WebSocket:
             self._check_request(len(data))
         elif protocol.parser_exc is not None or (protocol.eof_sent and protocol.close_rcvd is None):
             raise WebSocketError(f"the WebSocket breaks its rules: {protocol.parser_exc or protocol.close_sent}")
-        return b"".join(parts)
+        return len(events)
+
+    @property
+    def has_more(self) -> bool:
+        """`feed` left something for the next call, which needs no new bytes: many small frames cost much."""
+        return bool(self._raw)
 
     def _check_request(self, more: int) -> None:
         """Whether there may still be a WebSocket. A request that is none is answered too, and so is an endless one."""

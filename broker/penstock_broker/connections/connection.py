@@ -29,6 +29,9 @@ from penstock_core.reason import Refuse
 
 __all__ = ["Connection", "Door", "Phase"]
 
+BUDGET: Final = 64
+"""What a connection may ask for in one go, as `endpoint.events.weight` weighs it; the rest waits for the next turn."""
+
 MAX_BACKLOG: Final = 4 * 1024 * 1024
 """Output that a peer may leave unread before we stop reading from it."""
 
@@ -81,6 +84,7 @@ class Connection:
         "has_opened",
         "hostname",
         "in_lobby",
+        "is_behind",
         "is_blocked",
         "is_congested",
         "is_counted",
@@ -101,6 +105,7 @@ class Connection:
         "tls",
         "transactions",
         "turn_bytes",
+        "unread",
         "user",
     )
 
@@ -128,12 +133,16 @@ class Connection:
         self.backlog = b""
         """Bytes that the socket did not take yet."""
         self.is_blocked = False
+        self.is_behind = False
+        """It is in the loop's list of connections with something unread."""
         self.is_congested = False
         """A peer's session window held messages back when a queue last looked."""
         self.is_dirty = False
         """It is in the broker's list of connections to flush."""
         self.turn_bytes = 0
         """Message bytes handed to the endpoint since the last flush."""
+        self.unread = b""
+        """AMQP bytes that came and wait for their turn; nothing is read from the socket meanwhile."""
         self.events_mask = 0
         self.in_lobby = False
         """Its descriptor is in the lobby's poll, not in the loop's."""
@@ -172,7 +181,9 @@ class Connection:
         """Names of the temporary queues and topics that its links made."""
 
     def receive(self, out: list[Event]) -> bool:
-        """Read once from the socket; False if there is nothing more to expect from it."""
+        """Go on with what was read, or read once from the socket; False if there is nothing more to expect from it."""
+        if self.has_unread:
+            return self._go_on_reading(out)
         try:
             size = self.sock.recv_into(INPUT_VIEW)
         except (BlockingIOError, InterruptedError):
@@ -182,9 +193,26 @@ class Connection:
         if size == 0:
             return False
         if self.tls is None and self.is_known:
-            self.endpoint.receive(size, out)
+            taken = self.endpoint.receive(size, out, BUDGET)
+            if taken < size:
+                self.unread = INPUT_VIEW[taken:size].tobytes()
             return True
         return self._receive_wrapped(INPUT_VIEW[:size].tobytes(), out)
+
+    @property
+    def has_unread(self) -> bool:
+        """Something that came waits for its turn: `receive` goes on with it."""
+        return bool(self.unread) or (self.tls is not None and self.tls.has_more)
+
+    def _go_on_reading(self, out: list[Event]) -> bool:
+        if not self.unread:
+            return self._receive_wrapped(b"", out)
+        data, self.unread = self.unread, b""
+        self._take(data, out)
+        return self.tls is None or not self.tls.has_ended
+
+    def _take(self, data: bytes, out: list[Event]) -> None:
+        self.unread += data[self.endpoint.receive_bytes(data, out, BUDGET) :]
 
     def _receive_wrapped(self, data: bytes, out: list[Event]) -> bool:
         if self.tls is not None:
@@ -199,7 +227,7 @@ class Connection:
             self.backlog += self.tls.output()
             self._send_backlog()
         if self.is_known:
-            self.endpoint.receive_bytes(data, out)
+            self._take(data, out)
         elif data and not self._dialogue(data, out):
             return False
         return self.tls is None or not self.tls.has_ended
@@ -230,7 +258,7 @@ class Connection:
                 self.phase = Phase.OPENING
                 if self.tls is not None:
                     self.tls.known()
-                self.endpoint.receive_bytes(result.rest, out)
+                self._take(result.rest, out)
             case Refused():
                 self.sasl = None
                 self.phase = Phase.CLOSING
@@ -267,6 +295,8 @@ class Connection:
                 return False
             if sent < size:
                 self.backlog = OUTPUT_VIEW[sent:size].tobytes()
+        if endpoint.broken:
+            return False
         if endpoint.has_echoes and not self._write(endpoint.echoes()):
             return False
         self.is_blocked = bool(self.backlog)
@@ -302,6 +332,7 @@ class Connection:
             with contextlib.suppress(OSError, WireError):  # a farewell is not worth waiting for
                 self.sock.send(self.tls.output())
         self.phase = Phase.GONE
+        self.unread = b""
         self.endpoint.free()
         self.attached.clear()
         self.sock.close()

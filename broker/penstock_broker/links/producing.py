@@ -55,6 +55,7 @@ def _admit(broker: Broker, producer: Producer, attach: Attach, target: Target) -
     if not link.is_open:
         return
     producer.is_active = True
+    link.is_request = not isinstance(producer.destination, ExchangeTarget | QueueTarget)
     keeps_all = isinstance(producer.destination, ManagementTarget)  # what it decodes, it decodes as a whole
     if not keeps_all:
         link.spool = lambda: spooling.Incoming(broker.log, broker.storage_refusal())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import select
 import socket
+from collections import deque
 from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Event
@@ -43,6 +44,8 @@ class Connections:
         self.broker = broker
         self._epoll = select.epoll()
         self._by_fd: dict[int, Connection] = {}
+        self._behind: deque[Connection] = deque()
+        """Connections that have more to say, which was read already."""
         self.standing = Standing(broker, lambda work, failed: self._logins.run(work, failed))
         self._logins = Logins(broker, self._answered, self.standing.begun)
         self._lobby = Lobby(broker.settings.limits, broker.warnings, broker.turned_away)
@@ -73,6 +76,12 @@ class Connections:
         connection.due_ms = broker.now_ms
         connection.login_ms = broker.now_ms + broker.settings.limits.login_seconds * 1000
 
+    def _note_behind(self, connection: Connection) -> None:
+        """Serve it again in the next turn, unless it does not read what we answer: then once it does."""
+        if connection.has_unread and not connection.is_behind and len(connection.backlog) <= MAX_BACKLOG:
+            connection.is_behind = True
+            self._behind.append(connection)
+
     def _answered(self, connection: Connection, answer: Answer) -> None:
         """A question of a connection's dialogue was answered."""
         events: list[Event] = []
@@ -84,6 +93,7 @@ class Connections:
             return
         if alive:
             self._let_in(connection)
+            self._note_behind(connection)
         else:
             self._drop(connection)
 

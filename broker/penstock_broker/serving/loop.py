@@ -3,7 +3,7 @@
 A turn: read ready sockets -> route and append to the log -> queues to consumers -> delivered marks -> write the log's
 block -> flush sockets -> ask for the fdatasync. What waits for a sync leaves in the turn in which the log says it is
 done. At most 16 descriptors per poll, the deadline is checked between connections, and what did not get its turn is
-still ready in the next one. `turn` and `add` are public, so that a whole broker can be driven by hand on a clock of its
+the first in the next one. `turn` and `add` are public, so that a whole broker can be driven by hand on a clock of its
 own.
 
 An exception while one connection is served closes that connection and is logged; it never ends the broker.
@@ -17,6 +17,7 @@ import gc
 import logging
 import select
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -38,6 +39,8 @@ __all__ = ["Loop"]
 logger = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.002
+DISPATCH_SECONDS: Final = 0.001
+"""What queues get of a turn at least, lest reading fills the list of those that are ready faster than it empties."""
 LOBBY_SECONDS: Final = 0.001
 """What those who have not logged in yet may take of a turn, beside the step of one of them."""
 LOBBY_REST_MS: Final = 2
@@ -64,6 +67,8 @@ class Loop(Connections):
         self._running = False
         self._others_work = False
         """In this turn there is more to do than the lobby."""
+        self._left: list[tuple[int, int]] = []
+        """Connections that were ready when a turn's time was over, and their events: the first in the next."""
         self._events: list[Event] = []
         self._lazy_sync_ms = 0
         self.watch(self._lobby.descriptor, self._serve_lobby)
@@ -110,7 +115,15 @@ class Loop(Connections):
     def turn(self, *, may_wait: bool = True) -> None:
         """One turn; it waits for something to do unless it may not."""
         broker = self.broker
-        has_work = bool(broker.ready or broker.browsing or broker.dirty or broker.draining or broker.streaming)
+        has_work = bool(
+            broker.ready
+            or broker.browsing
+            or broker.dirty
+            or broker.draining
+            or broker.streaming
+            or self._behind
+            or self._left
+        )
         self._set_clock()
         log = broker.log
         most_ms = LAZY_SYNC_MS if log.sequence != log.synced or log.wants_maintenance else IDLE_MS
@@ -123,16 +136,24 @@ class Loop(Connections):
         broker.timers.run(broker.now_ms)
         by_fd = self._by_fd
         self._others_work = has_work or len(ready) > 1
+        if self._left:
+            # Else whoever stands first in the poll's order, and asks for much, would be the only one served.
+            ready = list({**dict(self._left), **dict(ready)}.items())
+            self._left = []
+        is_late = False
         for fd, mask in ready:
             connection = by_fd.get(fd)
             if connection is None:
                 reader = self._readers.get(fd)
                 if reader is not None:
                     reader()
-                continue
-            self._serve(connection, mask)
-            if clock() > deadline:
-                break
+            elif is_late:
+                self._left.append((fd, mask))
+            else:
+                self._serve(connection, mask)
+                is_late = clock() > deadline
+        if self._behind:
+            self._catch_up(deadline)
         self._dispatch(deadline)
         self._finish()
         if log.wants_maintenance:
@@ -148,10 +169,26 @@ class Loop(Connections):
         try:
             if mask & WRITE:
                 self._unblocked(connection)
+                self._note_behind(connection)
             if mask & (READ | _LOST):
                 self._read(connection)
         except Exception:
             self._failed(connection)
+
+    def _catch_up(self, deadline: float) -> None:
+        """Go on with connections that asked for much at once: one step each, behind those that asked for little."""
+        behind, self._behind = self._behind, deque()
+        while behind:
+            connection = behind.popleft()
+            connection.is_behind = False
+            try:
+                self._read(connection)
+                self._let_in(connection)
+            except Exception:
+                self._failed(connection)
+            if self._clock.seconds() > deadline:
+                break
+        self._behind.extendleft(reversed(behind))
 
     def _serve_lobby(self) -> None:
         """Strangers get a slice of the turn, one step of one of them after the other."""
@@ -175,6 +212,8 @@ class Loop(Connections):
         self._epoll.modify(self._lobby.descriptor, READ)
 
     def _read(self, connection: Connection) -> None:
+        if connection.phase is Phase.GONE or connection.is_behind:
+            return
         if connection.phase is Phase.CLOSING:
             # Nothing it says matters any more; only its leaving does.
             try:
@@ -193,12 +232,15 @@ class Loop(Connections):
             events.clear()
         if not alive:
             self._drop(connection)
+        elif connection.has_unread:
+            self._note_behind(connection)
 
     def _dispatch(self, deadline: float) -> None:
         broker = self.broker
         ready = broker.ready
         again: list[Queue] = []
         clock = self._clock.seconds
+        deadline = max(deadline, clock() + DISPATCH_SECONDS)
         while ready:
             queue = ready.popleft()
             queue.is_scheduled = False

@@ -51,6 +51,7 @@ def attach_coordinator(connection: Connection, link: InLink, attach: Attach) -> 
         answers_unsettled=attach.unsettled is not None,
         max_message_bytes=MAX_REQUEST_BYTES,
     )
+    link.is_request = True
     connection.endpoint.credit(link, WINDOW)
 
 
