@@ -13,7 +13,7 @@ from crash.load_client import Peer, encoded
 CREDIT = 1000
 # {"k1": "value-one", "k2": 12345678} as application properties
 PROPERTIES = (
-    bytes.fromhex("005374c1") + bytes([27, 4]) + b"\xa1\x02k1\xa1\x09value-one" + b"\xa1\x02k2\x71\x00\xbc\x61\x4e"
+    bytes.fromhex("005374c1") + bytes([25, 4]) + b"\xa1\x02k1\xa1\x09value-one" + b"\xa1\x02k2\x71\x00\xbc\x61\x4e"
 )
 
 

@@ -17,7 +17,7 @@ from penstock_amqp.types.values import Described, Symbol, ULong, Value
 __all__ = ["SCENARIOS", "Scenario"]
 
 TWO_PROPERTIES = (
-    bytes.fromhex("005374c1") + bytes([27, 4]) + b"\xa1\x02k1\xa1\x09value-one\xa1\x02k2\x71\x00\xbc\x61\x4e"
+    bytes.fromhex("005374c1") + bytes([25, 4]) + b"\xa1\x02k1\xa1\x09value-one\xa1\x02k2\x71\x00\xbc\x61\x4e"
 )
 TOPIC = "amq.topic/count"
 
