@@ -49,6 +49,8 @@ class Limits:
     """Of the messages posted in one transaction."""
     connection_bytes: int
     """The same, over all transactions of a connection."""
+    memory_bytes: int
+    """Of what is in memory of the messages posted, over all transactions of the broker."""
     connection_open: int
     """Transactions of a connection at a time."""
     age_ms: int
@@ -61,6 +63,8 @@ class Usage:
 
     open: int = 0
     bytes: int = 0
+    memory: int = 0
+    """Bytes that all transactions of the broker hold in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class State:
 
     messages: int = 0
     bytes: int = 0
+    memory: int = 0
+    """Those of the bytes that are in memory."""
     since_ms: int | None = None
     """When its first work came; None: it has done nothing."""
     fault: Refuse | None = None
@@ -137,15 +143,21 @@ def decide_declare(usage: Usage, limits: Limits, *, names_global: bool) -> Decla
     return Declare()
 
 
-def decide_post(state: State, usage: Usage, size: int, limits: Limits, now_ms: int) -> Taken | Fail:
-    """May a message of `size` bytes be sent in this transaction?"""
+def decide_post(
+    state: State, usage: Usage, size: int, limits: Limits, now_ms: int, *, in_memory: int | None = None
+) -> Taken | Fail:
+    """May a message of `size` bytes be sent in this transaction? `in_memory`: so many of them are not in the log yet,
+    None: all.
+    """
+    in_memory = size if in_memory is None else in_memory
     if state.fault is not None:
         return Fail(state, state.fault)
-    refuse = _too_many(state, limits) or _too_large(state, usage, size, limits)
+    refuse = _too_many(state, limits) or _too_large(state, usage, size, limits) or _no_memory(usage, in_memory, limits)
     if refuse is not None:
         return Fail(doom(_begun(state, now_ms), refuse), refuse)
     begun = _begun(state, now_ms)
-    return Taken(replace(begun, messages=begun.messages + 1, bytes=begun.bytes + size))
+    memory = begun.memory + in_memory
+    return Taken(replace(begun, messages=begun.messages + 1, bytes=begun.bytes + size, memory=memory))
 
 
 def decide_settle(state: State, limits: Limits, now_ms: int) -> State:
@@ -158,7 +170,7 @@ def decide_settle(state: State, limits: Limits, now_ms: int) -> State:
 
 def doom(state: State, fault: Refuse) -> State:
     """It can't be committed any more; the first fault is the one that is told."""
-    return state if state.fault is not None else replace(state, fault=fault, bytes=0)
+    return state if state.fault is not None else replace(state, fault=fault, bytes=0, memory=0)
 
 
 def age_deadline_ms(state: State, limits: Limits) -> int | None:
@@ -180,7 +192,7 @@ def time_out(state: State, limits: Limits) -> State:
 
 def abandon(state: State) -> State:
     """It was rolled back by the broker."""
-    return replace(state, is_over=True, messages=0, bytes=0)
+    return replace(state, is_over=True, messages=0, bytes=0, memory=0)
 
 
 def decide_discharge(state: State | None, *, fail: bool) -> Discharge:
@@ -232,3 +244,13 @@ def _too_large(state: State, usage: Usage, size: int, limits: Limits) -> Refuse 
             f"{limits.connection_bytes} (transactions.maxBytesPerConnection); commit more often.",
         )
     return None
+
+
+def _no_memory(usage: Usage, in_memory: int, limits: Limits) -> Refuse | None:
+    if usage.memory + in_memory <= limits.memory_bytes:
+        return None
+    return Refuse(
+        Reason.LIMIT_EXCEEDED,
+        f"With this message the transactions of all clients would hold {usage.memory + in_memory} bytes in memory, "
+        f"their limit is {limits.memory_bytes} (transactions.maxBytesInMemory); try again once others have ended.",
+    )

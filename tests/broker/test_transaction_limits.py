@@ -11,9 +11,11 @@ from amqp.raw_client import RawClient
 from broker.transacting import Transacting, condition_of
 from pydantic import ValidationError
 from support.broker_process import BrokerProcess
+from support.waiting import until
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Accepted
+from penstock_amqp.messages.transactions import TransactionalState
 from penstock_api.management import BrokerState, ConnectionState, EntityType
 from penstock_broker.settings.settings import Settings
 from penstock_core.transactions import Limits
@@ -142,9 +144,47 @@ def test_the_limits_follow_the_log_s_segments(segment_bytes: int, messages: int,
         messages=messages,
         bytes=most_bytes,
         connection_bytes=256 * 1024 * 1024,
+        memory_bytes=512 * 1024 * 1024,
         connection_open=256,
         age_ms=600_000,
     )
+
+
+def test_the_memory_of_all_transactions_is_bounded_over_connections(tmp_path: Path) -> None:
+    settings: dict[str, object] = {"transactions": {"maxBytesInMemory": 20_000}}
+    with (
+        BrokerProcess(tmp_path / "data", settings=settings) as broker,
+        RawClient(broker.port, "one") as first,
+        RawClient(broker.port, "other") as second,
+    ):
+        one, other = Transacting(first), Transacting(second)
+        to, too = one.sender("q"), other.sender("q")
+        held, doomed = one.declare(), other.declare()
+        for _ in range(3):
+            one.state_of(one.post(to, "x" * 5_000, held))
+        assert condition_of(other.state_of(other.post(too, "x" * 6_000, doomed))) == "amqp:resource-limit-exceeded"
+        assert condition_of(other.discharge(doomed)) == "amqp:transaction:rollback"
+        one.commit(held)
+        again = other.declare()
+        other.state_of(other.post(too, "x" * 6_000, again))
+        other.commit(again)
+        gone = other.declare()
+        other.state_of(other.post(too, "x" * 15_000, gone))
+        second.socket.close()
+        until_it_fits(one, to)
+
+
+def until_it_fits(client: Transacting, sender: int) -> None:
+    """A connection that is lost gives its transactions' memory back, once the broker has noticed."""
+
+    def fits() -> bool:
+        txn_id = client.declare()
+        state = client.state_of(client.post(sender, "x" * 15_000, txn_id))
+        client.discharge(txn_id, fail=True)
+        assert isinstance(state, TransactionalState)
+        return state.outcome == Accepted()
+
+    until(fits, "the memory of a lost connection is used again")
 
 
 def test_the_longest_message_fits_a_transaction() -> None:

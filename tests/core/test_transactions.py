@@ -31,7 +31,7 @@ from penstock_core.transactions import (
     time_out,
 )
 
-LIMITS = Limits(messages=3, bytes=100, connection_bytes=150, connection_open=2, age_ms=60_000)
+LIMITS = Limits(messages=3, bytes=100, connection_bytes=150, memory_bytes=1000, connection_open=2, age_ms=60_000)
 FULL = Refuse(Reason.LIMIT_EXCEEDED, "The queue is full.")
 OTHER = Refuse(Reason.ADDRESS_NOT_FOUND, "No such place.")
 
@@ -67,8 +67,8 @@ def test_a_global_name_is_not_implemented() -> None:
 
 
 def test_messages_and_deliveries_are_counted_from_the_first_work_on() -> None:
-    assert posted(40, 60) == State(messages=2, bytes=100, since_ms=1_000)
-    assert decide_settle(posted(40), LIMITS, 9_000) == State(messages=2, bytes=40, since_ms=1_000)
+    assert posted(40, 60) == State(messages=2, bytes=100, memory=100, since_ms=1_000)
+    assert decide_settle(posted(40), LIMITS, 9_000) == State(messages=2, bytes=40, memory=40, since_ms=1_000)
     assert decide_settle(State(), LIMITS, 9_000) == State(messages=1, bytes=0, since_ms=9_000)
 
 
@@ -78,19 +78,26 @@ def test_messages_and_deliveries_are_counted_from_the_first_work_on() -> None:
         (posted(1, 1, 1), Usage(1, 3), 1),  # the fourth message
         (posted(60), Usage(1, 60), 41),  # 101 bytes in one
         (posted(60), Usage(2, 120), 31),  # 151 bytes on the connection
+        (posted(60), Usage(1, 60, 961), 40),  # 1,001 bytes in the memory of the broker
     ],
 )
 def test_beyond_a_limit_a_message_is_refused_and_dooms_its_transaction(state: State, usage: Usage, size: int) -> None:
     decision = decide_post(state, usage, size, LIMITS, 2_000)
     assert refused(decision) == ("amqp:resource-limit-exceeded", "LimitExceeded", False)
-    assert decision.state.bytes == 0
+    assert (decision.state.bytes, decision.state.memory) == (0, 0)
     again = decide_post(decision.state, Usage(1, 0), 1, LIMITS, 3_000)
     assert refused(again) == ("amqp:resource-limit-exceeded", "LimitExceeded", False)
 
 
-@pytest.mark.parametrize(("usage", "size"), [(Usage(1, 60), 40), (Usage(2, 110), 40)])
+@pytest.mark.parametrize(("usage", "size"), [(Usage(1, 60), 40), (Usage(2, 110), 40), (Usage(1, 60, 960), 40)])
 def test_a_limit_may_be_reached(usage: Usage, size: int) -> None:
     assert isinstance(decide_post(posted(60), usage, size, LIMITS, 2_000), Taken)
+
+
+def test_what_is_in_the_log_already_takes_no_memory() -> None:
+    decision = decide_post(posted(10), Usage(1, 10, 990), 80, LIMITS, 2_000, in_memory=10)
+    assert isinstance(decision, Taken)
+    assert (decision.state.bytes, decision.state.memory) == (90, 20)
 
 
 def test_a_delivery_beyond_the_limit_dooms_the_transaction_but_stays_with_it() -> None:

@@ -31,7 +31,7 @@ MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 def attach_producer(broker: Broker, connection: Connection, link: InLink, attach: Attach) -> None:
     """Answer an attach of a link on which the peer sends."""
     if isinstance(attach.target, Coordinator):
-        coordinating.attach_coordinator(connection, link, attach)
+        coordinating.attach_coordinator(broker, connection, link, attach)
         return
     found = _destination(broker, connection, attach)
     if isinstance(found, Refuse):

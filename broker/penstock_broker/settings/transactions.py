@@ -28,6 +28,8 @@ class TransactionSettings(Model):
     """Messages sent in one transaction; absent: a quarter of a log segment, or the longest message if that is more."""
     max_bytes_per_connection: int = Field(default=256 * 1024 * 1024, ge=1024)
     """Messages sent in all open transactions of a connection."""
+    max_bytes_in_memory: int = Field(default=512 * 1024 * 1024, ge=1024)
+    """Of messages sent in all open transactions of all connections, what is not in the log already."""
     max_open_per_connection: int = Field(default=256, ge=1)
     max_age_seconds: int = Field(default=600, ge=0)
     """From the first message sent, or delivery settled, in it; 0: no limit."""
@@ -46,6 +48,7 @@ class TransactionSettings(Model):
             messages=min(self.max_messages, segment_bytes // SEGMENT_BYTES_PER_MESSAGE),
             bytes=self.max_bytes or max(segment_bytes // 4, max_message_bytes),
             connection_bytes=self.max_bytes_per_connection,
+            memory_bytes=self.max_bytes_in_memory,
             connection_open=self.max_open_per_connection,
             age_ms=self.max_age_seconds * 1000,
         )

@@ -75,9 +75,10 @@ class Transaction:
 class Ledger:
     """The open transactions of one connection; there once a coordinator link was attached."""
 
-    __slots__ = ("_bytes", "_declared", "_prefix", "by_id", "last_closed")
+    __slots__ = ("_all", "_bytes", "_declared", "_prefix", "by_id", "last_closed")
 
-    def __init__(self, connection_number: int) -> None:
+    def __init__(self, connection_number: int, everywhere: Transactions) -> None:
+        self._all = everywhere
         self.by_id: dict[bytes, Transaction] = {}
         self.last_closed: Refuse | None = None
         """Why the broker closed a producer's link on this connection last."""
@@ -88,7 +89,7 @@ class Ledger:
     @property
     def usage(self) -> Usage:
         """What they hold together."""
-        return Usage(len(self.by_id), self._bytes)
+        return Usage(len(self.by_id), self._bytes, self._all.memory)
 
     @property
     def oldest_work_us(self) -> int:
@@ -110,6 +111,7 @@ class Ledger:
     def move(self, transaction: Transaction, state: State) -> None:
         """Put a transaction into another state."""
         self._bytes += state.bytes - transaction.state.bytes
+        self._all.memory += state.memory - transaction.state.memory
         transaction.state = state
         if not state.is_sound:
             transaction.postings.clear()
@@ -117,6 +119,7 @@ class Ledger:
     def remove(self, transaction: Transaction) -> None:
         """Forget a transaction."""
         self._bytes -= transaction.state.bytes
+        self._all.memory -= transaction.state.memory
         del self.by_id[transaction.id]
         del transaction.coordinator.transactions[transaction.id]
         transaction.postings.clear()
@@ -133,7 +136,7 @@ def ledger_of(connection: Connection) -> Ledger | None:
 class Transactions:
     """What concerns the transactions of all connections."""
 
-    __slots__ = ("committed", "is_watched", "limits", "rolled_back", "working")
+    __slots__ = ("committed", "is_watched", "limits", "memory", "rolled_back", "working")
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -141,5 +144,7 @@ class Transactions:
         """Those whose age counts, oldest first."""
         self.is_watched = False
         """A timer runs for the oldest."""
+        self.memory = 0
+        """Bytes of messages that all of them hold in memory."""
         self.committed = 0
         self.rolled_back = 0

@@ -36,13 +36,13 @@ MAX_REQUEST_BYTES: Final = 4096
 _REJECTED: Final = frozenset(("amqp:rejected:list",))
 
 
-def attach_coordinator(connection: Connection, link: InLink, attach: Attach) -> None:
+def attach_coordinator(broker: Broker, connection: Connection, link: InLink, attach: Attach) -> None:
     """Answer the attach of a link whose target is the coordinator."""
     source = attach.source or Source()
     can_reject = source.outcomes is None or not _REJECTED.isdisjoint(source.outcomes)
     link.context = Coordinator(connection, link, can_reject=can_reject)
     if connection.transactions is None:
-        connection.transactions = Ledger(connection.number)
+        connection.transactions = Ledger(connection.number, broker.transactions)
     connection.flush()  # the reply has to begin on a frame boundary to be rewritten
     connection.endpoint.attach_reply(
         link,

@@ -15,6 +15,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
+from penstock_broker.log import LargePayload
 from penstock_broker.messages import publishing, relaying, settling
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer
@@ -106,7 +107,15 @@ def _take(
     if isinstance(found, AmqpError):
         ledger.move(transaction, rules.doom(transaction.state, finishing.fault_of(found)))
         return found
-    decision = rules.decide_post(transaction.state, ledger.usage, len(data), broker.transactions.limits, broker.now_ms)
+    in_memory = len(data.head) if isinstance(data, LargePayload) else len(data)
+    decision = rules.decide_post(
+        transaction.state,
+        ledger.usage,
+        len(data),
+        broker.transactions.limits,
+        broker.now_ms,
+        in_memory=in_memory,
+    )
     ledger.move(transaction, decision.state)
     _watch(broker, transaction)
     match decision:
