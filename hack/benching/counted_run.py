@@ -1,20 +1,25 @@
-"""The topic path in one process and one thread, so that instructions and calls can be counted: client -> broker ->
-client.
+"""The paths of a message in one process and one thread, so that instructions and calls can be counted: client ->
+broker -> client.
 
-usage: counted_run.py SCENARIO MESSAGES [calls]
+usage: counted_run.py SCENARIO calls|instructions
 
-Producer and consumer are C engines driven in turn with the broker's own loop over loopback, in batches of 64, with an
-fdatasync within the turn; nothing depends on time. With `calls` it prints, as JSON, the broker's calls into the C
-engine and its fdatasyncs; without, nothing is wrapped, and callgrind counts.
+The clients are C engines driven in turn with the broker's own loop over loopback, in batches, with an fdatasync within
+the turn; nothing depends on time. With `calls` it prints, as JSON, the broker's calls into the C engine and its
+fdatasyncs per message; with `instructions` nothing is wrapped, and callgrind, under which it runs, is told to count
+while messages flow, and only then.
 """
 
 from __future__ import annotations
 
 import gc
 import json
+import os
+import shutil
+import ssl
 import sys
 import tempfile
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +27,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cproton_ffi
-from benching.scenarios import SCENARIOS, Scenario
-from crash.load_client import Peer
+from amqp.certificates import Authority
+from benching.counted_streams import OverTls, OverWebSocket
+from benching.counted_transactions import Coordinator, MovingReceiver, TransactionalSender
+from benching.scenarios import PER_TRANSACTION, SCENARIOS, Driving, Scenario, Way
+from crash.load_client import Peer, Sender
 
 from penstock_broker.log import RealFiles
-
-BATCH = 64
 
 
 class CountingLibrary:
@@ -76,7 +82,7 @@ class SteppingTime:
 
 
 class Rig:
-    """A broker and its two clients."""
+    """A broker and its clients."""
 
     def __init__(self, folder: Path, scenario: Scenario) -> None:
         # Imported here, so that the engine can be wrapped before.
@@ -84,28 +90,78 @@ class Rig:
         from penstock_broker.connections import listening
         from penstock_broker.log import Log, SyncChoice
         from penstock_broker.log import Settings as LogSettings
-        from penstock_broker.settings.settings import Listener, Settings
+        from penstock_broker.settings.settings import Settings
         from penstock_broker.state.timing import Clock
 
-        settings = Settings(listeners=(Listener(address="127.0.0.1:0"),), max_message_bytes=1 << 20).for_dev()
+        self.scenario = scenario
+        self._authority = Authority(folder)
+        settings = Settings(listeners=(self._listener(),)).for_dev()
         self.files = CountingFiles()
-        sync = LogSettings(segment_bytes=4 << 20, sync=SyncChoice.INLINE)
-        self.log, recovered = Log.open(folder, files=self.files, settings=sync)
+        sync = LogSettings(segment_bytes=(32 if scenario.mebibytes else 4) << 20, sync=SyncChoice.INLINE)
+        self.log, recovered = Log.open(folder / "log", files=self.files, settings=sync)
         ports = listening.ports_of(settings)
-        clock = SteppingTime()
-        self.loop = assemble(
-            settings, self.log, recovered, ports, 1 << 30, Clock(clock.now_us, clock.now_ms, seconds=lambda: 0.0)
-        )
+        self.clock = SteppingTime()
+        clock = Clock(self.clock.now_us, self.clock.now_ms, seconds=lambda: 0.0)
+        self.loop = assemble(settings, self.log, recovered, ports, 1 << 30, clock)
         ports[0].bind()
         self.loop.open_ports()
         self.address = listening.split_address(ports[0].bound)
         self.accepted = self.received = 0
-        self.consumer, self.producer = self._peer("consumer"), self._peer("producer")
+        self.peers: list[Peer] = []
+        consumer, producer = self._peer("consumer"), self._peer("producer")
+        moves = scenario.driving is Driving.MOVE_IN_TRANSACTIONS
+        self._mover = Mover(self._peer("mover"), self) if moves else None
+        receivers = self._receivers(consumer, f"{scenario.address}-moved" if moves else scenario.address)
+        if self._mover is not None:
+            receivers.append(self._mover.receiver)
+        self._coordinator: Coordinator | None = None
+        if scenario.driving is Driving.PUBLISH_IN_TRANSACTIONS:
+            self._coordinator = Coordinator(producer)
+            self.sender: Sender = TransactionalSender(producer, scenario.address, self._accepted)
+        else:
+            self.sender = producer.sender("count", scenario.address, self._accepted)
+        times = -(-scenario.batch // len(scenario.messages))
+        self.batch = (list(scenario.messages) * times)[: scenario.batch]
+        while any(each.attached is None for each in receivers) or not self.sender.credit or self._prepares():
+            self.turn()
+
+    def _listener(self) -> Any:
+        from penstock_broker.settings.security import Tls
+        from penstock_broker.settings.settings import Listener, ListenerKind
+
+        match self.scenario.way:
+            case Way.TCP:
+                return Listener(address="127.0.0.1:0")
+            case Way.TLS:
+                issued = self._authority.issue("broker")
+                return Listener(address="127.0.0.1:0", tls=Tls(certificate=issued.certificate, key=issued.key))
+            case Way.WEB_SOCKET:
+                return Listener(address="127.0.0.1:0", kind=ListenerKind.WEB_SOCKET)
+
+    def _peer(self, name: str) -> Peer:
+        made: list[Peer] = []
+        match self.scenario.way:
+            case Way.TCP:
+                connect = partial(Peer, *self.address, name)
+            case Way.TLS:
+                context = ssl.create_default_context(cafile=str(self._authority.ca))
+                connect = partial(Peer, *self.address, name, lambda sock: OverTls(sock, context))
+            case Way.WEB_SOCKET:
+                connect = partial(Peer, *self.address, name, OverWebSocket)
+        thread = threading.Thread(target=lambda: made.append(connect()))
+        thread.start()
+        while thread.is_alive():
+            self.loop.turn()
+        self.peers.append(made[0])
+        return made[0]
+
+    def _receivers(self, consumer: Peer, address: str) -> list[Any]:
+        scenario = self.scenario
         capabilities = ("queue",) if scenario.is_queue else ("topic", "shared", "global")
         receivers = [
-            self.consumer.receiver(
+            consumer.receiver(
                 "count|global",
-                scenario.address,
+                address,
                 self._received,
                 capabilities=capabilities,
                 durable=scenario.durable,
@@ -114,26 +170,14 @@ class Rig:
             )
         ]
         receivers += [
-            self.consumer.receiver(f"other-{number}", scenario.address, self._received, selector=selector)
+            consumer.receiver(f"other-{number}", address, self._received, selector=selector)
             for number, selector in enumerate(scenario.others)
         ]
         receivers += [
-            self.consumer.receiver(f"bound-{number}", scenario.address, self._received, filters=filters)
+            consumer.receiver(f"bound-{number}", address, self._received, filters=filters)
             for number, filters in enumerate(scenario.other_filters)
         ]
-        self.sender = self.producer.sender("count", scenario.address, self._accepted)
-        times = -(-BATCH // len(scenario.messages))
-        self.batch = (list(scenario.messages) * times)[:BATCH]
-        while any(each.attached is None for each in receivers) or not self.sender.credit or self._prepares():
-            self.turn()
-
-    def _peer(self, name: str) -> Peer:
-        made: list[Peer] = []
-        thread = threading.Thread(target=lambda: made.append(Peer(*self.address, name)))
-        thread.start()
-        while thread.is_alive():
-            self.loop.turn()
-        return made[0]
+        return receivers
 
     def _prepares(self) -> bool:
         """The log fills its spare segments, which is no cost of a message."""
@@ -147,39 +191,98 @@ class Rig:
         self.accepted += len(numbers)
 
     def turn(self) -> None:
-        self.producer.flush()
-        self.consumer.flush()
+        for peer in self.peers:
+            peer.flush()
         self.loop.turn()
-        self.producer.read()
-        self.consumer.read()
+        for peer in self.peers:
+            peer.read()
 
     def send(self, messages: int) -> None:
         """`messages` in batches, each accepted and received before the next."""
         target = self.accepted
-        while target < messages:
-            self.sender.send(self.batch)
-            target += BATCH
-            while self.accepted < target or self.received < target:
+        last = target + messages
+        while target < last:
+            target += len(self.batch)
+            self._send_batch()
+            while self.accepted < target:
                 self.turn()
+            self.clock.us += self.scenario.delay_ms * 1000
+            if self._mover is not None:
+                self._mover.move(len(self.batch))
+            while self.received < target:
+                self.turn()
+
+    def _send_batch(self) -> None:
+        if self._coordinator is None:
+            self.sender.send(self.batch)
+            return
+        assert isinstance(self.sender, TransactionalSender)
+        for at, txn_id in enumerate(begun(self._coordinator, self, len(self.batch))):
+            self.sender.post(self.batch[at * PER_TRANSACTION : (at + 1) * PER_TRANSACTION], txn_id)
+            self._coordinator.commit(txn_id)
+
+
+class Mover:
+    """A client that moves what is in one queue on to another, in transactions."""
+
+    def __init__(self, peer: Peer, rig: Rig) -> None:
+        self._rig = rig
+        self._coordinator = Coordinator(peer)
+        address = rig.scenario.address
+        self.receiver = MovingReceiver(peer, "work", address)
+        self._sender = TransactionalSender(peer, f"{address}-moved", lambda _: None)
+
+    def move(self, count: int) -> None:
+        """Take `count` messages on."""
+        while len(self.receiver.held) < count:
+            self._rig.turn()
+        for txn_id in begun(self._coordinator, self._rig, count):
+            self._sender.post(self.receiver.settle(PER_TRANSACTION, txn_id), txn_id)
+            self._coordinator.commit(txn_id)
+
+
+def begun(coordinator: Coordinator, rig: Rig, messages: int) -> list[bytes]:
+    """New transactions for so many messages; those before are over."""
+    number = messages // PER_TRANSACTION
+    coordinator.declare(number)
+    while len(coordinator.declared) < number:
+        rig.turn()
+    return coordinator.declared
+
+
+def tell_callgrind(switch: str) -> None:
+    """Have this process counted from now on, or no longer: `on`, `off`."""
+    program = shutil.which("vgdb")
+    assert program is not None, "vgdb comes with valgrind"
+    quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0), (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
+    child = os.posix_spawn(
+        program, [program, f"--pid={os.getpid()}", "instrumentation", switch], os.environ, file_actions=quiet
+    )
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+        raise SystemExit("callgrind does not listen to vgdb")
 
 
 def run() -> None:
-    name, messages, *rest = sys.argv[1:]
+    name, what = sys.argv[1:]
     (scenario,) = (each for each in SCENARIOS if each.name == name)
     library = CountingLibrary(cproton_ffi.lib)
-    if rest:
+    if what == "calls":
         cproton_ffi.lib = library
     with tempfile.TemporaryDirectory() as folder:
         rig = Rig(Path(folder), scenario)
         gc.collect()
         gc.freeze()
         gc.disable()
-        calls, syncs = library.calls, rig.files.syncs
-        rig.send(int(messages))
-        if rest:
-            sent = rig.accepted
-            counts = {"calls": (library.calls - calls) / sent, "fdatasyncs": (rig.files.syncs - syncs) / sent}
-            print(json.dumps(counts))
+        rig.send(scenario.first)
+        if what == "calls":
+            calls, syncs = library.calls, rig.files.syncs
+            rig.send(scenario.counted)
+            made = {"calls": library.calls - calls, "fdatasyncs": rig.files.syncs - syncs}
+            print(json.dumps({kind: count / scenario.units for kind, count in made.items()}))
+        else:
+            tell_callgrind("on")
+            rig.send(scenario.counted)
+            tell_callgrind("off")
         rig.log.close()
 
 

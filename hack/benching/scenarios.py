@@ -8,18 +8,45 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from enum import Enum
 
 from crash.load_client import encoded
 
 from penstock_amqp.types.codec import encode
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 
-__all__ = ["SCENARIOS", "Scenario"]
+__all__ = ["BATCH", "SCENARIOS", "Driving", "Scenario", "Way"]
+
+BATCH = 64
+"""Messages that are under way together."""
 
 TWO_PROPERTIES = (
     bytes.fromhex("005374c1") + bytes([25, 4]) + b"\xa1\x02k1\xa1\x09value-one\xa1\x02k2\x71\x00\xbc\x61\x4e"
 )
 TOPIC = "amq.topic/count"
+
+
+class Way(Enum):
+    """What both clients speak through."""
+
+    TCP = "tcp"
+    TLS = "tls"
+    WEB_SOCKET = "webSocket"
+
+
+class Driving(Enum):
+    """What the clients do."""
+
+    PLAIN = "plain"
+    PUBLISH_IN_TRANSACTIONS = "publish"
+    """The producer commits every `PER_TRANSACTION` messages."""
+    MOVE_IN_TRANSACTIONS = "move"
+    """Between the two, a third client settles messages of a queue and sends them on to another, in one transaction
+    for every `PER_TRANSACTION`.
+    """
+
+
+PER_TRANSACTION = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +67,27 @@ class Scenario:
     is_queue: bool = False
     is_plain: bool = False
     """Part of the forwarding path that every message pays for: it may not grow over the baseline."""
+    way: Way = Way.TCP
+    driving: Driving = Driving.PLAIN
+    delay_ms: int = 0
+    """The clock moves on so far once a batch has been taken."""
+    batch: int = BATCH
+    first: int = 320
+    """Messages before counting begins."""
+    counted: int = 960
+    mebibytes: int = 0
+    """How long each message is, if the figures are per MiB and not per message."""
+
+    @property
+    def units(self) -> int:
+        """What the figures are per: messages, or MiB."""
+        return self.counted * (self.mebibytes or 1)
 
 
 def _plain(kind: str, size: int) -> Scenario:
     durable = kind == "durable"
     message = encoded(bytes(size), durable=durable, properties=TWO_PROPERTIES)
-    return Scenario(f"{kind} {size} B", (message,), durable, is_plain=True)
+    return Scenario(f"{kind} {size} B", (message,), durable, is_plain=True, counted=2560)
 
 
 def _header(*, priority: int | None = None, ttl_ms: int | None = None) -> bytes:
@@ -61,6 +103,17 @@ def _grouped(group: str) -> bytes:
     return b"\x00\x53\x73\xc0" + bytes([len(fields) + 1, 11]) + fields
 
 
+def _large(mebibytes: int) -> Scenario:
+    message = encoded(bytes((mebibytes << 20) - 64), durable=True, properties=TWO_PROPERTIES)
+    name = f"{mebibytes} MiB, each of them"
+    return Scenario(name, (message,), durable=True, batch=4, first=4, counted=16 // mebibytes, mebibytes=mebibytes)
+
+
+def _delayed(milliseconds: int) -> bytes:
+    annotations: dict[Value, Value] = {Symbol("x-opt-delivery-delay"): milliseconds}
+    return encode(Described(ULong(0x72), annotations))
+
+
 def _binding(value: str) -> bytes:
     """A filter set with one binding to a Headers exchange."""
     headers: dict[Value, Value] = {"x-match": "all", "k1": value, "k2": None}
@@ -69,6 +122,7 @@ def _binding(value: str) -> bytes:
 
 _BODY = bytes(100)
 _MESSAGE = encoded(_BODY, durable=False, properties=TWO_PROPERTIES)
+_KIB = encoded(bytes(1024), durable=False, properties=TWO_PROPERTIES)
 SCENARIOS = (
     _plain("volatile", 100),
     _plain("volatile", 1024),
@@ -91,4 +145,25 @@ SCENARIOS = (
         "eight groups",
         tuple(encoded(_BODY, durable=False, properties=_grouped(f"g{n}") + TWO_PROPERTIES) for n in range(8)),
     ),
+    Scenario("delayed", (_delayed(5) + _MESSAGE,), delay_ms=6),
+    Scenario(
+        "published in transactions",
+        (_MESSAGE,),
+        address="count-queue",
+        is_queue=True,
+        driving=Driving.PUBLISH_IN_TRANSACTIONS,
+    ),
+    Scenario(
+        "moved on in transactions",
+        (_MESSAGE,),
+        address="count-queue",
+        is_queue=True,
+        driving=Driving.MOVE_IN_TRANSACTIONS,
+    ),
+    Scenario("TLS", (_MESSAGE,), way=Way.TLS),
+    Scenario("TLS 1024 B", (_KIB,), way=Way.TLS),
+    Scenario("WebSocket", (_MESSAGE,), way=Way.WEB_SOCKET),
+    Scenario("WebSocket 1024 B", (_KIB,), way=Way.WEB_SOCKET),
+    _large(1),
+    _large(4),
 )

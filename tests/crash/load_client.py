@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 import_module("cproton")  # initialises the library
 _module: Any = import_module("cproton_ffi")  # untyped
@@ -27,12 +27,32 @@ _IN: Any = ffi.new("char[]", CHUNK)
 _IN_VIEW = memoryview(ffi.buffer(_IN))
 _OUT: Any = ffi.new("char[]", 1 << 18)
 _OUT_VIEW = memoryview(ffi.buffer(_OUT))
-_BODY: Any = ffi.new("char[]", 1 << 17)
+_BODY_BYTES = 1 << 17
+_BODY: Any = ffi.new("char[]", _BODY_BYTES)
 _ACCEPTED: int = lib.PN_ACCEPTED
 
 
 class Gone(Exception):
     """The peer has closed, or the connection broke."""
+
+
+class Stream(Protocol):
+    """A socket, or what speaks through one: like it, `BlockingIOError` says that there is nothing to read or no room.
+
+    A stream takes all that it is sent, or nothing.
+    """
+
+    def sendall(self, data: bytes, /) -> None: ...
+    def recv(self, size: int, /) -> bytes: ...
+    def recv_into(self, buffer: memoryview, /) -> int: ...
+    def send(self, data: memoryview, /) -> int: ...
+    def setblocking(self, flag: bool, /) -> None: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+
+
+def _plain(sock: socket.socket) -> Stream:
+    return sock
 
 
 def symbols(names: Sequence[str]) -> bytes:
@@ -65,10 +85,16 @@ def _told(condition: Any) -> str:
 class Peer:
     """One connection with one session. Call `read` when the socket is readable, `flush` before waiting for it."""
 
-    def __init__(self, host: str, port: int, container: str) -> None:
-        """Connect, log in as ANONYMOUS and open, blocking. Raises Gone or OSError."""
-        self.sock = socket.create_connection((host, port), timeout=20)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(
+        self, host: str, port: int, container: str, through: Callable[[socket.socket], Stream] = _plain
+    ) -> None:
+        """Connect, log in as ANONYMOUS and open, blocking. `through` makes what to speak through of the socket.
+
+        Raises Gone or OSError.
+        """
+        sock = socket.create_connection((host, port), timeout=20)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = through(sock)
         try:
             rest = self._log_in()
         except BaseException:
@@ -194,7 +220,7 @@ class Peer:
                     if lib.pn_delivery_remote_state(delivery) == _ACCEPTED:
                         accepted.setdefault(link, []).append(number)
                     else:
-                        senders[link].refused.append(number)
+                        senders[link].not_accepted(delivery, number)
                     settle(delivery)
                 elif link in receivers and lib.pn_delivery_readable(delivery) and not lib.pn_delivery_partial(delivery):
                     receivers[link].take(delivery)
@@ -291,6 +317,10 @@ class Sender:
     def credit(self) -> int:
         return int(lib.pn_link_credit(self.link))
 
+    def not_accepted(self, delivery: Any, number: int) -> None:
+        """The peer answered a message otherwise than by accepting it."""
+        self.refused.append(number)
+
     def send(self, messages: Sequence[bytes]) -> None:
         """Queue encoded messages, unsettled; not more than `credit`."""
         link, view, tag = self.link, self._tag_view, self._tag[0]
@@ -315,12 +345,21 @@ class Receiver:
         self._used = 0
 
     def take(self, delivery: Any) -> None:
-        size = lib.pn_link_recv(self.link, _BODY, 1 << 17)
-        lib.pn_link_advance(self.link)
-        self._used += 1
-        if self.on_received(ffi.unpack(_BODY, size)):
+        if self.on_received(self._read()):
             lib.pn_delivery_update(delivery, _ACCEPTED)
             lib.pn_delivery_settle(delivery)
+
+    def _read(self) -> bytes:
+        size = lib.pn_link_recv(self.link, _BODY, _BODY_BYTES)
+        data: bytes = ffi.unpack(_BODY, size)
+        if size == _BODY_BYTES:
+            parts = [data]
+            while (size := lib.pn_link_recv(self.link, _BODY, _BODY_BYTES)) > 0:
+                parts.append(ffi.unpack(_BODY, size))
+            data = b"".join(parts)
+        lib.pn_link_advance(self.link)
+        self._used += 1
+        return data
 
     def top_up(self) -> None:
         """Give credit back when half of it is used."""
