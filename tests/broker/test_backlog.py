@@ -101,7 +101,7 @@ def test_messages_are_taken_out_from_wherever_they_wait() -> None:
     assert take(made, other) == 1
     assert take(made, other) is None  # 4 is put by for the owner
     made.put([entry(5)])
-    assert numbers(made.extract({4, 5, 9})) == [4, 5]
+    assert numbers(made.pick({4, 5, 9}, {5})) == [4, 5]
     assert (len(made), take(made, owner)) == (0, None)
 
 

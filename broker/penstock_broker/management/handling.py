@@ -112,7 +112,7 @@ class Peeking:
         self._queue, self._peek, self._wanted = queue, peek, wanted
         self._left_out = 0
         self._shown: list[Value] = []
-        self._entries = iter(queue.everything())
+        self._entries = queue.everything()
 
     def step(self, _count: int) -> Answer | None:
         """Go on; the answer once the page is full, or all was looked at."""
@@ -151,8 +151,9 @@ class Handling:
     def step(self, _count: int) -> Answer | None:
         """Go on; the answer once all is done."""
         if self.entries is None:
-            self.entries = iter([entry for _, entry in self.queue.everything()])
+            self.entries = (entry for _, entry in self.queue.everything())
         chosen: set[int] = set()
+        passed: set[int] = set()
         for _ in range(EXAMINED_PER_STEP):
             if self.count is not None and self.done + self.left + len(chosen) >= self.count:
                 self.is_over = True
@@ -161,10 +162,10 @@ class Handling:
             if entry is None:
                 self.is_over = True
                 break
+            passed.add(entry[NUMBER])
             if self.wanted(entry):
                 chosen.add(entry[NUMBER])
-        if chosen:
-            self._handle(self.queue.take_out(chosen))
+        self._handle(self.queue.take_out(chosen, passed))
         if not self.is_over:
             return None
         handled = Handled(messages=self.done, left=self.left, why=self.why)

@@ -2,8 +2,8 @@
 
 `expecting` says when to look. Delayed messages wait in a heap ordered by time and number. Those that expire are found
 by a pass over what waits, not by a record per message: a pass pauses for longer the more it had to look at, so that it
-takes some per cent of a processor at most however times to live are mixed. What a pass found leaves in slices.
-Consumers never get what has expired: they look for themselves.
+takes some per cent of a processor at most however times to live are mixed. A pass takes a slice of each turn, and what
+it found leaves in slices. Consumers never get what has expired: they look for themselves.
 
 Source: section 4 of the design ("One timer wheel for heartbeats, TTL and delays"); `penstock_core.lifespan`.
 """
@@ -11,16 +11,20 @@ Source: section 4 of the design ("One timer wheel for heartbeats, TTL and delays
 from __future__ import annotations
 
 from heapq import heappop
+from itertools import islice
 from typing import Final
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.messages import condemning
 from penstock_broker.messages.deadlines import deadline
 from penstock_broker.messages.expecting import expect, wake
-from penstock_broker.queues.queue import NUMBER, Queue
+from penstock_broker.queues.queue import NUMBER, Pass, Queue
 from penstock_broker.state.broker import Broker
 
 __all__ = ["keep_time"]
+
+PASSED: Final = 4000
+"""Messages that a pass looks at in one turn: about two milliseconds."""
 
 SLICE: Final = 500
 """Messages that become available, or leave, in one turn."""
@@ -36,12 +40,16 @@ def keep_time(broker: Broker, queue: Queue) -> None:
         if not queue.scheduled or queue.scheduled[0][0] > now:
             break
         _become_available(broker, queue, heappop(queue.scheduled)[2])
-    if queue.next_expiry and max(queue.next_expiry, queue.next_pass) <= now and not queue.doomed:
-        _pass(broker, queue)
+    due = max(queue.next_expiry, queue.next_pass) if queue.next_expiry else 0
+    if due and due <= now and queue.passing is None and not queue.doomed:
+        queue.passing = Pass(queue.backlog.snapshot())
+        queue.next_expiry = 0
+    if queue.passing is not None:
+        _pass(queue, queue.passing, now)
     for _ in range(min(SLICE, len(queue.doomed))):
         condemning.expired(broker, queue, queue.doomed.popleft())
     dues = [queue.scheduled[0][0]] if queue.scheduled else []
-    if queue.doomed:
+    if queue.doomed or queue.passing is not None:
         dues.append(now)
     elif queue.next_expiry:
         dues.append(max(queue.next_expiry, queue.next_pass))
@@ -61,22 +69,26 @@ def _become_available(broker: Broker, queue: Queue, entry: Entry) -> None:
         broker.schedule(queue)
 
 
-def _pass(broker: Broker, queue: Queue) -> None:
-    """Find everything that has expired, and when the next one does."""
-    now, next_expiry, seen = broker.now_us, 0, 0
+def _pass(queue: Queue, passing: Pass, now_us: int) -> None:
+    """Look at the next slice; at the end it is known when the first message expires that is left."""
+    passed: set[int] = set()
     gone: set[int] = set()
-    for entry in queue:
-        seen += 1
+    for entry in islice(passing.entries, PASSED):
+        passed.add(entry[NUMBER])
         expires = deadline(queue, entry)
         if not expires:
             continue
-        if expires <= now:
+        if expires <= now_us:
             gone.add(entry[NUMBER])
-        elif not next_expiry or expires < next_expiry:
-            next_expiry = expires
-    if gone:
-        queue.doomed.extend(queue.extract(gone))
+        elif not passing.next_expiry or expires < passing.next_expiry:
+            passing.next_expiry = expires
+    queue.doomed.extend(queue.pick(gone, passed))
+    passing.seen += len(passed)
+    if len(passed) == PASSED:
+        return
+    queue.passing = None
     if not queue.depth:
         queue.is_retimed = False
-    queue.next_expiry = next_expiry
-    queue.next_pass = now + seen * PAUSE_US_PER_MESSAGE
+    came = queue.next_expiry  # of messages that were put into the queue during the pass
+    queue.next_expiry = min(passing.next_expiry, came) if passing.next_expiry and came else passing.next_expiry or came
+    queue.next_pass = now_us + passing.seen * PAUSE_US_PER_MESSAGE

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Set
-from heapq import heapify, heappush
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import chain, repeat
 from typing import Final, Literal, TypeAlias
 
 from penstock_amqp.endpoint.events import Entry, Held
@@ -25,7 +27,7 @@ from penstock_broker.queues.stranded import Stranded
 from penstock_core.handing_out import tiers
 from penstock_core.terms import Overflow
 
-__all__ = ["AVAILABLE", "DATA", "EXPIRES", "FLAGS", "LOGGED", "NUMBER", "SCHEDULED", "Queue"]
+__all__ = ["AVAILABLE", "DATA", "EXPIRES", "FLAGS", "LOGGED", "NUMBER", "SCHEDULED", "Pass", "Queue"]
 
 NUMBER: Final = 0
 DATA: Final = 1
@@ -41,6 +43,21 @@ SCHEDULED: Final = 2
 
 State: TypeAlias = Literal["Ready", "Scheduled", "Stranded"]
 """How a message that is not in flight waits."""
+
+
+def _by_time(scheduled: list[tuple[int, int, Entry]]) -> Iterator[Entry]:
+    while scheduled:
+        yield heappop(scheduled)[2]
+
+
+@dataclass(slots=True)
+class Pass:
+    """What is looked through for messages that have expired, a slice after the other."""
+
+    entries: Iterator[Entry]
+    seen: int = 0
+    next_expiry: int = 0
+    """When the first of those seen expires that have not yet; 0: none does."""
 
 
 class Queue:
@@ -86,6 +103,7 @@ class Queue:
         "next_expiry",
         "next_pass",
         "overflow",
+        "passing",
         "ready",
         "redelivered",
         "returned",
@@ -139,6 +157,8 @@ class Queue:
         """When the first message that waits expires, or before; 0: none does."""
         self.next_pass = 0
         """When what waits may be looked through again for messages that have expired."""
+        self.passing: Pass | None = None
+        """The look for messages that have expired, while it is going on."""
         self.scheduled: list[tuple[int, int, Entry]] = []
         """Messages to be delivered later: a heap of (due, number, message)."""
         self.doomed: deque[Entry] = deque()
@@ -216,19 +236,27 @@ class Queue:
             self.in_flight -= 1
             self.returned_total += 1
 
-    def extract(self, numbers: Set[int]) -> list[Entry]:
-        """Take waiting messages out; the rest of their end is the caller's."""
-        return self.backlog.extract(numbers)
+    def pick(self, chosen: Set[int], passed: Set[int]) -> list[Entry]:
+        """Take waiting messages out; the rest of their end is the caller's. `passed`: see the backlog's."""
+        return self.backlog.pick(chosen, passed)
 
-    def take_out(self, numbers: Set[int]) -> list[Entry]:
+    def take_out(self, chosen: Set[int], passed: Set[int]) -> list[Entry]:
         """The same, and of those that are kept back."""
-        taken = self.extract(numbers)
-        if len(taken) < len(numbers) and self.kept_back:
-            taken += [each[2] for each in self.scheduled if each[1] in numbers]
-            self.scheduled = [each for each in self.scheduled if each[1] not in numbers]
+        taken = self.pick(chosen, passed)
+        if len(taken) < len(chosen) and self.kept_back:
+            while self.scheduled and self.scheduled[0][1] in chosen:
+                taken.append(heappop(self.scheduled)[2])
+            if len(taken) < len(chosen):
+                taken += self._take_from_within(chosen)
+        return taken
+
+    def _take_from_within(self, chosen: Set[int]) -> list[Entry]:
+        taken = [each[2] for each in self.scheduled if each[1] in chosen]
+        if taken:
+            self.scheduled = [each for each in self.scheduled if each[1] not in chosen]
             heapify(self.scheduled)
-            taken += [each.entry for each in self.stranded if each.entry[NUMBER] in numbers]
-            self.stranded = [each for each in self.stranded if each.entry[NUMBER] not in numbers]
+        taken += [each.entry for each in self.stranded if each.entry[NUMBER] in chosen]
+        self.stranded = [each for each in self.stranded if each.entry[NUMBER] not in chosen]
         return taken
 
     def hold_back(self, entry: Entry) -> None:
@@ -243,14 +271,19 @@ class Queue:
         else:
             self.backlog.put_back(entry)
 
-    def everything(self) -> list[tuple[State, Entry]]:
-        """What waits, in the order of hand-out, then what is delayed, by time, then what is stranded."""
-        states: tuple[tuple[State, Iterable[Entry]], ...] = (
-            ("Ready", self.backlog),
-            ("Scheduled", [each[2] for each in sorted(self.scheduled)]),
-            ("Stranded", [each.entry for each in self.stranded]),
+    def everything(self) -> Iterator[tuple[State, Entry]]:
+        """What waits, in the order of hand-out, then what is delayed, by time, then what is stranded.
+
+        As it is now, whatever changes while it is gone through.
+        """
+        ready: State = "Ready"
+        scheduled: State = "Scheduled"
+        stranded: State = "Stranded"
+        return chain(
+            zip(repeat(ready), self.backlog.snapshot()),
+            zip(repeat(scheduled), _by_time(self.scheduled.copy())),
+            zip(repeat(stranded), [each.entry for each in self.stranded]),
         )
-        return [(state, entry) for state, entries in states for entry in entries]
 
     def drop_oldest(self) -> Entry | None:
         """Take out the oldest message of the lowest priority that waits; the rest of its end is the caller's."""
@@ -320,6 +353,7 @@ class Queue:
         self.doomed.clear()
         self.stranded.clear()
         self.next_expiry = 0
+        self.passing = None
         for entry in entries:
             self.depth_bytes -= len(entry[DATA])
             self.forget(entry[NUMBER])
