@@ -105,6 +105,47 @@ def test_messages_are_taken_out_from_wherever_they_wait() -> None:
     assert (len(made), take(made, owner)) == (0, None)
 
 
+def test_what_is_passed_over_is_set_aside_in_its_place() -> None:
+    made = backlog(*(entry(number) for number in range(1, 7)))
+    assert numbers(made.pick({2}, {1, 2, 3})) == [2]
+    assert [each[0] for each in made.normal.fresh] == [4, 5, 6]
+    assert numbers(made.pick({5}, {4, 5})) == [5]
+    assert numbers(made.pick({1, 5, 9}, set())) == [1]  # set aside, gone, never there
+    made.put([entry(7)])
+    assert [take(made, Somebody()) for _ in range(5)] == [3, 4, 6, 7, None]
+
+
+def test_who_selects_finds_what_was_set_aside() -> None:
+    made = backlog(*(entry(number, message(colour="red" if number % 3 == 0 else "blue")) for number in range(1, 10)))
+    red = Somebody()
+    made.select(red, selector("colour = 'red'"))
+    assert take(made, red) == 3
+    assert numbers(made.pick({4}, {4, 5, 6, 7})) == [4]
+    assert all_of(made, red) == [6, 9]
+    assert all_of(made, Somebody()) == [1, 2, 5, 7, 8]
+
+
+def test_a_snapshot_stays_what_it_was() -> None:
+    made = backlog(entry(1), entry(2, message(9)), entry(3), entry(4))
+    assert take(made, Somebody()) == 2
+    made.put_back(entry(2, message(9)))
+    snapshot = made.snapshot()
+    assert take(made, Somebody()) == 2
+    assert take(made, Somebody()) == 1
+    made.put([entry(5)])
+    made.clear()
+    assert numbers(list(snapshot)) == [2, 1, 3, 4]
+
+
+def test_a_copy_can_be_taken_from() -> None:
+    made = backlog(entry(1), entry(2))
+    copy = made.copy()
+    assert (copy.popleft()[0], numbers(list(made))) == (1, [1, 2])
+    assert take(made, Somebody()) == 1
+    made.put_back(entry(1))
+    assert numbers(list(made.copy())) == [1, 2]
+
+
 def test_who_selects_leaves_the_others_in_their_order() -> None:
     made = backlog(*(entry(number, message(colour="red" if number % 3 == 0 else "blue")) for number in range(1, 10)))
     red, everything = Somebody(), Somebody()

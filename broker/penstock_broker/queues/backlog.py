@@ -13,6 +13,7 @@ Must not know links' engines, sockets or the log. Source: section 4 of the desig
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Set
 from heapq import merge
 from itertools import chain
@@ -73,6 +74,12 @@ class Backlog:
             parts.append(lane.fresh.copy())
         return chain.from_iterable(parts)
 
+    def copy(self) -> deque[Entry]:
+        """A snapshot to take from."""
+        if self.is_plain and not self.normal.back.blocks:
+            return self.normal.fresh.copy()
+        return deque(self.snapshot())
+
     def _put_by(self, at_level: int) -> list[Shelf]:
         return [shelves[at_level] for shelves in self._own.values() if at_level in shelves]
 
@@ -106,7 +113,7 @@ class Backlog:
             shelves = [shelf for lane in self._lanes for shelf in (lane.back, *self._put_by(lane.level))]
             for shelf in shelves:
                 if shelf.blocks:
-                    taken += [entry for number in missing if (entry := shelf.remove(number)) is not None]
+                    taken += [found for number in missing if (found := shelf.remove(number)) is not None]
         return sorted(taken)
 
     def drop_oldest(self) -> Entry | None:

@@ -71,7 +71,7 @@ class Browser(Reader):
     def __init__(self, connection: Connection, link: OutLink, queue: Queue, selector: Selector | None) -> None:
         super().__init__(connection, link)
         self.queue = queue
-        self.pending: deque[Entry] = deque(queue.backlog.snapshot())
+        self.pending: deque[Entry] = queue.backlog.copy()
         if selector is not None:
             examination = Examination()
             examination.ask_for((selector,))

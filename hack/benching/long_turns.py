@@ -1,0 +1,96 @@
+"""`hack/bench turns`: the longest turn of the loop that a queue with very many messages brings about, in milliseconds.
+
+The parts of the work that the loop does in one turn each are run here by hand, on a broker in this process with a
+simulated file system, and timed one by one, by the processor's time: other work does not count. The first turn, which
+copies what waits, is shown apart from the others.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benching.scenarios import TWO_PROPERTIES
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests"))
+
+
+def turns(messages: int) -> None:
+    """Print, for each kind of work, how many turns it took and how long the first and the longest other one were."""
+    from broker.timed_broker import TimedBroker
+    from crash.load_client import encoded
+
+    from penstock_api.handling import Peek
+    from penstock_api.management import Operation
+    from penstock_broker.management.handling import Handling, Peeking
+    from penstock_broker.management.states import queue_state
+    from penstock_broker.messages.expiring import keep_time
+
+    timed = TimedBroker()
+    broker = timed.broker
+    queue = timed.make_queue("jobs")
+    data = encoded(bytes(100), durable=False, properties=TWO_PROPERTIES)
+
+    def fill(expires: Callable[[int], int]) -> None:
+        numbers = broker.log.next_messages(messages)
+        now = broker.now_us
+        queue.ready.extend([(numbers + each, data, now, expires(each), 0) for each in range(messages)])
+        queue.depth_bytes += messages * len(data)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+
+    def passes() -> Iterator[None]:
+        queue.next_expiry, queue.next_pass = broker.now_us, 0
+        while queue.next_expiry == broker.now_us or queue.passing is not None or queue.doomed:
+            keep_time(broker, queue)
+            yield None
+
+    def steps(make: Callable[[], Handling | Peeking]) -> Iterator[None]:
+        work = make()
+        while work.step(0) is None:
+            yield None
+
+    def read() -> Iterator[None]:
+        queue_state(broker.topology.queues["jobs"], {})
+        yield None
+
+    def browse() -> Iterator[None]:
+        queue.backlog.copy()
+        yield None
+
+    fill(lambda each: 0)
+    _show("READ of the queue", read())
+    _show("attach of a browser", browse())
+    peek = Peek(offset=messages // 2)
+    _show("PEEK of ten in the middle", steps(lambda: Peeking(queue, peek, lambda _: True)))
+    _show(
+        "PURGE of one in 10,000",
+        steps(lambda: Handling(broker, Operation.PURGE, queue, None, lambda entry: entry[0] % 10_000 == 0, None)),
+    )
+    _show("PURGE of all", steps(lambda: Handling(broker, Operation.PURGE, queue, None, lambda _: True, None)))
+    fill(lambda each: broker.now_us + 3_600_000_000)
+    _show("a pass that finds nothing expired", passes())
+    queue.clear()
+    fill(lambda each: broker.now_us - 1)
+    _show("a pass that finds all expired", passes())
+    timed.close()
+
+
+_OVER = object()
+
+
+def _show(what: str, work: Iterator[None]) -> None:
+    took: list[float] = []
+    over = False
+    while not over:
+        begun = time.process_time()
+        over = next(work, _OVER) is _OVER
+        took.append((time.process_time() - begun) * 1000)
+    longest = max(took[1:], default=0.0)
+    print(
+        f"{what:36} {len(took):6,} turns; the first {took[0]:6.1f} ms, the longest other {longest:6.1f} ms", flush=True
+    )
