@@ -13,7 +13,7 @@ import java.util.concurrent.TimeUnit;
 
 /** A broker process of a test's own, on a port that stays the same over restarts, for tests that kill or configure theirs. */
 public final class OwnBroker implements AutoCloseable {
-    private static final long WITHIN_SECONDS = 30;
+    private static final long WITHIN_SECONDS = 60;
 
     /** How a broker ends before it is started again. */
     public enum Ending {

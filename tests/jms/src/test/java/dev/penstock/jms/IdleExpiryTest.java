@@ -17,7 +17,7 @@ import org.junit.jupiter.api.Test;
 class IdleExpiryTest extends OwnBrokerCase {
     private static final String SUBSCRIPTION = "penstock.subscription";
     private static final String LEFT = "psub:durable:global:left";
-    private static final int SECONDS = 2;
+    private static final int SECONDS = 10; // longer than a consumer needs to find a broker again that has started
 
     @Test
     @DisplayName("One unused for so long ends with its messages, over a restart too; those in use and declared ones stay")

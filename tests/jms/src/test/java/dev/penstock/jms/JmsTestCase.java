@@ -27,10 +27,10 @@ import org.junit.jupiter.api.function.Executable;
  * <p>Nothing here sleeps. A persistent send returns when the broker has accepted and routed the message, and {@code receiveNoWait}
  * asks the broker (by drain) before it answers null, so that "nothing is there" is an answer and not the end of a wait.
  */
-@Timeout(30)
+@Timeout(90)
 abstract class JmsTestCase {
     /** Milliseconds to wait for what has to come; only a failing test waits this long. */
-    static final long SOON = 20_000;
+    static final long SOON = 40_000;
 
     static final String LOCKED = "amqp:resource-locked";
     static final String NOT_FOUND = "amqp:not-found";

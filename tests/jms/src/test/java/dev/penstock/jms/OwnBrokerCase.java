@@ -19,7 +19,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Tests with a broker of their own, which they restart, or start with settings. Clients find it again by failover. */
-@Timeout(90)
+@Timeout(180)
 abstract class OwnBrokerCase extends JmsTestCase {
     static final String FAILOVER = "failover.reconnectDelay=50&failover.useReconnectBackOff=false";
 
