@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from penstock_api.resources import Broker, quantity_bytes
+from penstock_api.resources_announcing import announcement_settings
 from penstock_api.resources_creation import AutoCreate, creation_settings
 from penstock_api.resources_delivery import client_settings
+from penstock_api.resources_listening import listener_settings
+from penstock_api.resources_transactions import transaction_settings
 from penstock_cli.up.children import Child
 from penstock_cli.up.layout import Layout
+from penstock_cli.up.securing import is_open, security_settings
 
 __all__ = ["Endpoints", "Pace", "broker_child", "broker_settings", "lag_child", "observer_child"]
 
@@ -37,14 +42,25 @@ class Pace:
     segment_seconds: float
 
 
-def broker_settings(broker: Broker, endpoints: Endpoints, layout: Layout) -> dict[str, object]:
-    """The broker's configuration: the resource's settings, with plain AMQP where this machine alone can reach it."""
+def broker_settings(broker: Broker, endpoints: Endpoints, layout: Layout, folder: Path) -> dict[str, object]:
+    """The broker's configuration: the resource's settings, with plain AMQP where this machine alone can reach it.
+
+    `folder`: of the manifests. Raises `Misuse` if they ask for what can't be had here.
+    """
     spec = broker.spec
-    # Nothing said: in development mode everything that is named is made.
-    creation = {} if spec.auto_create == AutoCreate() else {"autoCreate": creation_settings(spec.auto_create)}
+    of_listener, security = security_settings(broker, folder, layout)
+    further = {
+        "announce": announcement_settings(spec.announce),
+        "transactions": transaction_settings(spec.transactions),
+    }
     return {
-        **creation,
-        "listeners": [{"name": "amqp", "address": endpoints.amqp}],
+        # Nothing said: everything that is named is made, unlike on Kubernetes.
+        "autoCreate": True if spec.auto_create == AutoCreate() else creation_settings(spec.auto_create),
+        **security,
+        **{key: value for key, value in further.items() if value},
+        "listeners": [
+            {"name": "amqp", "address": endpoints.amqp, **of_listener, **listener_settings(spec.listeners, "amqp")}
+        ],
         "management": {"address": f"unix:{layout.management}"},
         "observerSocket": str(layout.observer),
         "maxMessageBytes": quantity_bytes(spec.max_message_size),
@@ -53,9 +69,10 @@ def broker_settings(broker: Broker, endpoints: Endpoints, layout: Layout) -> dic
     }
 
 
-def broker_child(layout: Layout) -> Child:
-    """The broker, in development mode: ANONYMOUS, guest/guest, auto-creation."""
-    command = (*PENSTOCK, "broker", "--data", str(layout.data), "--config", str(layout.broker_config), "--dev")
+def broker_child(broker: Broker, layout: Layout) -> Child:
+    """The broker; in development mode (ANONYMOUS, guest/guest) if its manifest keeps nobody out."""
+    mode = ("--dev",) if is_open(broker) else ()
+    command = (*PENSTOCK, "broker", "--data", str(layout.data), "--config", str(layout.broker_config), *mode)
     return Child("broker", command, layout.log("broker"))
 
 

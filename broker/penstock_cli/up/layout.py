@@ -45,6 +45,11 @@ class Layout:
         return self.root / "broker.yaml"
 
     @property
+    def secrets(self) -> Path:
+        """What the broker reads of users and issuers, from the manifests; made anew at each start."""
+        return self.root / "secrets"
+
+    @property
     def management(self) -> Path:
         """Socket of `$management` with all rights."""
         return self.sockets / "management.sock"

@@ -28,6 +28,7 @@ from penstock_cli.up.children import keep_running, run_once, tail
 from penstock_cli.up.commands import Endpoints, Pace
 from penstock_cli.up.layout import Layout, free_endpoint
 from penstock_cli.up.manifests import Manifests, read
+from penstock_cli.up.securing import is_open
 from penstock_cli.up.topology import declared
 from penstock_lag.table import as_table
 
@@ -64,7 +65,7 @@ def run(options: Options, say: Callable[[str], None]) -> int:
         layout.prepare()
         with _alone(layout):
             endpoints = Endpoints(free_endpoint(*options.listen), free_endpoint(*options.observer))
-            settings = commands.broker_settings(manifests.broker, endpoints, layout)
+            settings = commands.broker_settings(manifests.broker, endpoints, layout, options.folder)
             layout.broker_config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
             try:
                 asyncio.run(_Up(manifests, endpoints, layout, options, say).run())
@@ -116,7 +117,9 @@ class _Up:
         observer = commands.observer_child(self._broker, self._endpoints, self._layout, self._options.pace)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(
-                keep_running(commands.broker_child(self._layout), self._stop, self._say, self._broker_started)
+                keep_running(
+                    commands.broker_child(self._broker, self._layout), self._stop, self._say, self._broker_started
+                )
             )
             tasks.create_task(keep_running(observer, self._stop, self._say, self._observer_started))
             if self._options.scheduled:
@@ -133,7 +136,8 @@ class _Up:
         self._note("broker", pid)
         if not self._told:
             self._told = True
-            self._say(f"clients connect to amqp://{self._endpoints.amqp} (guest/guest, or without a name)")
+            who = "guest/guest, or without a name" if is_open(self._broker) else "as spec.authentication says"
+            self._say(f"clients connect to amqp://{self._endpoints.amqp} ({who})")
 
     async def _observer_started(self, pid: int) -> None:
         await observing.wait_until_serving(self._endpoints.observer_url, READY_SECONDS)

@@ -41,8 +41,9 @@ def up(
 ) -> int:
     """Run the Broker that DIR describes, with its Exchanges and Subscriptions, until Ctrl-C or SIGTERM.
 
-    DIR holds the same manifests that `kubectl apply` takes. A broker that dies starts again. Clients may come without a
-    name or as guest/guest, and make queues and topics by naming them.
+    DIR holds the same manifests that `kubectl apply` takes. A broker that dies starts again. Where the Broker lets
+    anybody in, clients may also come as guest/guest; else its users, tokens and permissions hold, from Secrets and
+    ConfigMaps in DIR. Queues and topics are made by naming them, unless the Broker says which.
     """
     with needs_extra("broker"):
         from penstock_cli.up.commands import Pace
