@@ -244,14 +244,14 @@ def test_a_body_let_go_keeps_its_segments_until_that_is_synced(tmp_path: Path, h
     """Else a crash could find the record that names it, and other bytes in its place."""
     log, _ = opened(tmp_path, SimulatedFiles())
     incarnation, route = a_queue(log)
-    body = log.stage()
-    log.append(body, pattern(30_000))
-    in_hand = [log.payload_of(body, b"head", 0)]
+    bodies = [log.stage()]
+    log.append(bodies[0], pattern(30_000))
+    in_hand = [log.payload_of(bodies[0], b"head", 0)]
     number = 0
     if how == "acknowledged":
         number = log.put(route, in_hand.pop(), 0)
     if how != "discarded":
-        del body
+        bodies.clear()
     move_on(log)
     log.put(route, b"not synced", 0)
     if number:
@@ -259,7 +259,7 @@ def test_a_body_let_go_keeps_its_segments_until_that_is_synced(tmp_path: Path, h
     log.write()
     held = log.segments
     assert held >= 3
-    if how == "discarded":
+    for body in bodies:
         log.discard(body)
     in_hand.clear()
     while log.wants_maintenance:
