@@ -16,6 +16,7 @@ from penstock_api.management import Delivery as Policy
 from penstock_api.management import EntityType, Limits, QueueDeclaration
 from penstock_broker.management import declaring
 from penstock_broker.messages.expiring import PASSED, SLICE, keep_time
+from penstock_broker.queues.queue import Queue
 
 START = 1_000_000  # the clock of a new TimedBroker, milliseconds
 
@@ -59,6 +60,10 @@ def test_what_expired_leaves_without_a_consumer(timed: TimedBroker) -> None:
     assert (jobs.depth_bytes, jobs.next_expiry) == (0, 0)
 
 
+def is_passing(queue: Queue) -> bool:
+    return queue.passing is not None
+
+
 def test_a_long_backlog_is_looked_through_in_slices(timed: TimedBroker) -> None:
     jobs = timed.make_queue("jobs")
     now, count = timed.broker.now_us, 3 * PASSED + 10
@@ -66,9 +71,9 @@ def test_a_long_backlog_is_looked_through_in_slices(timed: TimedBroker) -> None:
     jobs.ready.extend((number, b"", now, expires, 0) for number, expires in enumerate(lives, 1))
     jobs.next_expiry = now - 1
     keep_time(timed.broker, jobs)
-    assert jobs.passing is not None
+    assert is_passing(jobs)
     assert (jobs.depth, jobs.expired, len(jobs.doomed)) == (count - SLICE, SLICE, PASSED // 3 - SLICE)
-    while jobs.passing is not None or jobs.doomed:
+    while is_passing(jobs) or jobs.doomed:
         timed.turn()
     assert (jobs.expired, jobs.depth) == (count // 3, count - count // 3)
     assert jobs.next_expiry == now + 3_600_000_000 + 1
@@ -81,9 +86,9 @@ def test_what_comes_during_a_pass_expires_in_its_time(timed: TimedBroker) -> Non
     jobs.ready.extend((number, b"", now, now + 3_600_000_000, 0) for number in range(1, count + 1))
     jobs.next_expiry = now - 1
     keep_time(timed.broker, jobs)
-    assert jobs.passing is not None
+    assert is_passing(jobs)
     send(timed.connect(), message("late", ttl=0.05))
-    while jobs.passing is not None:
+    while is_passing(jobs):
         timed.turn()
     assert jobs.next_expiry <= timed.broker.now_us + 50_000
     timed.pass_ms(60)

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from itertools import chain, repeat
 from typing import Final, Literal, TypeAlias
 
 from penstock_amqp.endpoint.events import Entry, Held
@@ -276,14 +275,12 @@ class Queue:
 
         As it is now, whatever changes while it is gone through.
         """
-        ready: State = "Ready"
-        scheduled: State = "Scheduled"
-        stranded: State = "Stranded"
-        return chain(
-            zip(repeat(ready), self.backlog.snapshot()),
-            zip(repeat(scheduled), _by_time(self.scheduled.copy())),
-            zip(repeat(stranded), [each.entry for each in self.stranded]),
+        copied: tuple[tuple[State, Iterable[Entry]], ...] = (
+            ("Ready", self.backlog.snapshot()),
+            ("Scheduled", _by_time(self.scheduled.copy())),
+            ("Stranded", [each.entry for each in self.stranded]),
         )
+        return ((state, entry) for state, entries in copied for entry in entries)
 
     def drop_oldest(self) -> Entry | None:
         """Take out the oldest message of the lowest priority that waits; the rest of its end is the caller's."""
