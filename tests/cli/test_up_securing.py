@@ -38,7 +38,9 @@ KEYS: dict[str, object] = {
     "metadata": {"name": "keys"},
     "data": {"keys": SIGNER.jwks().decode()},
 }
-TOKENS = [{"issuer": ISSUER, "keysConfigMapRef": {"name": "keys"}, "algorithms": ["ES256"]}]
+NOTHING: list[dict[str, object]] = []
+NO_DATA: dict[str, object] = {}
+TOKENS: list[dict[str, object]] = [{"issuer": ISSUER, "keysConfigMapRef": {"name": "keys"}, "algorithms": ["ES256"]}]
 
 
 def put(folder: Path, *manifests: dict[str, object]) -> Path:
@@ -94,13 +96,13 @@ def broker_of(**spec: object) -> Broker:
 @pytest.mark.parametrize(
     ("authentication", "manifests", "words"),
     [
-        ({"clientCaSecretRef": {"name": "ca"}}, [], "serves no TLS"),
-        ({"tokens": [{"issuer": "Cluster"}]}, [], "tokens of the cluster"),
-        ({"usersSecretRef": {"name": "users"}}, [], "names the Secret users, and no manifest"),
+        ({"clientCaSecretRef": {"name": "ca"}}, NOTHING, "serves no TLS"),
+        ({"tokens": [{"issuer": "Cluster"}]}, NOTHING, "tokens of the cluster"),
+        ({"usersSecretRef": {"name": "users"}}, NOTHING, "names the Secret users, and no manifest"),
         ({"usersSecretRef": {"name": "users"}}, [secret("users", "other")], "in namespace default"),
         ({"usersSecretRef": {"name": "users"}}, [secret("users", data={"ann": "?"})], "data is not base64"),
         ({"usersSecretRef": {"name": "users"}}, [secret("users", stringData={"../x": "?"})], "can't be the key"),
-        ({"tokens": TOKENS}, [{**KEYS, "data": {}}], "has no key `keys`"),
+        ({"tokens": TOKENS}, [{**KEYS, "data": NO_DATA}], "has no key `keys`"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(

@@ -102,7 +102,7 @@ def _content(broker: Broker, folder: Path, kind: str, name: str) -> Mapping[str,
     namespace = broker.metadata.namespace
     for manifest in _manifests(folder):
         metadata = manifest.get("metadata")
-        about = cast("Mapping[str, object]", metadata) if isinstance(metadata, Mapping) else {}
+        about: Mapping[str, object] = cast("Mapping[str, object]", metadata) if isinstance(metadata, Mapping) else {}
         here = manifest.get("apiVersion") == "v1" and manifest.get("kind") == kind
         if here and about.get("name") == name and about.get("namespace", "default") == namespace:
             return _data(manifest, f"{kind} {namespace}/{name}")
