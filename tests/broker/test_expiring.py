@@ -321,9 +321,23 @@ def test_delayed_messages_survive_restarts_with_what_is_due_meanwhile(timed: Tim
     timed.restart()
     peer = timed.connect()
     peer.receive("jobs")
-    assert peer.bodies() == ["before", "m1", "after"]
+    assert peer.bodies() == ["before", "after", "m1"]
     timed.pass_ms(4_700)
-    assert peer.bodies() == ["before", "m1", "after", "m2"]
+    assert peer.bodies() == ["before", "after", "m1", "m2"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_delayed_message_keeps_its_place_over_a_restart(timed: TimedBroker, restarts: bool) -> None:
+    timed.make_queue("jobs")
+    sender = timed.connect()
+    send(sender, delayed("second", START + 101), delayed("first", START + 100), message("before"))
+    timed.pass_ms(150)
+    send(sender, message("behind"))
+    if restarts:
+        timed.restart()
+    peer = timed.connect()
+    peer.receive("jobs")
+    assert peer.bodies() == ["before", "first", "second", "behind"]
 
 
 def test_what_was_sent_to_others_does_not_mark_a_delayed_message_as_seen(timed: TimedBroker) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from operator import itemgetter
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.messages.message import inspect
 from penstock_broker.log import Document, Message, Recovered
 from penstock_broker.messages.deadlines import wishes_of
 from penstock_broker.queues.marks import message_marks
-from penstock_broker.queues.queue import AVAILABLE, EXPIRES, FLAGS, LOGGED, SCHEDULED, Queue
+from penstock_broker.queues.queue import AVAILABLE, EXPIRES, FLAGS, LOGGED, NUMBER, SCHEDULED, Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.store import Topology
 from penstock_core.lifespan import available_at, bounded, expires_at
@@ -77,12 +78,13 @@ def instance_of(recovered: Recovered) -> str | None:
 
 
 def _fill(queue: Queue, messages: Sequence[Message], now_us: int) -> None:
+    due: list[Entry] = []
     for message in messages:
         size = len(message.payload)
         entry = _entry(message, queue.max_ttl_us)
         is_due = entry[AVAILABLE] <= now_us
         if is_due:
-            queue.put((entry,))
+            due.append(entry)
             if entry[EXPIRES]:
                 queue.has_expiry = True
                 queue.next_expiry = min(entry[EXPIRES], queue.next_expiry or entry[EXPIRES])
@@ -97,6 +99,27 @@ def _fill(queue: Queue, messages: Sequence[Message], now_us: int) -> None:
         if message.delivered and is_due:  # the mark says no more than that others of higher number were
             queue.seen.add(message.number)
             queue.mark = max(queue.mark, message.number)
+    queue.put(_in_order(due))
+
+
+def _in_order(due: list[Entry]) -> list[Entry]:
+    """Messages in the order in which they waited: a delayed one behind all that waited when it was due."""
+    delayed = sorted((entry for entry in due if entry[FLAGS] & SCHEDULED), key=itemgetter(AVAILABLE, NUMBER))
+    if not delayed:
+        return due
+    ordered: list[Entry] = []
+    rest = iter(delayed)
+    following = next(rest, None)
+    for entry in due:
+        if entry[FLAGS] & SCHEDULED:
+            continue
+        while following is not None and following[AVAILABLE] < entry[AVAILABLE]:
+            ordered.append(following)
+            following = next(rest, None)
+        ordered.append(entry)
+    if following is not None:
+        ordered += (following, *rest)
+    return ordered
 
 
 def _entry(message: Message, max_ttl_us: int) -> Entry:
