@@ -16,6 +16,8 @@ from benching.scenarios import Scenario
 RUN = Path(__file__).resolve().parent / "counted_run.py"
 BASELINE = Path(__file__).resolve().parent / "baseline.json"
 TOLERANCE = 0.10
+STRAY_SYNCS = 0.005
+"""Per message: a lazy sync more or less in a whole run is no news."""
 
 Figures = dict[str, dict[str, float]]
 
@@ -71,7 +73,7 @@ def compare(figures: Figures) -> int:
         f"{name}: {what} {value:,.4g} where the baseline has {baseline[name][what]:,.4g}"
         for name, row in figures.items()
         for what, value in row.items()
-        if value > baseline[name][what] * (1 + TOLERANCE)
+        if value > baseline[name][what] * (1 + TOLERANCE) + (STRAY_SYNCS if what == "fdatasyncs" else 0)
     ]
     for line in worse:
         print("MORE THAN THE BASELINE:", line)
