@@ -40,10 +40,10 @@ def test_documents_become_maps_of_their_aliases() -> None:
     wire = to_wire(declaration)
     assert isinstance(wire, dict)
     assert wire["subscriptionName"] == "s"
-    assert wire["limits"] == {"maxBytes": 5, "overflow": "DropOldest"}
+    assert wire["limits"] == {"maxBytes": 5}  # what is at its default is not sent
     assert "selector" not in wire
     assert to_wire([Deletion(), {"type": EntityType.QUEUE}]) == [
-        {"ifUnused": True, "ifEmpty": False},
+        {},
         {"type": "penstock.queue"},
     ]
 
