@@ -1,7 +1,7 @@
 """The forwarding half of an endpoint: bytes in, batches of messages and outcomes out; messages in, bytes out.
 
-Written for speed: `_drain` and `accept` here, and `send` in `endpoint.sending`, carry every message. Everything that is
-not a message goes to `_other`, which `endpoint.Endpoint` has.
+Written for speed: `_drain` here, `accept` in `endpoint.settling` and `send` in `endpoint.sending` carry every message.
+Everything that is not a message goes to `_other`, which `endpoint.Endpoint` has.
 
 Rules of the engine that hold here (0.40): an incoming delivery is advanced as soon as it is read, or the link stands
 still while its accept is deferred; pointers are reused, so a pointer's entry leaves its dict before the object is
@@ -12,13 +12,11 @@ for our own transfers. Must not know queues or subscriptions. Source: AMQP 1.0 p
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
 from penstock_amqp import errors
-from penstock_amqp.endpoint import arrivals, ffi, terms, transacting
-from penstock_amqp.endpoint.events import Accepted, AmqpError, Arrival, Event, Held, Kind, Outcome, Settled, weight
+from penstock_amqp.endpoint import arrivals, ffi
+from penstock_amqp.endpoint.events import Accepted, AmqpError, Arrival, Event, Held, Kind, weight
 from penstock_amqp.endpoint.ffi import (
     ACCEPTED,
     INPUT,
@@ -26,9 +24,6 @@ from penstock_amqp.endpoint.ffi import (
     MESSAGE,
     OUTPUT,
     OUTPUT_BYTES,
-    RECEIVED,
-    REJECTED,
-    RELEASED,
     Ptr,
     collector_peek,
     collector_pop,
@@ -38,7 +33,6 @@ from penstock_amqp.endpoint.ffi import (
     delivery_remote_state,
     delivery_settle,
     delivery_settled,
-    delivery_update,
     event_delivery,
     link_advance,
     link_recv,
@@ -50,7 +44,7 @@ from penstock_amqp.endpoint.ffi import (
 )
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.endpoint.output_changes import Offer
-from penstock_amqp.endpoint.sending import Sender
+from penstock_amqp.endpoint.settling import Settler
 from penstock_amqp.frames import scrutiny, tap
 from penstock_amqp.frames.frames import SASL_HEADER
 
@@ -74,7 +68,7 @@ HEAVY_PIECE: Final = 16
 LIGHT_PIECE: Final = 3
 
 
-class MessageEngine(Sender):
+class MessageEngine(Settler):
     """What `endpoint.Endpoint` builds on. One call at a time over all endpoints of the process: they share the buffers
     of `endpoint.ffi`.
     """
@@ -297,41 +291,6 @@ class MessageEngine(Sender):
                 batch.append((received, data, delivery_settled(received)))
             collector_pop(collector)
 
-    def _settled(self, received: Ptr, held: Held, out: list[Event]) -> None:
-        """An outcome other than accepted, or none: `received` is out of the unsettled dict already."""
-        state = delivery_remote_state(received)
-        if state in (0, RECEIVED):
-            if delivery_settled(received):
-                self._settled_without_outcome(received, held, out)
-            else:
-                self.unsettled[received] = held
-            return
-        if state == transacting.TRANSACTIONAL:
-            in_transaction = transacting.enlisted(received, held)
-            if in_transaction is not None:
-                out.append((Kind.OTHER, None, in_transaction))
-                if in_transaction.is_settled:
-                    delivery_settle(received)
-                else:
-                    self.unsettled[received] = held
-                return
-        ended = terms.settled(received, state, held)
-        if held[0].settles_second and state and not delivery_settled(received):
-            out.append((Kind.OTHER, None, replace(ended, delivery=received)))
-            return
-        out.append((Kind.OTHER, None, ended))
-        delivery_settle(received)
-
-    def _settled_without_outcome(self, received: Ptr, held: Held, out: list[Event]) -> None:
-        """The default outcome of the link's source holds; without one the delivery comes back."""
-        link = held[0]
-        delivery_settle(received)
-        if link.default_outcome is None:
-            out.append((Kind.OTHER, None, Settled(held, Outcome.NONE)))
-            return
-        end = transacting.outcome_of(link.default_outcome, held)
-        out.append((Kind.ACCEPTED, link, [held]) if end is None else (Kind.OTHER, None, end))
-
     def _scrutinise(self) -> None:
         """Judge the transfers of new links in the chunk at hand. Raises `WireError`."""
         if not self._pushing:
@@ -340,59 +299,6 @@ class MessageEngine(Sender):
             link = self._by_handle.get((channel, transfer.handle))
             if isinstance(link, InLink) and link.unproven:
                 link.first_transfer = scrutiny.check_transfer(link.first_transfer, transfer)
-
-    def conclude(self, delivery_: Ptr, held: Held, end: Settled | None) -> bool:
-        """Settle what the peer left unsettled as `end` says (None: accept it); False if it is unsettled no more."""
-        if self.unsettled.get(delivery_) is not held:
-            return False
-        del self.unsettled[delivery_]
-        delivery_update(delivery_, ACCEPTED if end is None else terms.outcome_code(delivery_, end))
-        delivery_settle(delivery_)
-        return True
-
-    def accept(self, deliveries: Iterable[Ptr]) -> None:
-        """Accept and settle. Only deliveries of links that are open: see `InLink.is_open`."""
-        for received in deliveries:
-            delivery_update(received, ACCEPTED)
-            delivery_settle(received)
-
-    def confirm(self, ended: Accepted | Settled) -> None:
-        """Settle, as the peer did, what it settles after us; if its link is gone there is nothing to do."""
-        delivery = ended.delivery
-        if delivery is not None and ended.held[0].is_open:
-            delivery_update(delivery, terms.outcome_code(delivery, ended) if isinstance(ended, Settled) else ACCEPTED)
-            delivery_settle(delivery)
-
-    def settle(self, deliveries: Iterable[Ptr]) -> None:
-        """Settle what the sender settled already."""
-        for received in deliveries:
-            delivery_settle(received)
-
-    def reject(self, deliveries: Iterable[Ptr], error: AmqpError) -> None:
-        """Reject and settle."""
-        for received in deliveries:
-            condition = ffi.disposition_condition(ffi.delivery_local(received))
-            terms.write_condition(condition, self.fitting(error))
-            delivery_update(received, REJECTED)
-            delivery_settle(received)
-
-    def fitting(self, error: AmqpError) -> AmqpError:
-        """`error` with as much of its description as fits a frame of the peer's."""
-        excess = terms.size_of(error) - self._one_frame if self._one_frame else 0
-        if excess <= 0:
-            return error
-        raw = error.description.encode()
-        return replace(error, description=raw[: max(len(raw) - excess, 0)].decode(errors="ignore"))
-
-    def tag_of(self, received: Ptr) -> bytes:
-        """The delivery-tag of a delivery that is not settled yet."""
-        return ffi.delivery_tag(received)
-
-    def release(self, deliveries: Iterable[Ptr]) -> None:
-        """Hand back and settle: the sender may try again."""
-        for received in deliveries:
-            delivery_update(received, RELEASED)
-            delivery_settle(received)
 
     def output(self) -> int:
         """Move what is to be sent into `ffi.OUTPUT`; return how many bytes. Call until it returns 0.
