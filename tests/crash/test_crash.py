@@ -29,13 +29,13 @@ def test_kill_9_loses_nothing_that_was_accepted(tmp_path: Path, files: str) -> N
     outcome = kill_often(tmp_path, files, KILLS, SEED, seconds=SECONDS)
     check(outcome)
     if files == "counted":
-        assert outcome.unsynced >= outcome.kills // 2, "too few kills with a block written and not synced"
+        assert outcome.unsynced >= outcome.kills * 3 // 10, "too few kills with a block written and not synced"
 
 
 def test_losing_every_unsynced_byte_loses_nothing_that_was_accepted(tmp_path: Path) -> None:
     outcome = kill_often(tmp_path, "lossy", KILLS, SEED, seconds=SECONDS)
     check(outcome)
-    assert outcome.unsynced >= outcome.kills // 2, "too few kills with a block written and not synced"
+    assert outcome.unsynced >= outcome.kills * 3 // 10, "too few kills with a block written and not synced"
 
 
 def test_without_fdatasync_this_test_is_red(tmp_path: Path) -> None:

@@ -167,7 +167,8 @@ class MessageEngine(Settler):
             if capacity <= 0:
                 self._fail(out)
                 return size
-            taken = transport_push(transport, ffi.at(INPUT, at), min(capacity, size - at, self._piece))
+            piece = max(self._piece, self._tap.missing)  # the rest of one frame weighs no more than any frame
+            taken = transport_push(transport, ffi.at(INPUT, at), min(capacity, size - at, piece))
             if taken <= 0:
                 self._drain(out)
                 self._fail(out)

@@ -38,6 +38,9 @@ __all__ = ["SHORT", "InputTap", "TappedAttach", "TappedFlow"]
 SHORT: Final = 512
 """A chunk of so many bytes or fewer is looked through for a flow of a session, for which the engine raises no event."""
 
+_SIZE_BYTES = 4
+"""Bytes of a frame's size, which it begins with."""
+
 _ECHO_FIELD = 9
 """Position of `echo` in a flow: a shorter one, which is nearly every flow, need not be decoded."""
 
@@ -80,6 +83,7 @@ class InputTap:
         "_open_channel",
         "_transfers_taken",
         "_walked",
+        "missing",
     )
 
     def __init__(self, capacity: int) -> None:
@@ -94,6 +98,8 @@ class InputTap:
         self._open_channel = 0
         self._transfers_taken = False
         self._echoes: tuple[TappedFlow, ...] = ()
+        self.missing = 0
+        """Bytes of the incomplete frame that have not come; 0 also where its size has not."""
 
     def pushed(self, chunk: bytes | memoryview, capacity: int) -> None:
         """Note that the engine took all of `chunk` and has room for `capacity` bytes now (below 0: it failed).
@@ -108,10 +114,13 @@ class InputTap:
         partial = self._partial(capacity)
         if partial == 0:
             self._held = b""
-        elif partial <= len(chunk):
+            self.missing = 0
+            return
+        if partial <= len(chunk):
             self._held = bytes(chunk[len(chunk) - partial :])
         else:
             self._held = self._held_before + bytes(chunk)
+        self.missing = max(int.from_bytes(self._held[:4]) - partial, 0) if partial >= _SIZE_BYTES else 0
 
     def open_channel(self) -> int:
         """The channel of the chunk's Open."""

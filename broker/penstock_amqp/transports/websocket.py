@@ -39,7 +39,9 @@ MAX_FRAME: Final = 1024 * 1024
 FRAMES_AT_ONCE: Final = 64
 """WebSocket frames after which a call of `feed` stops."""
 PIECE: Final = 4096
-"""Bytes that are parsed at a time."""
+"""Bytes that are parsed at a time, at first and behind many small frames; it doubles with each that held few."""
+LARGEST_PIECE: Final = 16 * 1024
+FEW_FRAMES: Final = 8
 
 _SILENT: Final = logging.getLogger(f"{__name__}.protocol")
 _SILENT.propagate = False
@@ -57,7 +59,7 @@ class WebSocketError(WireError):
 class WebSocket:
     """The server's side of one connection."""
 
-    __slots__ = ("_answered", "_inner", "_last", "_origins", "_protocol", "_raw", "_refused", "_taken")
+    __slots__ = ("_answered", "_inner", "_last", "_origins", "_piece", "_protocol", "_raw", "_refused", "_taken")
 
     def __init__(self, inner: Wrapping | None, origins: tuple[str, ...] | None = None) -> None:
         """`inner`: what lies between the socket and HTTP, if anything.
@@ -69,6 +71,7 @@ class WebSocket:
         self._refused = ""
         self._raw = b""
         """Bytes of frames that wait for their turn."""
+        self._piece = PIECE
         self._protocol = ServerProtocol(subprotocols=[SUBPROTOCOL], max_size=(None, MAX_STRANGER_FRAME), logger=_SILENT)
         self._taken = 0
         self._answered = False
@@ -81,8 +84,13 @@ class WebSocket:
         parts: list[bytes] = []
         frames = 0
         while self._raw and frames < FRAMES_AT_ONCE:
-            piece, self._raw = self._raw[:PIECE], self._raw[PIECE:]
-            frames += self._parse(piece, parts)
+            piece, self._raw = self._raw[: self._piece], self._raw[self._piece :]
+            held = self._parse(piece, parts)
+            if held > FEW_FRAMES:
+                self._piece = PIECE
+            elif len(piece) == self._piece:
+                self._piece = min(2 * self._piece, LARGEST_PIECE)
+            frames += held
         return b"".join(parts)
 
     def _parse(self, data: bytes, parts: list[bytes]) -> int:
