@@ -9,11 +9,14 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
 /** A broker process of a test's own, on a port that stays the same over restarts, for tests that kill or configure theirs. */
 public final class OwnBroker implements AutoCloseable {
     private static final long WITHIN_SECONDS = 60;
+    private static final Set<Integer> GIVEN = ConcurrentHashMap.newKeySet();
 
     /** How a broker ends before it is started again. */
     public enum Ending {
@@ -46,9 +49,14 @@ public final class OwnBroker implements AutoCloseable {
         Files.writeString(config(), "management: {address: 'unix:" + socket() + "'}\n" + small + settings);
     }
 
+    /** A port that this process has given to nobody before: while a broker restarts, its own looks free to other tests. */
     static int freePort() throws IOException {
-        try (ServerSocket free = new ServerSocket(0)) {
-            return free.getLocalPort();
+        while (true) {
+            try (ServerSocket free = new ServerSocket(0)) {
+                if (GIVEN.add(free.getLocalPort())) {
+                    return free.getLocalPort();
+                }
+            }
         }
     }
 

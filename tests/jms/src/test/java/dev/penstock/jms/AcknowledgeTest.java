@@ -56,6 +56,7 @@ class AcknowledgeTest extends OwnBrokerCase {
         next(consumer);
         next(consumer).acknowledge();
         assertSame("3", false, next(consumer));
+        publish(session, session.createQueue("other"), "what was acknowledged before is on disk now");
         broker.restart(Ending.KILLED);
         assertSame("3", true, next(consumer));
         assertSame("4", false, next(consumer));

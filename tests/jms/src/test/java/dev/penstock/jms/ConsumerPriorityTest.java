@@ -21,7 +21,7 @@ class ConsumerPriorityTest extends OwnBrokerCase {
     void higherFirst(Ending ending, boolean makesWhatIsNamed) throws Exception {
         startBroker(makesWhatIsNamed, makesWhatIsNamed ? "" : ONLY_WHAT_IS_DECLARED);
         if (!makesWhatIsNamed) {
-            broker.declare("- {type: penstock.queue, name: work, body: {}}");
+            broker.declare("- {type: penstock.queue, name: work, body: {}}\n- {type: penstock.queue, name: other, body: {}}");
         }
         Session sending = own();
         Queue work = sending.createQueue("work");
@@ -29,12 +29,13 @@ class ConsumerPriorityTest extends OwnBrokerCase {
         Session acknowledging = open(failover("jms.prefetchPolicy.all=2")).createSession(Session.CLIENT_ACKNOWLEDGE);
         MessageConsumer high = acknowledging.createConsumer(acknowledging.createQueue("work?consumer-priority=7"));
         for (int round = 0; round < 2; round++) {
-            publish(sending, work, "1", "2", "3");
+            publish(acknowledging, work, "1", "2", "3"); // on its connection: the broker has read its credit before
             assertEquals("3", text(low), "the higher one has room for two");
             assertEquals("1", text(high));
             Message second = next(high);
             assertEquals("2", second.getBody(String.class));
             second.acknowledge();
+            publish(acknowledging, acknowledging.createQueue("other"), "what was acknowledged before is on disk now");
             assertNothing(low);
             if (round == 0) {
                 broker.restart(ending);

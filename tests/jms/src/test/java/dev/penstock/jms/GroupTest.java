@@ -28,9 +28,12 @@ class GroupTest extends OwnBrokerCase {
         }
     }
 
-    /** A consumer with room for two messages, which it keeps unacknowledged. */
+    /** A consumer with room for two messages, of which the broker knows, and which it keeps unacknowledged. */
     private MessageConsumer roomForTwo(Queue queue) throws JMSException {
-        return open(failover("jms.prefetchPolicy.all=2")).createSession(Session.CLIENT_ACKNOWLEDGE).createConsumer(queue);
+        Session session = open(failover("jms.prefetchPolicy.all=2")).createSession(Session.CLIENT_ACKNOWLEDGE);
+        MessageConsumer consumer = session.createConsumer(queue);
+        session.createProducer(queue).close(); // answered after the consumer's credit was read
+        return consumer;
     }
 
     @Test

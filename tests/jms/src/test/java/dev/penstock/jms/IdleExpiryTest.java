@@ -17,7 +17,7 @@ import org.junit.jupiter.api.Test;
 class IdleExpiryTest extends OwnBrokerCase {
     private static final String SUBSCRIPTION = "penstock.subscription";
     private static final String LEFT = "psub:durable:global:left";
-    private static final int SECONDS = 10; // longer than a consumer needs to find a broker again that has started
+    private static final int SECONDS = 20; // much longer than a consumer needs to find a broker again that has started
 
     @Test
     @DisplayName("One unused for so long ends with its messages, over a restart too; those in use and declared ones stay")
@@ -39,9 +39,11 @@ class IdleExpiryTest extends OwnBrokerCase {
         broker.restart(Ending.KILLED);
 
         Management management = new Management(open(failover()));
-        long deadline = System.nanoTime() + 60_000_000_000L;
+        MessageConsumer nobody = session.createConsumer(session.createQueue("nothing comes here"));
+        long deadline = System.nanoTime() + 120_000_000_000L;
         while (management.request("READ", SUBSCRIPTION, LEFT, Map.of()).status() == 200) {
             assertTrue(System.nanoTime() < deadline, "it is still there");
+            nobody.receive(100); // and looks again
         }
         assertRefused(InvalidDestinationException.class, NOT_FOUND, () -> session.unsubscribe("left"));
         assertEquals("order", text(used));

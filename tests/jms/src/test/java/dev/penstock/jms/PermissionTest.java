@@ -157,6 +157,9 @@ class PermissionTest extends OwnBrokerCase {
         MessageProducer producer = session.createProducer(work);
         producer.send(session.createTextMessage("1"));
         assertEquals("1", received.get(SOON, TimeUnit.MILLISECONDS).getBody(String.class));
+        connection.stop(); // returns when the listener is done with it
+        session.createProducer(work).close(); // answered after the acknowledgement was read
+        connection.start();
 
         allow(PUBLISH);
         assertEquals(JMSSecurityException.class, told.get(SOON, TimeUnit.MILLISECONDS).getClass());
