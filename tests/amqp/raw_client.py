@@ -37,7 +37,7 @@ from penstock_amqp.types.values import Symbol
 __all__ = ["RawClient", "Received", "Stream", "symbols"]
 
 P = TypeVar("P", bound=Performative)
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 
 
 def symbols(*names: str) -> tuple[Symbol, ...]:

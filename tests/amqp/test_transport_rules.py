@@ -105,7 +105,7 @@ def check_session_error(client: RawClient, condition: str, channel: int = 0) -> 
 
 
 def stranger(broker: BrokerProcess) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", broker.port), 20)
+    return socket.create_connection(("127.0.0.1", broker.port), 60)
 
 
 def read_to_end(connection: socket.socket) -> bytes:

@@ -28,7 +28,7 @@ __all__ = [
     "take",
 ]
 
-SECONDS = 20
+SECONDS = 60
 
 
 @contextmanager

@@ -29,7 +29,7 @@ ORDERS = ExchangeDeclaration(exchange_type="Topic")
 OWNER = Owner(cluster_id="local", kind="Subscription", namespace="shop", name="billing", uid="u1")
 BILLING = SubscriptionDeclaration(subscription_name="billing", exchange="orders", owner=OWNER)
 NAME = "psub:durable:global:billing"
-SECONDS = 20
+SECONDS = 60
 
 
 @pytest_asyncio.fixture

@@ -16,7 +16,7 @@ from penstock_amqp.client.errors import ManagementError
 from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import EntityType, Operation
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 async def declare(socket: str, requests: list[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 __all__ = ["found", "until", "wait_until"]
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 T = TypeVar("T")
 
