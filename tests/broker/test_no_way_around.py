@@ -17,6 +17,7 @@ from broker.clients import SECONDS, Browsing, Subscribed, connected, publish, ta
 from broker.transacting import Transacting, condition_of
 from proton.utils import BlockingConnection, LinkDetached
 from support.broker_process import BrokerProcess
+from support.waiting import until
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Accepted, Attach, Detach, Rejected, Source, Target
@@ -120,12 +121,15 @@ async def test_who_may_consume_a_declared_subscription_binds_it_only_to_what_it_
 
 def wait_until_publishing(connection: BlockingConnection) -> None:
     """Until new permissions, which let this connection publish to `work`, hold."""
-    while True:
+
+    def may_publish() -> bool:
         try:
             connection.create_sender("work").close()  # type: ignore[no-untyped-call] # proton has no types there
         except LinkDetached:
-            continue
-        return
+            return False
+        return True
+
+    until(may_publish, "the new permissions to hold")
 
 
 async def test_a_commit_publishes_nothing_that_is_not_allowed_any_more(broker: BrokerProcess, file: Path) -> None:
@@ -187,7 +191,7 @@ async def test_the_observer_s_socket_neither_publishes_nor_consumes(
         settings["permissions"] = permissions
     with BrokerProcess(tmp_path / "data", dev=False, settings=settings) as broker:
         sock = socket.socket(socket.AF_UNIX)
-        sock.settimeout(20)
+        sock.settimeout(60)
         sock.connect(str(path))
         with RawClient(0, "observer", stream=sock) as raw:
             raw.begin()

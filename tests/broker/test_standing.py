@@ -14,6 +14,7 @@ from amqp.raw_client import RawClient
 from amqp.signing import AUDIENCE, ISSUER, Signer
 from broker.timed_broker import TimedBroker
 from support.broker_process import BrokerProcess
+from support.waiting import until
 
 from penstock_amqp.frames.performatives import Close, End
 from penstock_amqp.sasl.client import ClientMechanism, Login, NotAuthenticated
@@ -202,8 +203,8 @@ def test_whose_key_is_taken_back_is_closed_and_nobody_else(
 ) -> None:
     kept, gone = opened("kept", signed_by(SIGNER)), opened("gone", signed_by(OTHER))
     (tmp_path / "keys").write_text("nothing that can be used")
-    while "keeps its old keys" not in broker.log():
-        check_served(gone)
+    until(lambda: "keeps its old keys" in broker.log(), "the broker to say that it keeps the old keys")
+    check_served(gone)
     (tmp_path / "keys").write_bytes(SIGNER.jwks())
     condition, description, reason = told(gone)
     assert (condition, reason) == ("amqp:unauthorized-access", "LoginWithdrawn")
