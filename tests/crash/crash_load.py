@@ -109,9 +109,14 @@ class Load:
             self._step_until(lambda: False)
 
     def drain(self) -> None:
-        """Publish nothing more, and take what is there until nothing comes for two seconds. Raises Gone."""
+        """Publish nothing more, and take what is there: until nothing is lacking, or comes for long, and two seconds
+        more, for what comes twice. Raises Gone.
+        """
         self.publishing = False
         self._churning = iter(())
+        with suppress(Silence):
+            while any(self.ledger.lacking().values()):
+                self.step()
         with suppress(Silence):
             while True:
                 self.step(2000)

@@ -103,6 +103,11 @@ class MixedClient:
         for receiver in self._receivers.values():
             self._grant(receiver)
 
+    @property
+    def is_receiving(self) -> bool:
+        """The first part of a message came, and not its last."""
+        return any(receiver.parts for receiver in self._receivers.values())
+
     def _request(self, body: Composite) -> int:
         return self._transfer(self._coordinator, encode_message(Message(body=to_value(body))), None)
 

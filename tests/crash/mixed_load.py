@@ -309,7 +309,7 @@ def _take_all(broker: MixedBroker, books: Books) -> None:
     for queue in (*NAMES, RECEIPTS):
         with RawClient(broker.port, "finder") as raw:
             client = MixedClient(raw, (), [queue])
-            while got := client.take_all():
+            while (got := client.take_all()) or client.is_receiving:
                 for each in got:
                     if queue == RECEIPTS:
                         books.receipts[str(each.message.application_properties["name"])] += 1

@@ -86,14 +86,16 @@ def _feed(client: Transacting, messages: int) -> None:
 def _kill_within_commit(victim: Victim, chance: random.Random) -> Callable[[], None]:
     """To be called before each commit: one of the first sixty ends the broker."""
     rest = iter(range(chance.randint(5, 60)))
+    timers: list[threading.Timer] = []
 
     def strike() -> None:
         if next(rest, None) is not None:
             return
         if victim.files in TALLIED:
             victim.arm()  # the block with the commit is written, and never synced
-        else:
-            threading.Timer(chance.uniform(0, 0.003), victim.kill).start()  # about when the commit is written
+        elif not timers:  # a second one could meet the broker that is started next
+            timers.append(threading.Timer(chance.uniform(0, 0.003), victim.kill))  # about when the commit is written
+            timers[0].start()
 
     return strike
 
