@@ -43,7 +43,7 @@ class Team:
         """examples/kubernetes/whole.yaml, with these fields in the Broker's spec."""
         self.apply(*whole(**broker))
 
-    def wait_ready(self, *names: str, seconds: float = MINUTE) -> None:
+    def wait_ready(self, *names: str, seconds: float = 3 * MINUTE) -> None:
         """Until these, as kind/name, are Ready; none: everything of whole.yaml."""
         every = names or ("broker/main", "exchange/orders", *(f"subscription/{it}" for it in SUBSCRIPTIONS))
         wait_for(f"{', '.join(every)} to be Ready", lambda: all(self.is_ready(*it.split("/")) for it in every), seconds)

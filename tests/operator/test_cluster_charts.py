@@ -84,6 +84,7 @@ def test_a_digest_takes_the_place_of_the_tag(kube: Kube) -> None:
 @pytest.mark.parametrize("chart", [OPERATOR, BROKER])
 def test_the_api_server_knows_every_field_that_a_chart_renders(kube: Kube, chart: str) -> None:
     kube.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
+    kube.kubectl("wait", "--for=condition=Established", "-f", str(ROOT / "crds"), "--timeout=60s")
     text = kube.helm(
         "template",
         "one",

@@ -130,7 +130,7 @@ def upgraded(team: Team) -> str:
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
         "Sec-WebSocket-Protocol: amqp",
     ]
-    with socket.create_connection(where, 20) as plain, context.wrap_socket(plain, server_hostname=host) as sock:
+    with socket.create_connection(where, MINUTE) as plain, context.wrap_socket(plain, server_hostname=host) as sock:
         sock.sendall("".join(f"{line}\r\n" for line in [*asked, ""]).encode())
         return sock.recv(4096).split(b"\r\n")[0].decode()
 
@@ -147,7 +147,7 @@ def test_headers_dead_letters_and_permissions(team: Team) -> None:
         publish(sender, ["other"], properties={"region": "us", "paid": True})
         publish(sender, ["bad", "good"], properties={"region": "eu", "paid": True})
         receiver = connection.create_receiver("parcels", name="eu|global", options=Subscribed(), credit=10)
-        assert receiver.receive(timeout=20).body == "bad"
+        assert receiver.receive(timeout=MINUTE).body == "bad"
         receiver.reject()
         assert take(receiver, 1) == [("good", 0)]
         assert take(connection.create_receiver("dead", credit=10), 1) == [("bad", 0)]
@@ -207,7 +207,7 @@ def test_pods_log_in_with_their_service_account(shared: Team) -> None:
     def have_ended() -> bool:
         return all(shared.field("pod", it, "status", "phase") in ("Succeeded", "Failed") for it in pods)
 
-    wait_for("the pods to end", have_ended, MINUTE)
+    wait_for("the pods to end", have_ended, 3 * MINUTE)
     for mechanism, pod in zip(mechanisms, pods, strict=True):
         assert kubectl("logs", pod) == f"{mechanism}: system:serviceaccount:{namespace}:till\n"
 
@@ -259,7 +259,7 @@ def test_a_deletion_waits_for_consumers_and_names_them(shared: Team) -> None:
             MINUTE,
         )
         assert "the till" in shared.message("subscription", "fraud", "DeletionBlocked")
-    shared.kube.kubectl("wait", "--for=delete", "subscription/fraud", "--timeout=60s")
+    shared.kube.kubectl("wait", "--for=delete", "subscription/fraud", "--timeout=180s")
 
 
 def is_withdrawn(receiver: BlockingReceiver) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import yaml
@@ -59,7 +60,17 @@ def test_everything_becomes_ready_in_whatever_order_it_comes(site: Site, team: T
     # Neither defaults nor the operator make a difference that a GitOps tool would fight for ever.
     again = yaml.safe_dump_all(whole())
     for how in (["--server-side", "--field-manager=gitops"], ["--server-side=false"]):
-        assert team.kube.kubectl("diff", *how, "-f", "-", stdin=again) == ""
+        wait_for(f"no difference, {how}", partial(is_the_same, team, again, *how), MINUTE)
+
+
+def is_the_same(team: Team, text: str, *how: str) -> bool:
+    """Whether applying it would change nothing. A status that is written while kubectl compares is no difference."""
+    try:
+        return team.kube.kubectl("diff", *how, "-f", "-", stdin=text) == ""
+    except StoryError as told:
+        if "failed with code 1:" not in str(told):
+            raise
+        return False
 
 
 def test_drift_of_children_and_of_topology_is_healed(team: Team) -> None:
