@@ -11,6 +11,7 @@ from typing import Annotated, Final, cast
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
+from penstock_api.faults import faults
 from penstock_api.resources_base import API_VERSION, GROUP, VERSION, Condition, ObjectMeta, quantity_bytes
 from penstock_api.resources_broker import Broker, BrokerSpec, BrokerStatus
 from penstock_api.resources_exchange import Exchange, ExchangeSpec, ExchangeStatus
@@ -86,8 +87,5 @@ def load(text: str) -> Iterator[AnyResource]:
 def _explain(manifest: Mapping[str, object], error: ValidationError) -> str:
     metadata = manifest.get("metadata")
     name = cast("Mapping[str, object]", metadata).get("name", "?") if isinstance(metadata, Mapping) else "?"
-    places = [
-        ".".join(str(step) for step in detail["loc"] if step != manifest.get("kind")) + ": " + detail["msg"]
-        for detail in error.errors(include_url=False, include_context=False, include_input=False)
-    ]
-    return f"{manifest.get('kind', 'object')} {name}: " + "; ".join(places)
+    kind = manifest.get("kind")
+    return f"{kind or 'object'} {name}: " + "; ".join(faults(error, leave_out=kind))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
+from penstock_api.faults import faults
 from penstock_api.ledger import SegmentName
 from penstock_api.observing import SEGMENTS, SegmentList
 from penstock_lag.observer_http import Observer, ObserverError
@@ -32,9 +33,7 @@ def understood(body: bytes, ordinal: int, broker: str, namespace: str) -> Presen
     try:
         listing = SegmentList.model_validate_json(body)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in fault["loc"]) or "document"
-        return Absent(ordinal, f"the observer's list of segments was not understood: {where}: {fault['msg']}")
+        return Absent(ordinal, f"the observer's list of segments was not understood: {faults(error)[0]}")
     asked, answers = (namespace, broker, ordinal), (listing.namespace, listing.broker, listing.ordinal)
     if asked != answers:
         return Absent(

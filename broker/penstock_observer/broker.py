@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from penstock_amqp.client.errors import ManagementError, RequestRefused
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.sasl.client import NotAuthenticated
+from penstock_api.faults import faults
 from penstock_api.management import MAX_COUNT, BrokerState, EntityType, SubscriptionState
 from penstock_observer.poller import BrokerAway
 from penstock_observer.rows import Poll
@@ -90,7 +91,7 @@ class ManagedBroker:
         except ValidationError as error:
             await self.close()
             raise BrokerAway(
-                f"the broker's answer was not understood: {_first(error)}; is it of another release?"
+                f"the broker's answer was not understood: {faults(error)[0]}; is it of another release?"
             ) from error
 
     async def close(self) -> None:
@@ -127,8 +128,3 @@ async def _read(client: Management) -> Poll:
             break
     ordered = tuple(states[name] for name in sorted(states))
     return Poll(broker, ordered, complete=totals == {len(states)})
-
-
-def _first(error: ValidationError) -> str:
-    fault = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"

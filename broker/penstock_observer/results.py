@@ -17,6 +17,7 @@ from typing import Final, assert_never
 from pydantic import ValidationError
 
 from penstock_api.failing import Failure
+from penstock_api.faults import faults
 from penstock_api.ledger import HIDDEN_PREFIX
 from penstock_api.observing import RUN_NAME
 from penstock_api.result import VERSION, LagResult
@@ -84,9 +85,7 @@ def read_result(body: bytes) -> LagResult:
     try:
         result = LagResult.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "document"
-        raise Rejected("NotAResult", f"{where}: {first['msg']} ({error.error_count()} faults in all)") from error
+        raise Rejected("NotAResult", f"{faults(error)[0]} ({error.error_count()} faults in all)") from error
     if result.version != VERSION:
         raise Rejected(
             "OtherVersion",

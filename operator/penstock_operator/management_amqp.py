@@ -14,6 +14,7 @@ from penstock_amqp.client.client import Address
 from penstock_amqp.client.errors import ManagementError, RequestRefused
 from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementClient
 from penstock_amqp.sasl.client import Login, NotAuthenticated
+from penstock_api.faults import faults
 from penstock_api.management import BrokerState, Deletion, EntityType, Owner
 from penstock_operator.decisions import Answer, Declare, Undeclare
 from penstock_operator.management import Target, Unreachable
@@ -125,6 +126,6 @@ async def _mapped(server_name: str) -> AsyncGenerator[None]:
     except (ManagementError, RequestRefused) as error:
         raise Unreachable(f"{server_name} refused a request: {error}") from error
     except ValidationError as error:
-        raise Unreachable(f"{server_name} answered what does not fit: {error.error_count()} errors") from error
+        raise Unreachable(f"{server_name} answered what does not fit: {faults(error)[0]}") from error
     except OSError as error:
         raise Unreachable(f"{server_name} can't be reached: {error}") from error

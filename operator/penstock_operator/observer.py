@@ -14,6 +14,7 @@ from typing import Final
 import aiohttp
 from pydantic import ValidationError
 
+from penstock_api.faults import faults
 from penstock_api.observing import LATEST, MAX_RESULT_BYTES
 from penstock_api.result import LagResult
 
@@ -52,7 +53,7 @@ async def fetch_latest(session: aiohttp.ClientSession, target: ObserverTarget) -
         # Off the loop: a result of many thousand subscriptions takes a while to check.
         return await asyncio.to_thread(LagResult.model_validate_json, body)
     except ValidationError as error:
-        raise ObserverError(f"the result does not fit its model: {error.error_count()} errors") from error
+        raise ObserverError(f"the result does not fit its model: {faults(error)[0]}") from error
 
 
 async def _fetch(session: aiohttp.ClientSession, target: ObserverTarget) -> bytes | None:

@@ -119,6 +119,15 @@ def test_references_that_lead_nowhere_are_named(tmp_path: Path) -> None:
     )
 
 
+def test_what_an_unreadable_manifest_may_declare_is_not_missed(tmp_path: Path) -> None:
+    put(tmp_path, "all.yaml", GOOD.replace("type: Topic", "typ: Topic"))
+    [line] = problems(tmp_path)
+    assert line.endswith("Exchange orders: spec.typ: there is no such field")
+    put(tmp_path, "all.yaml", GOOD.replace("anonymous: true", "anonymous: perhaps"))
+    [line] = problems(tmp_path)
+    assert "Broker shop: spec.authentication.anonymous: " in line
+
+
 def test_a_resource_of_another_broker_is_named(tmp_path: Path) -> None:
     file = put(
         tmp_path,

@@ -43,7 +43,7 @@ def test_a_list_is_understood() -> None:
     ("body", "reason"),
     [
         (b"{", "the observer's list of segments was not understood: document: Invalid JSON"),
-        (b"{}", "the observer's list of segments was not understood: broker: Field required"),
+        (b"{}", "the observer's list of segments was not understood: broker: is required"),
         (listing(broker="other"), "the observer belongs to shop/other-0, not to shop/main-0"),
         (listing(ordinal=1), "the observer belongs to shop/main-1, not to shop/main-0; check the order of --observer"),
         (
@@ -104,4 +104,4 @@ def test_the_status_of_a_refusal_is_kept(tmp_path: Path) -> None:
     with serving(tmp_path, []) as observer, pytest.raises(ObserverError) as refused:
         Observer(observer.url, TOKEN).put("/v1/lag/results/run-1", b"{}")
     assert refused.value.status == 400
-    assert "broker: Field required" in str(refused.value)
+    assert "broker: is required" in str(refused.value)

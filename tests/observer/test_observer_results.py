@@ -115,7 +115,7 @@ def test_a_restart_finds_the_latest_again(store: ResultStore, tmp_path: Path) ->
     ("run_name", "body", "error", "told"),
     [
         ("run-1", b"{", "NotAResult", "document: Invalid JSON"),
-        ("run-1", b"{}", "NotAResult", "broker: Field required"),
+        ("run-1", b"{}", "NotAResult", "broker: is required"),
         ("run-1", a_result(version=0), "OtherVersion", "version 0, this observer takes version 1"),
         ("run-1", a_result(version=2), "OtherVersion", "version 2, this observer takes version 1"),
         ("other", a_result(), "BadRunName", "the document is of run 'run-1', the address says 'other'"),

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from penstock_amqp.types.values import Value
 from penstock_api import management
+from penstock_api.faults import faults
 from penstock_api.management import EntityType, Outcome, Status
 from penstock_broker.management import states
 from penstock_broker.management.answers import Answer, invalid, refusal
@@ -59,8 +60,7 @@ def declare(broker: Broker, kind: EntityType, name: str | None, body: Value, *, 
             case _:
                 assert_never(kind)
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in error.errors())
-        return invalid(f"The body does not fit {kind.value}: {wrong}.")
+        return invalid(f"The body does not fit {kind.value}: {'; '.join(faults(error, whole='body'))}.")
 
 
 def _done(outcome: Outcome, state: states.State, blocked_by: str | None = None) -> Answer:

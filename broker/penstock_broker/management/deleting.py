@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.types.values import Value
 from penstock_api import management
+from penstock_api.faults import faults
 from penstock_api.management import EntityType, Status
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import ending, opening, temporaries
@@ -32,7 +33,7 @@ def delete(broker: Broker, kind: EntityType, name: str | None, body: Value) -> A
     try:
         wanted = management.Deletion.model_validate(body if body is not None else {})
     except ValidationError as error:
-        return invalid(f"The body does not fit a deletion: {error.errors()[0]['msg']}.")
+        return invalid(f"The body does not fit a deletion: {'; '.join(faults(error, whole='body'))}.")
     match kind:
         case EntityType.EXCHANGE:
             return _delete_exchange(broker, name or "", wanted)

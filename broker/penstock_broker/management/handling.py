@@ -19,6 +19,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_amqp.messages.selected_fields import SelectedFields
 from penstock_amqp.types.values import Value
+from penstock_api.faults import faults
 from penstock_api.handling import Handled, Peek, Selection
 from penstock_api.management import EntityType, Operation, Status
 from penstock_broker.management import showing
@@ -54,8 +55,7 @@ def handle(
             return refusal(wanted) if isinstance(wanted, Refuse) else Peeking(queue, peek, wanted)
         selection = Selection.model_validate(body if body is not None else {})
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in error.errors())
-        return invalid(f"The body does not fit {operation.value}: {wrong}.")
+        return invalid(f"The body does not fit {operation.value}: {'; '.join(faults(error, whole='body'))}.")
     return _selected(broker, operation, queue, selection)
 
 

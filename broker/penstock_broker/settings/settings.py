@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from penstock_amqp.transports.origins import normal_origin
 from penstock_api.failing import Misuse
+from penstock_api.faults import faults
 from penstock_api.management import Delivery
 from penstock_broker.settings.announcing import Announcements
 from penstock_broker.settings.creation import AutoCreate
@@ -208,5 +209,5 @@ def load(path: Path) -> Settings:
     try:
         return Settings.model_validate(content or {})
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, each['loc'])) or 'file'}: {each['msg']}" for each in error.errors()]
-        raise Misuse(f"The configuration {path} is wrong: {'; '.join(lines)}.", "Correct these keys.") from error
+        wrong = "; ".join(faults(error, whole="the file"))
+        raise Misuse(f"The configuration {path} is wrong: {wrong}.", "docs/broker.md lists all keys.") from error

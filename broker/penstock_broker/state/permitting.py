@@ -17,6 +17,7 @@ import yaml
 from pydantic import ValidationError
 
 from penstock_api.failing import Misuse
+from penstock_api.faults import faults
 from penstock_broker.connections.connection import Connection
 from penstock_broker.settings.security import Grants, Permission
 from penstock_broker.settings.settings import Role, Settings
@@ -138,5 +139,6 @@ def _read(path: Path) -> tuple[Permission, ...]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise Misuse(f"The permissions {path} are no YAML: {error}.", cure) from error
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
-        raise Misuse(f"The permissions {path} are wrong: {'; '.join(lines)}.", cure) from error
+        raise Misuse(
+            f"The permissions {path} are wrong: {'; '.join(faults(error, whole='the file'))}.", cure
+        ) from error

@@ -64,7 +64,7 @@ def read(folder: Path) -> Manifests:
         raise Misuse(f"{folder} holds no manifest.", "Put *.yaml files there; examples/local has some to start from.")
     problems: list[str] = []
     placed = [found for file in files for found in _read_file(file, problems)]
-    manifests = _assemble(placed, problems, folder)
+    manifests = _assemble(placed, problems, folder, all_read=not problems)
     if problems or manifests is None:
         count = len(problems)
         raise Misuse(
@@ -113,9 +113,12 @@ def _parse(document: object, place: Place, problems: list[str]) -> AnyResource |
         return None
 
 
-def _assemble(placed: Sequence[_Placed], problems: list[str], folder: Path) -> Manifests | None:
+def _assemble(placed: Sequence[_Placed], problems: list[str], folder: Path, *, all_read: bool) -> Manifests | None:
+    """`all_read`: no manifest was unreadable; else what is missing may be in one that was, and isn't complained of."""
     _report_repeated(placed, problems)
     brokers = [entry for entry in placed if isinstance(entry.resource, Broker)]
+    if not brokers and not all_read:
+        return None
     if len(brokers) != 1:
         found = ", ".join(str(entry.place) for entry in brokers) or "none"
         problems.append(f"{folder}: exactly one Broker is needed, found: {found}")
@@ -130,12 +133,12 @@ def _assemble(placed: Sequence[_Placed], problems: list[str], folder: Path) -> M
         if isinstance(entry.resource, Subscription) and _names_broker(entry.place, entry.resource, broker, problems):
             namespace, name = declaration.exchange_key(entry.resource)
             exchange = exchanges.get((namespace, name))
-            if exchange is None:
+            if exchange is not None:
+                subscriptions.append((entry.resource, exchange))
+            elif all_read:
                 problems.append(
                     f"{entry.place}: {_title(entry)}: spec.exchangeRef: no Exchange {namespace}/{name} is declared"
                 )
-            else:
-                subscriptions.append((entry.resource, exchange))
     _report_same_on_broker(placed, problems)
     _report_selectors(placed, problems)
     return Manifests(broker, tuple(exchanges.values()), tuple(subscriptions))
