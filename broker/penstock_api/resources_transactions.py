@@ -64,13 +64,21 @@ class TransactionLimits(base.Spec):
     """Bytes of messages sent in one transaction; left out: 16Mi, or `maxMessageSize` if that is more."""
     max_size_per_connection: Total | None = None
     """Bytes of messages in all open transactions of a connection; left out: 256Mi."""
+    max_size_in_memory: Total | None = None
+    """Bytes of messages in all open transactions of all connections, as far as they are not in the log already; left
+    out: 512Mi. Keep it well under the container's memory limit.
+    """
     max_open_per_connection: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Open transactions of a connection; left out: 256."""
     max_age_seconds: Annotated[int, Field(ge=0, le=2**31)] | None = None
     """From the first message on; 0: no limit; left out: 600."""
 
 
-_SIZES: Final = {"max_size": "maxBytes", "max_size_per_connection": "maxBytesPerConnection"}
+_SIZES: Final = {
+    "max_size": "maxBytes",
+    "max_size_per_connection": "maxBytesPerConnection",
+    "max_size_in_memory": "maxBytesInMemory",
+}
 
 
 def transaction_settings(limits: TransactionLimits) -> dict[str, object]:

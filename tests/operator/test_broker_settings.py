@@ -274,6 +274,7 @@ def test_limits_of_transactions(tmp_path: Path) -> None:
         "maxMessages": 1,
         "maxSize": "32Mi",
         "maxSizePerConnection": "1Gi",
+        "maxSizeInMemory": "2Gi",
         "maxOpenPerConnection": 3,
         "maxAgeSeconds": 0,
     }
@@ -281,6 +282,7 @@ def test_limits_of_transactions(tmp_path: Path) -> None:
         max_messages=1,
         max_bytes=32 * 1024 * 1024,
         max_bytes_per_connection=1024**3,
+        max_bytes_in_memory=2 * 1024**3,
         max_open_per_connection=3,
         max_age_seconds=0,
     )
