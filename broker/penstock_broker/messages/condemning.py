@@ -24,6 +24,7 @@ from penstock_broker.messages import expecting
 from penstock_broker.messages.deadlines import deadline
 from penstock_broker.messages.depositing import deposit, destination_of
 from penstock_broker.messages.leaving import leave
+from penstock_broker.messages.origins import ORIGIN
 from penstock_broker.queues.queue import DATA, FLAGS, LOGGED, NUMBER, Queue
 from penstock_broker.queues.stranded import Stranded
 from penstock_broker.state.broker import Broker
@@ -31,11 +32,10 @@ from penstock_broker.topology.records import Subscription
 from penstock_core.fate import Cause, Drop, SendOn, TryAgain, after_expiry, after_failure, after_rejection
 from penstock_core.reason import Refuse
 
-__all__ = ["ORIGIN", "TOLD", "condemns", "expired", "fail", "growth", "rejected"]
+__all__ = ["TOLD", "condemns", "expired", "fail", "growth", "rejected"]
 
 logger = logging.getLogger(__name__)
 
-ORIGIN: Final = "x-opt-ORIG-QUEUE"
 TOLD: Final = (
     ORIGIN,
     "x-opt-ORIG-ADDRESS",

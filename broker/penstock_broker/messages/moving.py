@@ -16,10 +16,11 @@ from penstock_amqp.messages.times import DELAYS
 from penstock_amqp.types.codec import encode
 from penstock_amqp.types.values import Symbol, Timestamp, Value
 from penstock_broker.log import Outcome
-from penstock_broker.messages.condemning import ORIGIN, TOLD
+from penstock_broker.messages.condemning import TOLD
 from penstock_broker.messages.deadlines import deadline
 from penstock_broker.messages.depositing import deposit, put_into
 from penstock_broker.messages.leaving import leave
+from penstock_broker.messages.origins import ORIGIN
 from penstock_broker.queues.queue import AVAILABLE, DATA, FLAGS, LOGGED, SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
@@ -59,7 +60,7 @@ def redrive(broker: Broker, queue: Queue, entry: Entry, origin: Queue) -> AmqpEr
 
 
 def origin_of(broker: Broker, entry: Entry) -> Queue | str:
-    """The queue that a dead letter comes from, or why it can't go back."""
+    """The queue that a dead letter comes from, or why it can't go back. Only the broker writes that (`origins`)."""
     data = entry[DATA]
     try:
         found = fields.picked_annotations(data, message.inspect(data).start, _ORIGIN).get(ORIGIN)

@@ -20,7 +20,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message, times
 from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
-from penstock_broker.messages import expecting, limits, relaying, storing
+from penstock_broker.messages import expecting, limits, origins, relaying, storing
 from penstock_broker.messages.deadlines import wishes_of
 from penstock_broker.queues.beginning import Beginning
 from penstock_broker.queues.marks import group_mark
@@ -112,6 +112,7 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
     for delivery, data, settled in batch:
         try:
             if not data.startswith(prefix):
+                data = origins.without_claim(data)
                 head = message.inspect(data)
                 begins = producer.begins = Beginning(data, head)
                 prefix, count_at = begins.prefix, begins.count_at
@@ -195,6 +196,7 @@ def _publish_each(
         if producer.broken is not None:
             break
         try:
+            data = origins.without_claim(data)
             head = message.inspect(data)
             route = route_message(broker, destination, data, head)
         except DecodeError as error:

@@ -20,6 +20,7 @@ from penstock_amqp.messages import message
 from penstock_amqp.types.values import Symbol, Value
 from penstock_broker.messages import condemning, expecting
 from penstock_broker.messages.deadlines import deadline
+from penstock_broker.messages.origins import of_client
 from penstock_broker.queues.queue import AVAILABLE, DATA, FLAGS, LOGGED, NUMBER, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
@@ -111,7 +112,7 @@ def _annotated(queue: Queue, held: Held, annotations: dict[Symbol, Value]) -> He
     """The delivery with a message that says more, in this queue and as long as the broker runs."""
     link, (number, data, available, expires, flags), sent = held
     try:
-        told = message.with_annotations(data, message.inspect(data), annotations)
+        told = message.with_annotations(data, message.inspect(data), of_client(annotations))
     except DecodeError:
         return held  # there are annotations that can't be read: they stay what they are
     queue.depth_bytes += len(told) - len(data)

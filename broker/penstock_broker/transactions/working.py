@@ -12,11 +12,10 @@ from penstock_amqp.endpoint import transacting
 from penstock_amqp.endpoint.events import AmqpError, Arrival, Enlisted, Outcome, Settled, Unstored
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message
 from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.log import LargePayload
-from penstock_broker.messages import publishing, relaying, settling
+from penstock_broker.messages import origins, publishing, relaying, settling
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
@@ -103,7 +102,11 @@ def _take(
     broker: Broker, ledger: Ledger, transaction: Transaction, producer: Producer, data: bytes
 ) -> AmqpError | None:
     """Keep one message for the commit, or say why not: then the transaction is doomed."""
-    found = _destination(broker, producer, data)
+    try:
+        data = origins.without_claim(data)
+        found = _destination(broker, producer, data)
+    except DecodeError as error:
+        found = publishing.malformed(error)
     if isinstance(found, AmqpError):
         ledger.move(transaction, rules.doom(transaction.state, finishing.fault_of(found)))
         return found
@@ -129,10 +132,6 @@ def _take(
 
 
 def _destination(broker: Broker, producer: Producer, data: bytes) -> ExchangeTarget | QueueTarget | AmqpError:
-    try:
-        message.inspect(data)
-    except DecodeError as error:
-        return publishing.malformed(error)
     destination = producer.destination
     match destination:
         case ExchangeTarget() | QueueTarget():
