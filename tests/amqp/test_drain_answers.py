@@ -15,6 +15,7 @@ from penstock_amqp.frames.performatives import Flow, Source, Target, Transfer
 from penstock_amqp.messages.whole import Message, encode_message
 
 QUEUE = Source(address="drained")
+LONG = encode_message(Message(body=b"x" * 100_000))
 
 
 @pytest.fixture
@@ -33,12 +34,12 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
         yield client
 
 
-def allow(client: RawClient, count: int, credit: int, *, drain: bool | None = None) -> None:
+def allow(client: RawClient, count: int, credit: int, *, drain: bool | None = None, window: int = 100) -> None:
     """The receiver has seen `count` deliveries and takes `credit` more."""
     client.send(
         Flow(
             next_incoming_id=count,
-            incoming_window=100,
+            incoming_window=window,
             next_outgoing_id=3,
             outgoing_window=100,
             handle=client.last_handle,
@@ -84,3 +85,25 @@ def test_a_drain_that_crosses_messages_takes_none_of_them_back(client: RawClient
     assert (answer.delivery_count, answer.link_credit, answer.drain) == (2, 0, True)
     allow(client, 2, 1)
     client.expect_transfer()
+
+
+def test_credit_that_a_message_of_several_frames_used_up_is_told(client: RawClient) -> None:
+    """65,536 bytes are the longest frame: 100,000 take two, and our next-outgoing-id counts both."""
+    allow(client, 0, 3)
+    for _ in range(3):
+        client.expect_transfer()
+    client.send(Transfer(handle=0, delivery_id=3, delivery_tag=b"long", settled=True, more=True), payload=LONG[:60_000])
+    client.send(Transfer(handle=0), payload=LONG[60_000:])
+    allow(client, 3, 1, drain=True)
+    assert client.expect_transfer()[0].more
+    assert not client.expect_transfer()[0].more
+    assert told(client) == (4, 0, True, 5)
+
+
+def test_a_drain_is_answered_behind_messages_that_a_shut_window_kept_back(client: RawClient) -> None:
+    allow(client, 0, 3, drain=True, window=1)
+    client.expect_transfer()
+    client.send(Flow(next_incoming_id=1, incoming_window=2, next_outgoing_id=3, outgoing_window=100))
+    client.expect_transfer()
+    client.expect_transfer()
+    assert told(client) == (3, 0, True, 3)

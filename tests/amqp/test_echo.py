@@ -6,9 +6,11 @@ from penstock_amqp.frames.echo import LinkState, answer
 from penstock_amqp.frames.frames import read_body
 from penstock_amqp.frames.performatives import Flow
 
+SESSION = Flow(next_incoming_id=7, incoming_window=1024, next_outgoing_id=40, outgoing_window=2**31 - 1)
+
 
 def answered(flow: Flow, link: LinkState | None) -> Flow:
-    frame = answer(flow, 3, link, 1024)
+    frame = answer(flow, 3, SESSION, link)
     assert frame[6:8] == b"\x00\x03"
     return read_body(frame[8:], Flow)[0]
 
@@ -64,7 +66,7 @@ def test_counts_wrap_at_32_bits() -> None:
 def test_a_session_that_asks_learns_about_itself_alone() -> None:
     flow = Flow(next_incoming_id=1, incoming_window=9, next_outgoing_id=2, outgoing_window=9, echo=True)
     told = answered(flow, None)
-    assert told == Flow(next_incoming_id=2, incoming_window=1024, next_outgoing_id=1, outgoing_window=2**31 - 1)
+    assert told == SESSION
 
 
 def test_more_sent_than_the_peer_still_allows_is_counted_and_no_credit_is_left() -> None:

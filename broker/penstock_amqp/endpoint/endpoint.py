@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from penstock_amqp import errors
@@ -24,6 +23,8 @@ from penstock_amqp.endpoint.forwarding import MessageEngine
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.endpoint.output_changes import Offer
 from penstock_amqp.frames import echo, performatives, scrutiny, tap
+from penstock_amqp.frames.frames import read_body, walk
+from penstock_amqp.frames.performatives import Flow
 from penstock_amqp.types import values
 
 __all__ = ["Endpoint"]
@@ -191,7 +192,8 @@ class Endpoint(MessageEngine):
 
     def _local_channel(self, channel: int | None) -> int | None:
         """Our number for the session that the peer calls `channel`."""
-        return next((each.local_channel for each in self._sessions.values() if each.channel == channel), None)
+        session = None if channel is None else self._session_on(channel)
+        return None if session is None else session.local_channel
 
     def open(self, container_id: str, offered: Sequence[str], properties: Mapping[str, values.Value]) -> None:
         """Answer the peer's Open."""
@@ -328,7 +330,7 @@ class Endpoint(MessageEngine):
         if link_credit(link.ptr) > 0:
             ffi.link_drained(link.ptr)
             link.credit = 0
-        elif asked is not None and not link.session.is_inexact:  # else we don't know what to tell
+        elif asked is not None:
             self._echoes.append(asked)
         link.drain = False
 
@@ -355,25 +357,41 @@ class Endpoint(MessageEngine):
         return bool(self._echoes)
 
     def echoes(self) -> bytes:
-        """The flow frames that the engine owes the peer: it does not see that they were asked for."""
+        """The flow frames that the engine owes the peer: it does not see that they were asked for.
+
+        A drain is answered behind what used its credit up, also if the session's window keeps that back.
+        """
         asked, self._echoes = self._echoes, []
         return b"" if self.closed else b"".join(self._echo(tapped) for tapped in asked)
 
     def _echo(self, tapped: tap.TappedFlow) -> bytes:
         flow = tapped.flow
+        session = self._session_on(tapped.channel)
+        if session is None or session.local_channel is None:
+            return b""
         if flow.handle is None:
-            channel = self._local_channel(tapped.channel)
-            return b"" if channel is None else echo.answer(flow, channel, None, SESSION_FRAMES // 2)
+            told = self._session_state(session)
+            return b"" if told is None else echo.answer(flow, session.local_channel, told, None)
         link = self._named(tapped)
         if link is None or not link.is_open or link.local is None:
             return b""
-        channel, handle = link.local
-        session = link.session
-        if not session.is_inexact and not ffi.session_outgoing_bytes(session.ptr):
-            # The peer's own count is behind if messages are on their way; ours is not.
-            flow = replace(flow, next_incoming_id=session.sent_frames & 0xFFFFFFFF)
-        state = echo.LinkState(handle, isinstance(link, OutLink), link.credit)
-        return echo.answer(flow, channel, state, SESSION_FRAMES // 2)
+        if flow.drain and ffi.session_outgoing_bytes(session.ptr):
+            self._echoes.append(tapped)
+            return b""
+        told = self._session_state(session)
+        state = echo.LinkState(link.local[1], isinstance(link, OutLink), link.credit)
+        return b"" if told is None else echo.answer(flow, session.local_channel, told, state)
+
+    def _session_state(self, session: Session) -> Flow | None:
+        """What the engine says of a session: setting its capacity anew makes it write a flow. None if it has failed."""
+        ffi.session_set_incoming_capacity(session.ptr, SESSION_FRAMES * self.max_frame)
+        written = ffi.OUTPUT_VIEW[: self.output()].tobytes()
+        flows = [read_body(written[body:end], Flow)[0] for _, end, _, _, body in walk(written)]
+        return flows[-1] if flows else None
+
+    def _session_on(self, channel: int) -> Session | None:
+        """The session that the peer calls `channel`."""
+        return next((each for each in self._sessions.values() if each.channel == channel), None)
 
     def free(self) -> None:
         """Give everything back. The endpoint and its links are unusable from here on."""

@@ -24,7 +24,7 @@ CLOSELY: Final = 4
 class Session:
     """One session of the peer."""
 
-    __slots__ = ("channel", "context", "has_ended", "is_inexact", "links", "local_channel", "ptr", "sent_frames")
+    __slots__ = ("channel", "context", "has_ended", "links", "local_channel", "ptr")
 
     def __init__(self, ptr: Ptr, channel: int = 0) -> None:
         self.ptr = ptr
@@ -33,10 +33,6 @@ class Session:
         self.local_channel: int | None = None
         """Ours; None until our Begin is out."""
         self.has_ended = False
-        self.sent_frames = 0
-        """Transfer frames handed to the engine: our next-outgoing-id, which the engine does not tell."""
-        self.is_inexact = False
-        """A message took more than one frame: `sent_frames` is not known any more."""
         self.links: list[InLink | OutLink] = []
         self.context: object = None
 

@@ -52,7 +52,6 @@ class Sender(ABC):
         unsettled = self.unsettled
         presettled = link.presettled
         most = self._one_frame
-        before = tag
         rest = iter(entries)
         for entry in rest:
             tag = (tag + 1) & 0xFFFFFFFF
@@ -60,12 +59,10 @@ class Sender(ABC):
             sent = delivery(ptr, TAG)
             data = entry[1]
             size = len(data)
-            if size > most:
-                link.session.is_inexact = True
-                if is_streamed(data):
-                    behind = [(each, each[1], now_us) for each in rest]
-                    self.streams[link] = Stream(sent, (link, entry, now_us), data, behind)
-                    continue
+            if size > most and is_streamed(data):
+                behind = [(each, each[1], now_us) for each in rest]
+                self.streams[link] = Stream(sent, (link, entry, now_us), data, behind)
+                continue
             link_send(ptr, data, size)
             link_advance(ptr)
             if presettled:
@@ -73,22 +70,18 @@ class Sender(ABC):
             else:
                 unsettled[sent] = (link, entry, now_us)
         self._tag = tag
-        link.session.sent_frames += (tag - before) & 0xFFFFFFFF
 
     def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> None:
         """Send `data` in the place of the entry's own bytes (a rewritten header)."""
         if self.streams and link in self.streams:
             self.streams[link].behind.append((entry, data, now_us))
             return
-        link.session.sent_frames += 1
         self._tag = (self._tag + 1) & 0xFFFFFFFF
         TAG_VIEW[0] = self._tag
         sent = delivery(link.ptr, TAG)
-        if len(data) > self._one_frame:
-            link.session.is_inexact = True
-            if is_streamed(data):
-                self.streams[link] = Stream(sent, (link, entry, now_us), data, [])
-                return
+        if len(data) > self._one_frame and is_streamed(data):
+            self.streams[link] = Stream(sent, (link, entry, now_us), data, [])
+            return
         link_send(link.ptr, data, len(data))
         link_advance(link.ptr)
         if link.presettled:
