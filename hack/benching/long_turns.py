@@ -74,9 +74,26 @@ def turns(messages: int) -> None:
     _show("PURGE of all", steps(lambda: Handling(broker, Operation.PURGE, queue, None, lambda _: True, None)))
     fill(lambda each: broker.now_us + 3_600_000_000)
     _show("a pass that finds nothing expired", passes())
-    queue.clear()
+
+    def end() -> Iterator[None]:
+        broker.topology.remains.add(*queue.end())
+        yield None
+        while broker.topology.remains:
+            broker.topology.remains.let_go()
+            yield None
+
+    _show("the end of the queue", end())
     fill(lambda each: broker.now_us - 1)
     _show("a pass that finds all expired", passes())
+    numbers = broker.log.next_messages(messages)
+    for each in range(messages):
+        queue.hold_back((numbers + each, data, broker.now_us + 3_600_000_000 + each, 0, 0))
+    queue.depth_bytes += messages * len(data)
+    _show(
+        "PURGE of one in 10,000 delayed",
+        steps(lambda: Handling(broker, Operation.PURGE, queue, None, lambda entry: entry[0] % 10_000 == 0, None)),
+    )
+    _show("the end of the queue, all delayed", end())
     timed.close()
 
 

@@ -133,7 +133,8 @@ def test_a_snapshot_stays_what_it_was() -> None:
     assert take(made, Somebody()) == 2
     assert take(made, Somebody()) == 1
     made.put([entry(5)])
-    made.clear()
+    assert len(made.take_all()) == 4
+    assert len(made) == 0
     assert numbers(list(snapshot)) == [2, 1, 3, 4]
 
 

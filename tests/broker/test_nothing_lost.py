@@ -105,8 +105,8 @@ class Life(RuleBasedStateMachine):
     def redrive(self) -> None:
         for name in ("dead", "late"):
             node = self.timed.broker.topology.queues.get(name)
-            waiting = {entry[0] for _, entry in node.queue.everything()} if node else set[int]()
-            entries = node.queue.take_out(waiting, waiting) if node else []
+            waiting = {entry[0]: entry for _, entry in node.queue.everything()} if node else {}
+            entries = node.queue.take_out(waiting, waiting.keys()) if node else []
             for entry in entries:
                 assert node is not None
                 origin = moving.origin_of(self.timed.broker, entry)

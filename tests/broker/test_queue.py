@@ -9,6 +9,7 @@ from penstock_amqp.endpoint.events import Entry, Held
 from penstock_amqp.endpoint.ffi import NULL
 from penstock_amqp.endpoint.links import OutLink, Session
 from penstock_broker.queues.queue import Queue
+from penstock_broker.queues.remains import Remains
 
 
 def entry(number: int) -> Entry:
@@ -61,9 +62,12 @@ def test_attempts_count_up_and_are_forgotten_with_the_message() -> None:
     assert (queue.delivery_count(5), queue.max_delivery_count) == (0, 2)
 
 
-def test_clearing_drops_what_waits_and_its_bytes() -> None:
+def test_a_queue_is_empty_at_its_end_but_for_what_is_in_flight() -> None:
     queue = queue_with(1, 2, 3)
     queue.ready.popleft()
     queue.in_flight += 1
-    assert queue.clear() == 2
-    assert (queue.depth, queue.depth_bytes) == (1, 1)
+    remains = Remains()
+    remains.add(*queue.end())
+    assert (queue.depth, queue.depth_bytes, bool(remains)) == (1, 0, True)
+    remains.let_go()
+    assert not remains

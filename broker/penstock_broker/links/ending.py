@@ -6,6 +6,8 @@ decisions 8 and 9; section 4 ("a lost link counts only for its oldest unsettled 
 
 from __future__ import annotations
 
+from collections import deque
+
 from penstock_amqp.endpoint.events import AmqpError, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.connections.attached import Sender
@@ -125,7 +127,8 @@ def leave(broker: Broker, link: InLink | OutLink, held: list[Held], *, orderly: 
             context.after_reply = []
         case Browser():
             context.queue.browsers.remove(context)
-            context.pending.clear()
+            broker.topology.remains.add(context.pending)
+            context.pending = deque()
             context.is_active = False
         case Producer():
             match context.destination:

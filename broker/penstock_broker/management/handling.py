@@ -152,7 +152,7 @@ class Handling:
         """Go on; the answer once all is done."""
         if self.entries is None:
             self.entries = (entry for _, entry in self.queue.everything())
-        chosen: set[int] = set()
+        chosen: dict[int, Entry] = {}
         passed: set[int] = set()
         for _ in range(EXAMINED_PER_STEP):
             if self.count is not None and self.done + self.left + len(chosen) >= self.count:
@@ -164,7 +164,7 @@ class Handling:
                 break
             passed.add(entry[NUMBER])
             if self.wanted(entry):
-                chosen.add(entry[NUMBER])
+                chosen[entry[NUMBER]] = entry
         self._handle(self.queue.take_out(chosen, passed))
         if not self.is_over:
             return None

@@ -11,6 +11,7 @@ Source: section 4 of the design ("Limits"); docs/broker.md, "Dead letters".
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Entry, Outcome, Settled
@@ -132,7 +133,7 @@ def _send_on(broker: Broker, queue: Queue, condemned: Stranded, address: str) ->
     if not broker.stranding:
         broker.after(RETRY_MS, lambda: _retry(broker))
     broker.stranding[queue] = None
-    queue.stranded.append(condemned)
+    queue.stranded[condemned.entry[NUMBER]] = condemned
     if broker.rarely.may_say(f"stranded {queue.name}", broker.now_ms):
         logger.warning(
             "Messages of %r (%s) can't go to %r and are kept: %s",
@@ -165,17 +166,18 @@ def _retry(broker: Broker) -> None:
     """Try stranded messages again, by what the policies say now."""
     waiting, broker.stranding = broker.stranding, {}
     for queue in waiting:
-        stranded, queue.stranded = queue.stranded, []
         refused: set[str] = set()
-        for tried, condemned in enumerate(stranded):
+        for number, condemned in list(islice(queue.stranded.items(), RETRIED_AT_ONCE)):
             address = queue.expiry if condemned.cause is Cause.EXPIRED else queue.dead_letter
-            if tried >= RETRIED_AT_ONCE or address in refused:
-                queue.stranded.append(condemned)
-            elif address is None:
+            if address in refused:
+                continue
+            if address is None:
+                del queue.stranded[number]
                 _without_destination(broker, queue, condemned)
-            elif _try(broker, queue, condemned, address) is not None:
+            elif _try(broker, queue, condemned, address) is None:
+                del queue.stranded[number]
+            else:
                 refused.add(address)
-                queue.stranded.append(condemned)
         if queue.stranded:
             broker.stranding[queue] = None
     if broker.stranding:

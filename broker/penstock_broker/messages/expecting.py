@@ -41,7 +41,7 @@ def keep(broker: Broker, queue: Queue, entry: Entry) -> None:
     """Put a message that was taken out back in its place."""
     queue.keep(entry, broker.now_us)
     if entry[AVAILABLE] > broker.now_us:
-        wake(broker, queue, queue.scheduled[0][0])
+        wake(broker, queue, queue.scheduled.next_due())
         return
     expires = deadline(queue, entry)
     if expires:
@@ -53,7 +53,7 @@ def keep(broker: Broker, queue: Queue, entry: Entry) -> None:
 def postpone(broker: Broker, queue: Queue, entry: Entry) -> None:
     """Keep a message back until it is available, or has expired before."""
     queue.hold_back(entry)
-    wake(broker, queue, queue.scheduled[0][0])
+    wake(broker, queue, queue.scheduled.next_due())
 
 
 def wake(broker: Broker, queue: Queue, at_us: int) -> None:

@@ -10,7 +10,6 @@ Source: section 4 of the design ("One timer wheel for heartbeats, TTL and delays
 
 from __future__ import annotations
 
-from heapq import heappop
 from itertools import islice
 from typing import Final
 
@@ -37,9 +36,9 @@ def keep_time(broker: Broker, queue: Queue) -> None:
     """Do what is due in the queue, and see that somebody looks when the next thing is."""
     now = broker.now_us
     for _ in range(SLICE):
-        if not queue.scheduled or queue.scheduled[0][0] > now:
+        if not queue.scheduled or queue.scheduled.next_due() > now:
             break
-        _become_available(broker, queue, heappop(queue.scheduled)[2])
+        _become_available(broker, queue, queue.scheduled.pop_first())
     due = max(queue.next_expiry, queue.next_pass) if queue.next_expiry else 0
     if due and due <= now and queue.passing is None and not queue.doomed:
         queue.passing = Pass(queue.backlog.snapshot())
@@ -48,7 +47,7 @@ def keep_time(broker: Broker, queue: Queue) -> None:
         _pass(queue, queue.passing, now)
     for _ in range(min(SLICE, len(queue.doomed))):
         condemning.expired(broker, queue, queue.doomed.popleft())
-    dues = [queue.scheduled[0][0]] if queue.scheduled else []
+    dues = [queue.scheduled.next_due()] if queue.scheduled else []
     if queue.doomed or queue.passing is not None:
         dues.append(now)
     elif queue.next_expiry:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import Entry
@@ -44,20 +43,17 @@ def enforce(broker: Broker, queue: Queue) -> None:
 
 
 def _next_delayed(queue: Queue) -> Entry | None:
-    return heappop(queue.scheduled)[2] if queue.scheduled else None
+    return queue.scheduled.pop_first() if queue.scheduled else None
 
 
 def _newest(queue: Queue) -> Entry | None:
     """Take out the message that came last, delayed or not."""
     waiting = queue.drop_newest()
-    if not queue.scheduled:
+    if waiting is not None and queue.scheduled.is_above_all(waiting[NUMBER]):
         return waiting
-    at, (_, number, delayed) = max(enumerate(queue.scheduled), key=lambda each: each[1][1])
+    delayed = queue.scheduled.newest()
+    if delayed is None or (waiting is not None and waiting[NUMBER] > delayed[NUMBER]):
+        return waiting
     if waiting is not None:
-        if waiting[NUMBER] > number:
-            return waiting
         queue.put((waiting,))
-    queue.scheduled[at] = queue.scheduled[-1]
-    queue.scheduled.pop()
-    heapify(queue.scheduled)
-    return delayed
+    return queue.scheduled.remove(delayed)

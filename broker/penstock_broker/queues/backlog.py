@@ -23,6 +23,7 @@ from penstock_amqp.endpoint.events import Entry
 from penstock_broker.queues.groups import Group, Groups
 from penstock_broker.queues.lane import Lane
 from penstock_broker.queues.marks import GROUPED, ORDERED, level
+from penstock_broker.queues.remains import Pile
 from penstock_broker.queues.selection import Examination, Selection, Taker
 from penstock_broker.queues.shelf import Shelf
 from penstock_core.handing_out import NORMAL_LEVEL
@@ -32,6 +33,12 @@ __all__ = ["EXAMINED_PER_VISIT", "Backlog"]
 
 EXAMINED_PER_VISIT: Final = 200
 """Messages that a visit looks at for consumers that don't take everything: about a millisecond."""
+
+
+def _given(copied: deque[Entry]) -> Iterator[Entry]:
+    """One after the other, let go of with the next: what was consumed meanwhile is not freed at once in the end."""
+    while copied:
+        yield copied.popleft()
 
 
 class Backlog:
@@ -49,7 +56,7 @@ class Backlog:
         self._lanes = [self.normal]
         """Highest level first."""
         self._selections: list[Selection] = []
-        self._own: dict[Taker, dict[int, Shelf]] = {}
+        self._own: dict[Taker, dict[int, Shelf[Entry]]] = {}
         """Messages put by for the consumers of their groups, by level."""
 
     # -- all that waits ---------------------------------------------------------------------------------------------
@@ -69,9 +76,9 @@ class Backlog:
         parts: list[Iterable[Entry]] = []
         for lane in self._lanes:
             shelves = [shelf for shelf in (lane.back, *self._put_by(lane.level)) if shelf.blocks]
-            copies = [list(chain.from_iterable(shelf.blocks)) for shelf in shelves]
+            copies = [_given(deque(chain.from_iterable(shelf.blocks))) for shelf in shelves]
             parts += copies if len(copies) < 2 else [merge(*copies)]
-            parts.append(lane.fresh.copy())
+            parts.append(_given(lane.fresh.copy()))
         return chain.from_iterable(parts)
 
     def copy(self) -> deque[Entry]:
@@ -80,7 +87,7 @@ class Backlog:
             return self.normal.fresh.copy()
         return deque(self.snapshot())
 
-    def _put_by(self, at_level: int) -> list[Shelf]:
+    def _put_by(self, at_level: int) -> list[Shelf[Entry]]:
         return [shelves[at_level] for shelves in self._own.values() if at_level in shelves]
 
     def oldest(self) -> list[Entry]:
@@ -139,13 +146,16 @@ class Backlog:
         lane.remove(entry)
         return entry
 
-    def clear(self) -> None:
-        """Forget all that waits."""
+    def take_all(self) -> list[Pile]:
+        """All that waits, and what is remembered of groups, which are the caller's; nothing is here any more."""
+        piles: list[Pile] = [shelf.take_all() for shelves in self._own.values() for shelf in shelves.values()]
         for lane in self._lanes:
-            lane.fresh.clear()
-            lane.back.clear()
-        for shelves in self._own.values():
-            shelves.clear()
+            piles += (lane.back.take_all(), lane.fresh)
+            lane.fresh = deque()
+        if self.groups is not None:
+            piles += self.groups.take_all()
+        self._own.clear()
+        return piles
 
     # -- coming in --------------------------------------------------------------------------------------------------
 

@@ -92,6 +92,12 @@ class Groups:
         for name in [name for name, group in self._owned.items() if group.consumer is consumer]:
             del self._owned[name]
 
+    def take_all(self) -> tuple[dict[int, Group], dict[str, Group]]:
+        """What is remembered, which is the caller's; nobody has a group any more."""
+        held, owned = self._held, self._owned
+        self._held, self._owned = {}, {}
+        return held, owned
+
     def _forget_idle(self) -> None:
         owned = self._owned
         for _ in range(_LOOK_AT):

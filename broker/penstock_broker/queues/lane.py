@@ -22,7 +22,7 @@ class Lane:
         self.level = level
         self.fresh: deque[Entry] = deque()
         """In the order in which they became available."""
-        self.back = Shelf()
+        self.back: Shelf[Entry] = Shelf()
         """What came back, and what a selecting consumer left for others: by number, before all that is fresh."""
 
     def __len__(self) -> int:

@@ -11,15 +11,16 @@ from it, sockets or the log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 from typing import Final, Literal, TypeAlias
 
 from penstock_amqp.endpoint.events import Entry, Held
 from penstock_broker.queues.backlog import Backlog
 from penstock_broker.queues.histogram import Histogram
 from penstock_broker.queues.reader import Reader
+from penstock_broker.queues.remains import Pile
+from penstock_broker.queues.schedule import Schedule
 from penstock_broker.queues.selecting import Admission
 from penstock_broker.queues.selection import Taker
 from penstock_broker.queues.stranded import Stranded
@@ -42,11 +43,6 @@ SCHEDULED: Final = 2
 
 State: TypeAlias = Literal["Ready", "Scheduled", "Stranded"]
 """How a message that is not in flight waits."""
-
-
-def _by_time(scheduled: list[tuple[int, int, Entry]]) -> Iterator[Entry]:
-    while scheduled:
-        yield heappop(scheduled)[2]
 
 
 @dataclass(slots=True)
@@ -138,8 +134,8 @@ class Queue:
         """Fresh messages of normal priority: plain ones can be appended here, all others take `put`."""
         self.returned = self.backlog.normal.back
         """Messages of normal priority that came back, or were looked at; before `ready`."""
-        self.stranded: list[Stranded] = []
-        """Messages whose destination does not take them now: they count, but nobody gets them."""
+        self.stranded: dict[int, Stranded] = {}
+        """Messages whose destination does not take them now, by number: they count, but nobody gets them."""
         self.consumers: list[Reader] = []
         self.browsers: list[Reader] = []
         self.turn = 0
@@ -158,8 +154,8 @@ class Queue:
         """When what waits may be looked through again for messages that have expired."""
         self.passing: Pass | None = None
         """The look for messages that have expired, while it is going on."""
-        self.scheduled: list[tuple[int, int, Entry]] = []
-        """Messages to be delivered later: a heap of (due, number, message)."""
+        self.scheduled = Schedule()
+        """Messages to be delivered later."""
         self.doomed: deque[Entry] = deque()
         """Messages that have expired and are about to leave."""
         self.wakes_ms: int | None = None
@@ -239,29 +235,17 @@ class Queue:
         """Take waiting messages out; the rest of their end is the caller's. `passed`: see the backlog's."""
         return self.backlog.pick(chosen, passed)
 
-    def take_out(self, chosen: Set[int], passed: Set[int]) -> list[Entry]:
-        """The same, and of those that are kept back."""
-        taken = self.pick(chosen, passed)
+    def take_out(self, chosen: Mapping[int, Entry], passed: Set[int]) -> list[Entry]:
+        """The same, and of those that are kept back. `chosen`: by number."""
+        taken = self.pick(chosen.keys(), passed)
         if len(taken) < len(chosen) and self.kept_back:
-            while self.scheduled and self.scheduled[0][1] in chosen:
-                taken.append(heappop(self.scheduled)[2])
-            if len(taken) < len(chosen):
-                taken += self._take_from_within(chosen)
-        return taken
-
-    def _take_from_within(self, chosen: Set[int]) -> list[Entry]:
-        taken = [each[2] for each in self.scheduled if each[1] in chosen]
-        if taken:
-            self.scheduled = [each for each in self.scheduled if each[1] not in chosen]
-            heapify(self.scheduled)
-        taken += [each.entry for each in self.stranded if each.entry[NUMBER] in chosen]
-        self.stranded = [each for each in self.stranded if each.entry[NUMBER] not in chosen]
+            taken += [found for each in chosen.values() if (found := self.scheduled.remove(each)) is not None]
+            taken += [kept.entry for each in chosen if (kept := self.stranded.pop(each, None)) is not None]
         return taken
 
     def hold_back(self, entry: Entry) -> None:
         """Keep a message until it is available, or has expired before."""
-        due = min(entry[AVAILABLE], entry[EXPIRES]) if entry[EXPIRES] else entry[AVAILABLE]
-        heappush(self.scheduled, (due, entry[NUMBER], entry))
+        self.scheduled.add(entry)
 
     def keep(self, entry: Entry, now_us: int) -> None:
         """Put a message that was taken out back in its place."""
@@ -277,8 +261,8 @@ class Queue:
         """
         copied: tuple[tuple[State, Iterable[Entry]], ...] = (
             ("Ready", self.backlog.snapshot()),
-            ("Scheduled", _by_time(self.scheduled.copy())),
-            ("Stranded", [each.entry for each in self.stranded]),
+            ("Scheduled", list(self.scheduled)),
+            ("Stranded", [each.entry for each in self.stranded.values()]),
         )
         return ((state, entry) for state, entries in copied for entry in entries)
 
@@ -341,17 +325,18 @@ class Queue:
         if self.backlog.groups is not None:
             self.backlog.groups.release(number)
 
-    def clear(self) -> int:
-        """Drop everything that waits; deliveries in flight are the caller's. Return how many."""
-        entries = [*self.backlog, *(each[2] for each in self.scheduled), *self.doomed]
-        entries += [each.entry for each in self.stranded]
-        self.backlog.clear()
-        self.scheduled.clear()
-        self.doomed.clear()
-        self.stranded.clear()
+    def end(self) -> list[Pile]:
+        """The queue's life is over, and it is empty at once, however much that was.
+
+        Everything that waited, and what was remembered of it, is the caller's to let go; so are deliveries in flight.
+        """
+        passing = [self.passing.entries] if self.passing is not None else []
+        piles: list[Pile] = [*self.backlog.take_all(), self.scheduled.take_all(), self.doomed, *passing]
+        piles += (self.stranded, self.seen, self.attempts, self.excluded)
+        self.ready = self.backlog.normal.fresh
+        self.doomed, self.stranded = deque(), {}
+        self.seen, self.attempts = set(), {}
         self.next_expiry = 0
         self.passing = None
-        for entry in entries:
-            self.depth_bytes -= len(entry[DATA])
-            self.forget(entry[NUMBER])
-        return len(entries)
+        self.depth_bytes = 0
+        return piles

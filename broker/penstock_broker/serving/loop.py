@@ -115,6 +115,7 @@ class Loop(Connections):
     def turn(self, *, may_wait: bool = True) -> None:
         """One turn; it waits for something to do unless it may not."""
         broker = self.broker
+        remains = broker.topology.remains
         has_work = bool(
             broker.ready
             or broker.browsing
@@ -123,6 +124,7 @@ class Loop(Connections):
             or broker.streaming
             or self._behind
             or self._left
+            or remains
         )
         self._set_clock()
         log = broker.log
@@ -156,6 +158,8 @@ class Loop(Connections):
             self._catch_up(deadline)
         self._dispatch(deadline)
         self._finish()
+        if remains:
+            remains.let_go()
         if log.wants_maintenance:
             log.maintain(MAINTENANCE_MS)
         if not ready and not has_work:

@@ -12,6 +12,7 @@ from typing import Final
 from penstock_api.management import Delivery
 from penstock_broker.log.log import Log
 from penstock_broker.queues.queue import Queue
+from penstock_broker.queues.remains import Remains
 from penstock_broker.topology import documents
 from penstock_broker.topology.admission import admission
 from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, Temporary, new_router
@@ -44,6 +45,8 @@ class Topology:
         self.by_incarnation: dict[int, Subscription | PointToPoint] = {}
         self.made_by_name: dict[NodeKind, set[str]] = {kind: set() for kind in NodeKind}
         """What auto-creation made."""
+        self.remains = Remains()
+        """What ended queues held."""
         self.has_unsynced = False
         """A record of this turn's block describes the topology; cleared when the block is written."""
         self.revision = 1
@@ -150,13 +153,13 @@ class Topology:
         self._unbind(subscription)
         del self.by_incarnation[subscription.queue.incarnation]
         old = subscription.queue
-        old.admits = None  # it may refer to the queue
         subscription.queue = Queue(
             subscription.name, self._log.next_incarnation(), is_logged=subscription.is_logged, now_us=now_us
         )
         subscription.binding = binding
         subscription.exchange_type = self.exchanges[binding.exchange].type
         self.write(subscription)
+        self._end(old)
         self.restore(subscription)
 
     def rebind_in_place(self, subscription: Subscription, binding: Binding) -> None:
@@ -186,8 +189,7 @@ class Topology:
         self._unbind(subscription)
         del self.subscriptions[subscription.identity]
         del self.by_incarnation[subscription.queue.incarnation]
-        subscription.queue.clear()
-        subscription.queue.admits = None  # it may refer to the queue
+        self._end(subscription.queue)
         self.next_revision()
 
     def write(self, subscription: Subscription) -> None:
@@ -246,7 +248,7 @@ class Topology:
         if node.durable:
             self._erase(documents.QUEUE, name)
         del self.by_incarnation[node.queue.incarnation]
-        node.queue.clear()
+        self._end(node.queue)
         self.next_revision()
         return node
 
@@ -256,6 +258,11 @@ class Topology:
         """One revision further."""
         self.revision += 1
         return self.revision
+
+    def _end(self, queue: Queue) -> None:
+        """A record has ended the queue's life: what it held is nobody's, and let go by and by."""
+        self.remains.add(*queue.end())
+        queue.admits = None  # it may refer to the queue
 
     def _mark(self, kind: NodeKind, name: str, made_by_name: bool) -> None:
         names = self.made_by_name[kind]
