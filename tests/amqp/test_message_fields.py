@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.fields import Field, annotation, application_properties, encoded_keys, properties_field
+from penstock_amqp.messages.fields import (
+    Field,
+    annotation,
+    application_properties,
+    encoded_keys,
+    expiry_and_group,
+    group_fields,
+    properties_field,
+)
 from penstock_amqp.messages.message import inspect
 from penstock_amqp.messages.sections import Section, check_sections, end_of, find_section
 from penstock_amqp.messages.selected_fields import SelectedFields
@@ -90,6 +98,37 @@ def test_an_annotation_is_found_by_its_name() -> None:
     assert type(annotation(MESSAGE, START, "x-opt-jms-msg-type")) is Byte
     assert annotation(MESSAGE, START, "x-opt-other") is None
     assert annotation(PROPERTIES + BODY, 0, "x-opt-delivery-time") is None
+
+
+_EXPIRY = b"\x83\x00\x00\x00\xe8\xd4\xa5\x10\x01"
+_NO = b"\x40"
+
+
+@pytest.mark.parametrize(
+    ("items", "expiry", "group", "sequence"),
+    [
+        pytest.param([_NO] * 8, None, None, None, id="too-short-for-either"),
+        pytest.param([*[_NO] * 8, _EXPIRY], 1_000_000_000_001, None, None, id="an-expiry-alone"),
+        pytest.param([*[_NO] * 10, string("g")], None, "g", None, id="a-group-alone"),
+        pytest.param([*[_NO] * 8, _EXPIRY, _NO, string("g"), b"\x52\x07"], 1_000_000_000_001, "g", 7, id="all"),
+        pytest.param([string("id"), *[_NO] * 9, b"\xb1\x00\x00\x00\x01g", b"\x43"], None, "g", 0, id="wide-text"),
+    ],
+)
+def test_expiry_and_group_are_read_in_one_go(items: list[bytes], expiry: Value, group: Value, sequence: Value) -> None:
+    data = described(0x73, fields(*items)) + BODY
+    assert expiry_and_group(data, 0) == (expiry, group is not None)
+    assert group_fields(data, 0) == (group, sequence)
+
+
+def test_a_message_without_properties_has_neither_expiry_nor_group() -> None:
+    assert expiry_and_group(APPLICATION + BODY, 0) == (None, False)
+    assert group_fields(APPLICATION + BODY, 0) == (None, None)
+
+
+@pytest.mark.parametrize("group", [b"\xa1\x00", b"\xa1\x01\xff", b"\xa1\xf0g"])
+def test_a_group_that_is_empty_or_can_not_be_read_is_none(group: bytes) -> None:
+    data = described(0x73, fields(*[_NO] * 8, _EXPIRY, _NO, group))
+    assert expiry_and_group(data, 0) == (1_000_000_000_001, False)
 
 
 def test_only_wanted_application_properties_are_read() -> None:
@@ -239,6 +278,8 @@ def test_no_bytes_make_it_raise_anything_else(at: int, patch: bytes) -> None:
         lambda: properties_field(data, START, Field.REPLY_TO_GROUP_ID),
         lambda: annotation(data, START, "x-opt-delivery-time"),
         lambda: application_properties(data, START, encoded_keys(["ok", "price"])),
+        lambda: expiry_and_group(data, START),
+        lambda: group_fields(data, START),
         lambda: check_sections(data, START),
     ):
         with contextlib.suppress(DecodeError):

@@ -233,6 +233,46 @@ def test_an_echo_in_a_wide_list_is_seen() -> None:
     assert [(tapped.channel, tapped.flow.handle) for tapped in tap.echoes()] == [(0, 9)]
 
 
+def in_pieces(tap: InputTap, data: bytes, size: int) -> None:
+    """Let the engine take whole frames and keep the rest, as it does in a buffer that never fills."""
+    whole = 0
+    for at in range(0, len(data), size):
+        chunk = data[at : at + size]
+        while whole + 4 <= at + len(chunk) and whole + int.from_bytes(data[whole : whole + 4]) <= at + len(chunk):
+            whole += int.from_bytes(data[whole : whole + 4])
+        tap.pushed(chunk, ROOM - (at + len(chunk) - whole))
+
+
+@pytest.mark.parametrize("size", [1, 3, 100, 4096, 5000])
+def test_a_frame_that_comes_in_pieces_is_read_whole(size: int) -> None:
+    transfer = frame(0, b"\x53\x14", list32(ZERO)) + bytes(6000)
+    transfer = len(transfer).to_bytes(4, "big") + transfer[4:]
+    tap = InputTap(ROOM)
+    in_pieces(tap, transfer + DRAWN, size)
+    assert tap.take_attach("sub|global") == TappedAttach(0, EXPECTED)
+    assert tap.missing == 0
+
+
+@pytest.mark.parametrize("size", [1, 7, 500, 5990])
+def test_what_is_missing_of_a_frame_is_known_once_its_size_is(size: int) -> None:
+    tap = InputTap(ROOM)
+    sent = (6000).to_bytes(4, "big") + bytes(size - 4) if size >= 4 else bytes(size)
+    in_pieces(tap, sent, 2)
+    assert tap.missing == (6000 - size if size >= 4 else 0)
+
+
+@pytest.mark.parametrize("held", [0, 5, 9, 10, 20])
+def test_a_flow_of_a_session_is_found_behind_a_large_frame_and_where_it_began_before(held: int) -> None:
+    large = (6000).to_bytes(4, "big") + b"\x02\x00\x00\x00" + b"\x00\x53\x14\x45" + bytes(5988)
+    data = large + echoing(4, None, True)
+    split = len(data) - len(echoing(4, None, True)) + held
+    for first in (split, 5900):
+        tap = InputTap(ROOM)
+        tap.pushed(data[:first], ROOM - (first - 6000 if first >= 6000 else first))
+        tap.pushed(data[first:], ROOM)
+        assert [(tapped.channel, tapped.flow.handle) for tapped in tap.echoes_of_sessions()] == [(4, None)]
+
+
 @given(st.binary(max_size=400), st.integers(0, 60), st.binary(max_size=8))
 def test_mutated_input_is_attaches_or_an_error_of_the_wire(junk: bytes, at: int, patch: bytes) -> None:
     for data in (junk, DRAWN[:at] + patch + DRAWN[at + len(patch) :], DRAWN + junk):

@@ -41,6 +41,9 @@ SHORT: Final = 512
 _SIZE_BYTES = 4
 """Bytes of a frame's size, which it begins with."""
 
+_PIECE_BYTES: Final = 4096
+"""A shorter piece of a frame is joined with the next."""
+
 _ECHO_FIELD = 9
 """Position of `echo` in a flow: a shorter one, which is nearly every flow, need not be decoded."""
 
@@ -79,6 +82,7 @@ class InputTap:
         "_echoes",
         "_held",
         "_held_before",
+        "_held_size",
         "_input_size",
         "_open_channel",
         "_transfers_taken",
@@ -89,8 +93,10 @@ class InputTap:
     def __init__(self, capacity: int) -> None:
         """`capacity` is what the engine's transport can take before it was given anything."""
         self._input_size = capacity
-        self._held = b""
-        self._held_before = b""
+        self._held: list[bytes] = []
+        """What the engine holds of an incomplete frame, in the pieces in which it came: joined only if it is read."""
+        self._held_size = 0
+        self._held_before: list[bytes] = []
         self._chunk: bytes | memoryview = b""
         self._walked = True
         self._attaches: deque[TappedAttach] = deque()
@@ -111,16 +117,17 @@ class InputTap:
         self._held_before = self._held
         self._chunk = chunk
         self._walked = self._transfers_taken = False
-        partial = self._partial(capacity)
+        partial = self._held_size = self._partial(capacity)
         if partial == 0:
-            self._held = b""
+            self._held = []
             self.missing = 0
             return
         if partial <= len(chunk):
-            self._held = bytes(chunk[len(chunk) - partial :])
+            self._held = [bytes(chunk[len(chunk) - partial :])]
         else:
-            self._held = self._held_before + bytes(chunk)
-        self.missing = max(int.from_bytes(self._held[:4]) - partial, 0) if partial >= _SIZE_BYTES else 0
+            self._held = _followed(self._held_before, bytes(chunk))
+        size = int.from_bytes(_beginning(self._held, _SIZE_BYTES))
+        self.missing = max(size - partial, 0) if partial >= _SIZE_BYTES else 0
 
     def open_channel(self) -> int:
         """The channel of the chunk's Open."""
@@ -153,7 +160,8 @@ class InputTap:
     def echoes_of_sessions(self) -> tuple[TappedFlow, ...]:
         """The same for a chunk of at most `SHORT` bytes, whether the engine raised a flow or not."""
         if not self._walked:
-            if _FLOW_MARK not in self._held_before + bytes(self._chunk):
+            # A frame that began before the chunk is a short one, or its descriptor stands at its beginning.
+            if _FLOW_MARK not in _beginning(self._held_before, SHORT) + bytes(self._chunk):
                 return ()
             self._walk(every_flow=True)
         return self.echoes()
@@ -184,7 +192,7 @@ class InputTap:
 
         The buffer grows by what the engine chooses, but only when one incomplete frame fills it to the last byte.
         """
-        total = len(self._held_before) + len(self._chunk)
+        total = self._held_size + len(self._chunk)
         if capacity < 0:
             return 0
         if total >= self._input_size and self._fills_buffer(total):
@@ -196,13 +204,13 @@ class InputTap:
         return partial
 
     def _fills_buffer(self, total: int) -> bool:
-        start = (self._held_before + bytes(self._chunk[:8]))[:8]
+        start = _beginning([*self._held_before, bytes(self._chunk[:8])], 8)
         return total == self._input_size and not start.startswith(b"AMQP") and int.from_bytes(start[:4]) > total
 
     def _whole(self) -> bytes:
         """The whole frames that the engine took with the chunk."""
-        data = self._held_before + bytes(self._chunk)
-        return data[: len(data) - len(self._held)]
+        data = b"".join([*self._held_before, self._chunk])
+        return data[: len(data) - self._held_size]
 
     def _walk(self, *, every_flow: bool = False) -> None:
         if self._walked:
@@ -223,6 +231,20 @@ class InputTap:
                 case _:
                     pass
         self._echoes = tuple(echoes)
+
+
+def _followed(pieces: list[bytes], piece: bytes) -> list[bytes]:
+    """The pieces and one more; few however small they come."""
+    if pieces and len(pieces[-1]) < _PIECE_BYTES:
+        return [*pieces[:-1], pieces[-1] + piece]
+    return [*pieces, piece]
+
+
+def _beginning(pieces: list[bytes], size: int) -> bytes:
+    """The first `size` bytes of pieces in a row, or all."""
+    if pieces and len(pieces[0]) >= size:
+        return pieces[0][:size]
+    return b"".join(pieces)[:size]
 
 
 def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Performative | int]]:

@@ -9,17 +9,27 @@ what it meets is malformed. Source: AMQP 1.0 part 3, sections 3.2.3 to 3.2.5.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from functools import lru_cache
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.sections import Section, end_of, find_section
+from penstock_amqp.messages.sections import ONE_BYTE_SIZE, WIDTHS, Section, end_of, find_section
 from penstock_amqp.types.codec import decode, encode
 from penstock_amqp.types.formats import FIXED
 from penstock_amqp.types.values import Symbol, Value
 
-__all__ = ["Field", "annotation", "application_properties", "encoded_keys", "picked_annotations", "properties_field"]
+__all__ = [
+    "Field",
+    "annotation",
+    "application_properties",
+    "encoded_keys",
+    "expiry_and_group",
+    "group_fields",
+    "picked_annotations",
+    "properties_field",
+]
 
 
 class Field(IntEnum):
@@ -48,9 +58,40 @@ def properties_field(data: bytes, start: int, field: Field) -> Value:
     at, count = _items(data, section, 0xC0)
     if count <= field:
         return None
-    for _ in range(field):
-        at = end_of(data, at)
-    return _value(data, at)
+    return _value(data, _step(data, at, field))
+
+
+def group_fields(data: bytes, start: int) -> tuple[Value, Value]:
+    """Return group-id and group-sequence; None for what is absent."""
+    section = find_section(data, start, Section.PROPERTIES)
+    if section < 0:
+        return None, None
+    at, count = _items(data, section, 0xC0)
+    if count <= Field.GROUP_ID:
+        return None, None
+    at = _step(data, at, Field.GROUP_ID)
+    sequence = _value(data, end_of(data, at)) if count > Field.GROUP_SEQUENCE else None
+    return _value(data, at), sequence
+
+
+def expiry_and_group(data: bytes, start: int) -> tuple[Value, bool]:
+    """Return absolute-expiry-time, None if it is absent, and whether there is a group-id: one that can't be read, or is
+    empty, is none.
+    """
+    section = find_section(data, start, Section.PROPERTIES)
+    if section < 0:
+        return None, False
+    at, count = _items(data, section, 0xC0)
+    if count <= Field.ABSOLUTE_EXPIRY_TIME:
+        return None, False
+    at = _step(data, at, Field.ABSOLUTE_EXPIRY_TIME)
+    expiry = _value(data, at)
+    if count <= Field.GROUP_ID:
+        return expiry, False
+    try:
+        return expiry, bool(_value(data, _step(data, at, Field.GROUP_ID - Field.ABSOLUTE_EXPIRY_TIME)))
+    except DecodeError:
+        return expiry, False
 
 
 def annotation(data: bytes, start: int, key: str) -> Value:
@@ -88,9 +129,9 @@ def encoded_keys(names: Iterable[str]) -> dict[bytes, str]:
 def _items(data: bytes, at: int, narrow: int) -> tuple[int, int]:
     """Return (offset of the first item, number of items) of the list (0xC0) or map (0xC1) at `at`."""
     code = data[at] if at < len(data) else -1
-    end_of(data, at)
-    if code == narrow and data[at + 1] >= 1:
+    if code == narrow and end_of(data, at) > at + 2:
         return at + 3, data[at + 2]
+    end_of(data, at)
     if code == narrow + 0x10 and at + 9 <= len(data):
         return at + 9, int.from_bytes(data[at + 5 : at + 9])
     if code == 0x45 and narrow == 0xC0:
@@ -98,17 +139,45 @@ def _items(data: bytes, at: int, narrow: int) -> tuple[int, int]:
     raise DecodeError(f"a {'list' if narrow == 0xC0 else 'map'} was expected, not format code 0x{code:02x}", at)
 
 
+def _step(data: bytes, at: int, count: int) -> int:
+    """The offset behind `count` values."""
+    try:
+        for _ in range(count):
+            width = WIDTHS[data[at]]
+            if width > 0:
+                at += width
+            elif width == ONE_BYTE_SIZE:
+                at += 2 + data[at + 1]
+            else:
+                at = end_of(data, at)
+    except IndexError:
+        raise DecodeError("the message ends within a value", at) from None
+    return at
+
+
 def _pick(data: bytes, section: int, wanted: Mapping[bytes, str]) -> dict[str, Value]:
     at, count = _items(data, section, 0xC1)
     found: dict[str, Value] = {}
-    for _ in range(count // 2):
-        value_at = end_of(data, at)
-        name = wanted.get(data[at:value_at])
-        if name is not None:
-            found[name] = _value(data, value_at)
-            if len(found) == len(wanted):
-                break
-        at = end_of(data, value_at)
+    name_of = wanted.get
+    try:
+        for _ in range(count // 2):
+            value_at = at + 2 + data[at + 1] if WIDTHS[data[at]] == ONE_BYTE_SIZE else end_of(data, at)
+            name = name_of(data[at:value_at])
+            if name is not None:
+                found[name] = _value(data, value_at)
+                if len(found) == len(wanted):
+                    break
+            width = WIDTHS[data[value_at]]
+            if width > 0:
+                at = value_at + width
+            elif width == ONE_BYTE_SIZE:
+                at = value_at + 2 + data[value_at + 1]
+            else:
+                at = end_of(data, value_at)
+    except IndexError:
+        raise DecodeError("the message ends within a value", at) from None
+    if at > len(data):
+        raise DecodeError("the message ends within a value", at)
     return found
 
 
@@ -119,8 +188,13 @@ def _value(data: bytes, at: int) -> Value:
             return data[at + 2 : end_of(data, at)].decode()
         except UnicodeDecodeError:
             raise DecodeError("text that is not utf-8", at) from None
+    if code == 0x40:
+        return None
     fixed = FIXED.get(code)
-    if fixed is not None and end_of(data, at):
+    if fixed is not None:
         layout, make = fixed
-        return make(layout.unpack_from(data, at + 1)[0])
+        try:
+            return make(layout.unpack_from(data, at + 1)[0])
+        except struct.error:
+            raise DecodeError("the message ends within a value", at) from None
     return decode(data, at)[0]

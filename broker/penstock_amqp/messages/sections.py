@@ -40,6 +40,7 @@ _BY_NAME = {
     Symbol("amqp:amqp-value:*"): Section.AMQP_VALUE,
     Symbol("amqp:footer:map"): Section.FOOTER,
 }
+_FIRST, _LAST = int(Section.HEADER), int(Section.FOOTER)
 _BY_CODE: dict[object, Section] = {int(section): section for section in Section}
 
 ONE_BYTE_SIZE = -1
@@ -121,14 +122,25 @@ def find_section(data: bytes, start: int, wanted: Section) -> int:
 
     Raises `DecodeError` if something on the way is malformed.
     """
-    at = start
-    while at < len(data):
-        section, at = section_at(data, at)
-        if section is wanted:
-            return at
-        if section is None or section > wanted:
-            return -1
-        at = end_of(data, at)
+    at, end = start, len(data)
+    try:
+        while at < end:
+            code = data[at + 2]
+            if data[at] == 0x00 and data[at + 1] == 0x53 and _FIRST <= code <= _LAST:
+                at += 3
+            else:
+                section, at = section_at(data, at)
+                assert section is not None, "the end is not reached"
+                code = int(section)
+            if code == wanted:
+                return at
+            if code > wanted:
+                return -1
+            at = at + 2 + data[at + 1] if WIDTHS[data[at]] == ONE_BYTE_SIZE else end_of(data, at)
+    except IndexError:
+        raise DecodeError("the message ends within a section", at) from None
+    if at > end:
+        raise DecodeError("the message ends within a section", start)
     return -1
 
 

@@ -21,7 +21,7 @@ from penstock_amqp.types.codec import decode, encode
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 from penstock_core.lifespan import NO_WISHES, Wishes
 
-__all__ = ["DELAYS", "absolute_expiry", "may_expire", "may_wait", "wishes", "without_expiry"]
+__all__ = ["DELAYS", "absolute_expiry", "expiry_and_group", "may_expire", "may_wait", "wishes", "without_expiry"]
 
 _TIME: Final = "x-opt-delivery-time"
 _DELAY: Final = "x-opt-delivery-delay"
@@ -75,6 +75,14 @@ def may_expire(data: bytes, at: int) -> bool:
 def absolute_expiry(data: bytes, start: int) -> int | None:
     """Return the absolute-expiry-time, milliseconds since the epoch. Raises `DecodeError`."""
     return _integer(fields.properties_field(data, start, Field.ABSOLUTE_EXPIRY_TIME))
+
+
+def expiry_and_group(data: bytes, start: int) -> tuple[int, bool]:
+    """Return the absolute-expiry-time (0: none) and whether the message names a group, in one go. Raises
+    `DecodeError`.
+    """
+    expiry, is_grouped = fields.expiry_and_group(data, start)
+    return (0 if expiry is None else _integer(expiry) or 0), is_grouped
 
 
 def without_expiry(data: bytes, head: Head) -> bytes:

@@ -23,7 +23,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.messages import expecting, limits, origins, relaying, storing
 from penstock_broker.messages.deadlines import wishes_of
 from penstock_broker.queues.beginning import Beginning
-from penstock_broker.queues.marks import group_mark
+from penstock_broker.queues.marks import GROUPED
 from penstock_broker.queues.queue import LOGGED
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
@@ -128,8 +128,9 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
                     or data[end - 9] != 0x83
                     or data[end - 18] == 0x83
                 ):
-                    flags |= group_mark(data, begins.start)
-                    absolute = times.absolute_expiry(data, begins.start) or 0
+                    absolute, is_grouped = times.expiry_and_group(data, begins.start)
+                    if is_grouped:
+                        flags |= GROUPED
             if flags:
                 ordered = True
         except (DecodeError, IndexError) as error:

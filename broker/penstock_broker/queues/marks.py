@@ -10,7 +10,7 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.fields import Field, properties_field
+from penstock_amqp.messages.fields import Field, group_fields, properties_field
 from penstock_amqp.messages.message import Head
 from penstock_core.handing_out import NORMAL_LEVEL, closes_group, level_of
 
@@ -98,6 +98,5 @@ def level(entry: Entry) -> int:
 
 def group_of(entry: Entry, head: Head) -> tuple[str, bool]:
     """The group of an entry that is `GROUPED`, and whether its message closes the group."""
-    name = properties_field(entry[1], head.start, Field.GROUP_ID)
-    sequence = properties_field(entry[1], head.start, Field.GROUP_SEQUENCE)
+    name, sequence = group_fields(entry[1], head.start)
     return str(name), closes_group(sequence if isinstance(sequence, int) else None)
