@@ -15,7 +15,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from pydantic import ValidationError
+
 from penstock_api.failing import CannotRun, Failure, Misuse
+from penstock_api.faults import faults
 from penstock_broker.assembling import assemble
 from penstock_broker.connections import listening
 from penstock_broker.connections.listening import Port
@@ -25,7 +28,7 @@ from penstock_broker.messages import restoring
 from penstock_broker.serving.loop import Loop
 from penstock_broker.serving.probes import Probes
 from penstock_broker.settings import settings
-from penstock_broker.settings.settings import Listener, Management, Settings
+from penstock_broker.settings.settings import Settings
 
 __all__ = ["ADDRESSES_FILE", "run", "serve"]
 
@@ -58,12 +61,16 @@ def run(
     listeners = (*given.listeners, *(_listener(number, address) for number, address in enumerate(listen)))
     update: dict[str, object] = {"listeners": listeners}
     if management is not None:
-        update["management"] = Management(address=management)
+        update["management"] = {"address": management}
     if observer_socket is not None:
         update["observer_socket"] = observer_socket
     if probes is not None:
         update["probes"] = probes
-    merged = Settings.model_validate(given.model_copy(update=update).model_dump())
+    try:
+        merged = Settings.model_validate({**given.model_dump(), **update})
+    except ValidationError as error:
+        wrong = "; ".join(faults(error, whole="together"))
+        raise Misuse(f"The options are wrong: {wrong}.", "See penstock broker --help.") from error
     if dev:
         merged = merged.for_dev()
         logger.warning("--dev: anybody may connect, and names are made when first used; not for production")
@@ -78,7 +85,7 @@ def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files:
     ports = listening.ports_of(given, _salt_key(data))
     loop = _recovered(given, data, files, ports)
     log = loop.broker.log
-    probes = _probes(loop, given.probes)
+    probes = Probes(loop, given.probes) if given.probes is not None else None
     _stop_on_signals(loop)
     for port in ports:
         port.bind()
@@ -131,17 +138,8 @@ def _salt_key(data: Path) -> bytes:
         raise CannotRun(f"The data folder {data} can't be used: {error}.", "Check its volume and owner.") from error
 
 
-def _probes(loop: Loop, address: str | None) -> Probes | None:
-    if address is None:
-        return None
-    try:
-        return Probes(loop, listening.split_address(address))
-    except OSError as error:
-        raise CannotRun(f"The probe port {address} can't be had: {error.strerror}.", "Name another one.") from error
-
-
-def _listener(number: int, address: str) -> Listener:
-    return Listener(name="amqp" if number == 0 else f"amqp-{number + 1}", address=address)
+def _listener(number: int, address: str) -> dict[str, object]:
+    return {"name": "amqp" if number == 0 else f"amqp-{number + 1}", "address": address}
 
 
 def _recover(given: Settings, data: Path, files: FileLayer | None) -> tuple[Log, Recovered]:
@@ -182,9 +180,13 @@ def _stop_on_signals(loop: Loop) -> None:
 def _announce(addresses: dict[str, str], *files: Path | None) -> None:
     for path in files:
         if path is not None:
-            hidden = path.with_name(f".{path.name}")
-            hidden.write_text(json.dumps(addresses) + "\n")
-            hidden.replace(path)
+            try:
+                hidden = path.with_name(f".{path.name}")
+                hidden.write_text(json.dumps(addresses) + "\n")
+                hidden.replace(path)
+            except OSError as error:
+                told = f"The addresses can't be written to {path}: {error.strerror}."
+                raise CannotRun(told, "Check the folder and its owner.") from error
     for name, address in addresses.items():
         sys.stdout.write(f"listening {name} {address}\n")
     sys.stdout.flush()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 from penstock_amqp.client.client import Address
@@ -31,13 +32,11 @@ def ask(site: Site, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
         Misuse: the address or a file can't be used.
         Failure: the broker can't be reached, or refuses.
     """
+    login = _login(site)
     try:
-        tls = ssl.create_default_context(cafile=str(site.ca_file)) if site.ca_file is not None else None
-        address = Address.parse(site.broker, tls)
-        password = site.password_file.read_text().rstrip("\n") if site.password_file is not None else ""
-    except (ValueError, OSError) as error:
-        raise Misuse(f"the broker can't be asked: {error}", "See --broker, --ca-file and --password-file.") from error
-    login = Login(site.user, password) if site.user is not None else None
+        address = Address.parse(site.broker, _tls(site.ca_file))
+    except ValueError as error:
+        raise Misuse(f"the broker can't be asked: {error}.", "See --broker.") from error
     try:
         return asyncio.run(_asked(address, login, question))
     except ManagementError as error:
@@ -50,9 +49,29 @@ def ask(site: Site, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
         ) from error
     except (OSError, TimeoutError, WireError, RequestRefused) as error:
         raise Failure(
-            f"the broker at {site.broker} can't be asked: {error}",
+            f"the broker at {site.broker} can't be asked: {error}.",
             "Is it running, and is this its management listener?",
         ) from error
+
+
+def _login(site: Site) -> Login | None:
+    if site.user is None:
+        return None
+    if site.password_file is None:
+        raise Misuse(f"there is no password for {site.user}.", "Name the file that holds it by --password-file.")
+    try:
+        return Login(site.user, site.password_file.read_text().rstrip("\n"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misuse(f"{site.password_file} can't be read: {error}.", "See --password-file.") from error
+
+
+def _tls(ca_file: Path | None) -> ssl.SSLContext | None:
+    if ca_file is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=str(ca_file))
+    except OSError as error:  # an SSLError is one
+        raise Misuse(f"{ca_file} holds no certificates that can be read: {error}.", "Give a PEM file.") from error
 
 
 async def _asked(address: Address, login: Login | None, question: Callable[[ManagementClient], Awaitable[T]]) -> T:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from aiohttp import web
 
-from penstock_api.failing import Failure
+from penstock_api.failing import CannotRun
 from penstock_observer.broker import ManagedBroker, over
 from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, Rolling
@@ -102,9 +103,10 @@ async def _listen(runner: web.AppRunner, settings: ObserverSettings, certificate
     try:
         await site.start()
     except OSError as error:
-        raise Failure(
-            f"the observer can't listen on {settings.host}:{settings.port}: {error}.",
-            "Choose another --listen address.",
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise CannotRun(
+            f"the observer can't listen on {settings.host}:{settings.port}: {reason}.",
+            "Free the address, or name another one of this machine by --listen.",
         ) from error
     port = runner.addresses[0][1]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host

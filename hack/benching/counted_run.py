@@ -90,6 +90,7 @@ class Rig:
         from penstock_broker.connections import listening
         from penstock_broker.log import Log, SyncChoice
         from penstock_broker.log import Settings as LogSettings
+        from penstock_broker.settings import addresses
         from penstock_broker.settings.settings import Settings
         from penstock_broker.state.timing import Clock
 
@@ -105,7 +106,7 @@ class Rig:
         self.loop = assemble(settings, self.log, recovered, ports, 1 << 30, clock)
         ports[0].bind()
         self.loop.open_ports()
-        self.address = listening.split_address(ports[0].bound)
+        self.address = addresses.split(ports[0].bound)
         self.accepted = self.received = 0
         self.peers: list[Peer] = []
         consumer, producer = self._peer("consumer"), self._peer("producer")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -83,6 +85,44 @@ def test_two_brokers_never_share_a_data_folder(broker_process: BrokerProcess, tm
     second = BrokerProcess(tmp_path / "data", management=False)
     with pytest.raises(AssertionError, match="Another broker uses the data folder"):
         second.start()
+
+
+def test_a_path_that_is_no_dead_brokers_socket_is_left_alone(broker_process: BrokerProcess, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("precious")
+    for taken, reason in ((f"unix:{file}", "File exists"), (broker_process.management, "Address already in use")):
+        second = BrokerProcess(tmp_path / "second", management=False, listen=(taken,))
+        with pytest.raises(AssertionError, match=f"can't listen on {taken}: {reason}"):
+            second.start()
+    assert file.read_text() == "precious"
+    with socket.socket(socket.AF_UNIX) as visitor:
+        visitor.connect(broker_process.management.removeprefix("unix:"))
+
+
+def test_a_dead_brokers_socket_is_taken_over(broker_process: BrokerProcess) -> None:
+    path = Path(broker_process.management.removeprefix("unix:"))
+    broker_process.kill()
+    assert path.is_socket()
+    broker_process.start()
+    broker_process.stop()
+    assert not path.exists()
+
+
+def test_addresses_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+    options = [
+        "--data",
+        tmp_path / "data",
+        "--dev",
+        "--listen",
+        "127.0.0.1:0",
+        "--ready-file",
+        tmp_path / "nowhere/ready",
+    ]
+    command = [sys.executable, "-m", "penstock_cli", "broker", *map(str, options)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert said.returncode == 3
+    assert f"can't be written to {tmp_path}/nowhere/ready: No such file or directory." in said.stderr
+    assert "Traceback" not in said.stderr
 
 
 def test_a_full_queue_drops_its_oldest_messages_and_counts_them(tmp_path: Path) -> None:

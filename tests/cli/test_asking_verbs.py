@@ -88,6 +88,9 @@ def test_what_can_not_go_back_is_told_and_exits_with_1(broker: BrokerProcess) ->
         (["move", "graves", "nowhere"], 1, "There is no 'nowhere'"),
         (["purge", "graves", "--yes", "--selector", "a ="], 1, "InvalidSelector"),
         (["peek", "graves", "--count", "0"], 2, "0 is not in the range"),
+        (["purge", "graves"], 1, "Give --yes where nobody can be asked"),
+        (["peek", "graves", "--user", "ann"], 2, "there is no password for ann"),
+        (["peek", "graves", "--ca-file", __file__], 2, "holds no certificates"),
     ],
 )
 def test_refusals(broker: BrokerProcess, arguments: list[str], code: int, complaint: str) -> None:
@@ -99,7 +102,11 @@ def test_refusals(broker: BrokerProcess, arguments: list[str], code: int, compla
 
 @pytest.mark.parametrize(
     ("address", "code", "complaint"),
-    [("unix:/nonexistent", 1, "can't be asked"), ("nonsense", 2, "neither unix:PATH nor HOST:PORT")],
+    [
+        ("unix:/nonexistent", 1, "can't be asked"),
+        ("nonsense", 2, "neither unix:PATH nor HOST:PORT"),
+        ("amqp://localhost:5672", 2, "neither unix:PATH nor HOST:PORT"),
+    ],
 )
 def test_a_broker_that_is_not_there(address: str, code: int, complaint: str) -> None:
     command = [sys.executable, "-m", "penstock_cli", "queues", "list", "--broker", address]

@@ -48,6 +48,7 @@ def test_each_verb_has_help(verb: str) -> None:
         pytest.param(["broker"], "Missing option '--data'", id="missing option"),
         pytest.param(["broker", "--data", "d", "--listen", "5672"], "'5672' is not HOST:PORT", id="no host"),
         pytest.param(["broker", "--data", "d", "--listen", "h:66666"], "'h:66666' is not HOST:PORT", id="no port"),
+        pytest.param(["broker", "--data", "d", "--management", "m.sock"], "'m.sock' is no address", id="no socket"),
         pytest.param(["up", "/nonexistent"], "Directory '/nonexistent' does not exist", id="no folder"),
         pytest.param(["operator", "--lag-image", "l", "--broker-image", ""], "setting broker-image", id="image"),
         pytest.param(["lag", "--nonsense"], "required: --observer", id="the job's own parser"),
@@ -67,6 +68,14 @@ def test_bad_settings_are_exit_code_2_and_name_the_key(tmp_path: Path) -> None:
     assert said.returncode == 2
     assert "colour" in said.stderr
     assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--data", "/proc/data"], ["--listen", "203.0.113.1:0"]])
+def test_up_says_what_this_machine_does_not_give_it(arguments: list[str], tmp_path: Path) -> None:
+    """203.0.113.0/24 is for documentation (RFC 5737): no machine has it."""
+    folder = Path(__file__).parents[2] / "examples/local"
+    said = penstock("up", str(folder), "--data", str(tmp_path / "data"), *arguments)
+    assert (said.returncode, "Traceback" in said.stderr) == (3, False), said.stderr
 
 
 def test_bad_manifests_are_exit_code_2_and_nothing_is_started(tmp_path: Path) -> None:

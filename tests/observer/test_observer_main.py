@@ -19,7 +19,7 @@ from proton.utils import BlockingConnection
 from support.broker_process import BrokerProcess
 
 from penstock_amqp.client.management import ManagementClient
-from penstock_api.failing import Failure, Misuse
+from penstock_api.failing import CannotRun, Misuse
 from penstock_api.ledger import SegmentName
 from penstock_api.management import ExchangeDeclaration, SubscriptionDeclaration
 from penstock_observer.main import run
@@ -191,6 +191,6 @@ def test_settings_that_cannot_work_are_named(tmp_path: Path, changes: dict[str, 
 
 def test_an_address_in_use_is_a_clear_failure(tmp_path: Path) -> None:
     """203.0.113.0/24 belongs to no machine."""
-    with pytest.raises(Failure, match=r"can't listen on 203\.0\.113\.1:0") as told:
+    with pytest.raises(CannotRun, match=r"can't listen on 203\.0\.113\.1:0") as told:
         run(settings(tmp_path, host="203.0.113.1"))
     assert "--listen" in told.value.cure

@@ -46,7 +46,7 @@ class Address:
         if text.startswith("unix:"):
             return cls(unix_path=text.removeprefix("unix:"))
         host, colon, port = text.rpartition(":")
-        if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        if not colon or not host or "/" in host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
             raise ValueError(f"{text!r} is neither unix:PATH nor HOST:PORT")
         return cls(host=host.removeprefix("[").removesuffix("]"), port=int(port), tls=tls, server_name=server_name)
 

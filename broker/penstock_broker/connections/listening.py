@@ -1,6 +1,6 @@
-"""Listening sockets: binds them, takes connections in, and knows who may log in where.
+"""The listeners: take connections in, with TLS and WebSocket before AMQP, and know who may log in where.
 
-TCP with or without TLS, and Unix sockets whose file mode is the protection. Source: design, section 4.
+A Unix socket's protection is its file mode. Source: design, section 4.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from penstock_amqp.sasl.scram import Scram
 from penstock_amqp.transports.certificate_names import name_in
 from penstock_amqp.transports.tls import ServerTls, TlsFiles, TlsFilesError, Wrapping
 from penstock_amqp.transports.websocket import WebSocket
-from penstock_api.failing import CannotRun, Misuse
+from penstock_api.failing import Misuse
+from penstock_broker.connections import binding
 from penstock_broker.connections.token_keys import Issuers
 from penstock_broker.connections.users import Users, in_folder, one_user
+from penstock_broker.settings.addresses import UNIX
 from penstock_broker.settings.security import MECHANISM_NAMES, ClientCertificates, Tls
-from penstock_broker.settings.settings import REVEALING, UNIX, Listener, ListenerKind, Management, Role, Settings
+from penstock_broker.settings.settings import REVEALING, Listener, ListenerKind, Management, Role, Settings
 
-__all__ = ["Port", "ports_of", "split_address"]
+__all__ = ["Port", "ports_of"]
 
 logger = logging.getLogger(__name__)
-
-BACKLOG: Final = 512
 
 _FACTORIES: Final[Table] = {
     **MECHANISMS,
@@ -86,40 +86,13 @@ class Port:
         """Listen. Raises `CannotRun` if the address can't be had."""
         if self._tls is not None:
             self._server_tls = _load(self._tls, self.name)
-        try:
-            self.sock = self._bind_unix() if self._address.startswith(UNIX) else self._bind_tcp()
-        except OSError as error:
-            raise CannotRun(
-                f"The broker can't listen on {self._address}: {error.strerror or error}.",
-                "Free the address, or name another one.",
-            ) from error
-        self.sock.setblocking(False)
-
-    def _bind_unix(self) -> socket.socket:
-        path = self._address.removeprefix(UNIX)
-        Path(path).unlink(missing_ok=True)
-        sock = socket.socket(socket.AF_UNIX)
-        before = os.umask(0o777 & ~self._file_mode)
-        try:
-            sock.bind(path)
-        finally:
-            os.umask(before)
-        sock.listen(BACKLOG)
-        return sock
-
-    def _bind_tcp(self) -> socket.socket:
-        host, port = split_address(self._address)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=host == "::")
+        self.sock = binding.bind(self._address, self._file_mode)
 
     @property
     def bound(self) -> str:
         """The address that clients can use: HOST:PORT or unix:PATH."""
         assert self.sock is not None
-        if self.sock.family is socket.AF_UNIX:
-            return self._address
-        host, port = self.sock.getsockname()[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return binding.bound(self.sock)
 
     def accept(self) -> tuple[socket.socket, str, str] | None:
         """The next connection with its peer's name and network address; None if none waits.
@@ -183,9 +156,7 @@ class Port:
     def close(self) -> None:
         """Stop listening."""
         if self.sock is not None:
-            self.sock.close()
-            if self._address.startswith(UNIX):
-                Path(self._address.removeprefix(UNIX)).unlink(missing_ok=True)
+            binding.close(self.sock)
 
 
 def _load(tls: Tls, name: str) -> ServerTls:
@@ -197,14 +168,6 @@ def _load(tls: Tls, name: str) -> ServerTls:
         raise Misuse(
             f"Listener {name!r} can't use its certificate: {error}.", "Give a PEM chain and its key."
         ) from error
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """HOST:PORT or [HOST]:PORT in parts. Raises `Misuse`."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise Misuse(f"{address!r} is no address.", "Write HOST:PORT, [HOST]:PORT or unix:PATH.")
-    return host.strip("[]") or "0.0.0.0", int(port)
 
 
 def ports_of(settings: Settings, key: bytes | None = None) -> list[Port]:
@@ -242,7 +205,7 @@ def _client_port(listener: Listener, settings: Settings, users: Users | None, is
         raise Misuse(
             f"Nobody can log in on listener {listener.name!r}.",
             "Set authentication.users, usersFolder, tokens or anonymous, or tls.clientCa, and saslMechanisms that go "
-            "with it.",
+            "with it; or give --dev, for a test, and anybody can.",
         )
     return Port(listener, settings, mechanisms, users, settings.authentication.users_folder, issuers)
 

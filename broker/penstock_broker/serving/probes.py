@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 from typing import Final
 
+from penstock_broker.connections import binding
 from penstock_broker.serving.loop import Loop
 
 __all__ = ["Probes"]
@@ -19,21 +20,18 @@ REQUEST_MS: Final = 5_000
 class Probes:
     """The probe port of one broker."""
 
-    def __init__(self, loop: Loop, address: tuple[str, int]) -> None:
-        host, port = address
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    def __init__(self, loop: Loop, address: str) -> None:
+        """Listen. Raises `CannotRun`."""
         self._loop = loop
         self.is_ready = False
-        self._sock = socket.create_server((host, port), family=family, dualstack_ipv6=host == "::")
-        self._sock.setblocking(False)
+        self._sock = binding.bind(address)
         self._requests: dict[int, tuple[socket.socket, bytes]] = {}
         loop.watch(self._sock.fileno(), self._accept)
 
     @property
     def bound(self) -> str:
         """HOST:PORT."""
-        host, port = self._sock.getsockname()[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return binding.bound(self._sock)
 
     def _accept(self) -> None:
         try:

@@ -17,6 +17,7 @@ from penstock_amqp.transports.origins import normal_origin
 from penstock_api.failing import Misuse
 from penstock_api.faults import faults
 from penstock_api.management import Delivery
+from penstock_broker.settings.addresses import UNIX, Address, HostPort, split
 from penstock_broker.settings.announcing import Announcements
 from penstock_broker.settings.creation import AutoCreate
 from penstock_broker.settings.security import MECHANISM_NAMES, Authentication, Limits, Model, Permission, Tls
@@ -24,7 +25,6 @@ from penstock_broker.settings.transactions import TransactionSettings
 
 __all__ = [
     "REVEALING",
-    "UNIX",
     "Authentication",
     "DeliverySettings",
     "Listener",
@@ -36,7 +36,6 @@ __all__ = [
     "load",
 ]
 
-UNIX: Final = "unix:"
 REVEALING: Final = frozenset(("PLAIN", "XOAUTH2", "OAUTHBEARER"))
 """Mechanisms that show the secret itself to whoever listens in."""
 
@@ -74,7 +73,7 @@ class Listener(Model):
     """Where clients connect. `address` is HOST:PORT, [HOST]:PORT or unix:PATH; port 0 lets the system choose."""
 
     name: str = "amqp"
-    address: str
+    address: Address
     kind: ListenerKind = ListenerKind.AMQP
     tls: Tls | None = None
     sasl_mechanisms: tuple[str, ...] | None = None
@@ -98,7 +97,7 @@ class Listener(Model):
         """True if only processes of this machine reach it."""
         if self.address.startswith(UNIX):
             return True
-        host = self.address.rsplit(":", 1)[0].strip("[]")
+        host, _ = split(self.address)
         if host == "localhost":
             return True
         try:
@@ -110,7 +109,7 @@ class Listener(Model):
 class Management(Model):
     """The operator's access to `$management`: everything is allowed."""
 
-    address: str
+    address: Address
     tls: Tls | None = None
     user: str = "operator"
     password_file: Path | None = None
@@ -136,7 +135,7 @@ class Settings(Model):
     listeners: tuple[Listener, ...] = ()
     management: Management | None = None
     observer_socket: Path | None = None
-    probes: str | None = None
+    probes: HostPort | None = None
     """HOST:PORT of GET /livez and /readyz."""
     authentication: Authentication = Authentication()
     permissions: tuple[Permission, ...] | None = None

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock_api.failing import CannotRun
+
 __all__ = ["Layout", "free_endpoint"]
 
 
@@ -69,12 +71,16 @@ class Layout:
         return self.root / f"{name}.log"
 
     def prepare(self) -> None:
-        """Make the folders and the token, unless they are there."""
-        for folder in (self.data, self.ledger):
-            folder.mkdir(parents=True, exist_ok=True)
-        if not self.token.exists():
-            self.token.touch(mode=0o600)
-            self.token.write_text(secrets.token_urlsafe(32) + "\n", encoding="ascii")
+        """Make the folders and the token, unless they are there. Raises `CannotRun` where nothing can be written."""
+        try:
+            for folder in (self.data, self.ledger):
+                folder.mkdir(parents=True, exist_ok=True)
+            if not self.token.exists():
+                self.token.touch(mode=0o600)
+                self.token.write_text(secrets.token_urlsafe(32) + "\n", encoding="ascii")
+        except OSError as error:
+            told = f"the folder {self.root} can't be used: {error.strerror}."
+            raise CannotRun(told, "Name another one by --data, or give it to this user.") from error
 
     def write_state(self, state: Mapping[str, object]) -> None:
         """Replace the state at once, so that a reader never sees half of it."""
@@ -84,10 +90,17 @@ class Layout:
 
 
 def free_endpoint(host: str, port: int) -> str:
-    """HOST:PORT, with a free port in the place of 0: a child must come back on the port its clients know."""
+    """HOST:PORT, with a free port in the place of 0: a child must come back on the port its clients know.
+
+    Raises `CannotRun` if the host isn't this machine.
+    """
     if port == 0:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.bind((host, 0))
+            try:
+                probe.bind((host, 0))
+            except OSError as error:
+                told = f"nothing can listen on {host}: {error.strerror}."
+                raise CannotRun(told, "Name an address of this machine, such as 127.0.0.1.") from error
             port = int(probe.getsockname()[1])
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -57,6 +57,7 @@ def run(options: Options, say: Callable[[str], None]) -> int:
 
     Raises:
         Misuse: the manifests are wrong; nothing was started.
+        CannotRun: the data folder can't be written, or an address isn't this machine's.
         Failure: a child can't run, or another `penstock up` has the data folder.
     """
     manifests = read(options.folder)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
+from penstock_api.failing import Failure
 from penstock_cli.site import Site, on_broker
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def peek(
 def purge(site: Site, *, address: str, count: int | None, selector: str | None, yes: bool) -> int:
     """Drop messages that wait at ADDRESS, a queue or subscription. They are lost."""
     if not yes:
-        click.confirm(f"Drop messages of {address!r} for good?", abort=True, err=True)
+        _be_sure(address)
     return _handled(site, "PURGE", address, "dropped", count=count, selector=selector)
 
 
@@ -86,6 +87,14 @@ def move(site: Site, *, address: str, destination: str, count: int | None, selec
 def redrive(site: Site, *, address: str, count: int | None, selector: str | None) -> int:
     """Send dead letters that wait at ADDRESS back to the queues where they died."""
     return _handled(site, "REDRIVE", address, "redriven", count=count, selector=selector)
+
+
+def _be_sure(address: str) -> None:
+    try:
+        click.confirm(f"Drop messages of {address!r} for good?", abort=True, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        raise Failure("nothing was dropped.", "Give --yes where nobody can be asked.") from None
 
 
 def _handled(site: Site, operation: str, address: str, done: str, **selection: Any) -> int:

@@ -1,0 +1,91 @@
+"""Sockets that listen, on TCP or at a path. Must not know what is spoken there, nor who may log in."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Final
+
+from penstock_api.failing import CannotRun
+from penstock_broker.settings.addresses import UNIX, split
+
+__all__ = ["bind", "bound", "close"]
+
+BACKLOG: Final = 512
+
+
+def bind(address: str, file_mode: int = 0o600) -> socket.socket:
+    """Listen, without ever blocking. `file_mode`: of a Unix socket, whose protection it is.
+
+    Raises `CannotRun` if the address can't be had; what is at a path and isn't a dead broker's socket is left alone.
+    """
+    try:
+        sock = _bind_unix(address.removeprefix(UNIX), file_mode) if address.startswith(UNIX) else _bind_tcp(address)
+    except OSError as error:
+        # getaddrinfo has numbers of its own, below 0
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+        raise CannotRun(
+            f"The broker can't listen on {address}: {reason}.", "Free the address, or name another one of this machine."
+        ) from error
+    sock.setblocking(False)
+    return sock
+
+
+def bound(sock: socket.socket) -> str:
+    """The address that clients can use: HOST:PORT or unix:PATH."""
+    if sock.family is socket.AF_UNIX:
+        return f"{UNIX}{sock.getsockname()}"
+    host, port = sock.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def close(sock: socket.socket) -> None:
+    """Stop listening; a path is free again."""
+    path = sock.getsockname() if sock.family is socket.AF_UNIX else None
+    sock.close()
+    if path is not None:
+        Path(path).unlink(missing_ok=True)
+
+
+def _bind_tcp(address: str) -> socket.socket:
+    host, port = split(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=host == "::")
+
+
+def _bind_unix(path: str, file_mode: int) -> socket.socket:
+    _clear(path)
+    sock = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o777 & ~file_mode)
+    try:
+        sock.bind(path)
+    except OSError:
+        sock.close()
+        raise
+    finally:
+        os.umask(before)
+    sock.listen(BACKLOG)
+    return sock
+
+
+def _clear(path: str) -> None:
+    """Remove the socket of a process that died. Raises `OSError` if it is something else, or somebody listens."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+    with socket.socket(socket.AF_UNIX) as visitor:
+        visitor.setblocking(False)  # a full backlog must not hold us up: somebody listens then too
+        try:
+            visitor.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink(missing_ok=True)
+            return
+        except BlockingIOError:
+            pass
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), path)

@@ -1,0 +1,37 @@
+"""Addresses as they are written in settings: HOST:PORT, [HOST]:PORT or unix:PATH. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+from pydantic import AfterValidator
+
+__all__ = ["UNIX", "Address", "HostPort", "split"]
+
+UNIX: Final = "unix:"
+
+
+def split(address: str) -> tuple[str, int]:
+    """Host (without brackets; 0.0.0.0 if there is none) and port. Raises `ValueError`."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise ValueError(f"{address!r} is no address: write HOST:PORT, such as 0.0.0.0:5672 or [::1]:5672")
+    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
+
+
+def _host_port(address: str) -> str:
+    split(address)
+    return address
+
+
+def _address(address: str) -> str:
+    if address.startswith(UNIX) and address != UNIX:
+        return address
+    try:
+        return _host_port(address)
+    except ValueError as error:
+        raise ValueError(f"{error}, or unix:PATH") from None
+
+
+Address: TypeAlias = Annotated[str, AfterValidator(_address)]
+HostPort: TypeAlias = Annotated[str, AfterValidator(_host_port)]
