@@ -21,7 +21,7 @@ from penstock_api.management import (
     SubscriptionDeclaration,
 )
 
-__all__ = ["missing", "missing_settings", "needs", "settings_vocabulary", "vocabulary"]
+__all__ = ["missing", "missing_settings", "needs", "settings_terms", "settings_vocabulary", "vocabulary"]
 
 _ENTITIES: Final[dict[type[Document], str]] = {
     ExchangeDeclaration: "exchange",
@@ -55,6 +55,11 @@ def missing_settings(settings: object, understood: Set[str] | None) -> tuple[str
     return tuple(sorted(set(_unknown(settings, _SETTINGS, understood, described))))
 
 
+def settings_terms(settings: object) -> frozenset[str]:
+    """The terms of the keys that a configuration has, with those of maps whose keys are its own."""
+    return frozenset(_keys(settings, _SETTINGS))
+
+
 def needs(declaration: Document) -> frozenset[str]:
     """The terms that a declaration uses: what is at its default needs nothing."""
     return frozenset(_used(declaration, _ENTITIES[type(declaration)]))
@@ -74,6 +79,16 @@ def _terms(model: type[BaseModel], path: str) -> Iterator[str]:
                 yield from _terms(part, here)
             elif get_origin(part) is Literal:
                 yield from (f"{here}={word}" for word in get_args(part))
+
+
+def _keys(node: object, path: str) -> Iterator[str]:
+    if isinstance(node, list):
+        for item in cast(list[object], node):
+            yield from _keys(item, path)
+    elif isinstance(node, dict):
+        for key, value in cast(dict[str, object], node).items():
+            yield f"{path}.{key}"
+            yield from _keys(value, f"{path}.{key}")
 
 
 def _unknown(node: object, path: str, understood: Set[str], described: Set[str]) -> Iterator[str]:

@@ -11,12 +11,23 @@ from typing import Final, assert_never
 from penstock_api import declaration, resources_base, understanding
 from penstock_api.management import Document
 from penstock_api.resources import Broker, Exchange, Subscription
-from penstock_operator import access, names
+from penstock_core.reason import Reason as BrokerReason
+from penstock_operator import access, names, reasons
 from penstock_operator.conditions import Condition, Truth
-from penstock_operator.decisions import BrokerView
+from penstock_operator.decisions import Answer, BrokerView, Reach, Retry
 from penstock_operator.reasons import Reason
 
-__all__ = ["ACCEPTED", "broker_problem", "duplicate", "not_understood", "paused", "refuse"]
+__all__ = [
+    "ACCEPTED",
+    "broker_problem",
+    "duplicate",
+    "not_understood",
+    "paused",
+    "refuse",
+    "refused",
+    "retry_of",
+    "unasked",
+]
 
 ACCEPTED: Final = Condition(
     "Accepted", Truth.TRUE, Reason.ACCEPTED, "The spec is valid and its references may be followed."
@@ -56,6 +67,44 @@ def not_understood(view: BrokerView, wanted: Document) -> str | None:
         f"The broker, version {view.version}, does not know {terms}. Upgrade it by "
         f"`spec.image` of Broker {view.broker.metadata.name}, or leave that out; until then it keeps what it has."
     )
+
+
+def unasked(view: BrokerView, kind: str) -> Condition | None:
+    """The condition `kind` of a resource whose broker can't be asked now; None if it can."""
+    match view.reach:
+        case Reach.CONNECTED:
+            return None
+        case Reach.STOPPED:
+            message = "The Broker is scaled to zero; it is declared when the Broker runs again."
+            return Condition(kind, Truth.FALSE, Reason.BROKER_STOPPED, message)
+        case Reach.NOT_UNDERSTOOD:
+            return Condition(kind, Truth.UNKNOWN, Reason.OPERATOR_TOO_OLD, view.problem)
+        case Reach.ABSENT | Reach.DELETING | Reach.UNREACHABLE:
+            return Condition(kind, Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, view.problem)
+        case _:
+            assert_never(view.reach)
+
+
+def refused(view: BrokerView, kind: str, answer: Answer) -> Condition:
+    """The condition `kind` after the broker has refused a declaration.
+
+    What it calls an invalid request is valid to this operator, which sends no other: a broker that doesn't tell what it
+    understands is of an earlier release then.
+    """
+    said = f"The broker refused with {answer.condition or answer.status}: {answer.description}"
+    is_earlier = answer.reason == BrokerReason.INVALID_REQUEST.value and view.understands is None
+    if not is_earlier or view.broker is None:
+        return Condition(kind, Truth.FALSE, reasons.word(answer.reason), said)
+    message = (
+        f"{said} It is of an earlier release (version {view.version or 'unknown'}): upgrade it by `spec.image` of "
+        f"Broker {view.broker.metadata.name}, or leave out what it names; until then it keeps what it has."
+    )
+    return Condition(kind, Truth.FALSE, Reason.BROKER_TOO_OLD, message)
+
+
+def retry_of(condition: Condition) -> Retry:
+    """When a resource with this failure is looked at again."""
+    return Retry.RESYNC if reasons.needs_a_person(condition.reason) else Retry.BACKOFF
 
 
 def duplicate(resource: Exchange | Subscription, winner: Exchange | Subscription, broker: str) -> Condition:

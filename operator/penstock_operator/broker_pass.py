@@ -86,12 +86,12 @@ class BrokerPass:
             return None
         now = self.clock()
         observed = await self._observe(broker)
-        pinned = pods.pin(broker, observed.get("StatefulSet", broker.metadata.name), self.settings.broker_image)
+        pinned = self._pin(broker, observed)
         keys = self._credentials(broker, observed, now)
         wanted = self._wanted(broker, pinned, keys, observed)
         taken, leaving = _foreign(broker, wanted, observed)
-        too_old = self._not_understood(broker, pinned, observed)
-        may_apply = not too_old and (observed.issuer is not None or not cluster_issuer.is_wanted(broker))
+        too_old, untold = self._not_understood(broker, pinned, observed)
+        may_apply = not too_old and not untold and (observed.issuer is not None or not cluster_issuer.is_wanted(broker))
         if leaving:
             # What may still answer is the broker of the one that had this name before.
             await self.sessions.drop(broker.key)
@@ -102,7 +102,7 @@ class BrokerPass:
             # Its children are left alone, but what is declared on it goes on.
             await self._keep_session(key, broker, observed, keys)
         view = await self._view(key, broker, observed, pinned, now)
-        return brokers.report(replace(view, taken=taken, leaving=leaving, too_old=too_old))
+        return brokers.report(replace(view, taken=taken, leaving=leaving, too_old=too_old, untold=untold))
 
     async def _observe(self, broker: Broker) -> _Observed:
         """Every object that the Broker may have, and the CRD of the Spark operator."""
@@ -142,15 +142,34 @@ class BrokerPass:
             return None
         return cluster_issuer.read(*documents)
 
-    def _not_understood(self, broker: Broker, pinned: Pinned, observed: _Observed) -> tuple[str, ...]:
-        """What the new settings have that the broker which runs doesn't know: with the same image it wouldn't start."""
+    def _pin(self, broker: Broker, observed: _Observed) -> Pinned:
+        """What the pods are made with, and what that image says it knows: now, or when it ran last."""
+        name = broker.metadata.name
+        pinned = pods.pin(broker, observed.get("StatefulSet", name), self.settings.broker_image)
         session = self.sessions.get(broker.key)
-        state = None if session is None else session.state
-        if state is None or state.understands is None:
-            return ()
-        if pods.running_image(observed.get("StatefulSet", broker.metadata.name)) != pinned.image:
-            return ()
-        return pods.not_understood(broker, pinned, frozenset(state.understands))
+        state = None if session is None or session.reach is not Reach.CONNECTED else session.state
+        if state is None or pods.image_of(observed.get("Pod", f"{name}-0")) not in (None, pinned.image):
+            return pinned
+        terms = frozenset(term for term in state.understands or () if term.startswith("settings."))
+        return replace(pinned, understood=terms or None)
+
+    def _not_understood(
+        self, broker: Broker, pinned: Pinned, observed: _Observed
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What the new settings have that the image of the pods doesn't know: it wouldn't start with them. And what it
+        has not told of yet, though its broker runs: it is about to be asked.
+        """
+        stateful_set = observed.get("StatefulSet", broker.metadata.name)
+        if pods.running_image(stateful_set) != pinned.image:
+            return (), ()
+        running = observed.get("ConfigMap", f"{broker.metadata.name}-config")
+        found = pods.not_understood(broker, pinned, running)
+        if pinned.understood is not None:
+            return found, ()
+        session = self.sessions.get(broker.key)
+        is_awaited = session is None or session.reach is Reach.UNREACHABLE
+        serves = brokers.is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
+        return (), found if serves and is_awaited else ()
 
     def _credentials(self, broker: Broker, observed: _Observed, now: datetime) -> Credentials:
         name = broker.metadata.name

@@ -6,6 +6,7 @@ docs/operator.md.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,7 +19,7 @@ from penstock_operator.manifests import Manifest, dig, items_of, text_at
 from penstock_operator.pods import Pinned
 from penstock_operator.reasons import Reason
 
-__all__ = ["BrokerReportView", "report"]
+__all__ = ["BrokerReportView", "is_serving", "report"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,9 @@ class BrokerReportView:
     issuer_unknown: bool = False
     """The API server doesn't say what the cluster signs tokens with, and `authentication.tokens` wants it."""
     too_old: tuple[str, ...] = ()
-    """Settings that the broker which runs doesn't know; nothing of the spec is applied."""
+    """Settings that the broker's image doesn't know; nothing of the spec is applied."""
+    untold: tuple[str, ...] = ()
+    """Settings of which the broker that runs has not told yet whether it knows them; nothing is applied until then."""
     stateful_set: Manifest | None = None
     pod: Manifest | None = None
     """The pod of ordinal 0."""
@@ -80,7 +83,7 @@ def report(view: BrokerReportView) -> Report:
     )
     waits = available.truth is not Truth.TRUE and available.reason != Reason.SCALED_TO_ZERO
     missing = view.users_missing or view.client_ca_missing or view.token_keys_missing or view.issuer_unknown
-    retry = Retry.BACKOFF if waits or missing or view.leaving else Retry.RESYNC
+    retry = Retry.BACKOFF if waits or missing or view.leaving or view.untold else Retry.RESYNC
     return Report((*ready, *further, scheduled), _details(view), retry)
 
 
@@ -129,13 +132,22 @@ def _accepted(view: BrokerReportView) -> Condition:
         return Condition("Accepted", Truth.FALSE, Reason.CLUSTER_ISSUER_UNKNOWN, message)
     if view.too_old:
         known = "" if view.state is None else view.state.version
-        terms = ", ".join(f"`{term}`" for term in view.too_old)
         message = (
-            f"The image {view.pinned.image}, version {known}, does not know {terms}. "
+            f"The image {view.pinned.image}, version {known}, does not know {_terms(view.too_old)}. "
             "Set `spec.image` to a newer one, or leave that out; until then the pods stay as they are."
         )
         return Condition("Accepted", Truth.FALSE, Reason.BROKER_TOO_OLD, message)
+    if view.untold:
+        message = (
+            f"The broker has not told yet whether it knows {_terms(view.untold)}; until it has, the pods stay as they "
+            f"are. {view.problem}"
+        )
+        return Condition("Accepted", Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, message.strip())
     return Condition("Accepted", Truth.TRUE, Reason.ACCEPTED, "The spec is valid and its children are ours.")
+
+
+def _terms(settings: Iterable[str]) -> str:
+    return ", ".join(f"`{term}`" for term in settings)
 
 
 def _available(view: BrokerReportView) -> Condition:
@@ -144,6 +156,8 @@ def _available(view: BrokerReportView) -> Condition:
         return Condition("Available", Truth.FALSE, Reason.SCALED_TO_ZERO, message)
     if _ready_replicas(view) < view.broker.spec.replicas:
         return Condition("Available", Truth.FALSE, Reason.POD_NOT_READY, _why_not_ready(view))
+    if view.reach is Reach.NOT_UNDERSTOOD:
+        return Condition("Available", Truth.UNKNOWN, Reason.OPERATOR_TOO_OLD, view.problem)
     if view.reach is not Reach.CONNECTED:
         return Condition("Available", Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, view.problem)
     return Condition("Available", Truth.TRUE, Reason.SERVING, "The broker serves its clients.")
@@ -154,9 +168,9 @@ def _why_not_ready(view: BrokerReportView) -> str:
     name = f"{view.broker.metadata.name}-0"
     if view.pod is None:
         return f"Pod {name} is not there yet."
-    waiting = text_at(_container(view, "broker"), "state", "waiting", "reason")
+    waiting = text_at(_container(view.pod, "broker"), "state", "waiting", "reason")
     if waiting is not None:
-        said = text_at(_container(view, "broker"), "state", "waiting", "message") or ""
+        said = text_at(_container(view.pod, "broker"), "state", "waiting", "message") or ""
         return f"Pod {name}: {waiting}. {said}".strip()
     for condition in items_of(view.pod, "status", "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
@@ -205,14 +219,19 @@ def _ready_replicas(view: BrokerReportView) -> int:
     """Pods whose broker serves clients. Not the StatefulSet's figure: a pod with a crashing observer counts as not
     ready there, and yet messages flow and new connections succeed.
     """
-    if view.pod is None or dig(view.pod, "metadata", "deletionTimestamp") is not None:
-        return 0
-    return int(_container(view, "broker").get("ready") is True)
+    return int(is_serving(view.pod))
 
 
-def _container(view: BrokerReportView, name: str) -> Manifest:
-    """The status of one container of the pod, empty if there is none."""
-    for status in items_of(view.pod, "status", "containerStatuses"):
+def is_serving(pod: Manifest | None) -> bool:
+    """Whether the broker in a pod serves clients."""
+    if pod is None or dig(pod, "metadata", "deletionTimestamp") is not None:
+        return False
+    return _container(pod, "broker").get("ready") is True
+
+
+def _container(pod: Manifest | None, name: str) -> Manifest:
+    """The status of one container of a pod, empty if there is none."""
+    for status in items_of(pod, "status", "containerStatuses"):
         if status.get("name") == name:
             return status
     return {}
@@ -220,7 +239,7 @@ def _container(view: BrokerReportView, name: str) -> Manifest:
 
 def _observer(view: BrokerReportView) -> Condition | None:
     """Only while something is wrong with it."""
-    waiting = text_at(_container(view, "observer"), "state", "waiting", "reason")
+    waiting = text_at(_container(view.pod, "observer"), "state", "waiting", "reason")
     if waiting is None or waiting in ("ContainerCreating", "PodInitializing"):
         return None
     message = f"The observer does not run ({waiting}): messages flow, metrics and lag stand still. See its log."

@@ -43,6 +43,8 @@ class Reach(Enum):
     """Scaled to zero."""
     UNREACHABLE = "Unreachable"
     """It ought to run, and nobody answers."""
+    NOT_UNDERSTOOD = "NotUnderstood"
+    """It answers in words that this operator doesn't know: it is of a later release."""
     CONNECTED = "Connected"
 
 

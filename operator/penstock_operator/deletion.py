@@ -102,7 +102,7 @@ def decide(view: DeletionView) -> Undeclare | Release | Report:
         return Release("the broker has removed it")
     if view.seconds >= GRACE_SECONDS and view.namespace_terminating:
         return Release("its namespace is terminating")
-    if view.broker.reach is Reach.UNREACHABLE:
+    if view.broker.reach in (Reach.UNREACHABLE, Reach.NOT_UNDERSTOOD):
         return _unreachable(view)
     if view.answer is None:
         return Undeclare(

@@ -11,8 +11,18 @@ from datetime import datetime
 from penstock_api import declaration
 from penstock_api.management import EntityType, ExchangeDeclaration, Outcome
 from penstock_api.resources import Exchange
-from penstock_operator import access, children, conditions, deletion, names, reasons
-from penstock_operator.acceptance import ACCEPTED, broker_problem, duplicate, not_understood, paused, refuse
+from penstock_operator import access, children, conditions, deletion, names
+from penstock_operator.acceptance import (
+    ACCEPTED,
+    broker_problem,
+    duplicate,
+    not_understood,
+    paused,
+    refuse,
+    refused,
+    retry_of,
+    unasked,
+)
 from penstock_operator.conditions import Condition, Truth
 from penstock_operator.decisions import (
     AddFinalizer,
@@ -22,7 +32,6 @@ from penstock_operator.decisions import (
     Child,
     Decision,
     Declare,
-    Reach,
     Release,
     Report,
     Retry,
@@ -37,7 +46,7 @@ __all__ = ["ExchangeView", "decide"]
 class ExchangeView:
     """Everything that the plan looks at."""
 
-    exchange: Exchange
+    resource: Exchange
     broker: BrokerView
     alternate: Exchange | None
     """What alternateExchangeRef names."""
@@ -53,12 +62,12 @@ class ExchangeView:
     @property
     def is_duplicate(self) -> bool:
         """Another resource has the name."""
-        return self.winner is not None and self.winner.metadata.uid != self.exchange.metadata.uid
+        return self.winner is not None and self.winner.metadata.uid != self.resource.metadata.uid
 
 
 def decide(view: ExchangeView) -> Decision:
     """The next thing to do."""
-    metadata = view.exchange.metadata
+    metadata = view.resource.metadata
     if metadata.deletion_timestamp is not None:
         return _delete(view) if names.FINALIZER in metadata.finalizers else Release("it does not have our finalizer")
     if metadata.annotations.get(names.PAUSED) == "true":
@@ -71,36 +80,33 @@ def decide(view: ExchangeView) -> Decision:
     if names.FINALIZER not in metadata.finalizers:
         return AddFinalizer()
     if view.service is Child.UNKNOWN:
-        return Apply(children.exchange_service(broker, view.exchange, view.cluster_domain))
+        return Apply(children.exchange_service(broker, view.resource, view.cluster_domain))
     if view.service is Child.TAKEN:
         return _report(view, _name_taken(view))
     if view.service is Child.LEAVING:
         return _report(view, _leaving(view), retry=Retry.BACKOFF)
-    if view.broker.reach is Reach.STOPPED:
-        message = "The Broker is scaled to zero; it is declared when the Broker runs again."
-        return _report(view, ACCEPTED, Condition("Declared", Truth.FALSE, Reason.BROKER_STOPPED, message))
-    if view.broker.reach is not Reach.CONNECTED:
-        unknown = Condition("Declared", Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, view.broker.problem)
+    unknown = unasked(view.broker, "Declared")
+    if unknown is not None:
         return _report(view, ACCEPTED, unknown)
     if view.answer is None:
         body = wanted(view)
         problem = not_understood(view.broker, body)
         if problem is not None:
             return _report(view, ACCEPTED, Condition("Declared", Truth.FALSE, Reason.BROKER_TOO_OLD, problem))
-        return Declare(EntityType.EXCHANGE, declaration.exchange_name(view.exchange), body)
+        return Declare(EntityType.EXCHANGE, declaration.exchange_name(view.resource), body)
     return _conclude(view, view.answer)
 
 
 def wanted(view: ExchangeView) -> ExchangeDeclaration:
     """What is declared."""
     alternate = None if view.alternate is None else declaration.exchange_name(view.alternate)
-    return declaration.exchange_declaration(view.exchange, alternate=alternate, cluster_id=view.cluster_id)
+    return declaration.exchange_declaration(view.resource, alternate=alternate, cluster_id=view.cluster_id)
 
 
 def _delete(view: ExchangeView) -> Decision:
     decision = deletion.decide(
         deletion.view_of(
-            view.exchange,
+            view.resource,
             broker=view.broker,
             is_duplicate=view.is_duplicate,
             namespace_terminating=view.namespace_terminating,
@@ -114,28 +120,28 @@ def _delete(view: ExchangeView) -> Decision:
 
 
 def _paused(view: ExchangeView) -> Report:
-    return Report(paused(view.exchange.status.conditions), _details(view, None))
+    return Report(paused(view.resource.status.conditions), _details(view, None))
 
 
 def _not_acceptable(view: ExchangeView) -> Condition | None:
-    namespace = view.exchange.metadata.namespace
-    home, broker_name = declaration.broker_key(view.exchange)
+    namespace = view.resource.metadata.namespace
+    home, broker_name = declaration.broker_key(view.resource)
     problem = broker_problem(namespace, (home, broker_name), view.broker.broker)
     if problem is not None:
         return problem
-    alternate = view.exchange.spec.alternate_exchange_ref
+    alternate = view.resource.spec.alternate_exchange_ref
     if alternate is not None:
         if view.alternate is None:
             return refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no Exchange {alternate.name} here; make it.")
         if declaration.broker_key(view.alternate) != (home, broker_name):
             return refuse(Reason.EXCHANGE_ON_OTHER_BROKER, f"Exchange {alternate.name} is on another Broker.")
     if view.winner is not None and view.is_duplicate:
-        return duplicate(view.exchange, view.winner, broker_name)
+        return duplicate(view.resource, view.winner, broker_name)
     return None
 
 
 def _name_taken(view: ExchangeView) -> Condition:
-    service = names.exchange_service(view.exchange)
+    service = names.exchange_service(view.resource)
     message = (
         f"A Service {service} is there and belongs to somebody else; delete it, or give the Exchange another name."
     )
@@ -143,7 +149,7 @@ def _name_taken(view: ExchangeView) -> Condition:
 
 
 def _leaving(view: ExchangeView) -> Condition:
-    service = names.exchange_service(view.exchange)
+    service = names.exchange_service(view.resource)
     message = (
         f"An Exchange of this name was deleted, and the cluster still removes its Service {service}. This one is "
         "declared when that is gone."
@@ -153,10 +159,8 @@ def _leaving(view: ExchangeView) -> Condition:
 
 def _conclude(view: ExchangeView, answer: Answer) -> Report:
     if not answer.is_success:
-        reason = reasons.word(answer.reason)
-        message = f"The broker refused with {answer.condition or answer.status}: {answer.description}"
-        retry = Retry.RESYNC if reasons.needs_a_person(reason) else Retry.BACKOFF
-        return _report(view, ACCEPTED, Condition("Declared", Truth.FALSE, reason, message), retry=retry)
+        condition = refused(view.broker, "Declared", answer)
+        return _report(view, ACCEPTED, condition, retry=retry_of(condition))
     declared_as = Reason.ADOPTED if answer.body.get("outcome") == Outcome.ADOPTED.value else Reason.DECLARED
     declared = Condition("Declared", Truth.TRUE, declared_as, "The broker has the exchange.")
     return _report(view, ACCEPTED, declared, answer=answer)
@@ -167,11 +171,11 @@ def _report(view: ExchangeView, *found: Condition, retry: Retry = Retry.RESYNC, 
 
 
 def _details(view: ExchangeView, answer: Answer | None) -> Manifest:
-    details: Manifest = {"exchangeName": declaration.exchange_name(view.exchange)}
+    details: Manifest = {"exchangeName": declaration.exchange_name(view.resource)}
     broker = view.broker.broker
-    if broker is not None and access.is_allowed(view.exchange.metadata.namespace, broker):
-        details["address"] = names.address(broker, view.exchange)
-    bound = answer.body.get("boundSubscriptions") if answer is not None else view.exchange.status.bound_subscriptions
+    if broker is not None and access.is_allowed(view.resource.metadata.namespace, broker):
+        details["address"] = names.address(broker, view.resource)
+    bound = answer.body.get("boundSubscriptions") if answer is not None else view.resource.status.bound_subscriptions
     if isinstance(bound, int):
         details["boundSubscriptions"] = bound
     return details

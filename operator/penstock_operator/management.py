@@ -13,11 +13,15 @@ from penstock_api.management import BrokerState
 from penstock_operator.decisions import Answer, Declare, Undeclare
 from penstock_operator.orphans import Marked
 
-__all__ = ["Connector", "Management", "Target", "Unreachable"]
+__all__ = ["Connector", "Management", "NotUnderstood", "Target", "Unreachable"]
 
 
 class Unreachable(Exception):
     """The broker does not answer: no connection, a broken one, or no answer in time. The text is a sentence."""
+
+
+class NotUnderstood(Unreachable):
+    """It answers, but what it says of itself can't be read: it is of a later release than this operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_api.faults import faults
 from penstock_api.management import BrokerState, Deletion, EntityType, Owner
 from penstock_operator.decisions import Answer, Declare, Undeclare
-from penstock_operator.management import Target, Unreachable
+from penstock_operator.management import NotUnderstood, Target, Unreachable
 from penstock_operator.orphans import Marked
 
 __all__ = ["connect"]
@@ -52,7 +52,16 @@ class AmqpManagement:
     async def state(self) -> BrokerState:
         """The broker itself."""
         async with _mapped(self._server_name):
-            return await self._client.read_state(BrokerState)
+            said = await self._client.read(EntityType.BROKER)
+        try:
+            return BrokerState.read(said)
+        except ValidationError as error:
+            version = said.get("version", "unknown")
+            raise NotUnderstood(
+                f"The broker, version {version}, says of itself what this operator doesn't understand "
+                f"({'; '.join(faults(error))}). Upgrade the CRDs and the operator; until then the broker keeps what it "
+                "has."
+            ) from error
 
     async def declare(self, entries: Sequence[Declare]) -> Sequence[Answer]:
         """CREATE of each, in order."""

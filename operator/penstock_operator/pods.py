@@ -8,7 +8,7 @@ the design.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,11 +19,12 @@ from penstock_api.resources import Broker
 from penstock_operator import children, cluster_issuer, configuration, names
 from penstock_operator.manifests import Manifest, items_of, text_at
 
-__all__ = ["LATEST", "Pinned", "not_understood", "pin", "revision_of", "running_image", "stateful_set"]
+__all__ = ["LATEST", "Pinned", "image_of", "not_understood", "pin", "revision_of", "running_image", "stateful_set"]
 
 IMAGE_ANNOTATION: Final = "penstock.dev/default-image"
 REVISION_ANNOTATION: Final = "penstock.dev/pod-revision"
 CONFIG_ANNOTATION: Final = "penstock.dev/config"
+UNDERSTOOD_ANNOTATION: Final = "penstock.dev/understood-settings"
 _USER: Final = 10001
 
 _BROKER_REQUESTS: Final[dict[str, str]] = {"cpu": "100m", "memory": "256Mi"}
@@ -39,6 +40,8 @@ class Pinned:
     default_image: str
     """What `image` is if the spec names none."""
     revision: int
+    understood: frozenset[str] | None = None
+    """The settings that the image knows (terms of `penstock_api.understanding`); None if it has never told."""
 
 
 def pin(broker: Broker, observed: Manifest | None, default_image: str) -> Pinned:
@@ -50,15 +53,28 @@ def pin(broker: Broker, observed: Manifest | None, default_image: str) -> Pinned
     running = running_image(observed)
     recorded = text_at(observed, "metadata", "annotations", REVISION_ANNOTATION) or ""
     revision = int(recorded) if recorded.isdigit() and int(recorded) in _REVISIONS else LATEST
-    return Pinned(image, kept, revision if image == running else LATEST)
+    understood = _recorded(observed) if image == running else None
+    return Pinned(image, kept, revision if image == running else LATEST, understood)
+
+
+def _recorded(observed: Manifest) -> frozenset[str] | None:
+    """What the image told when it ran last; kept on the StatefulSet, because the broker may be down when it matters."""
+    terms = text_at(observed, "metadata", "annotations", UNDERSTOOD_ANNOTATION)
+    return None if terms is None else frozenset(f"settings.{term}" for term in terms.split(","))
 
 
 def running_image(observed: Manifest | None) -> str | None:
     """The image that a StatefulSet makes broker pods with."""
-    for container in items_of(observed, "spec", "template", "spec", "containers"):
-        if container.get("name") == "broker":
-            return text_at(container, "image")
-    return None
+    return _image(items_of(observed, "spec", "template", "spec", "containers"))
+
+
+def image_of(pod: Manifest | None) -> str | None:
+    """The image that a pod was made with; None without a pod."""
+    return _image(items_of(pod, "spec", "containers"))
+
+
+def _image(containers: Iterable[Manifest]) -> str | None:
+    return next((text_at(each, "image") for each in containers if each.get("name") == "broker"), None)
 
 
 def stateful_set(broker: Broker, pinned: Pinned, signed_by: str = "") -> tuple[Manifest, Manifest]:
@@ -72,7 +88,11 @@ def stateful_set(broker: Broker, pinned: Pinned, signed_by: str = "") -> tuple[M
         broker,
         broker,
         name,
-        {IMAGE_ANNOTATION: pinned.default_image, REVISION_ANNOTATION: str(pinned.revision)},
+        {
+            IMAGE_ANNOTATION: pinned.default_image,
+            REVISION_ANNOTATION: str(pinned.revision),
+            **_understood_annotation(pinned),
+        },
     )
     storage = broker.spec.storage
     spec: Manifest = {
@@ -88,10 +108,25 @@ def stateful_set(broker: Broker, pinned: Pinned, signed_by: str = "") -> tuple[M
     return made, configuration.config_map(broker, rendered)
 
 
-def not_understood(broker: Broker, pinned: Pinned, understood: frozenset[str]) -> tuple[str, ...]:
-    """The settings of a Broker that a broker process with these terms can't read."""
-    rendered = revision_of(pinned).settings(broker, "")
-    return understanding.missing_settings(yaml.safe_load(rendered), understood)
+def _understood_annotation(pinned: Pinned) -> Manifest:
+    if pinned.understood is None:
+        return {}
+    return {UNDERSTOOD_ANNOTATION: ",".join(sorted(term.removeprefix("settings.") for term in pinned.understood))}
+
+
+def not_understood(broker: Broker, pinned: Pinned, running: Manifest | None = None) -> tuple[str, ...]:
+    """The settings of a Broker that its image, by its own word, can't read.
+
+    An image that has never told can read at least what it runs with, `running`: that ConfigMap's settings; without one
+    nothing is known, and nothing held against it.
+    """
+    wanted = yaml.safe_load(revision_of(pinned).settings(broker, ""))
+    if pinned.understood is not None:
+        return understanding.missing_settings(wanted, pinned.understood)
+    runs_with = text_at(running, "data", configuration.FILE)
+    if runs_with is None:
+        return ()
+    return understanding.missing_settings(wanted, understanding.settings_terms(yaml.safe_load(runs_with)))
 
 
 @dataclass(frozen=True, slots=True)

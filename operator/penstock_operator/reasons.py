@@ -75,6 +75,7 @@ NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(
     {
         Reason.INVALID_SPEC,
         Reason.BROKER_TOO_OLD,
+        Reason.OPERATOR_TOO_OLD,
         Reason.NAMESPACE_NOT_ALLOWED,
         Reason.EXCHANGE_ON_OTHER_BROKER,
         Reason.DUPLICATE_SUBSCRIPTION,

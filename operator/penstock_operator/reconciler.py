@@ -23,6 +23,7 @@ from penstock_operator.decisions import (
     Apply,
     BrokerView,
     Child,
+    Decision,
     Declare,
     Reach,
     Release,
@@ -41,7 +42,7 @@ __all__ = ["Reconciler"]
 
 logger = logging.getLogger(__name__)
 
-Declaring = TypeVar("Declaring", Exchange, Subscription)
+View = TypeVar("View", ExchangeView, SubscriptionView)
 
 
 @dataclass(slots=True)
@@ -85,7 +86,7 @@ class Reconciler:
     async def _exchange(self, key: Key, manifest: Manifest, exchange: Exchange) -> Retry:
         alternate = exchange.spec.alternate_exchange_ref
         view = ExchangeView(
-            exchange=exchange,
+            resource=exchange,
             broker=self._broker(exchange),
             alternate=None if alternate is None else self.cache.exchange(key.namespace, alternate.name),
             winner=self.cache.oldest_exchange(key),
@@ -94,13 +95,30 @@ class Reconciler:
             namespace_terminating=await self._is_terminating(exchange),
             now=self.clock(),
         )
+        return await self._act(key, manifest, view, exchanges.decide)
+
+    async def _subscription(self, key: Key, manifest: Manifest, subscription: Subscription) -> Retry:
+        view = SubscriptionView(
+            resource=subscription,
+            broker=self._broker(subscription),
+            exchange=self.cache.exchange(*declaration.exchange_key(subscription)),
+            winner=self.cache.oldest_subscription(key),
+            cluster_id=self.cluster_id,
+            namespace_terminating=await self._is_terminating(subscription),
+            now=self.clock(),
+        )
+        return await self._act(key, manifest, view, subscriptions.decide)
+
+    async def _act(self, key: Key, manifest: Manifest, view: View, decide: Callable[[View], Decision]) -> Retry:
+        """Do what the plan says next, tell it what came of that, until it has nothing more to do."""
         while True:
-            match decision := exchanges.decide(view):
+            match decision := decide(view):
                 case AddFinalizer():
                     manifest = await self._add_finalizer(manifest)
-                    view = replace(view, exchange=_parsed(Exchange, manifest))
+                    view = _renewed(view, manifest)
                 case Apply():
-                    view = replace(view, service=await self._apply(decision.manifest, view.exchange.metadata.uid))
+                    assert isinstance(view, ExchangeView), "a Subscription has no children"
+                    view = replace(view, service=await self._apply(decision.manifest, view.resource.metadata.uid))
                 case Declare() | Undeclare():
                     answer = await self._ask(view.broker, decision)
                     view = replace(view, answer=answer) if isinstance(answer, Answer) else replace(view, broker=answer)
@@ -110,34 +128,7 @@ class Reconciler:
                     if _is_ready(decision) and not status.is_ready(manifest):
                         for dependent in self.cache.dependents(key):
                             self.wake(dependent)
-                    return await self._write(key, manifest, view.exchange, decision)
-                case _:
-                    assert_never(decision)
-
-    async def _subscription(self, key: Key, manifest: Manifest, subscription: Subscription) -> Retry:
-        view = SubscriptionView(
-            subscription=subscription,
-            broker=self._broker(subscription),
-            exchange=self.cache.exchange(*declaration.exchange_key(subscription)),
-            winner=self.cache.oldest_subscription(key),
-            cluster_id=self.cluster_id,
-            namespace_terminating=await self._is_terminating(subscription),
-            now=self.clock(),
-        )
-        while True:
-            match decision := subscriptions.decide(view):
-                case AddFinalizer():
-                    manifest = await self._add_finalizer(manifest)
-                    view = replace(view, subscription=_parsed(Subscription, manifest))
-                case Declare() | Undeclare():
-                    answer = await self._ask(view.broker, decision)
-                    view = replace(view, answer=answer) if isinstance(answer, Answer) else replace(view, broker=answer)
-                case Release():
-                    return await self._release(key, manifest, decision)
-                case Report():
-                    return await self._write(key, manifest, view.subscription, decision)
-                case Apply():
-                    raise AssertionError("a Subscription has no children")
+                    return await self._write(key, manifest, view.resource, decision)
                 case _:
                     assert_never(decision)
 
@@ -229,10 +220,11 @@ class Reconciler:
         return Retry.RESYNC
 
 
-def _parsed(kind: type[Declaring], manifest: Manifest) -> Declaring:
+def _renewed(view: View, manifest: Manifest) -> View:
+    """The view with the resource as it is now."""
     resource = parse(manifest)
-    assert isinstance(resource, kind)
-    return resource
+    assert isinstance(resource, type(view.resource))
+    return replace(view, resource=resource)
 
 
 def _finalizers(manifest: Manifest) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar
 from penstock_api.management import BrokerState
 from penstock_operator import contested
 from penstock_operator.decisions import Answer, Declare, Reach, Undeclare
-from penstock_operator.management import Connector, Management, Target, Unreachable
+from penstock_operator.management import Connector, Management, NotUnderstood, Target, Unreachable
 from penstock_operator.orphans import Marked
 
 __all__ = ["News", "Session", "Sessions"]
@@ -145,10 +145,14 @@ class Session:
     async def _keep_connected(self) -> None:
         delay = _FIRST_RECONNECT_SECONDS
         while True:
+            self._lost.clear()
             try:
                 self._management = await self._connect(self.target)
+                self._see(await self._management.state())
                 delay = _FIRST_RECONNECT_SECONDS
                 await self._watch(self._management)
+            except NotUnderstood as error:
+                self._lose(str(error), Reach.NOT_UNDERSTOOD)
             except Unreachable as error:
                 self._lose(str(error))
             await self._disconnect()
@@ -157,13 +161,11 @@ class Session:
 
     async def _watch(self, management: Management) -> None:
         """Look at the broker now and then, until it is lost."""
-        self._lost.clear()
         while not self._lost.is_set():
-            self._see(await management.state())
             try:
                 await asyncio.wait_for(self._lost.wait(), self._poll_seconds)
             except TimeoutError:
-                continue
+                self._see(await management.state())
 
     def _see(self, state: BrokerState) -> None:
         before, self.state = self.state, state
@@ -180,11 +182,11 @@ class Session:
         logger.info("%s is connected: instance %s, epoch %s", self._label, state.instance_id, state.epoch)
         self._changed(News.REACH)
 
-    def _lose(self, problem: str) -> None:
+    def _lose(self, problem: str, reach: Reach = Reach.UNREACHABLE) -> None:
         self._lost.set()
         self.problem = problem
-        if self.reach is Reach.CONNECTED:
-            self.reach = Reach.UNREACHABLE
+        if self.reach is not reach:
+            self.reach = reach
             logger.warning("%s is lost: %s; the operator connects again", self._label, problem)
             self._changed(News.REACH)
         self._fail_waiting(problem)

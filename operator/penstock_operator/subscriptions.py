@@ -15,8 +15,18 @@ from penstock_api import declaration
 from penstock_api.management import EntityType, Outcome, SubscriptionDeclaration
 from penstock_api.resources import Exchange, Subscription
 from penstock_api.resources_headers import as_told
-from penstock_operator import access, conditions, deletion, names, reasons
-from penstock_operator.acceptance import ACCEPTED, broker_problem, duplicate, not_understood, paused, refuse
+from penstock_operator import access, conditions, deletion, names
+from penstock_operator.acceptance import (
+    ACCEPTED,
+    broker_problem,
+    duplicate,
+    not_understood,
+    paused,
+    refuse,
+    refused,
+    retry_of,
+    unasked,
+)
 from penstock_operator.conditions import Condition, Truth
 from penstock_operator.decisions import (
     AddFinalizer,
@@ -24,7 +34,6 @@ from penstock_operator.decisions import (
     BrokerView,
     Decision,
     Declare,
-    Reach,
     Release,
     Report,
     Retry,
@@ -39,7 +48,7 @@ __all__ = ["SubscriptionView", "decide"]
 class SubscriptionView:
     """Everything that the plan looks at."""
 
-    subscription: Subscription
+    resource: Subscription
     broker: BrokerView
     exchange: Exchange | None
     """What exchangeRef names, None if there is no such resource."""
@@ -54,12 +63,12 @@ class SubscriptionView:
     @property
     def is_duplicate(self) -> bool:
         """Another resource has the identity."""
-        return self.winner is not None and self.winner.metadata.uid != self.subscription.metadata.uid
+        return self.winner is not None and self.winner.metadata.uid != self.resource.metadata.uid
 
 
 def decide(view: SubscriptionView) -> Decision:
     """The next thing to do."""
-    metadata = view.subscription.metadata
+    metadata = view.resource.metadata
     if metadata.deletion_timestamp is not None:
         return _delete(view) if names.FINALIZER in metadata.finalizers else Release("it does not have our finalizer")
     if metadata.annotations.get(names.PAUSED) == "true":
@@ -69,11 +78,8 @@ def decide(view: SubscriptionView) -> Decision:
         return _report(view, unacceptable)
     if names.FINALIZER not in metadata.finalizers:
         return AddFinalizer()
-    if view.broker.reach is Reach.STOPPED:
-        message = "The Broker is scaled to zero; it is declared when the Broker runs again."
-        return _report(view, ACCEPTED, Condition("Bound", Truth.FALSE, Reason.BROKER_STOPPED, message))
-    if view.broker.reach is not Reach.CONNECTED:
-        unknown = Condition("Bound", Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, view.broker.problem)
+    unknown = unasked(view.broker, "Bound")
+    if unknown is not None:
         return _report(view, ACCEPTED, unknown)
     if view.answer is None:
         body = wanted(view)
@@ -88,14 +94,14 @@ def wanted(view: SubscriptionView) -> SubscriptionDeclaration:
     """What is declared; only after the references were found."""
     assert view.exchange is not None
     return declaration.subscription_declaration(
-        view.subscription, exchange=declaration.exchange_name(view.exchange), cluster_id=view.cluster_id
+        view.resource, exchange=declaration.exchange_name(view.exchange), cluster_id=view.cluster_id
     )
 
 
 def _delete(view: SubscriptionView) -> Decision:
     decision = deletion.decide(
         deletion.view_of(
-            view.subscription,
+            view.resource,
             broker=view.broker,
             is_duplicate=view.is_duplicate,
             namespace_terminating=view.namespace_terminating,
@@ -107,19 +113,19 @@ def _delete(view: SubscriptionView) -> Decision:
 
 
 def _paused(view: SubscriptionView) -> Report:
-    kept = paused(view.subscription.status.conditions, but=frozenset({"Lagging"}))
+    kept = paused(view.resource.status.conditions, but=frozenset({"Lagging"}))
     return _with_details(view, Report(kept, {}))
 
 
 def _not_acceptable(view: SubscriptionView) -> Condition | None:
     """Why the spec can't be declared, None if it can."""
-    namespace = view.subscription.metadata.namespace
-    home, broker_name = declaration.broker_key(view.subscription)
+    namespace = view.resource.metadata.namespace
+    home, broker_name = declaration.broker_key(view.resource)
     exchange = view.exchange
     problem = broker_problem(namespace, (home, broker_name), view.broker.broker)
     if problem is not None:
         return problem
-    exchange_home, exchange_name = declaration.exchange_key(view.subscription)
+    exchange_home, exchange_name = declaration.exchange_key(view.resource)
     if exchange is None or not access.is_allowed(namespace, exchange):
         if exchange_home != namespace:
             return refuse(
@@ -134,17 +140,15 @@ def _not_acceptable(view: SubscriptionView) -> Condition | None:
             f"Exchange {exchange_name} is not on Broker {broker_name}; `exchangeRef` must name one that is.",
         )
     if view.winner is not None and view.is_duplicate:
-        return duplicate(view.subscription, view.winner, broker_name)
+        return duplicate(view.resource, view.winner, broker_name)
     return None
 
 
 def _conclude(view: SubscriptionView, answer: Answer) -> Report:
     """The report on the broker's answer to the declaration."""
     if not answer.is_success:
-        reason = reasons.word(answer.reason)
-        message = f"The broker refused with {answer.condition or answer.status}: {answer.description}"
-        retry = Retry.RESYNC if reasons.needs_a_person(reason) else Retry.BACKOFF
-        return _report(view, ACCEPTED, Condition("Bound", Truth.FALSE, reason, message), retry=retry)
+        condition = refused(view.broker, "Bound", answer)
+        return _report(view, ACCEPTED, condition, retry=retry_of(condition))
     outcome = answer.body.get("outcome")
     bound_as = {Outcome.ADOPTED.value: Reason.ADOPTED, Outcome.REBOUND.value: Reason.REBOUND}
     bound = Condition(
@@ -160,10 +164,10 @@ def _matched(view: SubscriptionView, answer: Answer) -> Condition:
         blocked_by = answer.body.get("blockedBy", "its rebindPolicy")
         message = (
             f"The old binding still holds: {blocked_by} stands in the way of `rebindPolicy: "
-            f"{view.subscription.spec.rebind_policy}`. Stop the consumers or empty the queue, or choose `InPlace`."
+            f"{view.resource.spec.rebind_policy}`. Stop the consumers or empty the queue, or choose `InPlace`."
         )
         return Condition("Matched", Truth.FALSE, Reason.REBIND_BLOCKED, message)
-    asked = view.subscription.spec.expiry_policy
+    asked = view.resource.spec.expiry_policy
     there = answer.body.get("expiryPolicy", asked)
     if there != asked:
         message = f"The broker keeps `expiryPolicy: {there}` of the subscription that was there before."
@@ -184,19 +188,19 @@ def _report(
 
 def _with_details(view: SubscriptionView, report: Report) -> Report:
     details: Manifest = {
-        "subscriptionName": declaration.subscription_name(view.subscription),
-        "queueName": declaration.queue_name(view.subscription),
+        "subscriptionName": declaration.subscription_name(view.resource),
+        "queueName": declaration.queue_name(view.resource),
     }
     if view.broker.broker is not None and view.exchange is not None and _may_see(view):
         details["address"] = names.address(view.broker.broker, view.exchange)
-    applied = view.subscription.status.applied
+    applied = view.resource.status.applied
     if applied is not None:
         details["applied"] = applied.model_dump(mode="json", by_alias=True, exclude_none=True)
     return Report(report.conditions, {**details, **report.details}, report.retry)
 
 
 def _may_see(view: SubscriptionView) -> bool:
-    namespace = view.subscription.metadata.namespace
+    namespace = view.resource.metadata.namespace
     assert view.broker.broker is not None
     assert view.exchange is not None
     return access.is_allowed(namespace, view.broker.broker) and access.is_allowed(namespace, view.exchange)

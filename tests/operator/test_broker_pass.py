@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
-from operating.in_memory import ApiServerInMemory, BrokerInMemory, SessionsInMemory
+from operating.in_memory import ApiServerInMemory, BrokerInMemory, SessionInMemory, SessionsInMemory
 from operating.making import broker
 
 from penstock_api import understanding
@@ -120,6 +120,86 @@ async def test_a_release_that_does_not_tell_gets_what_the_spec_says(place: Place
     place.broker_says(says(None))
     assert (await place.run(broker(announce={"prefixes": True})))["Accepted"][0] == "True"
     assert place.template() != before
+
+
+def running(place: Place, image: str = "image:1") -> None:
+    """The pod serves its clients."""
+    place.api.objects["Pod", "shop", "main-0"] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "main-0", "namespace": "shop"},
+        "spec": {"containers": [{"name": "broker", "image": image}]},
+        "status": {"containerStatuses": [{"name": "broker", "ready": True}]},
+    }
+
+
+def restarted(place: Place, *, is_up: bool = True) -> Place:
+    """Another operator process on the same cluster: it has heard of no broker yet."""
+    made = Place(place.api, SessionsInMemory(BrokerInMemory(is_up=is_up)))
+    if not is_up:
+        made.sessions.open["shop/main"] = SessionInMemory(made.sessions.broker)
+    return made
+
+
+async def test_an_operator_that_has_just_started_knows_what_the_image_told_before(place: Place) -> None:
+    await place.run(broker())
+    place.broker_says(says(tuple(term for term in KNOWS if "announce" not in term)))
+    await place.run(broker())
+    before = place.template()
+    after = restarted(place, is_up=False)
+    seen = await after.run(broker(announce={"prefixes": True}))
+    assert seen["Stalled"][1] == "BrokerTooOld"
+    assert "does not know `settings.announce`" in seen["Accepted"][2]
+    assert after.template() == before
+    assert (await after.run(broker(limits={"connections": 7})))["Accepted"][0] == "True"
+    assert after.template() != before, "what it told it knows is applied, though it is down"
+
+
+async def test_what_was_told_of_one_image_says_nothing_of_another(place: Place) -> None:
+    await place.run(broker())
+    place.broker_says(says(tuple(term for term in KNOWS if "announce" not in term)))
+    await place.run(broker())
+    after = restarted(place, is_up=False)
+    assert (await after.run(broker(announce={"prefixes": True}, image="image:2")))["Accepted"][0] == "True"
+    assert after.image() == "image:2"
+    assert (await after.run(broker(announce={"prefixes": True}, image="image:2")))["Accepted"][0] == "True"
+
+
+async def test_new_settings_wait_until_a_broker_that_runs_has_told_what_it_knows(place: Place) -> None:
+    """Of an image that an operator of an earlier release started, nothing was noted down."""
+    await place.run(broker(limits={"connections": 5}))
+    running(place)
+    before = place.template()
+    after = restarted(place, is_up=False)
+    announcing = broker(limits={"connections": 6}, announce={"prefixes": True})
+    seen = await after.run(announcing)
+    assert seen["Ready"][:2] == ("Unknown", "BrokerUnreachable")
+    assert "Stalled" not in seen
+    assert seen["Accepted"][2] == (
+        "The broker has not told yet whether it knows `settings.announce`; until it has, the pods stay as they are. "
+        "It is down."
+    )
+    assert after.template() == before
+    assert (await after.run(broker(limits={"connections": 6})))["Accepted"][0] == "True"
+    assert after.template() != before, "other values of what it runs with need no word of it"
+    after.sessions.broker.is_up = True
+    after.broker_says(says(KNOWS))
+    assert (await after.run(announcing))["Accepted"][0] == "True"
+
+
+async def test_a_pod_that_does_not_run_is_not_waited_for(place: Place) -> None:
+    await place.run(broker())
+    after = restarted(place, is_up=False)
+    assert (await after.run(broker(announce={"prefixes": True})))["Accepted"][0] == "True"
+
+
+async def test_what_the_pod_of_another_image_says_is_not_noted_for_the_new_one(place: Place) -> None:
+    await place.run(broker())
+    running(place, "image:1")
+    place.broker_says(says(tuple(term for term in KNOWS if "announce" not in term)))
+    newer = broker(image="image:2", announce={"prefixes": True})
+    assert (await place.run(newer))["Accepted"][0] == "True"
+    assert (await place.run(newer))["Accepted"][0] == "True", "the pod of image:1 is still there, and connected"
 
 
 async def test_the_cluster_s_keys_are_fetched_and_kept_up_to_date(place: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -292,13 +293,13 @@ def test_settings_that_a_running_broker_does_not_know_are_named() -> None:
     knows = frozenset(understanding.settings_vocabulary(settings.Settings))
     told = broker(announce={"prefixes": True}, authentication={"anonymous": True, "groups": [{"name": "shop"}]})
     pinned = pods.Pinned("image:1", "image:1", pods.LATEST)
-    assert pods.not_understood(told, pinned, knows) == ()
+    assert pods.not_understood(told, replace(pinned, understood=knows)) == ()
     older = frozenset(term for term in knows if not term.startswith("settings.announce"))
-    assert pods.not_understood(told, pinned, older) == ("settings.announce",)
-    assert pods.not_understood(told, pinned, frozenset()) == (), "a release that doesn't say what it knows"
-    assert pods.not_understood(broker(), pinned, older) == ()
+    assert pods.not_understood(told, replace(pinned, understood=older)) == ("settings.announce",)
+    assert pods.not_understood(told, pinned) == (), "a release that doesn't say what it knows"
+    assert pods.not_understood(broker(), replace(pinned, understood=older)) == ()
     without_prefixes = knows - {"settings.announce.prefixes"}
-    assert pods.not_understood(told, pinned, without_prefixes) == ("settings.announce.prefixes",)
+    assert pods.not_understood(told, replace(pinned, understood=without_prefixes)) == ("settings.announce.prefixes",)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ def at(reach: Reach) -> BrokerView:
         pytest.param(replace(VIEW, broker=at(Reach.DELETING)), id="broker-being-deleted"),
         pytest.param(replace(VIEW, broker=at(Reach.STOPPED)), id="broker-scaled-to-zero"),
         pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE), seconds=30), id="broker-away-for-30-s"),
+        pytest.param(replace(VIEW, broker=at(Reach.NOT_UNDERSTOOD), seconds=30), id="broker-not-understood-for-30-s"),
         pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE), is_forced=True), id="broker-away-and-forced"),
         pytest.param(replace(VIEW, policy="Retain"), id="retain"),
         pytest.param(replace(VIEW, is_duplicate=True), id="never-declared-anything"),

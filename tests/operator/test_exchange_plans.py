@@ -39,7 +39,7 @@ def view(
 ) -> ExchangeView:
     made = made or exchange(metadata=OURS)
     return ExchangeView(
-        exchange=made,
+        resource=made,
         broker=BrokerView(reach=reach, broker=of or broker(), problem="It does not answer."),
         alternate=None,
         winner=made,
@@ -54,6 +54,15 @@ def view(
 def told(decision: object) -> list[tuple[str, str, str]]:
     assert isinstance(decision, Report)
     return [(condition.type, condition.truth.value, str(condition.reason)) for condition in decision.conditions]
+
+
+def test_a_broker_that_this_operator_does_not_understand_needs_another_operator() -> None:
+    assert told(decide(view(reach=Reach.NOT_UNDERSTOOD))) == [
+        ("Ready", "Unknown", "OperatorTooOld"),
+        ("Accepted", "True", "Accepted"),
+        ("Declared", "Unknown", "OperatorTooOld"),
+        ("Stalled", "True", "OperatorTooOld"),
+    ]
 
 
 def test_finalizer_then_service_then_declaration() -> None:

@@ -11,13 +11,14 @@ import pytest
 from operating.making import exchange, subscription
 from support.broker_process import BrokerProcess
 
+from penstock_amqp.client.management import ManagementClient
 from penstock_api import declaration, understanding
 from penstock_api.management import EntityType
 from penstock_api.resources_headers import as_told
 from penstock_broker.settings.settings import Settings
 from penstock_operator import certificates
 from penstock_operator.decisions import Declare, Undeclare
-from penstock_operator.management import Target, Unreachable
+from penstock_operator.management import NotUnderstood, Target, Unreachable
 from penstock_operator.management_amqp import connect
 from penstock_operator.manifests import items_of
 
@@ -48,6 +49,27 @@ def target(tmp_path: Path) -> Iterator[Target]:
             user="operator",
             password="a-long-enough-password",
         )
+
+
+async def test_a_later_broker_is_told_from_one_that_does_not_answer(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    management = await connect(target)
+    said = {**(await management.state()).to_wire(), "version": "9.1", "epoch": "the ninth"}
+    del said["turns"]
+
+    async def read(*_: object) -> dict[str, object]:
+        return said
+
+    monkeypatch.setattr(ManagementClient, "read", read)
+    with pytest.raises(NotUnderstood) as raised:
+        await management.state()
+    assert str(raised.value) == (
+        "The broker, version 9.1, says of itself what this operator doesn't understand (epoch: Input should be a valid "
+        "integer, unable to parse string as an integer; turns: is required). Upgrade the CRDs and the operator; until "
+        "then the broker keeps what it has."
+    )
+    await management.close()
 
 
 async def test_declare_query_and_remove(target: Target) -> None:

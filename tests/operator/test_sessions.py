@@ -13,7 +13,7 @@ from operating.making import exchange, subscription
 from penstock_api import declaration
 from penstock_api.management import BrokerState, ContestedContainer, EntityType
 from penstock_operator.decisions import Answer, Declare, Reach, Undeclare
-from penstock_operator.management import Management, Target, Unreachable
+from penstock_operator.management import Management, NotUnderstood, Target, Unreachable
 from penstock_operator.orphans import Marked
 from penstock_operator.sessions import News, Session, Sessions
 
@@ -47,6 +47,8 @@ class Script:
     is_up: bool = True
     batches: list[list[str]] = field(default_factory=list[list[str]])
     connects: int = 0
+    later: NotUnderstood | None = None
+    """It is of a later release."""
 
     async def connect(self, target: Target) -> Management:
         self.connects += 1
@@ -64,6 +66,8 @@ class Scripted:
 
     async def state(self) -> BrokerState:
         self._check()
+        if self.script.later is not None:
+            raise self.script.later
         return self.script.now
 
     async def declare(self, entries: Sequence[Declare]) -> Sequence[Answer]:
@@ -137,6 +141,18 @@ async def test_it_connects_and_says_so_once(made: Fixture) -> None:
     await until(lambda: session.reach is Reach.CONNECTED)
     assert (session.state, made.changes) == (state(), 1)
     assert await made.session() is session
+
+
+async def test_a_broker_that_is_not_understood_is_not_called_unreachable_and_asked_again(made: Fixture) -> None:
+    made.script.later = NotUnderstood("The broker, version 9, says what is new. Upgrade the operator.")
+    session = await made.session()
+    await until(lambda: session.reach is Reach.NOT_UNDERSTOOD)
+    assert (session.problem, made.changes) == (str(made.script.later), 1)
+    with pytest.raises(Unreachable):
+        await session.declare(EXCHANGE)
+    made.script.later = None
+    await until(lambda: session.reach is Reach.CONNECTED)
+    assert made.changes == 2
 
 
 async def test_what_is_asked_at_the_same_time_travels_together_in_a_safe_order(made: Fixture) -> None:

@@ -41,6 +41,9 @@ DETAILS = {
 }
 
 
+KNOWN = frozenset(understanding.vocabulary())
+
+
 def view(
     made: Subscription | None = None,
     *,
@@ -52,7 +55,7 @@ def view(
 ) -> SubscriptionView:
     made = made or subscription(metadata=OURS)
     return SubscriptionView(
-        subscription=made,
+        resource=made,
         broker=BrokerView(reach=reach, broker=of or broker(), problem="It does not answer."),
         exchange=to or exchange(),
         winner=winner or made,
@@ -152,11 +155,39 @@ def test_another_lifetime_than_asked_is_told_but_it_works() -> None:
 @pytest.mark.parametrize("reason", list(BrokerReason), ids=lambda reason: reason.value)
 def test_every_refusal_of_the_broker_is_the_reason_of_bound_and_ready(reason: BrokerReason) -> None:
     refused = Answer(status=409, condition=reason.condition.value, reason=reason.value, description="Because. Do this.")
-    decision = decide(view(answer=refused))
+    broker_view = BrokerView(reach=Reach.CONNECTED, broker=broker(), understands=KNOWN)
+    decision = decide(replace(view(answer=refused), broker=broker_view))
     assert told(decision)[0] == ("Ready", "False", reason.value)
     assert ("Bound", "False", reason.value) in told(decision)
     assert isinstance(decision, Report)
     assert decision.conditions[0].message == f"The broker refused with {reason.condition.value}: Because. Do this."
+
+
+def test_a_broker_that_does_not_tell_what_it_knows_is_too_old_for_what_it_calls_invalid() -> None:
+    answer = Answer(
+        status=400, condition="amqp:invalid-field", reason="InvalidRequest", description="x: no such field."
+    )
+    decision = decide(view(answer=answer))
+    assert told(decision) == [
+        ("Ready", "False", "BrokerTooOld"),
+        ("Accepted", "True", "Accepted"),
+        ("Bound", "False", "BrokerTooOld"),
+        ("Stalled", "True", "BrokerTooOld"),
+    ]
+    assert isinstance(decision, Report)
+    assert decision.conditions[0].message == (
+        "The broker refused with amqp:invalid-field: x: no such field. It is of an earlier release (version unknown): "
+        "upgrade it by `spec.image` of Broker main, or leave out what it names; until then it keeps what it has."
+    )
+
+
+def test_a_broker_that_this_operator_does_not_understand_needs_another_operator() -> None:
+    assert told(decide(view(reach=Reach.NOT_UNDERSTOOD))) == [
+        ("Ready", "Unknown", "OperatorTooOld"),
+        ("Accepted", "True", "Accepted"),
+        ("Bound", "Unknown", "OperatorTooOld"),
+        ("Stalled", "True", "OperatorTooOld"),
+    ]
 
 
 @pytest.mark.parametrize(
