@@ -1,0 +1,45 @@
+"""The commands of hack/: each tells what it is for and how it is called, and what is typed wrong is told."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for folder in (ROOT / "hack", ROOT / "hack/soak")
+    for path in folder.iterdir()
+    if path.is_file() and not path.suffix
+)
+
+
+def hack(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+def test_they_are_found() -> None:
+    assert {"hack/demo", "hack/test", "hack/env", "hack/soak/fuzz"} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_has_help(command: str) -> None:
+    said = hack(command, "--help")
+    assert (said.returncode, said.stderr) == (0, "")
+    assert command in said.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_does_not_exist_is_refused(command: str) -> None:
+    said = hack(command, "--nonsense")
+    assert (said.returncode, "Traceback" in said.stderr) == (2, False)
+    assert said.stderr
+
+
+def test_several_stages_may_stand_behind_one_only() -> None:
+    assert hack("hack/test", "--only", "jms", "clients", "--only", "fast", "--list").returncode == 0
+    said = hack("hack/test", "--only", "jms", "cliens")
+    assert said.returncode == 2
+    assert "there is no stage cliens; there are: env, style, types, " in said.stderr
