@@ -75,6 +75,12 @@ def test_a_transfer_that_breaks_the_rules_is_an_invalid_field(first: Transfer | 
     assert caught.value.condition == "amqp:invalid-field"
 
 
+def test_where_second_holds_a_transfer_may_say_so() -> None:
+    """2.7.5"""
+    second = replace(FIRST, rcv_settle_mode=1)
+    assert check_transfer(None, second, settles_second=True) is second
+
+
 def test_a_tag_of_32_bytes_and_an_empty_one_are_tags() -> None:
     """2.8.7"""
     for tag in (bytes(32), b""):

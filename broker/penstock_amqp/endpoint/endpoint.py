@@ -247,7 +247,8 @@ class Endpoint(MessageEngine):
 
         To a receiver, `sends_settled` leaves nothing to settle; with `settles_second` the peer settles what it accepted
         once we have settled it (`confirm`). `peer_settles`: the settle mode that a sender announced, which is its
-        choice. We settle first whatever it asks: an accept is our last word.
+        choice. From a sender, with `settles_second` we settle what we answered once it has; else an answer is our last
+        word.
         """
         terms.write_source(ffi.link_source(link.ptr), source)
         terms.write_target(ffi.link_target(link.ptr), target)
@@ -256,6 +257,10 @@ class Endpoint(MessageEngine):
             ffi.link_set_max_message_size(link.ptr, link.max_bytes)
             if peer_settles is not None:
                 ffi.link_set_snd_settle_mode(link.ptr, peer_settles)
+            if settles_second:
+                link.settles_second = True
+                self._second[link.ptr] = link
+                ffi.link_set_rcv_settle_mode(link.ptr, 1)
         else:
             link.presettled = sends_settled
             link.default_outcome = source.default_outcome if source is not None else None
@@ -305,17 +310,15 @@ class Endpoint(MessageEngine):
         if isinstance(link, InLink):
             arrivals.forget(link)
             link.spool = None
+            if self._second.pop(link.ptr, None) is not None:
+                for ptr in [ptr for ptr, each in self._unconfirmed.items() if each is link]:
+                    del self._unconfirmed[ptr]
         else:
             self.streams.pop(link, None)
 
     def all_links(self) -> tuple[InLink | OutLink, ...]:
         """Every link that is attached."""
         return tuple(self._links.values())
-
-    def credit(self, link: InLink, count: int) -> None:
-        """Let the peer send `count` messages more."""
-        link.credit += count
-        ffi.link_flow(link.ptr, count)
 
     def drained(self, link: OutLink) -> None:
         """Nothing is left to send: give back the credit of a consumer that drains, once all is out.
@@ -397,6 +400,8 @@ class Endpoint(MessageEngine):
         """Give everything back. The endpoint and its links are unusable from here on."""
         self.closed = True
         self.unsettled.clear()
+        self._unconfirmed.clear()
+        self._second.clear()
         self.streams.clear()
         for link in self._links.values():
             link.is_open = False

@@ -290,6 +290,8 @@ class MessageEngine(Settler):
                     batch_link, batch, held_link = None if link.unproven else link, [], None
                     out.append((Kind.MESSAGES, link, batch))
                 batch.append((received, data, delivery_settled(received)))
+            elif self._unconfirmed:
+                self._confirmed(received)
             collector_pop(collector)
 
     def _scrutinise(self) -> None:
@@ -299,7 +301,9 @@ class MessageEngine(Settler):
         for channel, transfer in self._tap.take_transfers():
             link = self._by_handle.get((channel, transfer.handle))
             if isinstance(link, InLink) and link.unproven:
-                link.first_transfer = scrutiny.check_transfer(link.first_transfer, transfer)
+                link.first_transfer = scrutiny.check_transfer(
+                    link.first_transfer, transfer, settles_second=link.settles_second
+                )
 
     def output(self) -> int:
         """Move what is to be sent into `ffi.OUTPUT`; return how many bytes. Call until it returns 0.

@@ -68,9 +68,12 @@ class InLink:
         "ptr",
         "read_bytes",
         "session",
+        "settles_second",
         "sink",
         "spool",
+        "unconfirmed",
         "unproven",
+        "withheld",
     )
 
     def __init__(self, ptr: Ptr, name: str, session: Session) -> None:
@@ -103,6 +106,12 @@ class InLink:
         """Messages that are still looked at closely: whoever gets something wrong does so from the start."""
         self.first_transfer: Transfer | None = None
         """How the delivery began that is coming in several transfers, while the link is unproven."""
+        self.settles_second = False
+        """True if we settle what we answered only after the peer."""
+        self.unconfirmed = 0
+        """Deliveries that we answered and the peer has not settled yet."""
+        self.withheld = 0
+        """Credit that was granted for them, kept back until it settles them."""
         self.context: object = None
 
 

@@ -17,11 +17,13 @@ from penstock_amqp.endpoint.ffi import (
     REJECTED,
     RELEASED,
     Ptr,
+    delivery_link,
     delivery_remote_state,
     delivery_settle,
     delivery_settled,
     delivery_update,
 )
+from penstock_amqp.endpoint.links import InLink
 from penstock_amqp.endpoint.sending import Sender
 
 __all__ = ["Settler"]
@@ -30,7 +32,14 @@ __all__ = ["Settler"]
 class Settler(Sender):
     """The settling part of `endpoint.forwarding.MessageEngine`."""
 
-    __slots__ = ()
+    __slots__ = ("_second", "_unconfirmed")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._second: dict[Ptr, InLink] = {}
+        """Links on which we settle after the peer. Few peers ask for it."""
+        self._unconfirmed: dict[Ptr, InLink] = {}
+        """Deliveries that were answered on those links; the peer has yet to settle them."""
 
     def _settled(self, received: Ptr, held: Held, out: list[Event]) -> None:
         """An outcome other than accepted, or none: `received` is out of the unsettled dict already."""
@@ -77,10 +86,45 @@ class Settler(Sender):
         return True
 
     def accept(self, deliveries: Iterable[Ptr]) -> None:
-        """Accept and settle. Only deliveries of links that are open: see `InLink.is_open`."""
+        """Accept and settle. Only deliveries of links that are open: see `InLink.is_open`.
+
+        As with `reject` and `release`, what came over a link that settles second is settled once the peer did.
+        """
+        if self._second:
+            self._answer(deliveries, ACCEPTED)
+            return
         for received in deliveries:
             delivery_update(received, ACCEPTED)
             delivery_settle(received)
+
+    def _answer(self, deliveries: Iterable[Ptr], state: int) -> None:
+        for received in deliveries:
+            delivery_update(received, state)
+            link = self._second.get(delivery_link(received))
+            if link is None or delivery_settled(received):
+                delivery_settle(received)
+            else:
+                self._unconfirmed[received] = link
+                link.unconfirmed += 1
+
+    def _confirmed(self, received: Ptr) -> None:
+        """An event of a delivery that brings neither a message nor an outcome: the peer may have settled it."""
+        link = self._unconfirmed.get(received)
+        if link is not None and delivery_settled(received):
+            del self._unconfirmed[received]
+            delivery_settle(received)
+            link.unconfirmed -= 1
+            self.credit(link, 0)
+
+    def credit(self, link: InLink, count: int) -> None:
+        """Let the peer send `count` messages more; for those that it has not settled yet, once it settles them."""
+        if link.settles_second:
+            link.withheld += count
+            count = max(link.withheld - link.unconfirmed, 0)
+            link.withheld -= count
+        if count:
+            link.credit += count
+            ffi.link_flow(link.ptr, count)
 
     def confirm(self, ended: Accepted | Settled) -> None:
         """Settle, as the peer did, what it settles after us; if its link is gone there is nothing to do."""
@@ -99,8 +143,7 @@ class Settler(Sender):
         for received in deliveries:
             condition = ffi.disposition_condition(ffi.delivery_local(received))
             terms.write_condition(condition, self.fitting(error))
-            delivery_update(received, REJECTED)
-            delivery_settle(received)
+            self._answer((received,), REJECTED)
 
     def fitting(self, error: AmqpError) -> AmqpError:
         """`error` with as much of its description as fits a frame of the peer's."""
@@ -116,6 +159,4 @@ class Settler(Sender):
 
     def release(self, deliveries: Iterable[Ptr]) -> None:
         """Hand back and settle: the sender may try again."""
-        for received in deliveries:
-            delivery_update(received, RELEASED)
-            delivery_settle(received)
+        self._answer(deliveries, RELEASED)

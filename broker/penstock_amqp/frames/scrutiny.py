@@ -42,8 +42,8 @@ def check_attach(channel: int, attach: Attach, *, handle_in_use: bool) -> None:
         raise ProtocolError("amqp:session:handle-in-use", told, channel)
 
 
-def check_transfer(first: Transfer | None, transfer: Transfer) -> Transfer | None:
-    """Judge one transfer of a link on which the receiver settles first.
+def check_transfer(first: Transfer | None, transfer: Transfer, *, settles_second: bool = False) -> Transfer | None:
+    """Judge one transfer of a link on which the receiver settles first, or `settles_second`.
 
     `first` is the transfer that the delivery began with, None if this one is it. Returns what is `first` for the next.
     """
@@ -53,7 +53,7 @@ def check_transfer(first: Transfer | None, transfer: Transfer) -> Transfer | Non
         raise ProtocolError(_INVALID, "The first transfer of a delivery lacks its delivery-id or delivery-tag.")
     elif len(transfer.delivery_tag) > LONGEST_TAG:
         raise ProtocolError(_INVALID, f"The delivery-tag has {len(transfer.delivery_tag)} bytes; use {LONGEST_TAG}.")
-    if transfer.rcv_settle_mode == _SECOND:
+    if transfer.rcv_settle_mode == _SECOND and not settles_second:
         raise ProtocolError(_INVALID, "rcv-settle-mode is second, where the link has negotiated first.")
     return (first or transfer) if transfer.more and not transfer.aborted else None
 

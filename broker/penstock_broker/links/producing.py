@@ -73,6 +73,7 @@ def _admit(broker: Broker, producer: Producer, attach: Attach, target: Target) -
         ),
         answers_unsettled=attach.unsettled is not None,
         max_message_bytes=min(connection.port.max_message_bytes, MAX_REQUEST_BYTES if keeps_all else 1 << 62),
+        settles_second=attach.rcv_settle_mode == 1,
         peer_settles=attach.snd_settle_mode,
     )
     connection.endpoint.credit(link, producer.window)
