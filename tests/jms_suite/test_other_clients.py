@@ -38,6 +38,11 @@ def example(name: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+def publish(url: str, count: int) -> None:
+    with example("publish.py", url, str(count)) as publisher:
+        assert publisher.communicate(timeout=SECONDS)[0] == f"{count} accepted\n"
+
+
 def test_jms_and_the_python_examples_share_one_subscription(broker: BrokerProcess, tmp_path: Path) -> None:
     """Each leaves after half of the messages: together they have all, and each message went to one of them."""
     board = Board()
@@ -49,13 +54,29 @@ def test_jms_and_the_python_examples_share_one_subscription(broker: BrokerProces
         example("consume.py", url, "50") as python,
     ):
         jms.wait_ready()
-        with example("publish.py", url, "100") as publisher:
-            assert publisher.communicate(timeout=SECONDS)[0] == "100 accepted\n"
+        publish(url, 100)
         lines = python.communicate(timeout=SECONDS)[0].splitlines()
         jms.finish(SECONDS)
     assert len(lines) == 50
     assert len(board.tally.receipts) == 50
     assert len({line.removesuffix(" (again)") for line in lines}) == 50
+
+
+def test_the_java_example_consumes_what_waits_for_its_subscription(broker: BrokerProcess) -> None:
+    url = broker.url.replace("amqp://", "amqp://guest:guest@")
+    with example("share.py", url, "billing", "1") as sharing:  # makes the subscription, and leaves after a message
+        assert sharing.stdout is not None
+        assert sharing.stdout.readline() == "ready\n"
+        publish(url, 1)
+    publish(url, 3)
+    source = EXAMPLES.parent / "java" / "Consumer.java"
+    command = ["java", "-cp", f"{jms_tool.PROJECT}/target/lib/*", str(source), broker.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as java:
+        assert java.stdout is not None
+        try:
+            assert [java.stdout.readline() for _ in range(3)] == ["order 0\n", "order 1\n", "order 2\n"]
+        finally:
+            java.kill()
 
 
 def test_nobody_takes_a_jms_clients_client_id(broker: BrokerProcess, tmp_path: Path) -> None:
