@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from proton import Message
 from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 from support.broker_process import BrokerProcess
+from support.waiting import until
 
 from penstock_amqp.client.errors import ManagementError
 from penstock_amqp.client.management import ManagementClient
@@ -238,10 +238,12 @@ def test_a_change_of_the_file_holds_for_links_that_are_attached(tmp_path: Path) 
         publish(sender, ["y"])
         # A file that can't be used changes nothing, and is named.
         path.write_text("permissions: [{users: [reader], actions: [fly], queues: [work]}]")
-        deadline = time.monotonic() + SECONDS
-        while "The permissions stay as they were" not in broker.log():
-            assert time.monotonic() < deadline
-            publish(sender, ["z"])
+
+        def told() -> bool:
+            publish(sender, ["z"])  # they hold on
+            return "The permissions stay as they were" in broker.log()
+
+        until(told, "word of the file")
 
 
 @pytest.mark.parametrize("text", ["permissions: [", "permissions: [{users: [a]}]", "grants: []", "[]"])

@@ -9,7 +9,6 @@ import contextlib
 import os
 import random
 import socket
-import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from amqp.raw_client import RawClient
 from broker.clients import connected, publish, take
 from proton.utils import BlockingConnection
 from support.broker_process import BrokerProcess
+from support.waiting import found
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.frames import SASL_HEADER
@@ -99,12 +99,14 @@ def test_an_address_that_does_not_log_in_gets_no_more_connections(tmp_path: Path
 
 def patient(broker: BrokerProcess) -> RawClient:
     """A client that comes again until there is room: the broker may not have noticed yet that another has left."""
-    deadline = time.monotonic() + 20
-    while True:
+
+    def come() -> RawClient | None:
         try:
             return RawClient(broker.port, "patient")
         except (ConnectionError, EOFError):
-            assert time.monotonic() < deadline
+            return None
+
+    return found(come, "room for one more")
 
 
 def test_with_too_many_strangers_others_wait_until_some_have_left(tmp_path: Path) -> None:

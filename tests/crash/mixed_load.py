@@ -19,6 +19,7 @@ from pathlib import Path
 from amqp.raw_client import RawClient
 from crash.mixed_broker import MixedBroker
 from crash.mixed_client import Got, MixedClient
+from support.waiting import wait_until
 
 from penstock_amqp.client.errors import TransportError
 from penstock_amqp.client.management import ManagementClient
@@ -298,10 +299,12 @@ def _until_killed(broker: MixedBroker, books: Books, chance: random.Random, wand
 async def _find(broker: MixedBroker, books: Books) -> None:
     """Take out everything there is, what is delayed or stranded included."""
     node = await ManagementClient.connect(broker.management)
-    deadline = time.monotonic() + 60
-    while any([(await node.read(EntityType.QUEUE, queue))["depth"] for queue in (*NAMES, RECEIPTS)]):
-        assert time.monotonic() < deadline, "the queues do not become empty"
+
+    async def all_taken() -> bool:
         await asyncio.to_thread(_take_all, broker, books)
+        return not any([(await node.read(EntityType.QUEUE, queue))["depth"] for queue in (*NAMES, RECEIPTS)])
+
+    await wait_until(all_taken)
     await node.close()
 
 

@@ -9,6 +9,7 @@ from typing import assert_never
 
 import pytest
 from operating.making import exchange, subscription
+from support.waiting import wait_until
 
 from penstock_api import declaration
 from penstock_api.management import BrokerState, ContestedContainer, EntityType
@@ -121,9 +122,10 @@ async def made() -> AsyncIterator[Fixture]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
+    async def holds() -> bool:
+        return condition()
+
+    await wait_until(holds)
 
 
 SUBSCRIPTION = Declare(
