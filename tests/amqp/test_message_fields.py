@@ -131,6 +131,12 @@ def test_a_group_that_is_empty_or_can_not_be_read_is_none(group: bytes) -> None:
     assert expiry_and_group(data, 0) == (1_000_000_000_001, False)
 
 
+@pytest.mark.parametrize("sequence", [b"\xa1\x01\xff", b"\x52", b"\xff"])
+def test_a_sequence_that_can_not_be_read_is_none(sequence: bytes) -> None:
+    """A queue asks for it when it hands out: an error there would come with each visit."""
+    assert group_fields(described(0x73, fields(*[_NO] * 10, string("g"), sequence)), 0) == ("g", None)
+
+
 def test_only_wanted_application_properties_are_read() -> None:
     found = application_properties(MESSAGE, START, encoded_keys(["weight", "colour", "absent"]))
     assert found == {"colour": "röt", "weight": 256}

@@ -52,6 +52,15 @@ def test_higher_priorities_go_first_and_each_in_order_of_publishing() -> None:
     assert all_of(made, Somebody()) == [3, 5, 6, 1, 4, 2]
 
 
+def test_many_are_taken_in_the_order_of_single_ones() -> None:
+    priorities = [4, 0, 9, 4, 9, 5]
+    made = backlog(*(entry(number, message(priority)) for number, priority in enumerate(priorities, 1)))
+    who = Somebody()
+    assert numbers(made.take_many(who, 1)) == [3]
+    made.put_back(entry(3, message(9)))
+    assert [numbers(made.take_many(who, count)) for count in (3, 2, 5, 5)] == [[3, 5, 6], [1, 4], [2], []]
+
+
 def test_priorities_above_nine_are_the_highest() -> None:
     made = backlog(entry(1, message(9)), entry(2, message(200)), entry(3, message(9)))
     assert all_of(made, Somebody()) == [1, 2, 3]

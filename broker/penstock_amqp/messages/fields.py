@@ -62,7 +62,7 @@ def properties_field(data: bytes, start: int, field: Field) -> Value:
 
 
 def group_fields(data: bytes, start: int) -> tuple[Value, Value]:
-    """Return group-id and group-sequence; None for what is absent."""
+    """Return group-id and group-sequence; None for what is absent, and for a sequence that can't be read."""
     section = find_section(data, start, Section.PROPERTIES)
     if section < 0:
         return None, None
@@ -70,8 +70,13 @@ def group_fields(data: bytes, start: int) -> tuple[Value, Value]:
     if count <= Field.GROUP_ID:
         return None, None
     at = _step(data, at, Field.GROUP_ID)
-    sequence = _value(data, end_of(data, at)) if count > Field.GROUP_SEQUENCE else None
-    return _value(data, at), sequence
+    group = _value(data, at)
+    if count <= Field.GROUP_SEQUENCE:
+        return group, None
+    try:
+        return group, _value(data, end_of(data, at))
+    except DecodeError:
+        return group, None
 
 
 def expiry_and_group(data: bytes, start: int) -> tuple[Value, bool]:

@@ -22,6 +22,8 @@ __all__ = ["Selectable", "SelectedFields"]
 Selectable: TypeAlias = bool | int | float | str
 """What a selector can compare. A value of any other type counts as absent."""
 
+_SELECTABLE = (str, int, float)  # a union would be made anew for each message; a bool is an int
+
 _TYPED = ("AMQP_BINARY:", "AMQP_UUID:", "AMQP_ULONG:", "AMQP_STRING:", "AMQP_NO_PREFIX:")
 
 
@@ -62,7 +64,7 @@ def _user_id(user: Value) -> str | None:
 
 
 def _plain(value: Value) -> Selectable | None:
-    return value if isinstance(value, bool | int | float | str) else None
+    return value if isinstance(value, _SELECTABLE) else None
 
 
 _HEADER: dict[str, Callable[[Head], Selectable]] = {
@@ -98,13 +100,15 @@ class SelectedFields:
 
     def read(self, data: bytes, head: Head) -> dict[str, Selectable]:
         """Return the value of each identifier that has one. Raises `DecodeError` if the message is malformed."""
-        found: dict[str, Selectable] = {name: of(head) for name, of in self._header}
+        found: dict[str, Selectable] = {}
+        for name, of in self._header:
+            found[name] = of(head)
         for name, field, convert in self._properties:
             value = convert(properties_field(data, head.start, field))
             if value is not None:
                 found[name] = value
         if self._application:
             for name, raw in application_properties(data, head.start, self._application).items():
-                if isinstance(raw, bool | int | float | str):
+                if isinstance(raw, _SELECTABLE):
                     found[name] = raw
         return found

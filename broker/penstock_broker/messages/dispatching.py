@@ -95,7 +95,7 @@ def _send(broker: Broker, queue: Queue, consumer: Reader, count: int) -> int:
     link = consumer.link
     connection = consumer.connection
     if queue.returned.blocks or queue.has_expiry or queue.seen or queue.attempts or not queue.backlog.is_plain:
-        return _send_one_by_one(broker, queue, consumer, count)
+        return _send_in_order(broker, queue, consumer, count)
     ready = queue.ready
     if count >= len(ready):
         entries = list(ready)
@@ -134,46 +134,73 @@ def _send(broker: Broker, queue: Queue, consumer: Reader, count: int) -> int:
     return sent
 
 
-def _send_one_by_one(broker: Broker, queue: Queue, consumer: Reader, count: int) -> int:
-    """The same where a message may have expired, or its header has to tell something."""
-    now = broker.now_us
-    link, connection = consumer.link, consumer.connection
+def _send_in_order(broker: Broker, queue: Queue, consumer: Reader, count: int) -> int:
+    """The same where priorities, groups or selectors have a say, or something is known of single messages."""
     sent = 0
-    while sent < count:
-        entry = queue.backlog.take(consumer)
-        if entry is None:
-            break
-        expires = deadline(queue, entry)
-        if expires and expires <= now:
-            expired(broker, queue, entry)
-            continue
-        number, data = entry[NUMBER], entry[DATA]
-        delivery_count = queue.delivery_count(number)
-        if delivery_count or expires:
-            data = _rewritten(data, delivery_count, expires, now)
-        connection.endpoint.send_as(link, entry, data, now)
-        sent += 1
-        link.credit -= 1
-        link.transfers += 1
-        connection.turn_bytes += len(data)
-        queue.delivered += 1
-        if delivery_count or (number <= queue.mark and not entry[FLAGS] & SCHEDULED):
-            queue.redelivered += 1
-        else:
-            queue.wait.add(now - entry[AVAILABLE], 1)
-        if link.presettled:
-            _sent_settled(broker, queue, [entry])
-        else:
-            queue.in_flight += 1
-        if number > queue.mark:
-            queue.mark = number
-            if queue.is_logged:
-                broker.marked.add(queue)
-    if sent and not connection.is_dirty:
-        connection.is_dirty = True
-        broker.dirty.append(connection)
+    while sent < count and (entries := queue.backlog.take_many(consumer, count - sent)):
+        sent += _send_taken(broker, queue, consumer, entries)
+    if sent and not consumer.connection.is_dirty:
+        consumer.connection.is_dirty = True
+        broker.dirty.append(consumer.connection)
     if queue.has_expiry and not queue.in_flight and not queue.waiting:
         queue.has_expiry = False
+    return sent
+
+
+def _send_taken(broker: Broker, queue: Queue, consumer: Reader, entries: list[Entry]) -> int:
+    """Send messages that were taken out, each unless it has expired, or with a header that tells something."""
+    now = broker.now_us
+    link, connection = consumer.link, consumer.connection
+    mark, has_expiry, is_counted = queue.mark, queue.has_expiry, bool(queue.seen or queue.attempts)
+    gone: list[Entry] = []
+    as_they_are: list[Entry] = []
+    size = since = run = redelivered = 0
+    highest = mark
+    for entry in entries:
+        number, data = entry[NUMBER], entry[DATA]
+        expires = deadline(queue, entry) if has_expiry else 0
+        if expires and expires <= now:
+            expired(broker, queue, entry)
+            gone.append(entry)
+            continue
+        delivery_count = queue.delivery_count(number) if is_counted else 0
+        if delivery_count or expires:
+            if as_they_are:
+                connection.endpoint.send(link, as_they_are, now)
+                as_they_are = []
+            data = _rewritten(data, delivery_count, expires, now)
+            connection.endpoint.send_as(link, entry, data, now)
+        else:
+            as_they_are.append(entry)
+        size += len(data)
+        if delivery_count or (number <= mark and not entry[FLAGS] & SCHEDULED):
+            redelivered += 1
+        elif entry[AVAILABLE] == since:
+            run += 1
+        else:
+            if run:
+                queue.wait.add(now - since, run)
+            since, run = entry[AVAILABLE], 1
+        if number > highest:
+            highest = number
+    if as_they_are:
+        connection.endpoint.send(link, as_they_are, now)
+    if run:
+        queue.wait.add(now - since, run)
+    sent = len(entries) - len(gone)
+    queue.redelivered += redelivered
+    link.credit -= sent
+    link.transfers += sent
+    connection.turn_bytes += size
+    queue.delivered += sent
+    if link.presettled:
+        _sent_settled(broker, queue, [entry for entry in entries if entry not in gone] if gone else entries)
+    else:
+        queue.in_flight += sent
+    if highest > mark:
+        queue.mark = highest
+        if queue.is_logged:
+            broker.marked.add(queue)
     return sent
 
 

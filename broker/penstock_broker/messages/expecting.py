@@ -7,6 +7,7 @@ Source: section 4 of the design ("One timer wheel for heartbeats, TTL and delays
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
@@ -50,9 +51,10 @@ def keep(broker: Broker, queue: Queue, entry: Entry) -> None:
         broker.schedule(queue)
 
 
-def postpone(broker: Broker, queue: Queue, entry: Entry) -> None:
-    """Keep a message back until it is available, or has expired before."""
-    queue.hold_back(entry)
+def postpone(broker: Broker, queue: Queue, entries: Iterable[Entry]) -> None:
+    """Keep messages back, at least one, until each is available, or has expired before."""
+    for entry in entries:
+        queue.hold_back(entry)
     wake(broker, queue, queue.scheduled.next_due())
 
 

@@ -35,10 +35,8 @@ PAUSE_US_PER_MESSAGE: Final = 2
 def keep_time(broker: Broker, queue: Queue) -> None:
     """Do what is due in the queue, and see that somebody looks when the next thing is."""
     now = broker.now_us
-    for _ in range(SLICE):
-        if not queue.scheduled or queue.scheduled.next_due() > now:
-            break
-        _become_available(broker, queue, queue.scheduled.pop_first())
+    if queue.scheduled:
+        _make_available(broker, queue)
     due = max(queue.next_expiry, queue.next_pass) if queue.next_expiry else 0
     if due and due <= now and queue.passing is None and not queue.doomed:
         queue.passing = Pass(queue.backlog.snapshot())
@@ -56,16 +54,25 @@ def keep_time(broker: Broker, queue: Queue) -> None:
         wake(broker, queue, min(dues))
 
 
-def _become_available(broker: Broker, queue: Queue, entry: Entry) -> None:
-    expires = deadline(queue, entry)
-    if expires and expires <= broker.now_us:
-        condemning.expired(broker, queue, entry)
-        return
-    queue.put((entry,))
-    if expires:
-        expect(broker, queue, expires)
-    if queue.consumers:
-        broker.schedule(queue)
+def _make_available(broker: Broker, queue: Queue) -> None:
+    """Put delayed messages whose time has come behind those that wait: a slice of them."""
+    scheduled, now = queue.scheduled, broker.now_us
+    due: list[Entry] = []
+    for _ in range(SLICE):
+        if not scheduled or scheduled.next_due() > now:
+            break
+        entry = scheduled.pop_first()
+        expires = deadline(queue, entry)
+        if expires and expires <= now:
+            condemning.expired(broker, queue, entry)
+            continue
+        due.append(entry)
+        if expires:
+            expect(broker, queue, expires)
+    if due:
+        queue.put(due)
+        if queue.consumers:
+            broker.schedule(queue)
 
 
 def _pass(queue: Queue, passing: Pass, now_us: int) -> None:

@@ -20,11 +20,11 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message, times
 from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
-from penstock_broker.messages import expecting, limits, origins, relaying, storing
+from penstock_broker.messages import limits, origins, relaying, storing
 from penstock_broker.messages.deadlines import wishes_of
 from penstock_broker.queues.beginning import Beginning
 from penstock_broker.queues.marks import GROUPED
-from penstock_broker.queues.queue import LOGGED
+from penstock_broker.queues.queue import LOGGED, SCHEDULED
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget, Route, reached
@@ -47,6 +47,9 @@ __all__ = [
 
 LOOK_AT_TIMES: Final = 8
 """A properties list of at most so many fields has no absolute expiry, and names no group."""
+
+KNOWN_BEGINNINGS: Final = 16
+"""Ways in which the messages of a producer begin that are remembered: its priorities, say."""
 
 MALFORMED: Final = "amqp:decode-error"
 """Condition of a message that can't be read."""
@@ -72,7 +75,7 @@ def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
     producer.transfers += len(batch)
     route = destination.constant
     if route is not None and route.is_plain and route.queues:
-        _publish_plain(broker, producer, route, batch)
+        _publish_together(broker, producer, route, batch)
     else:
         _publish_each(broker, producer, destination, batch)
 
@@ -88,8 +91,8 @@ def prepare(broker: Broker, destination: ExchangeTarget | QueueTarget, count: in
         destination.refresh(broker.log.route_set)
 
 
-def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list[Arrival]) -> None:
-    """Every message goes to every queue of `route`."""
+def _publish_together(broker: Broker, producer: Producer, route: Route, batch: list[Arrival]) -> None:
+    """Every message goes to every queue of `route`, which is not asked any more."""
     now = broker.now_us
     log = broker.log
     logged_set, kept_set = route.logged_set, route.kept_set
@@ -100,23 +103,22 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
         return
     next_message = log.next_message
     number = 0 if logged_set else log.next_messages(len(batch))
+    entries: list[Entry] = []
+    delayed: list[Entry] = []
     begins = producer.begins
     prefix, count_at = begins.prefix, begins.count_at
     ordered = False
-    entries: list[Entry] = []
     add = entries.append
     deliveries: list[Ptr] = []
     presettled: list[Ptr] = []
-    size = apart = first_expiry = 0
+    size = first_expiry = 0
     any_logged = False
     for delivery, data, settled in batch:
         try:
             if not data.startswith(prefix):
-                data = origins.without_claim(data)
-                head = message.inspect(data)
-                begins = producer.begins = Beginning(data, head)
+                data = _learn(producer, data)
+                begins = producer.begins
                 prefix, count_at = begins.prefix, begins.count_at
-                data = message.forwarded(data, head)
             flags = begins.marks
             absolute = 0
             if (count := data[count_at]) > LOOK_AT_TIMES:
@@ -138,19 +140,24 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
             if producer.broken is not None:
                 break
             continue
-        if begins.delays:
-            head = message.inspect(data)
-            if available_at(now, wishes_of(data, head)) > now:
-                apart += len(data)
-                any_logged = storing.put(broker, route, data, head) or any_logged
-                (presettled if settled else deliveries).append(delivery)
-                continue
         expires = now + begins.ttl_us if begins.ttl_us else 0
         if absolute:
             expires = expires_at(now, begins.ttl_us // 1000, absolute)
+        size += len(data)
+        if begins.delays and (available := available_at(now, wishes_of(data, begins.head))) > now:
+            route_set = logged_set if begins.durable else kept_set
+            flags |= SCHEDULED
+            if route_set:
+                any_logged = True
+                numbered = log.put(route_set, data, now, SCHEDULED)
+                flags |= LOGGED
+            else:
+                numbered = next_message()
+            delayed.append((numbered, data, available, expires, flags))
+            (presettled if settled else deliveries).append(delivery)
+            continue
         if expires and (not first_expiry or expires < first_expiry):
             first_expiry = expires
-        size += len(data)
         if logged_set and (begins.durable or kept_set):
             any_logged = True
             add((log.put(logged_set if begins.durable else kept_set, data, now), data, now, expires, LOGGED | flags))
@@ -163,61 +170,82 @@ def _publish_plain(broker: Broker, producer: Producer, route: Route, batch: list
             presettled.append(delivery)
         else:
             deliveries.append(delivery)
-    for queue in route.queues:
-        if first_expiry:
-            expecting.expect(broker, queue, first_expiry)
-        if ordered:
-            queue.put(entries)
-        else:
-            queue.ready.extend(entries)
-        queue.enqueued += len(entries)
-        queue.enqueued_bytes += size
-        queue.depth_bytes += size
-        if not queue.is_scheduled and queue.consumers:
-            queue.is_scheduled = True
-            broker.ready.append(queue)
-        if queue.depth_bytes > queue.max_bytes or queue.max_messages:
-            limits.enforce(broker, queue)
+    storing.put_together(broker, route, entries, delayed, size, first_expiry, ordered=ordered)
     destination = producer.destination
     if isinstance(destination, ExchangeTarget):
-        destination.exchange.received_bytes += size + apart
+        destination.exchange.received_bytes += size
     if presettled:
         producer.connection.endpoint.settle(presettled)
         producer.owed_credit += len(presettled)
     _accept(broker, producer, deliveries, any_logged)
 
 
+def _learn(producer: Producer, data: bytes) -> bytes:
+    """See how a message begins that does not begin like the one before; how it is forwarded. Raises DecodeError."""
+    known = producer.known
+    head = message.inspect(data)
+    begins = known.get(head)
+    if begins is not None and data.startswith(begins.prefix):
+        producer.begins = begins
+        return data
+    data = origins.without_claim(data)
+    head = message.inspect(data)
+    begins = producer.begins = Beginning(data, head)
+    if len(known) >= KNOWN_BEGINNINGS:
+        known.clear()
+    known[head] = begins
+    return message.forwarded(data, head)
+
+
 def _publish_each(
     broker: Broker, producer: Producer, destination: ExchangeTarget | QueueTarget, batch: list[Arrival]
 ) -> None:
-    """Messages whose key, filter or limit has to be looked at one by one."""
-    plain_accept: list[Ptr] = []
-    logged_accept: list[Ptr] = []
+    """Messages whose key, filter or limit has to be looked at one by one; those in a row that reach the same queues go
+    there together.
+    """
+    connection = producer.connection
+    asked: Route | None = None
+    route: Route | None = None
+    run: list[Arrival] = []
     for delivery, data, settled in batch:
-        if producer.broken is not None:
-            break
         try:
-            data = origins.without_claim(data)
-            head = message.inspect(data)
-            route = route_message(broker, destination, data, head)
+            begins = producer.begins
+            if not data.startswith(begins.prefix):
+                data = _learn(producer, data)
+                begins = producer.begins
+            found = _route(broker, destination, data, begins.head)
         except DecodeError as error:
             spoil(producer, delivery, settled, malformed(error))
+            if producer.broken is not None:
+                break
             continue
-        if isinstance(route, AmqpError):
-            refuse(producer, delivery, settled, route)
-            continue
-        logged = store(broker, producer.connection, destination, route, data, head)
-        if settled:
-            producer.connection.endpoint.settle([delivery])
-            producer.owed_credit += 1
-        elif logged:
-            logged_accept.append(delivery)
-        else:
-            plain_accept.append(delivery)
-    if plain_accept or not logged_accept:
-        _accept(broker, producer, plain_accept, False)
-    if logged_accept:
-        _accept(broker, producer, logged_accept, True)
+        if found is not asked or found.rejecting:
+            if run and route is not None:
+                _publish_together(broker, producer, route, run)
+                run = []
+                if producer.broken is not None:
+                    return
+            asked = None
+            refused = _refusal(broker, destination, found, len(data))
+            if refused is not None:
+                refuse(producer, delivery, settled, refused)
+                if producer.broken is not None:
+                    break
+                continue
+            asked = found
+        if not found.queues:
+            _count_unroutable(destination)
+        admitted = storing.admitted(broker, found, data, begins.head, connection) if found.picky else found
+        if admitted is not route:
+            if run and route is not None:
+                _publish_together(broker, producer, route, run)
+                run = []
+                if producer.broken is not None:
+                    return
+            route = admitted
+        run.append((delivery, data, settled))
+    if run and route is not None:
+        _publish_together(broker, producer, route, run)
 
 
 def route_message(
@@ -227,13 +255,18 @@ def route_message(
 
     `prepare` has been called for the destination. Apart from `store`, because a commit asks for all its messages first.
     """
+    route = _route(broker, destination, data, head)
+    return _refusal(broker, destination, route, len(data)) or route
+
+
+def _route(broker: Broker, destination: ExchangeTarget | QueueTarget, data: bytes, head: message.Head) -> Route:
     route = destination.constant
     if route is None:
         assert isinstance(destination, ExchangeTarget)
         route = destination.route(data, head.start, broker.log.route_set)
     if not route.queues and isinstance(destination, ExchangeTarget):
         route = _alternate(broker, destination, data, head, route)
-    return _refusal(broker, destination, route, len(data)) or route
+    return route
 
 
 def store(
@@ -251,9 +284,15 @@ def store(
     logged = storing.put(broker, storing.admitted(broker, route, data, head, connection), data, head)
     if isinstance(destination, ExchangeTarget):
         destination.exchange.received_bytes += len(data)
-        if not route.queues and destination.exchange.unroutable is not Unroutable.ALTERNATE:
-            destination.exchange.unroutable_messages += 1
+    if not route.queues:
+        _count_unroutable(destination)
     return logged
+
+
+def _count_unroutable(destination: ExchangeTarget | QueueTarget) -> None:
+    """A message reached no queue and was taken all the same. What went to an alternate was counted there."""
+    if isinstance(destination, ExchangeTarget) and destination.exchange.unroutable is not Unroutable.ALTERNATE:
+        destination.exchange.unroutable_messages += 1
 
 
 def _alternate(broker: Broker, destination: ExchangeTarget, data: bytes, head: message.Head, route: Route) -> Route:

@@ -56,7 +56,7 @@ def accepted(broker: Broker, consumer: Consumer, batch: list[Held]) -> None:
     queue.sojourn.add(now - since, waited)
     queue.hold.add(now - sent_at, held)
     queue.depth_bytes -= size
-    if queue.attempts or queue.seen or queue.excluded or not queue.backlog.is_plain:
+    if queue.remembers:
         for _, entry, _ in batch:
             queue.forget(entry[NUMBER])
     if logged:

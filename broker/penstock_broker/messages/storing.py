@@ -25,8 +25,8 @@ def admitted(broker: Broker, route: Route, data: bytes, head: message.Head, conn
     """The route of the queues that take this message; `connection` brought it, None: the broker."""
     if not route.picky:
         return route
-    queues = (*route.open_queues, *route.selection.taking(data, head, connection))
-    return route if len(queues) == len(route.queues) else broker.route_of(queues)
+    taking = route.selection.taking(data, head, connection)
+    return route if len(taking) == len(route.picky) else broker.route_of((*route.open_queues, *taking))
 
 
 def put(broker: Broker, route: Route, data: bytes, head: message.Head, *, keep: bool = False) -> bool:
@@ -54,7 +54,7 @@ def _place(broker: Broker, queue: Queue, entry: Entry) -> None:
     queue.enqueued_bytes += size
     queue.depth_bytes += size
     if entry[FLAGS] & SCHEDULED:
-        expecting.postpone(broker, queue, entry)
+        expecting.postpone(broker, queue, (entry,))
     else:
         queue.put((entry,))
         if entry[EXPIRES]:
@@ -63,3 +63,51 @@ def _place(broker: Broker, queue: Queue, entry: Entry) -> None:
             broker.schedule(queue)
     if queue.depth_bytes > queue.max_bytes or queue.max_messages:
         limits.enforce(broker, queue)
+
+
+def put_together(
+    broker: Broker,
+    route: Route,
+    entries: list[Entry],
+    delayed: list[Entry],
+    size: int,
+    first_expiry: int,
+    *,
+    ordered: bool,
+) -> None:
+    """Put messages that are numbered, and in the log where they are to be, into every queue of `route`.
+
+    Those of `entries` wait at once, `delayed` ones are for later; `size`: bytes of them all. `first_expiry`: when the
+    first of `entries` expires, 0: none does. `ordered`: some have a priority or a group.
+    """
+    count = len(entries) + len(delayed)
+    for queue in route.queues:
+        until = first_expiry
+        ours = entries
+        if queue.max_ttl_us:
+            ours = [_bounded(broker, queue, entry) for entry in entries]
+            until = min((entry[EXPIRES] for entry in ours), default=0)
+        if until:
+            expecting.expect(broker, queue, until)
+        if ordered:
+            queue.put(ours)
+        else:
+            queue.ready.extend(ours)
+        queue.enqueued += count
+        queue.enqueued_bytes += size
+        queue.depth_bytes += size
+        if delayed:
+            expecting.postpone(broker, queue, [_bounded(broker, queue, entry) for entry in delayed])
+        if not queue.is_scheduled and queue.consumers:
+            queue.is_scheduled = True
+            broker.ready.append(queue)
+        if queue.depth_bytes > queue.max_bytes or queue.max_messages:
+            limits.enforce(broker, queue)
+
+
+def _bounded(broker: Broker, queue: Queue, entry: Entry) -> Entry:
+    """A message that came now, as it is in a queue that keeps nothing longer than so."""
+    if not queue.max_ttl_us:
+        return entry
+    number, data, available, expires, flags = entry
+    return number, data, available, bounded(expires, broker.now_us, queue.max_ttl_us), flags

@@ -207,11 +207,29 @@ class Backlog:
                 if self.examination.budget <= 0:
                     return None
                 continue
-            own = self._own.get(consumer, {}).get(lane.level)
+            own = self._own_of(consumer, lane)
             if own is None or own.remove(entry[0]) is None:
                 lane.remove(entry)
             return self._handed_out(entry, consumer)
         return None
+
+    def take_many(self, consumer: Taker, count: int) -> list[Entry]:
+        """Take out the next messages for a consumer, `count` at most; fewer where `take` would find no more."""
+        taken: list[Entry] = []
+        if self._selections or self.groups is not None:
+            while len(taken) < count and (entry := self.take(consumer)) is not None:
+                taken.append(entry)
+            return taken
+        for lane in self._lanes:
+            back, fresh = lane.back, lane.fresh
+            while back.blocks and len(taken) < count:
+                taken.append(back.pop_first())
+            left = count - len(taken)
+            if left < len(fresh):
+                return taken + [fresh.popleft() for _ in range(left)]
+            taken += fresh
+            fresh.clear()
+        return taken
 
     def has_for(self, consumer: Taker) -> bool:
         """True if `take` may find something, now or in a later visit."""
@@ -221,7 +239,7 @@ class Backlog:
 
     def _find(self, lane: Lane, consumer: Taker) -> Entry | None:
         """The next message of a lane for a consumer, left where it is: in the lane, or put by."""
-        own = self._own.get(consumer, {}).get(lane.level)
+        own = self._own_of(consumer, lane)
         mine = own.first() if own is not None else None
         while (entry := self._next(lane, consumer)) is not None:
             if mine is not None and mine[0] < entry[0]:
@@ -229,6 +247,11 @@ class Backlog:
             if not entry[4] & GROUPED or not self._put_by_for_owner(lane, entry, consumer):
                 return entry
         return mine if self.examination.budget > 0 else None
+
+    def _own_of(self, consumer: Taker, lane: Lane) -> Shelf[Entry] | None:
+        """What is put by for a consumer."""
+        shelves = self._own.get(consumer) if self._own else None
+        return shelves.get(lane.level) if shelves is not None else None
 
     def _next(self, lane: Lane, consumer: Taker) -> Entry | None:
         if consumer.selection is not None:

@@ -18,10 +18,12 @@ __all__ = ["UNKNOWN", "Beginning"]
 class Beginning:
     """How a message begins, up to where its properties begin to differ."""
 
-    __slots__ = ("count_at", "delays", "durable", "is_narrow", "marks", "prefix", "start", "ttl_us")
+    __slots__ = ("count_at", "delays", "durable", "head", "is_narrow", "marks", "prefix", "start", "ttl_us")
 
     def __init__(self, data: bytes, head: Head) -> None:
         """`data`: as it came, `head`: what `inspect` says of it."""
+        self.head = head if head.start == head.header_end else head._replace(start=head.header_end)
+        """What `inspect` says of it once it is forwarded."""
         self.start = head.header_end
         """Where the sections begin once it is forwarded: delivery-annotations are dropped."""
         self.durable = head.durable

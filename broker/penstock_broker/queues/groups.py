@@ -37,7 +37,7 @@ class Group:
 class Groups:
     """The groups of one queue that somebody has."""
 
-    __slots__ = ("_held", "_last", "_owned", "max_idle")
+    __slots__ = ("_held", "_is_closed", "_last", "_name", "_owned", "max_idle")
 
     def __init__(self, max_idle: int = MAX_IDLE_GROUPS) -> None:
         self.max_idle = max_idle
@@ -45,14 +45,19 @@ class Groups:
         """Used longest ago first."""
         self._held: dict[int, Group] = {}
         """By message number, for those that are with a consumer, or put by for it."""
-        self._last: tuple[int, str, bool] = (-1, "", False)
+        self._last = -1
+        """The number of the message that was read last, and what it says."""
+        self._name = ""
+        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._owned) + len(self._held)
 
     def owner(self, entry: Entry) -> Group | None:
         """The group to which a message belongs; None if nobody has it yet."""
-        return self._owned.get(self._read(entry)[0])
+        if entry[0] != self._last:
+            self._read(entry)
+        return self._owned.get(self._name)
 
     def hold(self, entry: Entry, group: Group) -> None:
         """The message is with the group's consumer, or put by for it."""
@@ -69,14 +74,16 @@ class Groups:
 
         The group is returned if the message closes it: it is nobody's then.
         """
-        name, is_closed = self._read(entry)
+        if entry[0] != self._last:
+            self._read(entry)
+        name = self._name
         group = self._owned.pop(name, None)
         if group is None:
             self._forget_idle()
             group = Group(name, consumer)
         if group.consumer is consumer:
             self.hold(entry, group)
-            if is_closed:
+            if self._is_closed:
                 return group
         self._owned[name] = group
         return None
@@ -108,9 +115,6 @@ class Groups:
             if group.held:
                 owned[name] = group
 
-    def _read(self, entry: Entry) -> tuple[str, bool]:
-        number, name, is_closed = self._last
-        if number != entry[0]:
-            name, is_closed = group_of(entry, inspect(entry[1]))
-            self._last = (entry[0], name, is_closed)
-        return name, is_closed
+    def _read(self, entry: Entry) -> None:
+        self._name, self._is_closed = group_of(entry, inspect(entry[1]))
+        self._last = entry[0]

@@ -310,6 +310,11 @@ class Queue:
         count = self.attempts.get(number, 0)
         return count or (1 if number in self.seen else 0)
 
+    @property
+    def remembers(self) -> bool:
+        """Something is known of single messages that `forget` is to be told of."""
+        return bool(self.attempts or self.seen or self.excluded or self.backlog.groups is not None)
+
     def fail(self, number: int) -> None:
         """Count one failed delivery."""
         count = self.attempts.get(number, 0) + 1

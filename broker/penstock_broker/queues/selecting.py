@@ -61,7 +61,10 @@ class Selection(Generic[H]):
 
     def taking(self, data: bytes, head: Head, connection: Connection | None) -> list[H]:
         """Those that take a message, always in the same order; `connection` brought it, None: the broker."""
-        found = [handle for handle, is_foreign in self._foreign if is_foreign(connection)]
+        found: list[H] = []
+        for handle, foreign_to in self._foreign:
+            if foreign_to(connection):
+                found.append(handle)
         try:
             values = self._fields.read(data, head)
         except DecodeError:

@@ -103,7 +103,7 @@ class Selection:
 
     def wants(self, entry: Entry) -> bool:
         """True if its consumers may get the message."""
-        if not self._allows(entry[0]):
+        if self.consumer is not None and not self._allows(entry[0]):
             return False
         return self.selector is None or self.examination.selects(self.selector, entry)
 
@@ -115,12 +115,11 @@ class Selection:
 
         Fresh ones that are not wanted move to those that were looked at; `selections` are all of the queue.
         """
-        entry = self._hinted(lane)
-        if entry is not None:
+        if self._hints and (entry := self._hinted(lane)) is not None:
             return entry
         level, back, fresh = lane.level, lane.back, lane.fresh
         examination = self.examination
-        while (entry := back.at_or_behind(self._cursors.get(level, 0))) is not None:
+        while back.blocks and (entry := back.at_or_behind(self._cursors.get(level, 0))) is not None:
             if examination.budget <= 0:
                 return None
             examination.budget -= 1

@@ -10,9 +10,10 @@ from collections import deque
 from penstock_amqp.endpoint.events import AmqpError, Entry
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.endpoint.links import InLink, OutLink
+from penstock_amqp.messages.message import Head
 from penstock_broker.connections.attached import Attached, Sender
 from penstock_broker.connections.connection import Connection
-from penstock_broker.queues.beginning import UNKNOWN
+from penstock_broker.queues.beginning import UNKNOWN, Beginning
 from penstock_broker.queues.queue import Queue
 from penstock_broker.queues.reader import Reader
 from penstock_broker.queues.selection import Examination, Selection
@@ -86,6 +87,7 @@ class Producer(Sender):
         "broken",
         "can_reject",
         "destination",
+        "known",
         "owed_credit",
         "transfers",
         "waiting",
@@ -103,6 +105,8 @@ class Producer(Sender):
         """Messages the client may send ahead."""
         self.begins = UNKNOWN
         """How the last message began."""
+        self.known: dict[Head, Beginning] = {}
+        """How some of those before began, by their headers."""
         self.owed_credit = 0
         """Messages accepted since the last top-up."""
         self.transfers = 0
