@@ -100,7 +100,7 @@ FAULTS = [
         attach("x", UInt(1), True, None, None, source("t", *[None] * 6, [])), "amqp:decode-error", id="filter-is-a-list"
     ),
     pytest.param(
-        frame(Symbol("amqp:attach:list"), to_value(ATTACH).value), "amqp:connection:framing-error", id="by-symbol"
+        frame(Symbol("amqp:attached:list"), to_value(ATTACH).value), "amqp:connection:framing-error", id="other-symbol"
     ),
     pytest.param(b"\0\0\0\x04\x02\0\0\0", "amqp:connection:framing-error", id="frame-shorter-than-its-header"),
     pytest.param(b"\x7f\0\0\x04\x02\0\0\0", "amqp:connection:framing-error", id="frame-too-long"),
@@ -111,11 +111,6 @@ FAULTS = [
         encode_frame(Transfer(handle=5, delivery_id=0, delivery_tag=b"t"), payload=b"\0\x53\x77\x40"),
         "amqp:session:unattached-handle",
         id="transfer-without-link",
-    ),
-    pytest.param(
-        encode_frame(ATTACH) + encode_frame(dataclasses.replace(ATTACH, handle=1)),
-        "amqp:invalid-field",
-        id="name-twice",
     ),
 ]
 

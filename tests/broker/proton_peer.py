@@ -28,6 +28,7 @@ class Pair:
         self.transport.bind(self.connection)
         self.events: list[Event] = []
         """What the endpoint told in the last `exchange`."""
+        self._unread = b""
 
     def close(self) -> None:
         self.endpoint.free()
@@ -49,9 +50,18 @@ class Pair:
             data = bytes(self.transport.peek(pending) or b"")
             self.transport.pop(len(data))
             for start in range(0, len(data), chunk):
-                self.endpoint.receive_bytes(data[start : start + chunk], self.events)
+                self._give(data[start : start + chunk])
             total += len(data)
+        if self._unread and not total:
+            total = self._give(b"")
         return total
+
+    def _give(self, data: bytes) -> int:
+        """Give the endpoint more; how many bytes it took of what it has not taken so far."""
+        unread = self._unread + data
+        taken = self.endpoint.receive_bytes(unread, self.events)
+        self._unread = unread[taken:]
+        return taken
 
     def _to_client(self) -> int:
         total = 0

@@ -443,8 +443,9 @@ def test_the_end_of_a_session_returns_what_its_links_held(pair: Pair) -> None:
     pair.exchange()
     (event,) = pair.others()
     assert isinstance(event, Ended)
-    assert event.links == (link,)
-    assert [held[1][1] for held in event.held] == [b"one", b"two"]
+    assert event.session.links == [link]
+    assert [held[1][1] for held in pair.endpoint.all_held()] == [b"one", b"two"]
+    pair.endpoint.end(event.session)
     assert not link.is_open
     assert pair.endpoint.unsettled == {}
     assert pair.endpoint.all_links() == ()

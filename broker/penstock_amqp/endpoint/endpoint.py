@@ -13,27 +13,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from penstock_amqp import errors
 from penstock_amqp.endpoint import arrivals, engine_faults, ffi, output_changes, terms
-from penstock_amqp.endpoint.events import Acquires, AmqpError, Attached, Closed, Detached, Ended, Event, Flowed, Kind
+from penstock_amqp.endpoint.echoing import SESSION_FRAMES, Echoer
+from penstock_amqp.endpoint.events import AmqpError, Attached, Closed, Detached, Ended, Event, Flowed, Kind
 from penstock_amqp.endpoint.ffi import Ptr, link_credit
-from penstock_amqp.endpoint.forwarding import MessageEngine
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.endpoint.output_changes import Offer
-from penstock_amqp.frames import echo, performatives, scrutiny, tap
-from penstock_amqp.frames.frames import read_body, walk
-from penstock_amqp.frames.performatives import Flow
+from penstock_amqp.frames import performatives, scrutiny
 from penstock_amqp.types import values
 
 __all__ = ["Endpoint"]
-
-SESSION_FRAMES: Final = 32_768
-"""Incoming window of a session in frames. It bounds nothing (all is read at once, link credit is the bound), so it is
-wide enough never to hold a sender back. It must stay above the credit of all links of a session: at a window of 0 the
-engine names detached links in its flows."""
-
 
 SESSIONS_AT_ONCE: Final = 16
 """Sessions that begin before the engine writes. With no channel left it would fall silent for good."""
@@ -44,11 +37,8 @@ LARGEST_FRAME: Final = 65_536
 FRAME_OVERHEAD: Final = 128
 """More than a frame header and a transfer take."""
 
-_TXN_ID: Final = "txn-id"
-"""Property of a flow that asks to take messages within a transaction (part 4, 4.4.3)."""
 
-
-class Endpoint(MessageEngine):
+class Endpoint(Echoer):
     """The server's end of one connection. Not thread-safe."""
 
     __slots__ = ()
@@ -69,6 +59,7 @@ class Endpoint(MessageEngine):
         elif kind == ffi.LINK_REMOTE_OPEN:
             self._attached(ffi.event_link(event), out)
         elif kind in (ffi.LINK_REMOTE_DETACH, ffi.LINK_REMOTE_CLOSE):
+            self._name_is_free(ffi.event_link(event))
             link = self._links.get(ffi.event_link(event))
             if link is not None:
                 error = terms.read_condition(ffi.link_remote_condition(link.ptr))
@@ -90,26 +81,6 @@ class Endpoint(MessageEngine):
         elif kind in (ffi.TRANSPORT_ERROR, ffi.TRANSPORT_TAIL_CLOSED):
             self._fail(out)
 
-    def _asked(self, link: InLink | OutLink | None, out: list[Event]) -> None:
-        """A flow came: see what it asks that the engine does not hear."""
-        if isinstance(link, OutLink) and link.drain:
-            asked = [each for each in self._tap.drains() if self._named(each) is link]
-            if link.credit <= 0:
-                self._echoes += [each for each in asked if not each.flow.echo]
-            elif asked:
-                link.draining_flow = asked[-1]
-        for tapped in self._tap.echoes():
-            named = self._named(tapped)
-            if isinstance(named, OutLink) and _TXN_ID in (tapped.flow.properties or {}):
-                out.append((Kind.OTHER, None, Acquires(named)))
-            elif tapped.flow.echo:
-                self._echoes.append(tapped)
-
-    def _named(self, tapped: tap.TappedFlow) -> InLink | OutLink | None:
-        """The link that a flow names."""
-        handle = tapped.flow.handle
-        return None if handle is None else self._by_handle.get((tapped.channel, handle))
-
     def _session_began(self, ptr: Ptr) -> None:
         channel = self._tap.take_begin()
         scrutiny.check_begin(channel, {each.channel for each in self._sessions.values()}, is_open=self._peer_opened)
@@ -117,13 +88,12 @@ class Endpoint(MessageEngine):
         session = Session(ptr, channel)
         self._sessions[ptr] = session
         self._begun.append(session)
-        if self._is_open:
-            ffi.session_open(ptr)
-            self._unwritten += 1
-            if self._unwritten >= SESSIONS_AT_ONCE:
-                # Those that ended meanwhile keep their channels until the engine has written that they did.
-                ffi.transport_peek(self._transport, ffi.OUTPUT, 0)
-                self._unwritten = 0
+        ffi.session_open(ptr)
+        self._unwritten += 1
+        if self._unwritten >= SESSIONS_AT_ONCE:
+            # Those that ended meanwhile keep their channels until the engine has written that they did.
+            ffi.transport_peek(self._transport, ffi.OUTPUT, 0)
+            self._unwritten = 0
 
     def _attached(self, ptr: Ptr, out: list[Event]) -> None:
         name = ffi.text(ffi.link_name(ptr))
@@ -133,26 +103,37 @@ class Endpoint(MessageEngine):
         scrutiny.check_attach(tapped.channel, attach, handle_in_use=before is not None and before.keeps_handle)
         session = self._sessions[ffi.link_session(ptr)]
         kind: type[InLink] | type[OutLink] = OutLink if ffi.link_is_sender(ptr) else InLink
-        link = kind(ptr, name, session)
+        link = kind(ptr, self._gate.attached(tapped.channel, name), session)
+        link.engine_name = name
         if isinstance(link, InLink):
             self._take_up_to(link, self.max_message_bytes)  # some send before they have heard of any credit
         session.links.append(link)
         self._links[ptr] = link
         self._by_handle[tapped.channel, attach.handle] = link
-        out.append((Kind.OTHER, None, Attached(link, attach)))
+        out.append((Kind.OTHER, None, Attached(link, replace(attach, name=link.name))))
+
+    def _name_is_free(self, ptr: Ptr) -> None:
+        """The peer has detached a link, which we may have freed before."""
+        session = self._sessions.get(ffi.link_session(ptr))
+        if session is not None:
+            self._gate.detached(session.channel, ffi.text(ffi.link_name(ptr)))
 
     def _ended(self, ptr: Ptr, out: list[Event]) -> None:
         session = self._sessions.pop(ptr)
         session.has_ended = True
-        links = tuple(session.links)
-        held = tuple(each for each in self.all_held() if each[0].session is session)
-        out.append((Kind.OTHER, None, Ended(session, links, held)))
-        for link in links:
+        self._gate.ended(session.channel)
+        for link in session.links:
+            link.keeps_handle = False
+        out.append((Kind.OTHER, None, Ended(session)))
+
+    def end(self, session: Session) -> None:
+        """Answer the peer's End. The session is gone with its links; their unsettled deliveries are settled."""
+        for link in session.links:
             self._forget(link)
             ffi.link_free(link.ptr)
         session.links = []
-        ffi.session_close(ptr)
-        ffi.session_free(ptr)
+        ffi.session_close(session.ptr)
+        ffi.session_free(session.ptr)
 
     def _fail(self, out: list[Event]) -> None:
         """The engine will take no more: a protocol error of the peer, or its idle time-out."""
@@ -190,11 +171,6 @@ class Endpoint(MessageEngine):
             channels.update(channel for channel, _ in self._tap.performatives(fault.codes))
         return self._local_channel(channels.pop()) if len(channels) == 1 else None
 
-    def _local_channel(self, channel: int | None) -> int | None:
-        """Our number for the session that the peer calls `channel`."""
-        session = None if channel is None else self._session_on(channel)
-        return None if session is None else session.local_channel
-
     def open(self, container_id: str, offered: Sequence[str], properties: Mapping[str, values.Value]) -> None:
         """Answer the peer's Open."""
         connection = self._connection
@@ -204,11 +180,8 @@ class Endpoint(MessageEngine):
         ffi.connection_open(connection)
         self._is_open = True
         self._one_frame = min(self._most_per_frame, LARGEST_FRAME) - FRAME_OVERHEAD
-        if self.closed:  # what came behind the Open has broken the connection already
+        if self.closed:  # the engine gave up meanwhile
             ffi.connection_close(connection)
-        # A Begin that came with the Open: the engine forgets to answer it if it is opened before the connection.
-        for session in self._sessions:
-            ffi.session_open(session)
 
     @property
     def _most_per_frame(self) -> int:
@@ -267,10 +240,13 @@ class Endpoint(MessageEngine):
             link.settles_second = settles_second and not sends_settled
             ffi.link_set_snd_settle_mode(link.ptr, 1 if sends_settled else 0)
             ffi.link_set_rcv_settle_mode(link.ptr, 1 if link.settles_second else 0)
-        self._offers[link.name, isinstance(link, InLink)] = Offer(
-            link, offered, answers_unsettled, link.default_outcome if isinstance(link, OutLink) else None
-        )
-        ffi.link_open(link.ptr)
+        default_outcome = link.default_outcome if isinstance(link, OutLink) else None
+        self._open_link(Offer(link, offered, answers_unsettled, default_outcome))
+
+    def _open_link(self, offer: Offer) -> None:
+        offer.link.is_answered = True
+        self._offers.append(offer)
+        ffi.link_open(offer.link.ptr)
 
     def _take_up_to(self, link: InLink, max_bytes: int) -> None:
         link.max_bytes = max_bytes
@@ -278,19 +254,22 @@ class Endpoint(MessageEngine):
 
     def refuse_attach(self, link: InLink | OutLink, error: AmqpError) -> None:
         """Answer an attach with a null source (of a receiver) or target (of a sender), then a closing detach."""
-        ptr = link.ptr
-        own = ffi.link_source(ptr) if isinstance(link, OutLink) else ffi.link_target(ptr)
-        ffi.terminus_set_type(own, ffi.UNSPECIFIED)
-        ffi.link_open(ptr)
         self.detach(link, closed=True, error=error)
 
     def detach(self, link: InLink | OutLink, *, closed: bool, error: AmqpError | None = None) -> None:
-        """Detach or close a link, in answer or of our own accord. The link is gone; its unsettled ones are settled."""
+        """Detach or close a link, in answer or of our own accord. The link is gone; its unsettled ones are settled.
+
+        An attach that has no answer yet is refused by that.
+        """
         if not link.is_open:
             return
         self._forget(link)
         if link in link.session.links:
             link.session.links.remove(link)
+        if not link.is_answered:
+            own = ffi.link_source(link.ptr) if isinstance(link, OutLink) else ffi.link_target(link.ptr)
+            ffi.terminus_set_type(own, ffi.UNSPECIFIED)
+            self._open_link(Offer(link))
         if error is not None:
             terms.write_condition(ffi.link_condition(link.ptr), self.fitting(error))
         if closed:
@@ -320,23 +299,6 @@ class Endpoint(MessageEngine):
         """Every link that is attached."""
         return tuple(self._links.values())
 
-    def drained(self, link: OutLink) -> None:
-        """Nothing is left to send: give back the credit of a consumer that drains, once all is out.
-
-        Of credit that the messages used up the engine says nothing, and credit below 0 it would take for a number to
-        give back: it would count messages that it sent as not sent, and send others without credit.
-        """
-        if link in self.streams:
-            self.streams[link].drains = True
-            return
-        asked, link.draining_flow = link.draining_flow, None
-        if link_credit(link.ptr) > 0:
-            ffi.link_drained(link.ptr)
-            link.credit = 0
-        elif asked is not None:
-            self._echoes.append(asked)
-        link.drain = False
-
     @property
     def needs_rewriting(self) -> bool:
         """True if the engine's output says too little: send `rewritten_output`, not `output`."""
@@ -351,50 +313,8 @@ class Endpoint(MessageEngine):
         while size := self.output():
             pieces.append(ffi.OUTPUT_VIEW[:size].tobytes())
         changes = output_changes.Changes(self._offers, self._begun, self._last_words, self._most_per_frame)
-        self._offers, self._last_words = {}, None
+        self._offers, self._last_words = [], None
         return changes.apply(b"".join(pieces))
-
-    @property
-    def has_echoes(self) -> bool:
-        """True if the peer asked for our state: send `echoes` once `output` has nothing more."""
-        return bool(self._echoes)
-
-    def echoes(self) -> bytes:
-        """The flow frames that the engine owes the peer: it does not see that they were asked for.
-
-        A drain is answered behind what used its credit up, also if the session's window keeps that back.
-        """
-        asked, self._echoes = self._echoes, []
-        return b"" if self.closed else b"".join(self._echo(tapped) for tapped in asked)
-
-    def _echo(self, tapped: tap.TappedFlow) -> bytes:
-        flow = tapped.flow
-        session = self._session_on(tapped.channel)
-        if session is None or session.local_channel is None:
-            return b""
-        if flow.handle is None:
-            told = self._session_state(session)
-            return b"" if told is None else echo.answer(flow, session.local_channel, told, None)
-        link = self._named(tapped)
-        if link is None or not link.is_open or link.local is None:
-            return b""
-        if flow.drain and ffi.session_outgoing_bytes(session.ptr):
-            self._echoes.append(tapped)
-            return b""
-        told = self._session_state(session)
-        state = echo.LinkState(link.local[1], isinstance(link, OutLink), link.credit)
-        return b"" if told is None else echo.answer(flow, session.local_channel, told, state)
-
-    def _session_state(self, session: Session) -> Flow | None:
-        """What the engine says of a session: setting its capacity anew makes it write a flow. None if it has failed."""
-        ffi.session_set_incoming_capacity(session.ptr, SESSION_FRAMES * self.max_frame)
-        written = ffi.OUTPUT_VIEW[: self.output()].tobytes()
-        flows = [read_body(written[body:end], Flow)[0] for _, end, _, _, body in walk(written)]
-        return flows[-1] if flows else None
-
-    def _session_on(self, channel: int) -> Session | None:
-        """The session that the peer calls `channel`."""
-        return next((each for each in self._sessions.values() if each.channel == channel), None)
 
     def free(self) -> None:
         """Give everything back. The endpoint and its links are unusable from here on."""

@@ -182,12 +182,9 @@ class Detached:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The peer ended a session; it is answered already, and its links are gone with it."""
+    """The peer ended a session. Answer with `Endpoint.end`, after which its links are gone."""
 
     session: Session
-    links: tuple[InLink | OutLink, ...]
-    held: tuple[Held, ...]
-    """What its links had not settled, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)

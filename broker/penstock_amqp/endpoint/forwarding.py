@@ -24,6 +24,7 @@ from penstock_amqp.endpoint.ffi import (
     MESSAGE,
     OUTPUT,
     OUTPUT_BYTES,
+    Buffer,
     Ptr,
     collector_peek,
     collector_pop,
@@ -47,6 +48,7 @@ from penstock_amqp.endpoint.output_changes import Offer
 from penstock_amqp.endpoint.settling import Settler
 from penstock_amqp.frames import scrutiny, tap
 from penstock_amqp.frames.frames import SASL_HEADER
+from penstock_amqp.frames.gate import Gate
 
 __all__ = ["MessageEngine"]
 
@@ -79,6 +81,7 @@ class MessageEngine(Settler):
         "_collector",
         "_connection",
         "_echoes",
+        "_gate",
         "_has_begun",
         "_is_open",
         "_last_words",
@@ -120,11 +123,12 @@ class MessageEngine(Settler):
         ffi.transport_bind(self._transport, self._connection)
         self.max_frame = max_frame
         self.max_message_bytes = max_message_bytes
+        self._gate = Gate(max_frame)
         self._tap = tap.InputTap(transport_capacity(self._transport))
         self._links: dict[Ptr, InLink | OutLink] = {}
         self._sessions: dict[Ptr, Session] = {}
-        self._offers: dict[tuple[str, bool], Offer] = {}
-        """By link name and role: what the engine can't say in an attach reply."""
+        self._offers: list[Offer] = []
+        """What the engine can't say in replies to attaches."""
         self._begun: list[Session] = []
         """Sessions whose Begin is still in the engine."""
         self._last_words: tuple[AmqpError, int | None] | None = None
@@ -137,7 +141,7 @@ class MessageEngine(Settler):
         """The events being drained are those of the chunk that the tap knows."""
         self._has_begun = False
         self._unwritten = 0
-        """Sessions that began since the engine last wrote: it has a channel for so many only."""
+        """Sessions that began since the engine last wrote: it has a channel for so many only, and no window before."""
         self._is_open = False
         self._peer_opened = False
         self._peer_closed = False
@@ -153,38 +157,30 @@ class MessageEngine(Settler):
         Less than `size` once the events weigh more than `budget`: small frames that cost much (attaches, requests)
         shall not keep others waiting. Messages in a row weigh as one.
         """
-        transport = self._transport
         if not self._has_begun:
             self._has_begun = True
             # The engine would begin a dialogue of its own, in which nobody is asked who they are.
             if INPUT_VIEW[:5].tobytes() == _SASL_BEGINNING:
                 INPUT_VIEW[4] = _NO_PROTOCOL
         at = 0
+        tapped = self._tap
         while at < size:
-            if budget <= 0:
+            if budget <= 0 or self.is_awaited:
                 return at
-            capacity = transport_capacity(transport)
-            if capacity <= 0:
-                self._fail(out)
-                return size
-            piece = max(self._piece, self._tap.missing)  # the rest of one frame weighs no more than any frame
-            taken = transport_push(transport, ffi.at(INPUT, at), min(capacity, size - at, piece))
-            if taken <= 0:
-                self._drain(out)
-                self._fail(out)
-                return size
+            piece = max(self._piece, tapped.missing)  # the rest of one frame weighs no more than any frame
+            dealt, instead = self._gate.next(INPUT_VIEW[at:size], tapped.held, tapped.missing, piece)
             before, echoes = len(out), len(self._echoes)
             try:
-                self._tap.pushed(INPUT_VIEW[at : at + taken], transport_capacity(transport))
-                at += taken
-                self._pushing = True
-                self._drain(out)
-                self._pushing = False
-                if taken <= tap.SHORT:
-                    self._echoes += self._tap.echoes_of_sessions()
+                if instead is None:
+                    dealt = self._give(ffi.at(INPUT, at), INPUT_VIEW[at : at + min(dealt, piece)], out)
+                elif not self._give_all(instead, out):
+                    return size
             except errors.WireError as error:
                 self._break(error, out)
                 return size
+            if dealt == 0:
+                return size
+            at += dealt
             weighed = sum(map(weight, out[before:])) + len(self._echoes) - echoes
             budget -= weighed
             if weighed > HEAVY_PIECE:
@@ -192,6 +188,54 @@ class MessageEngine(Settler):
             elif weighed <= LIGHT_PIECE and self._piece < PIECE_BYTES:
                 self._piece *= 2
         return size
+
+    @property
+    def is_awaited(self) -> bool:
+        """The peer's Open waits for an answer: what it sent behind that is not taken before."""
+        return self._peer_opened and not self._is_open and not self.closed
+
+    def _give(self, buffer: Buffer | bytes, chunk: memoryview, out: list[Event]) -> int:
+        """Give the engine what it takes of `chunk`, which `buffer` holds; how many bytes: 0 if it takes no more."""
+        transport = self._transport
+        capacity = transport_capacity(transport)
+        if capacity <= 0:
+            self._fail(out)
+            return 0
+        taken = transport_push(transport, buffer, min(capacity, len(chunk)))
+        if taken <= 0:
+            self._drain(out)
+            self._fail(out)
+            return 0
+        self._tap.pushed(chunk[:taken], transport_capacity(transport))
+        self._pushing = True
+        self._drain(out)
+        self._pushing = False
+        if taken <= tap.SHORT:
+            self._echoes += self._tap.echoes_of_sessions()
+        if self._unwritten:
+            self._write_begins()
+        return taken
+
+    def _give_all(self, data: bytes, out: list[Event]) -> bool:
+        """Give the engine all of `data`; False if it takes no more."""
+        while data:
+            taken = self._give(data, memoryview(data), out)
+            if not taken:
+                return False
+            data = data[taken:]
+        return True
+
+    def _write_begins(self) -> None:
+        """Have the engine write: it takes transfers for a session from then on."""
+        transport_peek(self._transport, OUTPUT, 0)
+        self._unwritten = 0
+        self._pass_over_own()
+
+    def _pass_over_own(self) -> None:
+        """The engine tells us of our own transfers as flows; a flow in `_drain` shall be the peer's."""
+        collector = self._collector
+        while (event := collector_peek(collector)) and ffi.event_type(event) != ffi.TRANSPORT_ERROR:
+            collector_pop(collector)
 
     def receive_bytes(self, data: bytes, out: list[Event], budget: int = UNBOUNDED) -> int:
         """`receive` for bytes that are not in `ffi.INPUT` yet (TLS, what followed a SASL dialogue)."""
@@ -320,10 +364,7 @@ class MessageEngine(Settler):
             transport_pop(transport, size)
             filled += size
         self._unwritten = 0
-        # The engine tells us of our own transfers as flows; a flow in `_drain` shall be the peer's.
-        collector = self._collector
-        while (event := collector_peek(collector)) and ffi.event_type(event) != ffi.TRANSPORT_ERROR:
-            collector_pop(collector)
+        self._pass_over_own()
         return filled
 
     @abstractmethod

@@ -56,7 +56,9 @@ class InLink:
         "arriving",
         "context",
         "credit",
+        "engine_name",
         "first_transfer",
+        "is_answered",
         "is_open",
         "is_request",
         "keeps_handle",
@@ -79,6 +81,10 @@ class InLink:
     def __init__(self, ptr: Ptr, name: str, session: Session) -> None:
         self.ptr = ptr
         self.name = name
+        self.is_answered = False
+        """Our attach is written, or about to be."""
+        self.engine_name = name
+        """How the engine calls it: otherwise if the peer has two links of its name on the session."""
         self.session = session
         self.is_open = True
         """False once the link is freed; its deliveries are then invalid."""
@@ -124,6 +130,8 @@ class OutLink:
         "default_outcome",
         "drain",
         "draining_flow",
+        "engine_name",
+        "is_answered",
         "is_open",
         "keeps_handle",
         "local",
@@ -138,6 +146,8 @@ class OutLink:
     def __init__(self, ptr: Ptr, name: str, session: Session) -> None:
         self.ptr = ptr
         self.name = name
+        self.is_answered = False
+        self.engine_name = name
         self.session = session
         self.is_open = True
         self.keeps_handle = True

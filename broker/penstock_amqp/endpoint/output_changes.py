@@ -9,7 +9,7 @@ Must not know the engine. Source: AMQP 1.0 part 2, 2.5.1, 2.6.3, 2.7.9 and 2.8.1
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -33,9 +33,9 @@ class Offer:
     """What the engine can't say in the reply to an attach."""
 
     link: InLink | OutLink
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     """The link's offered capabilities."""
-    answers_unsettled: bool
+    answers_unsettled: bool = False
     """The peer's unsettled map gets an empty one back: nothing is resumed."""
     default_outcome: Composite | Described | None = None
     """What becomes of deliveries that the peer settles without an outcome."""
@@ -46,12 +46,12 @@ class Changes:
 
     def __init__(
         self,
-        offers: Mapping[tuple[str, bool], Offer],
+        offers: Sequence[Offer],
         begun: list[Session],
         last_words: tuple[AmqpError, int | None] | None,
         max_frame_size: int,
     ) -> None:
-        """`offers`: by link name and role. `last_words`: what our Close says, and which session it ends before."""
+        """`last_words`: what our Close says, and which session it ends before."""
         self._offers = offers
         self._begun = begun
         self._last_words = last_words
@@ -81,15 +81,18 @@ class Changes:
                 return None
 
     def _attach(self, channel: int, attach: Attach) -> Frames | None:
-        offer = self._offers.get((attach.name, attach.role))
+        offer = next((each for each in self._offers if _is_of(each.link, channel, attach)), None)
         if offer is None:
             return None
-        offer.link.local = (channel, attach.handle)
-        if not offer.names and not offer.answers_unsettled and offer.default_outcome is None:
+        link = offer.link
+        link.local = (channel, attach.handle)
+        is_as_it_is = link.name == attach.name and not offer.names and not offer.answers_unsettled
+        if is_as_it_is and offer.default_outcome is None:
             return None
         source = attach.source
         changed = replace(
             attach,
+            name=link.name,
             source=None if source is None else replace(source, default_outcome=offer.default_outcome),
             offered_capabilities=tuple(Symbol(name) for name in offer.names) or None,
             unsettled={} if offer.answers_unsettled else None,
@@ -112,3 +115,9 @@ class Changes:
         error = Error(condition=Symbol(told.condition), description=told.description or None, info=info or None)
         ends = () if channel is None else ((channel, End(error=error)),)
         return (*ends, (0, Close(error=error)))
+
+
+def _is_of(link: InLink | OutLink, channel: int, attach: Attach) -> bool:
+    """True if this is what the engine says of `link`. Links of several sessions may have one name."""
+    is_named = link.engine_name == attach.name and isinstance(link, InLink) == attach.role
+    return is_named and link.session.local_channel == channel

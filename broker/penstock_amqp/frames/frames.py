@@ -16,11 +16,14 @@ from penstock_amqp.types.composites import C, Composite, from_value, to_value
 __all__ = [
     "AMQP_FRAME",
     "AMQP_HEADER",
+    "HEAD_BYTES",
     "SASL_FRAME",
     "SASL_HEADER",
     "Frame",
     "FrameReader",
     "encode_frame",
+    "frame_of",
+    "parse_head",
     "performative_code",
     "read_body",
     "walk",
@@ -30,6 +33,9 @@ AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 AMQP_FRAME = 0x00
 SASL_FRAME = 0x01
+
+HEAD_BYTES = 8
+"""Bytes of a frame before its body, without an extended header."""
 
 _HEAD = struct.Struct(">IBBH")
 _DESCRIBED_SMALL_ULONG = b"\x00\x53"
@@ -70,7 +76,7 @@ class FrameReader:
         """Take the next frame out; None if it is not complete yet."""
         if len(self._buffer) < 8:
             return None
-        size, kind, channel, body = _parse_head(self._buffer, 0)
+        size, kind, channel, body = parse_head(self._buffer, 0)
         if size > self._max_frame_size:
             raise DecodeError(f"a frame of {size} bytes where {self._max_frame_size} are allowed", 0)
         if len(self._buffer) < size:
@@ -91,8 +97,11 @@ class FrameReader:
         return bytes(self._buffer)
 
 
-def _parse_head(data: bytes | bytearray, at: int) -> tuple[int, int, int, int]:
-    """Return size, type, channel and the distance to the body of the frame at `at`; eight bytes must be there."""
+def parse_head(data: bytes | bytearray, at: int) -> tuple[int, int, int, int]:
+    """Return size, type, channel and the distance to the body of the frame at `at`; eight bytes must be there.
+
+    Raises `DecodeError` where they are not those of a frame.
+    """
     size, words, kind, channel = _HEAD.unpack_from(data, at)
     if size < 8 or words < 2 or words * 4 > size:
         raise DecodeError(f"a frame of {size} bytes with a header of {words} words", at)
@@ -111,7 +120,7 @@ def walk(data: bytes) -> Iterator[tuple[int, int, int, int, int]]:
             continue
         if len(data) - at < 8:
             raise DecodeError(f"{len(data) - at} bytes that are not a frame", at)
-        size, kind, channel, body = _parse_head(data, at)
+        size, kind, channel, body = parse_head(data, at)
         if size > len(data) - at:
             raise DecodeError(f"a frame of {size} bytes where {len(data) - at} are left", at)
         yield at, at + size, kind, channel, at + body
@@ -136,5 +145,9 @@ def read_body(body: bytes, expected: type[C] | tuple[type[C], ...]) -> tuple[C, 
 
 def encode_frame(body: Composite | None, channel: int = 0, payload: bytes = b"", type: int = AMQP_FRAME) -> bytes:
     """Write a frame; without a body it is a heartbeat."""
-    encoded = b"" if body is None else encode(to_value(body)) + payload
-    return _HEAD.pack(8 + len(encoded), 2, type, channel) + encoded
+    return frame_of(b"" if body is None else encode(to_value(body)) + payload, channel, type)
+
+
+def frame_of(body: bytes, channel: int = 0, type: int = AMQP_FRAME) -> bytes:
+    """Write a frame around a body that is encoded already."""
+    return _HEAD.pack(HEAD_BYTES + len(body), 2, type, channel) + body

@@ -82,11 +82,11 @@ class InputTap:
         "_echoes",
         "_held",
         "_held_before",
-        "_held_size",
         "_input_size",
         "_open_channel",
         "_transfers_taken",
         "_walked",
+        "held",
         "missing",
     )
 
@@ -95,7 +95,8 @@ class InputTap:
         self._input_size = capacity
         self._held: list[bytes] = []
         """What the engine holds of an incomplete frame, in the pieces in which it came: joined only if it is read."""
-        self._held_size = 0
+        self.held = 0
+        """How many bytes of an incomplete frame the engine holds."""
         self._held_before: list[bytes] = []
         self._chunk: bytes | memoryview = b""
         self._walked = True
@@ -117,7 +118,7 @@ class InputTap:
         self._held_before = self._held
         self._chunk = chunk
         self._walked = self._transfers_taken = False
-        partial = self._held_size = self._partial(capacity)
+        partial = self.held = self._partial(capacity)
         if partial == 0:
             self._held = []
             self.missing = 0
@@ -192,7 +193,7 @@ class InputTap:
 
         The buffer grows by what the engine chooses, but only when one incomplete frame fills it to the last byte.
         """
-        total = self._held_size + len(self._chunk)
+        total = self.held + len(self._chunk)
         if capacity < 0:
             return 0
         if total >= self._input_size and self._fills_buffer(total):
@@ -210,7 +211,7 @@ class InputTap:
     def _whole(self) -> bytes:
         """The whole frames that the engine took with the chunk."""
         data = b"".join([*self._held_before, self._chunk])
-        return data[: len(data) - self._held_size]
+        return data[: len(data) - self.held]
 
     def _walk(self, *, every_flow: bool = False) -> None:
         if self._walked:

@@ -35,6 +35,7 @@ __all__ = [
     "from_value",
     "missing_field",
     "nested",
+    "numbered",
     "optional",
     "required",
     "to_value",
@@ -74,6 +75,15 @@ def optional(kind: Kind) -> Any:
 def required(kind: Kind) -> Any:
     """Declare a field that the specification calls mandatory."""
     return field(metadata={"kind": kind, "required": True})
+
+
+def numbered(value: Described) -> Described:
+    """`value` with the numbers of composite types in the place of their symbols, also in its fields."""
+    named = _BY_DESCRIPTOR.get(value.descriptor) if isinstance(value.descriptor, Symbol) else None
+    fields = value.value
+    if isinstance(fields, list):
+        fields = [numbered(each) if isinstance(each, Described) else each for each in fields]
+    return Described(value.descriptor if named is None else ULong(named.CODE), fields)
 
 
 def from_value(value: Value, expected: type[C] | tuple[type[C], ...], at: int = 0) -> C:

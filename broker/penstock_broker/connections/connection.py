@@ -32,6 +32,9 @@ __all__ = ["Connection", "Door", "Phase"]
 BUDGET: Final = 64
 """What a connection may ask for in one go, as `endpoint.events.weight` weighs it; the rest waits for the next turn."""
 
+MAX_EARLY: Final = 1024 * 1024
+"""What a peer may send behind its Open while that is not answered."""
+
 MAX_BACKLOG: Final = 4 * 1024 * 1024
 """Output that a peer may leave unread before we stop reading from it."""
 
@@ -73,7 +76,6 @@ class Connection:
         "container_id",
         "door",
         "due_ms",
-        "early",
         "endpoint",
         "enforcement",
         "events_mask",
@@ -148,8 +150,6 @@ class Connection:
         """Its descriptor is in the lobby's poll, not in the loop's."""
         self.is_counted = False
         """It is one of the open connections that `crowding` counts."""
-        self.early: list[Event] = []
-        """What the peer sent behind its Open, before that is answered."""
         self.user = ""
         self.groups: frozenset[str] = frozenset()
         """What the user's token said; those of the settings come with the permissions."""
@@ -195,13 +195,15 @@ class Connection:
         if self.tls is None and self.is_known:
             taken = self.endpoint.receive(size, out, BUDGET)
             if taken < size:
-                self.unread = INPUT_VIEW[taken:size].tobytes()
-            return True
+                self.unread += INPUT_VIEW[taken:size].tobytes()
+            return len(self.unread) <= MAX_EARLY
         return self._receive_wrapped(INPUT_VIEW[:size].tobytes(), out)
 
     @property
     def has_unread(self) -> bool:
         """Something that came waits for its turn: `receive` goes on with it."""
+        if self.endpoint.is_awaited:
+            return False
         return bool(self.unread) or (self.tls is not None and self.tls.has_more)
 
     def _go_on_reading(self, out: list[Event]) -> bool:
@@ -230,7 +232,7 @@ class Connection:
             self._take(data, out)
         elif data and not self._dialogue(data, out):
             return False
-        return self.tls is None or not self.tls.has_ended
+        return (self.tls is None or not self.tls.has_ended) and len(self.unread) <= MAX_EARLY
 
     def _dialogue(self, data: bytes, out: list[Event]) -> bool:
         if self.sasl is None:

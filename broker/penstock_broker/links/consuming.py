@@ -104,6 +104,7 @@ def _browse(
         if subscription is None:
             return Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {parsed.identity}; check the name.")
         queue = subscription.queue
+    detaching.steal_within_session(broker, connection, link)
     browser = Browser(connection, link, queue, selector)
     link.context = browser
     queue.browsers.append(browser)

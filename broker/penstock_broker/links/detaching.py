@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Detached, Ended, Held
-from penstock_amqp.endpoint.links import OutLink
+from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.links import ending, temporaries
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.links import Consumer, Finder, Producer
+from penstock_broker.state.links import Browser, Consumer, Finder, Producer
 from penstock_broker.topology.records import Subscription
 from penstock_broker.transactions import finishing
 from penstock_core.detach import Detach, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
@@ -24,7 +24,7 @@ from penstock_core.lifetimes import Session
 from penstock_core.stealing import STOLEN
 from penstock_core.terms import Durability
 
-__all__ = ["connection_gone", "detached", "session_ended", "steal"]
+__all__ = ["connection_gone", "detached", "session_ended", "steal", "steal_within_session"]
 
 
 def detached(broker: Broker, connection: Connection, event: Detached) -> None:
@@ -131,14 +131,32 @@ def steal(broker: Broker, loser: Consumer, winner: Connection) -> None:
         broker.after(0, lambda: temporaries.left(broker, (loser,)))
 
 
+def steal_within_session(broker: Broker, connection: Connection, link: InLink | OutLink) -> None:
+    """End what brings or browses messages under the name of `link` on its session (AMQP 1.0 part 2, 2.6.1).
+
+    On another session it stays: clients number their links per session, and there is nothing to take over. Links that
+    consume are stolen by the rules of what they consume from.
+    """
+    for other in tuple(link.session.links):
+        context = other.context
+        is_rival = (
+            other is not link and other.name == link.name and isinstance(other, InLink) is isinstance(link, InLink)
+        )
+        if is_rival and isinstance(context, Producer | Browser):
+            ending.close_link(broker, connection, other, amqp_error(STOLEN))
+            temporaries.left(broker, (context,))
+
+
 def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
     """The peer ended a session; its links are gone with it."""
     by_link: dict[OutLink, list[Held]] = {}
-    for held in event.held:
-        by_link.setdefault(held[0], []).append(held)
-    contexts = [link.context for link in event.links]
-    for link in event.links:
+    for held in connection.endpoint.all_held():
+        if held[0].session is event.session:
+            by_link.setdefault(held[0], []).append(held)
+    contexts = [link.context for link in event.session.links]
+    for link in event.session.links:
         ending.leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [], orderly=True)
+    connection.endpoint.end(event.session)
     number = event.session.context
     if isinstance(number, int):
         session = Session(connection.number, number)

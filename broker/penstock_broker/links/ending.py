@@ -28,6 +28,7 @@ from penstock_core.reason import Reason, Refuse
 __all__ = [
     "close_consumer",
     "close_finder",
+    "close_link",
     "close_producer",
     "close_producers",
     "end_exchange",
@@ -92,6 +93,14 @@ def close_finder(connection: Connection, finder: Finder, error: AmqpError) -> No
     """Close a link with a null source of our own accord; its subscription is not concerned."""
     finder.link.context = None
     connection.endpoint.detach(finder.link, closed=True, error=error)
+
+
+def close_link(broker: Broker, connection: Connection, link: InLink | OutLink, error: AmqpError) -> None:
+    """Close a link of any kind of our own accord."""
+    if isinstance(link.context, Sender):
+        close_producer(broker, link.context, error)
+    else:
+        _close(broker, connection, link, connection.endpoint.held_by(link) if isinstance(link, OutLink) else [], error)
 
 
 def close_producers(broker: Broker, node: Exchange | PointToPoint, error: AmqpError) -> None:

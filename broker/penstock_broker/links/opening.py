@@ -137,9 +137,6 @@ def _admit(broker: Broker, connection: Connection) -> None:
     connection.opened_us = broker.now_us
     broker.containers.setdefault(connection.container_id, []).append(connection)
     broker.touch(connection)
-    early, connection.early = connection.early, []
-    if early:
-        broker.serve_events(connection, early)
 
 
 def close(broker: Broker, connection: Connection, error: AmqpError) -> None:

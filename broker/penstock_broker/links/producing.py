@@ -12,7 +12,7 @@ from penstock_amqp.endpoint.links import InLink
 from penstock_amqp.frames.performatives import Attach, Coordinator, Target
 from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
-from penstock_broker.links import asking, temporaries
+from penstock_broker.links import asking, detaching, temporaries
 from penstock_broker.messages import naming, spooling
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
@@ -38,6 +38,7 @@ def attach_producer(broker: Broker, connection: Connection, link: InLink, attach
         connection.endpoint.refuse_attach(link, amqp_error(found))
         return
     destination, told = found
+    detaching.steal_within_session(broker, connection, link)
     producer = Producer(connection, link, destination, broker.settings.link_credit)
     producer.can_reject = asking.can_reject(attach)
     link.context = producer

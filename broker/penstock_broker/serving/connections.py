@@ -178,6 +178,8 @@ class Connections:
             self._set_mask(connection)
         if connection.endpoint.streams and not connection.is_blocked:
             self.broker.streaming.append(connection)
+        if connection.unread:
+            self._note_behind(connection)  # its Open may be answered now
         if connection.is_congested:
             # The peer said something: its window may be open again, and what it held back is out.
             connection.is_congested = False

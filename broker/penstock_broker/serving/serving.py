@@ -48,9 +48,6 @@ __all__ = ["handle"]
 
 def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
     """Work through `events` in order."""
-    if connection.phase is Phase.OPENING:
-        _before_open(broker, connection, events)
-        return
     for at, event in enumerate(events):
         if event[0] is Kind.MESSAGES:
             producer = event[1].context
@@ -72,15 +69,6 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
                 settling.accepted(broker, consumer, event[2])
         else:
             _other(broker, connection, event[2], events[at + 1 :])
-    broker.touch(connection)
-
-
-def _before_open(broker: Broker, connection: Connection, events: list[Event]) -> None:
-    """Clients may send Begin and Attach right behind their Open: those wait until the Open is answered."""
-    ours = [event[2] for event in events if event[0] is Kind.OTHER and isinstance(event[2], Opened | Closed)]
-    connection.early += [event for event in events if event[0] is not Kind.OTHER or event[2] not in ours]
-    for event in ours:
-        _other(broker, connection, event, [])
     broker.touch(connection)
 
 

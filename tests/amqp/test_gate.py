@@ -1,0 +1,97 @@
+"""What the engine gets of a connection's input. Frames are written as part 2, 2.3.1 says, names as part 1, 1.3.2."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame, frame_of
+from penstock_amqp.frames.gate import Gate
+from penstock_amqp.frames.performatives import Attach, Begin, Detach, Flow, Open, Target, Transfer
+
+OPEN = encode_frame(Open(container_id="c"))
+BEGIN = encode_frame(Begin(next_outgoing_id=0, incoming_window=5, outgoing_window=5))
+TRANSFER = encode_frame(Transfer(handle=0, delivery_id=0, delivery_tag=b"t"), payload=b"\0" * 300)
+FLOW = encode_frame(Flow(incoming_window=5, next_outgoing_id=0, outgoing_window=5))
+HEARTBEAT = encode_frame(None)
+DETACH = encode_frame(Detach(handle=0))
+
+
+def attach(name: str, channel: int = 0) -> bytes:
+    return encode_frame(Attach(name=name, handle=0, role=True, target=Target()), channel)
+
+
+def given(gate: Gate, data: bytes, *, step: int = 1 << 20) -> list[bytes]:
+    """What the engine gets of `data`, in the pieces in which it gets it; the engine holds what is incomplete."""
+    pieces: list[bytes] = []
+    held = unread = b""
+    for start in range(0, len(data), step):
+        unread += data[start : start + step]
+        while unread:
+            missing = max(int.from_bytes(held[:4]) - len(held), 0) if len(held) >= 4 else 0
+            dealt, instead = gate.next(memoryview(unread), len(held), missing, 512)
+            assert dealt > 0
+            piece = unread[:dealt] if instead is None else instead
+            unread = unread[dealt:]
+            if piece:
+                pieces.append(piece)
+                held = rest_of(held + piece)
+    return pieces
+
+
+def rest_of(data: bytes) -> bytes:
+    """The frame that is not whole at the end."""
+    while data.startswith(b"AMQP") or (len(data) >= 8 and len(data) >= int.from_bytes(data[:4])):
+        data = data[8 if data.startswith(b"AMQP") else int.from_bytes(data[:4]) :]
+    return data
+
+
+def test_what_comes_often_is_not_looked_through() -> None:
+    data = TRANSFER + BEGIN + FLOW + attach("l")
+    assert given(Gate(65_536), data) == [data]
+
+
+@pytest.mark.parametrize("step", [1 << 20, 1, 3, 50])
+def test_an_open_and_each_begin_end_a_piece(step: int) -> None:
+    data = AMQP_HEADER + HEARTBEAT + OPEN + BEGIN + attach("l") + TRANSFER + DETACH + BEGIN + TRANSFER
+    pieces = given(Gate(65_536), data, step=step)
+    assert b"".join(pieces) == data
+    assert all(BEGIN not in piece[: -len(BEGIN)] and OPEN not in piece[: -len(OPEN)] for piece in pieces)
+
+
+@pytest.mark.parametrize("step", [1 << 20, 1, 40])
+def test_a_name_that_the_engine_has_gets_a_number(step: int) -> None:
+    gate = Gate(65_536)
+    given(gate, attach("l"))
+    assert gate.attached(0, "l") == "l"
+    (renamed,) = given(gate, attach("l"), step=step)
+    assert renamed == attach("l\x1f1")
+    assert gate.attached(0, "l\x1f1") == "l"
+    assert given(gate, attach("l", 1)) == [attach("l", 1)]
+    gate.detached(0, "l")
+    assert given(gate, attach("l")) == [attach("l")]
+    gate.attached(0, "l")
+    gate.ended(0)
+    assert given(gate, attach("l")) == [attach("l")]
+
+
+def test_namesakes_in_one_write_are_told_apart() -> None:
+    gate = Gate(65_536)
+    dealt, instead = gate.next(memoryview(attach("l") * 2), 0, 0, 512)
+    assert (dealt, instead) == (len(attach("l")), None)
+
+
+def test_other_ways_to_write_a_descriptor_become_the_usual_one() -> None:
+    fields = BEGIN[11:]
+    by_symbol, by_long = b"\x00\xa3\x0famqp:begin:list", b"\x00\x80" + bytes(7) + b"\x11"
+    for descriptor in (by_symbol, by_long):
+        assert given(Gate(65_536), frame_of(descriptor + fields)) == [BEGIN]
+    gate = Gate(65_536)
+    given(gate, frame_of(by_symbol + fields))
+    assert given(gate, TRANSFER + frame_of(by_symbol + fields)) == [TRANSFER, BEGIN], "now every frame is looked at"
+
+
+@pytest.mark.parametrize(
+    "data", [b"\0\0\0\x04\x02\0\0\0", b"\x7f\0\0\x04\x02\0\0\0" + b"?" * 20, frame_of(b"\x00\xa3"), frame_of(b"\xff")]
+)
+def test_what_can_t_be_read_is_for_the_engine_to_refuse(data: bytes) -> None:
+    assert b"".join(given(Gate(65_536), data)) == data
