@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 from penstock_api.management import ExchangeDeclaration, Limits, Owner, SubscriptionDeclaration
 from penstock_api.resources import Exchange, Subscription, quantity_bytes
-from penstock_api.resources_delivery import declared
-from penstock_api.resources_headers import as_declared
+from penstock_api.resources.delivery import declared
+from penstock_api.resources.headers import as_declared
 from penstock_core import identity
 
 __all__ = [

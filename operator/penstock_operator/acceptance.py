@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, assert_never
 
-from penstock_api import declaration, resources_base, understanding
+from penstock_api import declaration, resources, understanding
 from penstock_api.management import Document
 from penstock_api.resources import Broker, Exchange, Subscription
 from penstock_core.reason import Reason as BrokerReason
@@ -128,7 +128,7 @@ def duplicate(resource: Exchange | Subscription, winner: Exchange | Subscription
     )
 
 
-def paused(before: Iterable[resources_base.Condition], *, but: frozenset[str] = frozenset()) -> tuple[Condition, ...]:
+def paused(before: Iterable[resources.Condition], *, but: frozenset[str] = frozenset()) -> tuple[Condition, ...]:
     """The conditions as they were, without the types in `but`, and the one that says that nothing is changed."""
     kept = (
         Condition(one.type, Truth(one.status), one.reason, one.message)

@@ -13,12 +13,12 @@ from typing import Final
 import yaml
 
 from penstock_api.resources import GROUP, Broker, quantity_bytes
-from penstock_api.resources_announcing import announcement_settings
-from penstock_api.resources_creation import AutoCreate, creation_settings
-from penstock_api.resources_delivery import ClientDelivery, client_settings
-from penstock_api.resources_listening import listener_settings, tls_settings
-from penstock_api.resources_security import TokenIssuer, mechanisms_without_tls, permission_settings
-from penstock_api.resources_transactions import transaction_settings
+from penstock_api.resources.announcing import announcement_settings
+from penstock_api.resources.creation import AutoCreate, creation_settings
+from penstock_api.resources.delivery import ClientDelivery, client_settings
+from penstock_api.resources.listening import listener_settings, tls_settings
+from penstock_api.resources.security import TokenIssuer, mechanisms_without_tls, permission_settings
+from penstock_api.resources.transactions import transaction_settings
 from penstock_operator import children, credentials, names
 from penstock_operator.manifests import Manifest
 

@@ -14,7 +14,7 @@ from typing import cast
 from penstock_api import declaration
 from penstock_api.management import EntityType, Outcome, SubscriptionDeclaration
 from penstock_api.resources import Exchange, Subscription
-from penstock_api.resources_headers import as_told
+from penstock_api.resources.headers import as_told
 from penstock_operator import access, conditions, deletion, names
 from penstock_operator.acceptance import (
     ACCEPTED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operating.making import exchange, subscription
 
 from penstock_api import declaration
-from penstock_api.resources_headers import as_told
+from penstock_api.resources.headers import as_told
 
 
 def test_an_exchange_with_all_its_defaults() -> None:

@@ -21,7 +21,7 @@ from operating.making import NOW, broker, exchange, manifest_of, subscription
 
 from penstock_api.management import BrokerState
 from penstock_api.resources import parse
-from penstock_api.resources_base import PENDING_STATUS
+from penstock_api.resources.base import PENDING_STATUS
 from penstock_operator import brokers, conditions, exchanges, status, subscriptions
 from penstock_operator.brokers import BrokerReportView
 from penstock_operator.decisions import Answer, BrokerView, Child, Reach, Report

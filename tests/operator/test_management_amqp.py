@@ -14,7 +14,7 @@ from support.broker_process import BrokerProcess
 from penstock_amqp.client.management import ManagementClient
 from penstock_api import declaration, understanding
 from penstock_api.management import EntityType
-from penstock_api.resources_headers import as_told
+from penstock_api.resources.headers import as_told
 from penstock_broker.settings.settings import Settings
 from penstock_operator import certificates
 from penstock_operator.decisions import Declare, Undeclare

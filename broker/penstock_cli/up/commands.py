@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock_api.resources import Broker, quantity_bytes
-from penstock_api.resources_announcing import announcement_settings
-from penstock_api.resources_creation import AutoCreate, creation_settings
-from penstock_api.resources_delivery import client_settings
-from penstock_api.resources_listening import listener_settings
-from penstock_api.resources_transactions import transaction_settings
+from penstock_api.resources.announcing import announcement_settings
+from penstock_api.resources.creation import AutoCreate, creation_settings
+from penstock_api.resources.delivery import client_settings
+from penstock_api.resources.listening import listener_settings
+from penstock_api.resources.transactions import transaction_settings
 from penstock_cli.up.children import Child
 from penstock_cli.up.layout import Layout
 from penstock_cli.up.securing import is_open, security_settings

@@ -18,7 +18,7 @@ import yaml
 
 from penstock_api.failing import Misuse
 from penstock_api.resources import GROUP, Broker
-from penstock_api.resources_security import Authentication, TokenIssuer, permission_settings
+from penstock_api.resources.security import Authentication, TokenIssuer, permission_settings
 from penstock_cli.up.layout import Layout
 from penstock_cli.up.manifests import SUFFIXES
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from penstock_api import resources_base as base
+from penstock_api.resources import base
 
 __all__ = ["TransactionLimits", "transaction_settings"]
 

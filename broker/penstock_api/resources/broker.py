@@ -7,18 +7,18 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AwareDatetime, ConfigDict, Field, model_validator
 
-from penstock_api import resources_base as base
-from penstock_api.resources_announcing import Announcements
-from penstock_api.resources_creation import AutoCreate
-from penstock_api.resources_delivery import ClientDelivery
-from penstock_api.resources_listening import ClientListeners, MessageSize
-from penstock_api.resources_security import (
+from penstock_api.resources import base
+from penstock_api.resources.announcing import Announcements
+from penstock_api.resources.creation import AutoCreate
+from penstock_api.resources.delivery import ClientDelivery
+from penstock_api.resources.listening import ClientListeners, MessageSize
+from penstock_api.resources.security import (
     Authentication,
     ClientLimits,
     Permissions,
     mechanisms_without_tls,
 )
-from penstock_api.resources_transactions import TransactionLimits
+from penstock_api.resources.transactions import TransactionLimits
 
 __all__ = [
     "Authentication",

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from penstock_api import management
-from penstock_api import resources_base as base
+from penstock_api.resources import base
 
 __all__ = ["ClientDelivery", "Delivery", "client_settings", "declared"]
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from penstock_api import resources_base as base
+from penstock_api.resources import base
 
 __all__ = ["AutoCreate", "CreatedNodes", "CreatedQueues", "creation_settings"]
 

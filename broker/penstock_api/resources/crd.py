@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
-from penstock_api import resources_base as base
-from penstock_api.resources_broker import Broker
-from penstock_api.resources_exchange import Exchange
-from penstock_api.resources_subscription import Subscription
+from penstock_api.resources import base
+from penstock_api.resources.broker import Broker
+from penstock_api.resources.exchange import Exchange
+from penstock_api.resources.subscription import Subscription
 
 __all__ = ["KINDS", "Column", "Kind", "definition"]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from penstock_api import resources_base as base
+from penstock_api.resources import base
 
 __all__ = ["LEAST_MESSAGE", "ClientListeners", "MessageSize", "listener_settings", "tls_settings"]
 

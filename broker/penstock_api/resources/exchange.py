@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from penstock_api import resources_base as base
+from penstock_api.resources import base
 
 __all__ = ["Exchange", "ExchangeSpec", "ExchangeStatus"]
 

@@ -1,4 +1,4 @@
-"""The resources `penstock.dev/v1alpha1`, and how a manifest becomes one. The kinds live in `resources_*.py`.
+"""How a manifest becomes a resource.
 
 `parse` takes one object, from a cluster or a file; `load` takes the text of a YAML file with any number of them.
 """
@@ -12,33 +12,12 @@ import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
 from penstock_api.faults import faults
-from penstock_api.resources_base import API_VERSION, GROUP, VERSION, Condition, ObjectMeta, quantity_bytes
-from penstock_api.resources_broker import Broker, BrokerSpec, BrokerStatus
-from penstock_api.resources_exchange import Exchange, ExchangeSpec, ExchangeStatus
-from penstock_api.resources_subscription import Lag, Subscription, SubscriptionSpec, SubscriptionStatus
+from penstock_api.resources.base import GROUP
+from penstock_api.resources.broker import Broker
+from penstock_api.resources.exchange import Exchange
+from penstock_api.resources.subscription import Subscription
 
-__all__ = [
-    "API_VERSION",
-    "GROUP",
-    "VERSION",
-    "AnyResource",
-    "Broker",
-    "BrokerSpec",
-    "BrokerStatus",
-    "Condition",
-    "Exchange",
-    "ExchangeSpec",
-    "ExchangeStatus",
-    "InvalidManifest",
-    "Lag",
-    "ObjectMeta",
-    "Subscription",
-    "SubscriptionSpec",
-    "SubscriptionStatus",
-    "load",
-    "parse",
-    "quantity_bytes",
-]
+__all__ = ["AnyResource", "InvalidManifest", "load", "parse"]
 
 AnyResource = Broker | Exchange | Subscription
 

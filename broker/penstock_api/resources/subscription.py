@@ -6,9 +6,9 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, model_validator
 
-from penstock_api import resources_base as base
-from penstock_api.resources_delivery import Delivery
-from penstock_api.resources_headers import HeaderBindings
+from penstock_api.resources import base
+from penstock_api.resources.delivery import Delivery
+from penstock_api.resources.headers import HeaderBindings
 
 __all__ = [
     "Applied",

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, Self, cast
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from penstock_api import management
-from penstock_api import resources_base as base
+from penstock_api.resources import base
 
 __all__ = ["Header", "HeaderBinding", "HeaderBindings", "as_declared", "as_told"]
 

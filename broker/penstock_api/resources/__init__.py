@@ -1,0 +1,32 @@
+"""The resources `penstock.dev/v1alpha1`: a module per kind, one per part of a spec, and how a manifest becomes one."""
+
+from __future__ import annotations
+
+from penstock_api.resources.base import API_VERSION, GROUP, VERSION, Condition, ObjectMeta, quantity_bytes
+from penstock_api.resources.broker import Broker, BrokerSpec, BrokerStatus
+from penstock_api.resources.exchange import Exchange, ExchangeSpec, ExchangeStatus
+from penstock_api.resources.reading import AnyResource, InvalidManifest, load, parse
+from penstock_api.resources.subscription import Lag, Subscription, SubscriptionSpec, SubscriptionStatus
+
+__all__ = [
+    "API_VERSION",
+    "GROUP",
+    "VERSION",
+    "AnyResource",
+    "Broker",
+    "BrokerSpec",
+    "BrokerStatus",
+    "Condition",
+    "Exchange",
+    "ExchangeSpec",
+    "ExchangeStatus",
+    "InvalidManifest",
+    "Lag",
+    "ObjectMeta",
+    "Subscription",
+    "SubscriptionSpec",
+    "SubscriptionStatus",
+    "load",
+    "parse",
+    "quantity_bytes",
+]
