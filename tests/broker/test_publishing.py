@@ -13,6 +13,8 @@ from proton import Delivery, Message, symbol
 
 from penstock_api.management import Delivery as DeliveryPolicy
 from penstock_api.management import Limits
+from penstock_broker.queues.queue import FLAGS, LOGGED
+from penstock_core.routing import Router
 
 
 @pytest.fixture
@@ -98,6 +100,33 @@ def test_durable_and_undurable_messages_of_a_batch_keep_their_order_over_a_resta
     assert got(consumer) == {"q": [0, 3, 6]}
     broker.pass_ms(600)
     assert got(consumer) == {"q": [0, 3, 6, 9]}
+
+
+@pytest.mark.parametrize("is_delayed", [False, True])
+def test_a_queue_acknowledges_in_the_log_only_what_the_log_holds_for_it(broker: TimedBroker, is_delayed: bool) -> None:
+    """Else the log takes a message that another queue still holds for gone, and its segment for free."""
+    keeps, forgets = broker.make_queue("keeps"), broker.make_queue("forgets")
+    volatile = broker.make_queue("volatile", durable=False)
+    keeps.keeps_all = True
+    exchange = broker.broker.topology.exchanges["amq.fanout"]
+    assert isinstance(exchange.router, Router)
+    for queue in (keeps, forgets, volatile):
+        exchange.router.bind(queue, frozenset({""}))
+    exchange.version += 1
+    delay = {symbol("x-opt-delivery-delay"): 500} if is_delayed else None
+    sent = [Message(body="durable", durable=True, annotations=delay), Message(body="not", annotations=delay)]
+    assert broker.connect().send("amq.fanout", *sent) == ["accepted"] * 2
+    broker.pass_ms(1000)
+    logged = {queue.name: [entry[FLAGS] & LOGGED for entry in queue] for queue in (keeps, forgets, volatile)}
+    assert logged == {"keeps": [LOGGED, LOGGED], "forgets": [LOGGED, 0], "volatile": [0, 0]}
+    consumer = broker.connect()
+    for name in ("forgets", "volatile"):
+        consumer.receive(name)
+    for _ in range(4):
+        consumer.take()
+    broker.pass_ms(1000)
+    broker.restart()
+    assert (broker.queue("keeps").depth, broker.queue("forgets").depth) == (2, 0)
 
 
 def test_priorities_come_back_and_are_settled_as_they_went_out(broker: TimedBroker) -> None:

@@ -52,7 +52,7 @@ def deposit(
         return amqp_error(Refuse(Reason.ADDRESS_NOT_FOUND, "No queue takes the message; bind one."))
     if isinstance(destination, ExchangeTarget):
         destination.exchange.received_bytes += len(data)
-    storing.put(broker, route, data, head, keep=keep)
+    storing.put(broker, route, (message.forwarded(data, head),), keep=keep)
     return None
 
 
@@ -63,7 +63,7 @@ def put_into(broker: Broker, queue: Queue, data: bytes, *, keep: bool) -> AmqpEr
         return broker.storage_refusal()
     if queue.overflow is Overflow.REJECT and limits.is_full(queue, len(data)):
         return amqp_error(Refuse(Reason.LIMIT_EXCEEDED, f"The queue {queue.name!r} is full and rejects."))
-    storing.put(broker, route, data, message.inspect(data), keep=keep)
+    storing.put(broker, route, (message.forwarded(data, message.inspect(data)),), keep=keep)
     return None
 
 

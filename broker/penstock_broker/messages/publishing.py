@@ -11,19 +11,20 @@ Source: sections 3 ("Addresses") and 4 of the design.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Arrival, Entry
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message, times
+from penstock_amqp.messages import message
 from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import limits, origins, relaying, storing
 from penstock_broker.messages.deadlines import wishes_of
-from penstock_broker.queues.beginning import Beginning
-from penstock_broker.queues.marks import GROUPED
+from penstock_broker.queues.beginning import NO_TIMES, Beginning
 from penstock_broker.queues.queue import LOGGED, SCHEDULED
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
@@ -45,17 +46,11 @@ __all__ = [
     "top_up",
 ]
 
-LOOK_AT_TIMES: Final = 8
-"""A properties list of at most so many fields has no absolute expiry, and names no group."""
-
 KNOWN_BEGINNINGS: Final = 16
 """Ways in which the messages of a producer begin that are remembered: its priorities, say."""
 
 MALFORMED: Final = "amqp:decode-error"
 """Condition of a message that can't be read."""
-
-USUAL_COUNT: Final = 10
-"""Fields that JMS clients write; see `times.may_expire`."""
 
 
 def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
@@ -121,18 +116,8 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
                 prefix, count_at = begins.prefix, begins.count_at
             flags = begins.marks
             absolute = 0
-            if (count := data[count_at]) > LOOK_AT_TIMES:
-                end = count_at + data[count_at - 1]
-                if (
-                    count != USUAL_COUNT
-                    or not begins.is_narrow
-                    or data[end - 10] != 0x40
-                    or data[end - 9] != 0x83
-                    or data[end - 18] == 0x83
-                ):
-                    absolute, is_grouped = times.expiry_and_group(data, begins.start)
-                    if is_grouped:
-                        flags |= GROUPED
+            if data[count_at] > NO_TIMES:
+                absolute, flags = begins.look(data)
             if flags:
                 ordered = True
         except (DecodeError, IndexError) as error:
@@ -274,19 +259,28 @@ def store(
     connection: Connection | None,
     destination: ExchangeTarget | QueueTarget,
     route: Route,
-    data: bytes,
-    head: message.Head,
+    messages: Sequence[bytes],
 ) -> bool:
-    """Put one message that `route_message` let pass into the queues that take it; True if it is in the log."""
-    if head.start != head.header_end:
-        data = message.forwarded(data, head)
-        head = message.inspect(data)
-    logged = storing.put(broker, storing.admitted(broker, route, data, head, connection), data, head)
-    if isinstance(destination, ExchangeTarget):
-        destination.exchange.received_bytes += len(data)
-    if not route.queues:
-        _count_unroutable(destination)
-    return logged
+    """Put messages that `route_message` let pass into the queues that take them; True if one is in the log.
+
+    They are without delivery-annotations.
+    """
+    is_logged = False
+    if not route.picky:
+        is_logged = storing.put(broker, route, messages)
+    else:
+
+        def admitted(data: bytes) -> Route:
+            return storing.admitted(broker, route, data, message.inspect(data), connection)
+
+        for taking, run in groupby(messages, admitted):
+            is_logged |= storing.put(broker, taking, run)
+    for data in messages:
+        if isinstance(destination, ExchangeTarget):
+            destination.exchange.received_bytes += len(data)
+        if not route.queues:
+            _count_unroutable(destination)
+    return is_logged
 
 
 def _count_unroutable(destination: ExchangeTarget | QueueTarget) -> None:

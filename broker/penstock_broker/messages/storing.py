@@ -1,24 +1,28 @@
-"""Puts one message into the queues of its route: into the log if it is to last, and in its place in each queue.
+"""Puts messages into the queues of their route: into the log if they are to last, and in their place in each queue.
 
-For messages that are looked at one by one, whoever brings them: producers on routes that aren't plain, commits, and the
-broker itself. `publishing` does the same in batches where nothing has to be asked. Must not know who brought a message,
-but for no-local. Source: section 4 of the design ("What is durable").
+Whoever brings them: producers, commits, and the broker itself. `publishing` numbers and logs its own, where it goes
+through a batch anyway; `put_together` is part of the forwarding path. Must not know who brought a message, but for
+no-local. Source: section 4 of the design ("What is durable").
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_broker.connections.connection import Connection
 from penstock_broker.messages import expecting, limits
 from penstock_broker.messages.deadlines import wishes_of
-from penstock_broker.queues.marks import message_marks
-from penstock_broker.queues.queue import DATA, EXPIRES, FLAGS, LOGGED, SCHEDULED, Queue
+from penstock_broker.queues.beginning import UNKNOWN, Beginning
+from penstock_broker.queues.marks import ORDERED
+from penstock_broker.queues.queue import EXPIRES, LOGGED, SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import Route
 from penstock_core.lifespan import available_at, bounded, expires_at
 
-__all__ = ["admitted", "put"]
+__all__ = ["admitted", "put", "put_together"]
 
 
 def admitted(broker: Broker, route: Route, data: bytes, head: message.Head, connection: Connection | None) -> Route:
@@ -29,40 +33,48 @@ def admitted(broker: Broker, route: Route, data: bytes, head: message.Head, conn
     return route if len(taking) == len(route.picky) else broker.route_of((*route.open_queues, *taking))
 
 
-def put(broker: Broker, route: Route, data: bytes, head: message.Head, *, keep: bool = False) -> bool:
-    """Put the message into every queue of `route`; True if it is in the log. `keep`: as if it said it is durable."""
+def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool = False) -> bool:
+    """Put messages into every queue of `route`; True if one is in the log. `keep`: as if each said it is durable.
+
+    They are without delivery-annotations; of one whose properties can't be read, these say nothing.
+    """
     if not route.queues:
         return False
-    durable = head.durable or keep
-    now = broker.now_us
-    wished = wishes_of(data, head)
-    available = available_at(now, wished)
-    expires = expires_at(now, head.ttl, wished.absolute_expiry_ms)
-    marks = message_marks(data, head) | (SCHEDULED if available > now else 0)
-    route_set = route.logged_set if durable else route.kept_set
-    number = broker.log.put(route_set, data, now, marks & SCHEDULED) if route_set else broker.log.next_message()
-    for queue in route.queues:
-        is_kept = queue.is_logged and (durable or queue.keeps_all)
-        until = bounded(expires, now, queue.max_ttl_us)
-        _place(broker, queue, (number, data, available, until, marks | LOGGED if is_kept else marks))
-    return route_set != 0
+    now, log = broker.now_us, broker.log
+    begins = UNKNOWN
+    entries: list[Entry] = []
+    delayed: list[Entry] = []
+    size = first_expiry = 0
+    is_logged = ordered = False
+    for data in messages:
+        if not data.startswith(begins.prefix):
+            begins = Beginning(data, message.inspect(data))
+        absolute, marks = _look(begins, data)
+        available = available_at(now, wishes_of(data, begins.head)) if begins.delays else now
+        expires = expires_at(now, begins.ttl_us // 1000, absolute)
+        if available > now:
+            marks |= SCHEDULED
+        route_set = route.logged_set if begins.durable or keep else route.kept_set
+        if route_set:
+            number = log.put(route_set, data, now, marks & SCHEDULED)
+            marks |= LOGGED
+            is_logged = True
+        else:
+            number = log.next_message()
+        size += len(data)
+        (delayed if available > now else entries).append((number, data, available, expires, marks))
+        if expires and available == now and (not first_expiry or expires < first_expiry):
+            first_expiry = expires
+        ordered = ordered or bool(marks & ORDERED)
+    put_together(broker, route, entries, delayed, size, first_expiry, ordered=ordered, keep=keep)
+    return is_logged
 
 
-def _place(broker: Broker, queue: Queue, entry: Entry) -> None:
-    size = len(entry[DATA])
-    queue.enqueued += 1
-    queue.enqueued_bytes += size
-    queue.depth_bytes += size
-    if entry[FLAGS] & SCHEDULED:
-        expecting.postpone(broker, queue, (entry,))
-    else:
-        queue.put((entry,))
-        if entry[EXPIRES]:
-            expecting.expect(broker, queue, entry[EXPIRES])
-        if queue.consumers:
-            broker.schedule(queue)
-    if queue.depth_bytes > queue.max_bytes or queue.max_messages:
-        limits.enforce(broker, queue)
+def _look(begins: Beginning, data: bytes) -> tuple[int, int]:
+    try:
+        return begins.look(data)
+    except (DecodeError, IndexError):
+        return 0, begins.marks
 
 
 def put_together(
@@ -74,18 +86,21 @@ def put_together(
     first_expiry: int,
     *,
     ordered: bool,
+    keep: bool = False,
 ) -> None:
     """Put messages that are numbered, and in the log where they are to be, into every queue of `route`.
 
     Those of `entries` wait at once, `delayed` ones are for later; `size`: bytes of them all. `first_expiry`: when the
-    first of `entries` expires, 0: none does. `ordered`: some have a priority or a group.
+    first of `entries` expires, 0: none does. `ordered`: some have a priority or a group. `keep`: as for `put`.
     """
     count = len(entries) + len(delayed)
     for queue in route.queues:
         until = first_expiry
-        ours = entries
+        ours, ours_delayed = entries, delayed
+        if queue.max_ttl_us or not route.is_alike:
+            ours = [_own(broker, queue, entry, keep) for entry in entries]
+            ours_delayed = [_own(broker, queue, entry, keep) for entry in delayed]
         if queue.max_ttl_us:
-            ours = [_bounded(broker, queue, entry) for entry in entries]
             until = min((entry[EXPIRES] for entry in ours), default=0)
         if until:
             expecting.expect(broker, queue, until)
@@ -97,7 +112,7 @@ def put_together(
         queue.enqueued_bytes += size
         queue.depth_bytes += size
         if delayed:
-            expecting.postpone(broker, queue, [_bounded(broker, queue, entry) for entry in delayed])
+            expecting.postpone(broker, queue, ours_delayed)
         if not queue.is_scheduled and queue.consumers:
             queue.is_scheduled = True
             broker.ready.append(queue)
@@ -105,9 +120,12 @@ def put_together(
             limits.enforce(broker, queue)
 
 
-def _bounded(broker: Broker, queue: Queue, entry: Entry) -> Entry:
-    """A message that came now, as it is in a queue that keeps nothing longer than so."""
-    if not queue.max_ttl_us:
-        return entry
+def _own(broker: Broker, queue: Queue, entry: Entry, keep: bool) -> Entry:
+    """A message that came now, as it is in this queue: bounded by its longest time to live, and logged if it is here.
+
+    A queue must not acknowledge in the log what the log does not hold for it.
+    """
     number, data, available, expires, flags = entry
+    if flags & LOGGED and not (queue.is_logged and (keep or queue.keeps_all or message.inspect(data).durable)):
+        flags ^= LOGGED
     return number, data, available, bounded(expires, broker.now_us, queue.max_ttl_us), flags

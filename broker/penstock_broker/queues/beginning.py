@@ -10,9 +10,15 @@ from typing import Final
 
 from penstock_amqp.messages import times
 from penstock_amqp.messages.message import Head
-from penstock_broker.queues.marks import LOOK_INSIDE, level_marks, properties_count
+from penstock_broker.queues.marks import GROUPED, LOOK_INSIDE, level_marks, properties_count
 
-__all__ = ["UNKNOWN", "Beginning"]
+__all__ = ["NO_TIMES", "UNKNOWN", "Beginning"]
+
+NO_TIMES: Final = 8
+"""A properties list of at most so many fields has no absolute expiry, and names no group."""
+
+USUAL_COUNT: Final = 10
+"""Fields that JMS clients write."""
 
 
 class Beginning:
@@ -37,6 +43,21 @@ class Beginning:
         """The message-annotations may ask for a later delivery."""
         self.prefix = data[:same] if same else _NEVER
         """A message that begins so needs no other `Beginning`."""
+
+    def look(self, data: bytes) -> tuple[int, int]:
+        """What the properties of a message that begins so say: when it expires, milliseconds since the epoch (0: not
+        told), and the flags for its order. Raises `DecodeError` or `IndexError` if they can't be read.
+        """
+        count = data[self.count_at]
+        if count <= NO_TIMES:
+            return 0, self.marks
+        if count == USUAL_COUNT and self.is_narrow:
+            # As JMS clients write it, see `times.may_expire`: the creation time behind a null.
+            end = self.count_at + data[self.count_at - 1]
+            if data[end - 10] == 0x40 and data[end - 9] == 0x83 and data[end - 18] != 0x83:
+                return 0, self.marks
+        absolute, is_grouped = times.expiry_and_group(data, self.start)
+        return absolute, self.marks | GROUPED if is_grouped else self.marks
 
 
 _NEVER: Final = b"\xff"

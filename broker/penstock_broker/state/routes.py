@@ -35,7 +35,17 @@ RouteSets: TypeAlias = Callable[[tuple[int, ...]], int]
 class Route:
     """One set of queues that messages reach together."""
 
-    __slots__ = ("_selection", "is_plain", "kept_set", "logged_set", "open_queues", "picky", "queues", "rejecting")
+    __slots__ = (
+        "_selection",
+        "is_alike",
+        "is_plain",
+        "kept_set",
+        "logged_set",
+        "open_queues",
+        "picky",
+        "queues",
+        "rejecting",
+    )
 
     def __init__(self, queues: tuple[Queue, ...], route_sets: RouteSets | None) -> None:
         self.queues = queues
@@ -53,6 +63,8 @@ class Route:
         """Route set of the queues that log messages sent as not durable as well; 0 if there is none."""
         self.is_plain = not self.picky and not self.rejecting and not any(queue.max_ttl_us for queue in queues)
         """Every message goes to every queue, nothing is asked."""
+        self.is_alike = len({(queue.is_logged, queue.keeps_all) for queue in queues}) <= 1
+        """All of the queues log the same messages."""
         self._selection: Selection[Queue] | None = None
 
     @property

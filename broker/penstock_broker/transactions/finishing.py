@@ -69,7 +69,7 @@ def commit(broker: Broker, ledger: Ledger, transaction: Transaction) -> bool | R
     try:
         _settle(broker, connection, settlements)
         for (destination, data), route in zip(postings, routes, strict=True):
-            is_logged |= publishing.store(broker, connection, destination, route, data, message.inspect(data))
+            is_logged |= publishing.store(broker, connection, destination, route, (data,))
     except BaseException:
         broker.log.abandon_unit()
         raise

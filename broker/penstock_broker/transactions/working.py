@@ -12,6 +12,7 @@ from penstock_amqp.endpoint import transacting
 from penstock_amqp.endpoint.events import AmqpError, Arrival, Enlisted, Outcome, Settled, Unstored
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.errors import DecodeError
+from penstock_amqp.messages import message
 from penstock_broker.connections.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.log import LargePayload
@@ -104,6 +105,7 @@ def _take(
     """Keep one message for the commit, or say why not: then the transaction is doomed."""
     try:
         data = origins.without_claim(data)
+        data = message.forwarded(data, message.inspect(data))
         found = _destination(broker, producer, data)
     except DecodeError as error:
         found = publishing.malformed(error)
