@@ -44,6 +44,8 @@ class Findings:
     lag: Manifest | None = None
     observer: ObserverTarget | None = None
     """Where its lag results are."""
+    owed: set[str] = field(default_factory=set[str])
+    """uids of deleted resources whose entities the broker could not be asked to remove."""
 
 
 @dataclass(slots=True)
@@ -72,6 +74,8 @@ class BrokerPass:
     """Have a Broker looked at."""
     wake_all: Callable[[Key], None]
     """Have a Broker and everything on it looked at."""
+    resync_soon: Callable[[], None]
+    """Have everything listed, and orphans looked for, without waiting for the period's end."""
     findings: dict[Key, Findings] = field(default_factory=dict[Key, Findings])
 
     async def run(self, key: Key, broker: Broker) -> Report | None:
@@ -238,6 +242,8 @@ class BrokerPass:
         match news:
             case News.REACH:
                 self.wake_all(key)
+                if self.findings.setdefault(key, Findings()).owed:
+                    self.resync_soon()
             case News.STATE:
                 self.wake(key)
             case _:

@@ -45,6 +45,7 @@ class Collector:
                 await self._look(key, session)
 
     async def _look(self, key: Key, session: Session) -> None:
+        found = self.findings.setdefault(key, Findings())
         try:
             marked = await session.marked()
             verdict = orphans.judge(
@@ -54,7 +55,9 @@ class Collector:
                 cluster_id=self.cluster_id,
                 namespaces=self.settings.namespaces,
                 now=self.monotonic(),
+                owed=found.owed,
             )
+            found.owed &= {entity.owner.uid for entity in marked}
             for entry in verdict.collect:
                 answer = await session.undeclare(entry)
                 logger.info("orphan %s on %s: %s %s", entry.name, key, answer.status, answer.description)
@@ -62,7 +65,6 @@ class Collector:
             logger.info("orphans of %s are not known: %s", key, error)
             return
         self._missing_since[key] = dict(verdict.missing_since)
-        found = self.findings.setdefault(key, Findings())
         if found.orphans != verdict.listed:
             found.orphans = verdict.listed
             self.wake(key)

@@ -136,6 +136,8 @@ class Release:
     """Take our finalizer away; `why` goes to the log."""
 
     why: str
+    is_owed: bool = False
+    """The broker has not been asked, or not said yes: what it has is to be removed as soon as it can be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """What becomes of an Exchange or a Subscription that is being deleted: ask the broker, wait, or let it go.
 
 Two promises pull here. No message is lost unless the policy says so; and no deletion hangs on a broker or a namespace
-that is gone. Where the finalizer is released without the broker's word, its owner mark is left, and the collector of
-orphans does the rest when the broker is back, under the same policy. Source: section 5 of the design.
+that is gone. Where the finalizer is released without the broker's word, its owner mark is left, and the removal is
+owed: the collector of orphans does the rest when the broker is back, under the same policy. Source: section 5 of the
+design.
 """
 
 from __future__ import annotations
@@ -97,11 +98,11 @@ def decide(view: DeletionView) -> Undeclare | Release | Report:
     if view.policy == "Retain":
         return Release("its deletionPolicy is Retain")
     if view.broker.reach is Reach.STOPPED:
-        return Release("its Broker is scaled to zero")
+        return Release("its Broker is scaled to zero", is_owed=True)
     if view.answer is not None and view.answer.is_success:
         return Release("the broker has removed it")
     if view.seconds >= GRACE_SECONDS and view.namespace_terminating:
-        return Release("its namespace is terminating")
+        return Release("its namespace is terminating", is_owed=True)
     if view.broker.reach in (Reach.UNREACHABLE, Reach.NOT_UNDERSTOOD):
         return _unreachable(view)
     if view.answer is None:
@@ -124,7 +125,7 @@ def _waits_for_users(view: DeletionView) -> bool:
 
 def _unreachable(view: DeletionView) -> Release | Report:
     if view.is_forced or view.seconds >= GRACE_SECONDS:
-        return Release("its broker does not answer; what is left there is collected when it is back")
+        return Release("its broker does not answer; what is left there is collected when it is back", is_owed=True)
     return _blocked(
         Reason.BROKER_UNREACHABLE,
         f"Deletion waits for the broker: {view.broker.problem} Annotate with `{names.FORCE_DELETE}=true` not to wait.",

@@ -65,7 +65,7 @@ async def _run_tasks(
     settings: Settings, kube: ApiServer, work: Work, sessions: Sessions, http: aiohttp.ClientSession
 ) -> None:
     cluster_id = await _cluster_id(kube)
-    passes = BrokerPass(kube, work.cache, sessions, settings, _now, work.wake, work.wake_all)
+    passes = BrokerPass(kube, work.cache, sessions, settings, _now, work.wake, work.wake_all, work.resync_soon)
     reconciler = Reconciler(kube, work.cache, sessions, settings, cluster_id, passes, _now, work.wake)
     collector = Collector(work.cache, sessions, settings, cluster_id, passes.findings, time.monotonic, work.wake)
     lag_reader = LagReader(kube, work.cache, http, passes.findings, _now, work.wake)

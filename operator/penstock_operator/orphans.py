@@ -1,8 +1,8 @@
 """What bears the mark of a resource that isn't there any more: collect it, or only list it. Pure.
 
-A resource counts as missing only by a complete list, and something is collected only if it has been missing for ten
-minutes and its policy says Delete; the broker then still checks what the policy demands (nobody uses it, it is
-empty). Nothing is decided from status. Source: section 5 of the design (owner mark).
+A resource counts as missing only by a complete list, and something is collected only if its policy says Delete and it
+has been missing for ten minutes, or its deletion was seen and is owed; the broker then still checks what the policy
+demands (nobody uses it, it is empty). Nothing is decided from status. Source: section 5 of the design (owner mark).
 """
 
 from __future__ import annotations
@@ -54,8 +54,11 @@ def judge(
     cluster_id: str,
     namespaces: Collection[str],
     now: float,
+    owed: Collection[str] = (),
 ) -> Verdict:
-    """Judge everything that bears a mark; `claims` are those of all resources, from a complete list."""
+    """Judge everything that bears a mark; `claims` are those of all resources, from a complete list, `owed` the uids of
+    resources that were seen being deleted while their broker could not be asked.
+    """
     collect: list[Undeclare] = []
     listed: list[Manifest] = []
     since: dict[tuple[str, str, str, str], float] = {}
@@ -70,7 +73,7 @@ def judge(
         since[entity.claim] = missing_since.get(entity.claim, now)
         if owner.deletion_policy == "Retain":
             listed.append(_orphan(entity, "Retain"))
-        elif now - since[entity.claim] < PATIENCE_SECONDS:
+        elif owner.uid not in owed and now - since[entity.claim] < PATIENCE_SECONDS:
             listed.append(_orphan(entity, "NotYetDue"))
         else:
             # It stays listed until the broker has let it go.

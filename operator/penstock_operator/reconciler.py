@@ -14,7 +14,7 @@ from penstock_api import declaration
 from penstock_api.resources import Broker, Exchange, Subscription, parse
 from penstock_operator import children, exchanges, names, status, subscriptions
 from penstock_operator.api_server import KINDS, ApiServer, Conflict, kind_of
-from penstock_operator.broker_pass import BrokerPass
+from penstock_operator.broker_pass import BrokerPass, Findings
 from penstock_operator.cache import Cache, Change, Entry, Key
 from penstock_operator.conditions import Truth
 from penstock_operator.decisions import (
@@ -123,6 +123,8 @@ class Reconciler:
                     answer = await self._ask(view.broker, decision)
                     view = replace(view, answer=answer) if isinstance(answer, Answer) else replace(view, broker=answer)
                 case Release():
+                    if decision.is_owed:
+                        self._owe(view.resource)
                     return await self._release(key, manifest, decision)
                 case Report():
                     if _is_ready(decision) and not status.is_ready(manifest):
@@ -155,6 +157,11 @@ class Reconciler:
             version="" if state is None else state.version,
             understands=None if state is None or state.understands is None else frozenset(state.understands),
         )
+
+    def _owe(self, resource: Exchange | Subscription) -> None:
+        """Note that the broker still has it; noted before the finalizer goes, or nobody would know."""
+        broker = Key("Broker", *declaration.broker_key(resource))
+        self.brokers.findings.setdefault(broker, Findings()).owed.add(resource.metadata.uid)
 
     async def _ask(self, view: BrokerView, entry: Declare | Undeclare) -> Answer | BrokerView:
         """The broker's answer; if none comes, what is known of the broker now."""

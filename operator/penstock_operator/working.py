@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,6 +42,7 @@ class Work:
     """Set by the first complete list."""
     _events: int = 0
     _added: asyncio.Event = field(default_factory=asyncio.Event)
+    _sooner: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, key: Key, priority: Priority, delay: float = 0) -> None:
         """Have a resource looked at."""
@@ -79,7 +81,9 @@ class Work:
     async def resync(
         self, kube: ApiServer, namespaces: tuple[str, ...], period: float, after: Callable[[], Awaitable[None]]
     ) -> None:
-        """List everything, now and every `period` seconds; what the lists lack is gone. `after` runs after each."""
+        """List everything, now, every `period` seconds, and when `resync_soon` asks; what the lists lack is gone.
+        `after` runs after each.
+        """
         while True:
             try:
                 await self.list_all(kube, namespaces)
@@ -90,7 +94,13 @@ class Work:
             for key in self.cache.all():
                 self.add(key, Priority.RESYNC)
             await after()
-            await asyncio.sleep(period)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._sooner.wait(), period)
+            self._sooner.clear()
+
+    def resync_soon(self) -> None:
+        """Have everything listed without waiting for the period's end."""
+        self._sooner.set()
 
     async def look_at_children(self, period: float) -> None:
         """Have everything that has children looked at every `period` seconds, where no watch tells of them."""

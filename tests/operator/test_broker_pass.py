@@ -65,6 +65,7 @@ class Place:
             lambda: datetime(2026, 3, 1, tzinfo=UTC),
             lambda key: None,
             lambda key: None,
+            lambda: None,
         )
         report = await passes.run(KEY, made)
         assert isinstance(report, Report)

@@ -69,7 +69,9 @@ class World:
         cache = Cache()
         self.work = Work(cache, Metrics(), lambda: self.now, WorkQueue[Key]())
         sessions = cast(Sessions, SessionsInMemory(self.broker))
-        passes = BrokerPass(self.api, cache, sessions, SETTINGS, self.clock, self.work.wake, self.work.wake_all)
+        passes = BrokerPass(
+            self.api, cache, sessions, SETTINGS, self.clock, self.work.wake, self.work.wake_all, self.work.resync_soon
+        )
         self.reconciler = Reconciler(self.api, cache, sessions, SETTINGS, "c1", passes, self.clock, self.work.wake)
 
     def clock(self) -> datetime:

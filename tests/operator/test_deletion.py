@@ -61,6 +61,26 @@ def test_released(view: DeletionView) -> None:
 
 
 @pytest.mark.parametrize(
+    ("view", "is_owed"),
+    [
+        (replace(VIEW, broker=at(Reach.UNREACHABLE), seconds=30), True),
+        (replace(VIEW, broker=at(Reach.UNREACHABLE), is_forced=True), True),
+        (replace(VIEW, broker=at(Reach.STOPPED)), True),
+        (replace(VIEW, namespace_terminating=True, seconds=31, answer=BUSY), True),
+        (replace(VIEW, answer=GONE), False),
+        (replace(VIEW, answer=ANOTHERS), False),
+        (replace(VIEW, policy="Retain", broker=at(Reach.UNREACHABLE), seconds=30), False),
+        (replace(VIEW, is_duplicate=True), False),
+        (replace(VIEW, broker=at(Reach.DELETING)), False),
+    ],
+)
+def test_what_the_broker_was_not_asked_is_owed(view: DeletionView, is_owed: bool) -> None:
+    decision = decide(view)
+    assert isinstance(decision, Release)
+    assert decision.is_owed is is_owed
+
+
+@pytest.mark.parametrize(
     ("view", "reason", "words"),
     [
         pytest.param(replace(VIEW, answer=BUSY), "ConsumersActive", ["pod-1, pod-2", "force-delete=true"], id="busy"),

@@ -25,6 +25,7 @@ def verdict(
     claims: tuple[tuple[str, str, str, str], ...] = (),
     since: float | None = None,
     namespaces: tuple[str, ...] = (),
+    owed: tuple[str, ...] = (),
 ) -> Verdict:
     return judge(
         [entity],
@@ -33,6 +34,7 @@ def verdict(
         cluster_id="c1",
         namespaces=namespaces,
         now=1000,
+        owed=owed,
     )
 
 
@@ -58,6 +60,14 @@ def test_it_is_listed_at_once_and_collected_after_ten_minutes() -> None:
         Undeclare(entity=EntityType.SUBSCRIPTION, name="q", if_unused=True, if_empty=False, owner_uid="u1"),
     )
     assert due.listed == ({"kind": "Subscription", "name": "q", "resource": "shop/billing", "reason": "Collecting"},)
+
+
+def test_what_was_seen_being_deleted_is_collected_at_once() -> None:
+    assert reasons(verdict(marked(), owed=("u1",))) == ["Collecting"]
+    assert reasons(verdict(marked(), owed=("u2",))) == ["NotYetDue"]
+    assert reasons(verdict(marked("Retain"), owed=("u1",))) == ["Retain"]
+    made_again = verdict(marked(), owed=("u1",), claims=(CLAIM,))
+    assert (made_again.collect, made_again.listed) == ((), ()), "a resource of that name takes over what there is"
 
 
 def test_retain_is_only_ever_listed() -> None:

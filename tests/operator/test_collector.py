@@ -1,0 +1,90 @@
+"""The collector on what deletions owe: a resource deleted while its broker was away, the broker back, and no ten
+minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from operating.in_memory import ApiServerInMemory
+from operating.making import broker, manifest_of
+
+from penstock_api.management import Owner
+from penstock_operator.broker_pass import Findings
+from penstock_operator.cache import Cache, Key
+from penstock_operator.collector import Collector
+from penstock_operator.decisions import Answer, Reach, Undeclare
+from penstock_operator.metrics import Metrics
+from penstock_operator.orphans import Marked
+from penstock_operator.sessions import Sessions
+from penstock_operator.settings import Settings
+from penstock_operator.working import Work
+
+BROKER = Key("Broker", "shop", "main")
+
+
+@dataclass
+class Session:
+    """Of a broker that has one subscription, of a resource that is gone."""
+
+    reach: Reach = Reach.CONNECTED
+    left: list[Marked] = field(default_factory=list[Marked])
+
+    async def marked(self) -> Sequence[Marked]:
+        return list(self.left)
+
+    async def undeclare(self, entry: Undeclare) -> Answer:
+        self.left = [it for it in self.left if it.name != entry.name]
+        return Answer(status=204)
+
+
+@dataclass
+class Every:
+    """All sessions."""
+
+    session: Session
+
+    def get(self, broker: str) -> Session:
+        return self.session
+
+
+def left(name: str, uid: str) -> Marked:
+    owner = Owner(cluster_id="c1", kind="Subscription", namespace="shop", name=name, uid=uid, deletion_policy="Delete")
+    return Marked(name, owner)
+
+
+async def test_what_is_owed_goes_when_the_broker_is_back_and_all_else_waits() -> None:
+    cache, session = Cache(), Session(left=[left("seen", "u1"), left("unseen", "u2")])
+    cache.put(manifest_of("Broker", broker().spec.model_dump(mode="json", by_alias=True, exclude_none=True), None, {}))
+    findings = {BROKER: Findings(owed={"u1", "long-gone"})}
+    settings = Settings(broker_image="b", lag_image="l")
+    sessions = cast(Sessions, Every(session))
+    collector = Collector(cache, sessions, settings, "c1", findings, lambda: 1000.0, lambda key: None)
+    await collector.run()
+    assert [it.name for it in session.left] == ["unseen"]
+    assert findings[BROKER].owed == {"u1"}
+    await collector.run()
+    assert findings[BROKER].owed == set(), "what the broker no longer has is forgotten"
+    assert [(it["name"], it["reason"]) for it in findings[BROKER].orphans] == [("unseen", "NotYetDue")]
+
+
+async def test_a_list_can_be_had_sooner() -> None:
+    work = Work(Cache(), Metrics(), lambda: 0.0)
+    looked: list[int] = []
+    twice = asyncio.Event()
+
+    async def after() -> None:
+        looked.append(len(looked))
+        if len(looked) == 2:
+            twice.set()
+
+    task = asyncio.create_task(work.resync(ApiServerInMemory(), (), 3600, after))
+    await work.listed.wait()
+    work.resync_soon()
+    async with asyncio.timeout(60):
+        await twice.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
