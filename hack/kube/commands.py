@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kube import binaries, images, preflight, sandbox, spark
-from kube.node import DAEMONS, Cluster, boot
+from kube.node import DAEMONS, Cluster, boot, restart_daemon
 from kube.settings import addresses, folders, versions
 from kube.steps import FAILED, USAGE, Failure, locked, run, say, step
 
@@ -112,6 +112,13 @@ def status(_: argparse.Namespace) -> int:
     return FAILED if ended or not serves else 0
 
 
+def restart(options: argparse.Namespace) -> int:
+    cluster = _cluster()
+    with locked(cluster.folders.cache / "lock"), step(f"{options.daemon} killed, and started {options.away:g} s later"):
+        restart_daemon(cluster, options.daemon, options.away)
+    return 0
+
+
 def env(_: argparse.Namespace) -> int:
     cluster = _cluster()
     commands = f"{cluster.programs['kubectl'].parent}:{cluster.programs['helm'].parent}"
@@ -168,6 +175,9 @@ def _parser() -> argparse.ArgumentParser:
     builds(verb("build", build, "only build what `up` would need: ten minutes and five for the images, from nothing"))
     verb("down", down, "end the node and remove everything it made; built programs and images stay in the cache")
     verb("status", status, "which daemons run; exit code 1 unless all do and the API server serves")
+    restarter = verb("restart", restart, "kill a daemon (-9), as a crash would, and start it again")
+    restarter.add_argument("daemon", choices=DAEMONS)
+    restarter.add_argument("--away", type=float, default=0, metavar="SECONDS", help="how long it stays away")
     verb("env", env, 'shell lines for kubectl and helm: eval "$(hack/cluster env)"')
     verb("kubeconfig", kubeconfig, "the path of the administrator's kubeconfig")
     kubectl_verb = verb("kubectl", kubectl, f"kubectl {versions()['KUBERNETES']} on this cluster")

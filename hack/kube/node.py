@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from kube import archives, cgroups, configs, daemons, pki, sandbox
 from kube.binaries import Binaries
 from kube.settings import NODE_NAME, PARTS, PROVISIONER, Addresses, Folders
-from kube.steps import output, run, step, succeeds, wait_until
+from kube.steps import Failure, output, run, step, succeeds, wait_until
 
 DAEMONS = (
     "containerd",
@@ -107,8 +109,37 @@ def _write_configs(cluster: Cluster) -> None:
 def _start(cluster: Cluster, node: sandbox.Node, command: daemons.Command) -> None:
     """Starts a daemon in the node; the shell between ends at once, so that the node's process 1 adopts it."""
     log = cluster.folders.node_logs / f"{Path(command[0]).name}.log"
-    script = 'log=$1; shift; setsid "$@" </dev/null >"$log" 2>&1 &'
+    script = 'log=$1; shift; setsid "$@" </dev/null >>"$log" 2>&1 &'
     subprocess.run(node.enter(["sh", "-c", script, "sh", log, *command]), check=True)
+
+
+def restart_daemon(cluster: Cluster, name: str, away_seconds: float) -> None:
+    """Kill a daemon, if it runs, and start it, later. Raises Failure if there is no node."""
+    node = sandbox.running(cluster.folders)
+    if node is None:
+        raise Failure("the cluster is not up; start it with: hack/cluster up")
+    pid = sandbox.programs(node).get(name)
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)
+        ended = f"{name} ended"
+        wait_until(lambda: name in cluster.ended_daemons(), ended, seconds=30, cure="see hack/cluster status")
+    time.sleep(away_seconds)
+    _start(cluster, node, _command(cluster, name))
+
+
+def _command(cluster: Cluster, name: str) -> daemons.Command:
+    folders, programs, at = cluster.folders, cluster.programs, cluster.at
+    commands = (
+        daemons.containerd(folders),
+        daemons.etcd(folders, programs),
+        daemons.api_server(folders, programs, at),
+        daemons.controller_manager(folders, programs, at),
+        daemons.scheduler(folders, programs),
+        daemons.kubelet(folders, programs, at),
+        daemons.kube_proxy(folders, programs),
+        daemons.provisioner(folders, programs),
+    )
+    return next(command for command in commands if Path(command[0]).name == name)
 
 
 def _import_own_images(cluster: Cluster) -> None:
