@@ -24,6 +24,7 @@ class Condition(enum.Enum):
     INTERNAL_ERROR = "amqp:internal-error"
     INVALID_FIELD = "amqp:invalid-field"
     LINK_STOLEN = "amqp:link:stolen"
+    MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
     NOT_ALLOWED = "amqp:not-allowed"
     NOT_FOUND = "amqp:not-found"
     NOT_IMPLEMENTED = "amqp:not-implemented"
@@ -68,6 +69,7 @@ class Reason(enum.Enum):
     LIMIT_EXCEEDED = "LimitExceeded"
     STORAGE_FULL = "StorageFull"
     LINK_STOLEN = "LinkStolen"
+    MESSAGE_TOO_LONG = "MessageTooLong"
     SUBSCRIPTION_ENDED = "SubscriptionEnded"
     NODE_DELETED = "NodeDeleted"
     NOT_EMPTY = "NotEmpty"
@@ -115,6 +117,7 @@ CONDITIONS: Final[dict[Reason, Condition]] = {
     Reason.LIMIT_EXCEEDED:           Condition.RESOURCE_LIMIT_EXCEEDED,
     Reason.STORAGE_FULL:             Condition.RESOURCE_LIMIT_EXCEEDED,
     Reason.LINK_STOLEN:              Condition.LINK_STOLEN,
+    Reason.MESSAGE_TOO_LONG:         Condition.MESSAGE_SIZE_EXCEEDED,
     Reason.SUBSCRIPTION_ENDED:       Condition.RESOURCE_DELETED,
     Reason.NODE_DELETED:             Condition.RESOURCE_DELETED,
     Reason.NOT_EMPTY:                Condition.PRECONDITION_FAILED,

@@ -185,6 +185,8 @@ class RawClient:
         desired: tuple[Symbol, ...] | None = None,
         channel: int = 0,
         handle: int | None = None,
+        target: Target | None = None,
+        max_message_size: int | None = None,
     ) -> Attach:
         """Attach a receiving link as the JMS client does; return the broker's attach."""
         self.send(
@@ -195,7 +197,8 @@ class RawClient:
                 snd_settle_mode=0,
                 rcv_settle_mode=0,
                 source=source,
-                target=Target(),
+                target=target or Target(),
+                max_message_size=max_message_size,
                 desired_capabilities=desired,
             ),
             channel,

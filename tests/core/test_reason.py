@@ -37,6 +37,7 @@ def test_reasons_are_valid_kubernetes_condition_reasons() -> None:
         ("NotAllowed", "amqp:not-allowed"),
         ("LimitExceeded", "amqp:resource-limit-exceeded"),
         ("LinkStolen", "amqp:link:stolen"),
+        ("MessageTooLong", "amqp:link:message-size-exceeded"),
         ("NotImplemented", "amqp:not-implemented"),
     ],
 )

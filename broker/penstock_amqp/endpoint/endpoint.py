@@ -107,6 +107,8 @@ class Endpoint(Echoer):
         link.engine_name = name
         if isinstance(link, InLink):
             self._take_up_to(link, self.max_message_bytes)  # some send before they have heard of any credit
+        else:
+            link.max_bytes = attach.max_message_size or 0
         session.links.append(link)
         self._links[ptr] = link
         self._by_handle[tapped.channel, attach.handle] = link

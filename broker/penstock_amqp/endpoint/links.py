@@ -135,6 +135,7 @@ class OutLink:
         "is_open",
         "keeps_handle",
         "local",
+        "max_bytes",
         "name",
         "presettled",
         "ptr",
@@ -159,6 +160,8 @@ class OutLink:
         """The flow that asked to drain credit which was there, until that is answered."""
         self.default_outcome: Composite | Described | None = None
         """What becomes of deliveries that the peer settles without an outcome; None: they come back."""
+        self.max_bytes = 0
+        """Longest message that the peer takes on it; 0: any."""
         self.presettled = False
         """True if deliveries are sent settled: nothing is heard of them again."""
         self.settles_second = False

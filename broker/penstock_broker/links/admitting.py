@@ -28,6 +28,10 @@ __all__ = ["OUTCOMES", "activate", "add_consumer", "live_link", "request_of", "s
 OUTCOMES: Final = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 
 
+ROOM_BYTES: Final = 1024 * 1024
+"""What the broker writes into the longest message, at most: a limit beyond that never holds."""
+
+
 def request_of(connection: Connection, attach: Attach, source: AskedSource | None) -> AttachRequest:
     """What the attach asks for; `source` is its topic source as parsed, None for every other kind."""
     return asking.attach_request(
@@ -65,6 +69,8 @@ def add_consumer(
         key=request.link,
         durability=request.durability,
     )
+    if link.max_bytes > broker.settings.largest_message_bytes + ROOM_BYTES:
+        link.max_bytes = 0
     consumer.priority = handing_out.consumer_priority((attach.properties or {}).items())
     link.context = consumer
     queue.join(consumer)

@@ -19,7 +19,8 @@ from penstock_amqp.messages.whole import Message, decode_message
 from penstock_amqp.types.values import Symbol
 from penstock_api.management import NODE
 from penstock_broker.connections.connection import Connection
-from penstock_broker.links import temporaries
+from penstock_broker.errors import amqp_error
+from penstock_broker.links import ending, temporaries
 from penstock_broker.management import handling, operations
 from penstock_broker.management.answers import Answer, encode_answer, refusal
 from penstock_broker.messages import depositing
@@ -153,6 +154,10 @@ class ManagementNode:
     def _fill(self, answers: Answers | Mailbox, slot: _Slot, request: Message, answer: Answer) -> None:
         if isinstance(answers, Mailbox) or answers.link.is_open:
             slot.data = encode_answer(answer, request.properties)
+            most = 0 if isinstance(answers, Mailbox) else answers.link.max_bytes
+            if 0 < most < len(slot.data):
+                told = f"The answer has {len(slot.data)} bytes, the link takes {most}; ask for less, or allow more."
+                slot.data = encode_answer(refusal(Refuse(Reason.LIMIT_EXCEEDED, told)), request.properties)
         if isinstance(answers, Mailbox):
             self._deposit(answers)
         else:
@@ -176,6 +181,12 @@ class ManagementNode:
             return
         while link.credit > 0 and answers.slots and (data := answers.slots[0].data) is not None:
             answers.slots.popleft()
+            if 0 < link.max_bytes < len(data):
+                told = Refuse(
+                    Reason.MESSAGE_TOO_LONG, f"No answer fits into the {link.max_bytes} bytes that the link takes."
+                )
+                ending.close_link(self._broker, connection, link, amqp_error(told))
+                return
             link.credit -= 1
             link.transfers += 1
             connection.endpoint.send(link, ((0, data, 0, 0, 0),), self._broker.now_us)

@@ -40,14 +40,14 @@ def serve_browser(broker: Broker, browser: Browser) -> None:
 
 
 def _next(browser: Browser, now_us: int) -> list[Entry]:
-    """Take what can be sent now from the snapshot."""
+    """Take what can be sent now from the snapshot; what is longer than the link takes is left out."""
     entries: list[Entry] = []
     pending, selection = browser.pending, browser.selection
     size, to_examine = 0, EXAMINED_PER_VISIT
     while pending and len(entries) < browser.link.credit and size < TURN_BYTES and to_examine:
         entry = pending.popleft()
         expires = deadline(browser.queue, entry)
-        if expires and expires <= now_us:
+        if (expires and expires <= now_us) or 0 < browser.link.max_bytes < len(entry[DATA]):
             continue
         if selection is not None:
             to_examine -= 1

@@ -16,6 +16,7 @@ from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.messages import message
 from penstock_broker.log import Outcome
+from penstock_broker.messages import outgrowing
 from penstock_broker.messages.condemning import expired
 from penstock_broker.messages.deadlines import deadline
 from penstock_broker.messages.leaving import leave
@@ -94,7 +95,14 @@ def _send(broker: Broker, queue: Queue, consumer: Reader, count: int) -> int:
     now = broker.now_us
     link = consumer.link
     connection = consumer.connection
-    if queue.returned.blocks or queue.has_expiry or queue.seen or queue.attempts or not queue.backlog.is_plain:
+    if (
+        link.max_bytes
+        or queue.returned.blocks
+        or queue.has_expiry
+        or queue.seen
+        or queue.attempts
+        or not queue.backlog.is_plain
+    ):
         return _send_in_order(broker, queue, consumer, count)
     ready = queue.ready
     if count >= len(ready):
@@ -138,6 +146,8 @@ def _send_in_order(broker: Broker, queue: Queue, consumer: Reader, count: int) -
     """The same where priorities, groups or selectors have a say, or something is known of single messages."""
     sent = 0
     while sent < count and (entries := queue.backlog.take_many(consumer, count - sent)):
+        if consumer.link.max_bytes:
+            entries = outgrowing.fitting(broker, queue, consumer, entries)
         sent += _send_taken(broker, queue, consumer, entries)
     if sent and not consumer.connection.is_dirty:
         consumer.connection.is_dirty = True

@@ -300,11 +300,20 @@ class Backlog:
     def exclude(self, consumer: Taker, number: int) -> None:
         """The consumer is not to get this message again."""
         self._excluded.setdefault(number, set()).add(consumer)
+        self._selection_alone(consumer)
+
+    def limit(self, consumer: Taker, max_bytes: int) -> None:
+        """The consumer is not to get longer messages."""
+        self._selection_alone(consumer).max_bytes = max_bytes
+
+    def _selection_alone(self, consumer: Taker) -> Selection:
+        """A consumer's own selection."""
         base = consumer.selection
-        if base is None:
-            self._use(consumer, Selection(None, self.examination, self._excluded, consumer))
-        elif base.consumer is None:
-            self._use(consumer, base.alone(consumer))
+        if base is not None and base.consumer is not None:
+            return base
+        own = Selection(None, self.examination, self._excluded, consumer) if base is None else base.alone(consumer)
+        self._use(consumer, own)
+        return own
 
     def left(self, consumer: Taker) -> None:
         """The consumer is gone: what was put by for it is anybody's, in its place."""

@@ -5,7 +5,8 @@ examined already; what came back into that part since, or was found to match whi
 waits among the hints. So each message costs one evaluation per selector, whatever the backlog; its properties are
 decoded once for all selectors of the queue (`Examination`).
 
-A consumer that called a message undeliverable here gets a selection of its own, which steps over it.
+A consumer that called a message undeliverable here, or has met one that is longer than it takes, gets a selection of
+its own, which steps over such messages.
 
 Part of the forwarding path where a queue has such consumers. Must not know links' engines or sockets. Source: JMS 2.0,
 3.8.1; AMQP 1.0 part 3, 3.4.5 (undeliverable-here).
@@ -71,7 +72,7 @@ class Examination:
 class Selection:
     """One selector's way through the backlog; shared by the consumers that have it, or of one consumer alone."""
 
-    __slots__ = ("_cursors", "_excluded", "_hints", "consumer", "examination", "selector", "users")
+    __slots__ = ("_cursors", "_excluded", "_hints", "consumer", "examination", "max_bytes", "selector", "users")
 
     def __init__(
         self,
@@ -85,6 +86,8 @@ class Selection:
         self._excluded = excluded
         self.consumer = consumer
         """Whose it is alone; None if it is shared."""
+        self.max_bytes = 0
+        """Its consumer takes no longer message; 0: any."""
         self.users = 0
         """Takers that have it."""
         self._cursors: dict[int, int] = {}
@@ -97,18 +100,22 @@ class Selection:
     def alone(self, consumer: Taker) -> Selection:
         """A selection of this one's selector for a consumer that needs its own."""
         own = Selection(self.selector, self.examination, self._excluded, consumer)
+        own.max_bytes = self.max_bytes
         own._cursors = dict(self._cursors)
         own._hints = {level: list(hints) for level, hints in self._hints.items()}
         return own
 
     def wants(self, entry: Entry) -> bool:
         """True if its consumers may get the message."""
-        if self.consumer is not None and not self._allows(entry[0]):
+        if self.consumer is not None and not self._allows(entry):
             return False
         return self.selector is None or self.examination.selects(self.selector, entry)
 
-    def _allows(self, number: int) -> bool:
-        return self.consumer is None or self.consumer not in self._excluded.get(number, ())
+    def _allows(self, entry: Entry) -> bool:
+        if self.consumer is None:
+            return True
+        is_too_long = 0 < self.max_bytes < len(entry[1])
+        return not is_too_long and self.consumer not in self._excluded.get(entry[0], ())
 
     def next(self, lane: Lane, selections: Sequence[Selection]) -> Entry | None:
         """The next message of a lane that is wanted, left where it is; None if there is none, or the budget is spent.
@@ -145,7 +152,7 @@ class Selection:
             entry = lane.back.find(number)
             if entry is not None:
                 self.examination.budget -= 1
-                if self._allows(number) if is_sure else self.wants(entry):
+                if self._allows(entry) if is_sure else self.wants(entry):
                     return entry
             heappop(hints)
         return None
