@@ -55,9 +55,13 @@ class HeldSyncer:
     def complete(self) -> None:
         """The fdatasyncs that were asked for have ended."""
         for token, handles in self._submitted:
-            for handle in handles:
-                self._files.fdatasync(handle)
-            self._done.append((token, None))
+            error = None
+            try:
+                for handle in handles:
+                    self._files.fdatasync(handle)
+            except OSError as broken:
+                error = broken
+            self._done.append((token, error))
             os.eventfd_write(self.descriptor, 1)
         self._submitted.clear()
 

@@ -27,6 +27,8 @@ from penstock_broker.connections import listening
 from penstock_broker.connections.listening import Port
 from penstock_broker.log import Log, SyncChoice
 from penstock_broker.log import Settings as LogSettings
+from penstock_broker.log.files import FileLayer
+from penstock_broker.log.syncing import Syncer
 from penstock_broker.queues.queue import Queue
 from penstock_broker.settings.settings import Authentication, Listener, Settings
 from penstock_broker.state.timing import Clock
@@ -155,10 +157,17 @@ class Peer:
 class TimedBroker:
     """One data folder, and the broker that serves it now. `now_ms` is the time, until a test changes it."""
 
-    def __init__(self, settings: dict[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        settings: dict[str, object] | None = None,
+        syncer: Callable[[FileLayer], Syncer] | None = None,
+        segment_bytes: int = 64 * 1024,
+    ) -> None:
+        """`syncer`: who syncs the log, instead of whoever writes it, and at once."""
         self._folder = Path(mkdtemp())  # holds the lock only
         self._settings = Settings.model_validate({**ANYBODY, **(settings or {})})
         self.files = SimulatedFiles()
+        self._syncer, self._segment_bytes = syncer, segment_bytes
         self.port: Port
         """Where clients come in; it is not bound."""
         self._peers: list[Peer] = []
@@ -171,9 +180,10 @@ class TimedBroker:
         self.log, self.recovered = Log.open(
             self._folder,
             files=self.files,
-            settings=LogSettings(segment_bytes=64 * 1024, sync=SyncChoice.INLINE),
+            settings=LogSettings(segment_bytes=self._segment_bytes, sync=SyncChoice.INLINE),
             clock=lambda: self.now_ms,
             entropy=lambda size: b"\7" * size,
+            syncer=self._syncer,
         )
         clock = Clock(lambda: (self.now_ms + self.skew_ms) * 1000, lambda: self.now_ms, lambda: 0.0)
         ports = listening.ports_of(self._settings)

@@ -91,6 +91,7 @@ class Connection:
         "is_congested",
         "is_counted",
         "is_dirty",
+        "is_held",
         "is_known",
         "login_ms",
         "number",
@@ -137,6 +138,8 @@ class Connection:
         self.is_blocked = False
         self.is_behind = False
         """It is in the loop's list of connections with something unread."""
+        self.is_held = False
+        """It is not read until the log has synced what it brought."""
         self.is_congested = False
         """A peer's session window held messages back when a queue last looked."""
         self.is_dirty = False

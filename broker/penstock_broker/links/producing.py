@@ -6,6 +6,7 @@ Source: design, section 3 ("Addresses").
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Final, assert_never
 
 from penstock_amqp.endpoint.links import InLink
@@ -59,7 +60,8 @@ def _admit(broker: Broker, producer: Producer, attach: Attach, target: Target) -
     link.is_request = not isinstance(producer.destination, ExchangeTarget | QueueTarget)
     keeps_all = isinstance(producer.destination, ManagementTarget)  # what it decodes, it decodes as a whole
     if not keeps_all:
-        link.spool = lambda: spooling.Incoming(broker.log, broker.storage_refusal())
+        written = partial(broker.hold_if_behind, connection)
+        link.spool = lambda: spooling.Incoming(broker.log, broker.storage_refusal(), written)
     connection.flush()  # the reply has to begin on a frame boundary to be rewritten
     connection.endpoint.attach_reply(
         link,

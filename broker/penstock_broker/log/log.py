@@ -135,6 +135,11 @@ class Log(Transactor):
         """Every block up to this one survives a crash of the machine."""
         return self._writer.synced
 
+    @property
+    def unsynced_body_bytes(self) -> int:
+        """Of bodies that come in parts, what was taken in and might be lost with the machine now."""
+        return self._writer.unsynced_parts + self._bodies.waiting_bytes
+
     # Once a turn ------------------------------------------------------------------------------------------------------
 
     def write(self) -> int:

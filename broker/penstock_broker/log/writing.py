@@ -5,6 +5,7 @@ Knows what a block is and nothing of what the records mean, but that a put needs
 segment.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -63,6 +64,9 @@ class Writer:
         self.kept_from = 0
         self._since_checkpoint = 0
         self._rotated = False
+        self.unsynced_parts = 0
+        """Bytes of bodies that are written and not known synced."""
+        self._parts: deque[tuple[int, int]] = deque()  # of these, by block
 
     def start(self, *, epoch: int, sequence: int, kept_from: int) -> None:
         """Go on behind what was recovered, all of it synced."""
@@ -140,6 +144,9 @@ class Writer:
         self._write_block(segment, bytearray().join([_HEADER_SPACE, *records]), BlockFlag.NONE)
         for body, at, length in placed:
             body.place(Extent(segment, start + at, length))
+        written = sum(length for _, _, length in placed)
+        self._parts.append((self.sequence, written))
+        self.unsynced_parts += written
         records.clear()
         placed.clear()
 
@@ -207,5 +214,7 @@ class Writer:
     def note_synced(self, sequence: int) -> None:
         """Every block up to `sequence` is synced; what an older checkpoint kept may go if a newer one is among them."""
         self.synced = sequence
+        while self._parts and self._parts[0][0] <= sequence:
+            self.unsynced_parts -= self._parts.popleft()[1]
         while self._checkpoints and self._checkpoints[0][0] <= sequence:
             self.kept_from = self._checkpoints.pop(0)[1]

@@ -2,10 +2,13 @@
 
 A sink that is dropped before it is finished (the delivery was aborted, its link or connection went) gives its place in
 the log back, and so does a message that nobody holds any more. One that no put names is gone after a restart, as
-volatile messages are.
+volatile messages are. Who sends faster than the disk syncs is held back, or the rest of it would wait in the operating
+system's page cache, without a bound.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from penstock_amqp.endpoint.arrivals import SPOOL_BYTES
 from penstock_amqp.endpoint.conditions import AmqpError
@@ -21,10 +24,13 @@ __all__ = ["Incoming"]
 class Incoming:
     """One long message on its way in. A `Sink` of the endpoint."""
 
-    def __init__(self, log: Log, refusal: AmqpError) -> None:
-        """`refusal`: what to answer if the log has no room."""
+    def __init__(self, log: Log, refusal: AmqpError, written: Callable[[], None]) -> None:
+        """`refusal`: what to answer if the log has no room. `written` is told of each piece: its sender may have to
+        wait for the disk.
+        """
         self._log = log
         self._refusal = refusal
+        self._written = written
         self._body = log.stage()
         self._is_full = False
 
@@ -34,6 +40,7 @@ class Incoming:
             return
         try:
             self._log.append(self._body, data)
+            self._written()
         except NoRoom:
             self._is_full = True
             self._log.discard(self._body)

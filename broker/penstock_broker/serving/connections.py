@@ -77,10 +77,23 @@ class Connections:
         connection.login_ms = broker.now_ms + broker.settings.limits.login_seconds * 1000
 
     def _note_behind(self, connection: Connection) -> None:
-        """Serve it again in the next turn, unless it does not read what we answer: then once it does."""
-        if connection.has_unread and not connection.is_behind and len(connection.backlog) <= MAX_BACKLOG:
+        """Serve it again in the next turn, or, if it is held or does not read what we answer, once that is over."""
+        if connection.is_held:
+            self._set_mask(connection)
+        elif connection.has_unread and not connection.is_behind and len(connection.backlog) <= MAX_BACKLOG:
             connection.is_behind = True
             self._behind.append(connection)
+
+    def _release_held(self) -> None:
+        """Read again from connections that were held until the log had synced more."""
+        held, self.broker.held = self.broker.held, []
+        for connection in held:
+            connection.is_held = False
+            if connection.phase is Phase.GONE:
+                continue
+            connection.due_ms = max(connection.due_ms, self.broker.now_ms + IDLE_MS)  # it could not be heard
+            self._set_mask(connection)
+            self._note_behind(connection)
 
     def _answered(self, connection: Connection, answer: Answer) -> None:
         """A question of a connection's dialogue was answered."""
@@ -118,6 +131,12 @@ class Connections:
         self._drop(connection)
 
     def _tick(self, connection: Connection) -> None:
+        if connection.is_held:
+            # It lives as far as we can know, and is to know that we do.
+            connection.send_heartbeat()
+            self.broker.touch(connection)
+            connection.due_ms = self.broker.now_ms + IDLE_MS
+            return
         events: list[Event] = []
         now_ms = self.broker.now_ms
         try:
@@ -202,7 +221,7 @@ class Connections:
             self._drop(connection)
 
     def _set_mask(self, connection: Connection) -> None:
-        mask = 0 if len(connection.backlog) > MAX_BACKLOG else READ
+        mask = 0 if connection.is_held or len(connection.backlog) > MAX_BACKLOG else READ
         if connection.is_blocked:
             mask |= WRITE
         if mask != connection.events_mask:

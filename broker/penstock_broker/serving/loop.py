@@ -154,6 +154,8 @@ class Loop(Connections):
             else:
                 self._serve(connection, mask)
                 is_late = clock() > deadline
+        if broker.held and not broker.is_behind_disk:
+            self._release_held()
         if self._behind:
             self._catch_up(deadline)
         self._dispatch(deadline)
@@ -236,7 +238,7 @@ class Loop(Connections):
             events.clear()
         if not alive:
             self._drop(connection)
-        elif connection.has_unread:
+        elif connection.is_held or connection.has_unread:
             self._note_behind(connection)
 
     def _dispatch(self, deadline: float) -> None:

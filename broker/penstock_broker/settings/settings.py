@@ -127,6 +127,8 @@ class LogSettings(Model):
     """The log's files."""
 
     segment_bytes: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
+    max_unsynced_bytes: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
+    """Beyond so much of large messages that is written and not synced, nothing more is read from who sends them."""
 
 
 class Settings(Model):

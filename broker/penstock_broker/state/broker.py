@@ -88,6 +88,8 @@ class Broker:
         """Connections to flush at the end of the turn."""
         self.streaming: list[Connection] = []
         """Connections that are sending messages in pieces and may get on."""
+        self.held: list[Connection] = []
+        """Connections that are not read until the log has synced what they brought."""
         self.draining: list[Consumer] = []
         """Consumers that want their credit back once nothing is left to send."""
         self.creation = creation_of(settings.auto_create)
@@ -125,6 +127,17 @@ class Broker:
         if not connection.is_dirty:
             connection.is_dirty = True
             self.dirty.append(connection)
+
+    @property
+    def is_behind_disk(self) -> bool:
+        """More of large messages is written than may wait for a sync."""
+        return self.log.failed is None and self.log.unsynced_body_bytes > self.settings.log.max_unsynced_bytes
+
+    def hold_if_behind(self, connection: Connection) -> None:
+        """The connection brought a piece of a large message: nothing more is read from it until the disk keeps up."""
+        if not connection.is_held and self.is_behind_disk:
+            connection.is_held = True
+            self.held.append(connection)
 
     def schedule(self, queue: Queue) -> None:
         """Have a look at the queue in this turn: it may have something to send."""
