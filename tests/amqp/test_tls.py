@@ -86,6 +86,17 @@ def test_more_than_a_record_comes_in_one_piece(server: ServerTls, authority: Aut
     assert client.received() == large
 
 
+def test_of_many_small_records_each_call_takes_some(server: ServerTls, authority: Authority) -> None:
+    ours, client = pair(server, authority)
+    for _ in range(1200):
+        client.tls.write(b"x")
+    assert ours.feed(client.outgoing.read()) == b"x" * 512
+    assert ours.has_more
+    assert ours.feed(b"") == b"x" * 512
+    assert ours.feed(b"") == b"x" * 176
+    assert not ours.has_more
+
+
 def test_what_is_sent_before_the_handshake_waits_for_it(server: ServerTls, authority: Authority) -> None:
     connection, client = server.connection(), Client(authority.ca)
     connection.send(b"early")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,24 @@ from broker.timed_broker import TimedBroker
 from proton import Message
 from support.broker_process import BrokerProcess
 
+from penstock_amqp.endpoint.links import InLink
 from penstock_amqp.frames.frames import encode_frame
-from penstock_amqp.frames.performatives import Attach, Begin, Detach, End, Flow, Source, Target
+from penstock_amqp.frames.performatives import (
+    Attach,
+    Begin,
+    Coordinator,
+    Detach,
+    End,
+    Flow,
+    Source,
+    Target,
+    Transfer,
+)
+from penstock_amqp.messages.transactions import Declare
+from penstock_amqp.messages.whole import Message as WholeMessage
+from penstock_amqp.messages.whole import encode_message
+from penstock_amqp.types.composites import to_value
+from penstock_amqp.types.values import Described, Symbol, ULong, Value
 
 BEGINS = encode_frame(Begin(next_outgoing_id=0, incoming_window=10, outgoing_window=10), 1) + encode_frame(End(), 1)
 ATTACHES = encode_frame(
@@ -101,3 +118,118 @@ def test_a_witness_works_while_others_attach_without_end(timed: TimedBroker) -> 
     assert any(stream.take() for stream in attackers)
     for client in clients:
         client.socket.close()
+
+
+# -- what can't be cut is paid for by turns without -------------------------------------------------------------------
+
+
+def attach_of(source: Source, properties: Mapping[Symbol, Value] | None = None) -> bytes:
+    attach = Attach(name="a", handle=5, role=True, source=source, target=Target(), properties=properties)
+    return encode_frame(attach) + encode_frame(Detach(handle=5, closed=True))
+
+
+LIST_OF_4000 = "a IN (" + ", ".join(f"'{number:04}'" for number in range(500)) + ")"
+FILTER = {Symbol("jms-selector"): Described(ULong(0x0000468C00000004), LIST_OF_4000)}
+
+
+def nulls(count: int) -> dict[Symbol, Value]:
+    items: list[Value] = [None] * count
+    return {Symbol("nulls"): items}
+
+
+@pytest.mark.parametrize(
+    ("unit", "turns"),
+    [
+        (attach_of(Source(address="amq.topic/x", filter=FILTER)), 8),  # 4,000 characters / 8 weigh eight budgets of 64
+        (attach_of(Source(address="amq.topic/x"), nulls(4032)), 1),  # 4,096 bytes / 64 weigh one
+        (attach_of(Source(address="amq.topic/x"), nulls(32_700)), 8),
+    ],
+)
+def test_a_frame_that_costs_much_is_followed_by_turns_for_others(timed: TimedBroker, unit: bytes, turns: int) -> None:
+    stream = Turned(timed)
+    with RawClient(0, "busy", stream=stream) as client:
+        client.begin()
+        stream.sendall(unit)
+        for _ in range(2 * turns + 2):
+            timed.turn()
+        assert answers(stream) > 0
+        stream.sendall(unit * 4)
+        answered: list[int] = []
+        for number in range(5 * turns + 20):
+            timed.turn()
+            if answers(stream):
+                answered.append(number)
+        pauses = [later - earlier for earlier, later in pairwise(answered)]
+        assert sum(pause >= turns for pause in pauses) >= 3, answered
+
+
+def test_requests_that_come_at_once_are_answered_some_per_turn(timed: TimedBroker) -> None:
+    stream = Turned(timed)
+    with RawClient(0, "busy", stream=stream) as client:
+        client.begin()
+        client.attach_sender("control", Coordinator())
+        declare = encode_message(WholeMessage(body=to_value(Declare())))
+        stream.sendall(
+            b"".join(
+                encode_frame(Transfer(handle=0, delivery_id=number, delivery_tag=b"t", message_format=0), 0, declare)
+                for number in range(600)
+            )
+        )
+        (connection,) = timed.broker.connections.values()
+        unread = [len(connection.unread)]
+        for _ in range(100):
+            timed.turn()
+            stream.take()
+            unread.append(len(connection.unread))
+        size = len(encode_frame(Transfer(handle=0, delivery_id=0, delivery_tag=b"t", message_format=0), 0, declare))
+        taken = [before - after for before, after in pairwise(unread[1:])]
+        assert max(taken) <= 64 * size  # a request weighs 2 of the 64, but pieces of input are what is weighed
+        assert unread[-1] == 0
+
+
+BEGINS_A_MESSAGE = Transfer(handle=0, delivery_id=0, delivery_tag=b"t", message_format=0, more=True)
+A_PART = Transfer(handle=0, more=True)
+
+
+def test_parts_of_a_byte_are_taken_some_per_turn_and_held_as_one_piece(timed: TimedBroker) -> None:
+    timed.make_queue("work", durable=False)
+    stream = Turned(timed)
+    with RawClient(0, "busy", stream=stream) as client:
+        client.begin()
+        client.attach_sender("s", Target(address="work"))
+        (connection,) = timed.broker.connections.values()
+        (link,) = connection.endpoint.all_links()
+        assert isinstance(link, InLink)
+        stream.sendall(encode_frame(BEGINS_A_MESSAGE, 0, b"\x00\x53\x75\xb0\x00\x01\x00\x00"))
+        stream.sendall(encode_frame(A_PART, 0, b"x") * 2000)
+        came = [0]
+        while came[-1] < 2008:
+            timed.turn()
+            came.append(link.part_bytes)
+            assert len(came) < 200
+        assert max(after - before for before, after in pairwise(came)) <= 500
+        assert link.gathered == b"\x00\x53\x75\xb0\x00\x01\x00\x00" + b"x" * 2000
+
+
+def test_messages_that_never_end_take_so_much_memory_of_a_connection(timed: TimedBroker) -> None:
+    timed.make_queue("work", durable=False)
+    stream = Turned(timed)
+    with RawClient(0, "busy", stream=stream) as client:
+        client.begin()
+        for number in range(40):
+            client.attach_sender(f"s{number}", Target(address="work"))
+        (connection,) = timed.broker.connections.values()
+        links = [each for each in connection.endpoint.all_links() if isinstance(each, InLink)]
+        head = b"\x00\x53\x75\xb0\x00\x10\x00\x00"
+        for number in range(40):
+            begins = Transfer(handle=number, delivery_id=number, delivery_tag=b"t", message_format=0, more=True)
+            stream.sendall(encode_frame(begins, 0, head))
+            for _ in range(15):
+                stream.sendall(encode_frame(Transfer(handle=number, more=True), 0, bytes(60_000)))
+                timed.turn()
+        while connection.has_unread or links[-1].part_bytes < 15 * 60_000:
+            timed.turn()
+        held = sum(len(each.gathered) for each in links)
+        assert held == links[0].gathering.bytes
+        assert held <= 16 * 1024 * 1024 + 40 * 65_536  # of 36 MB
+        assert all(each.part_bytes == 15 * 60_000 + len(head) for each in links)

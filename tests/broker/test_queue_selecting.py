@@ -13,7 +13,13 @@ from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
 from support.broker_process import BrokerProcess
 
 from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.frames.performatives import Source
+from penstock_amqp.types.values import Described as WireDescribed
+from penstock_amqp.types.values import Symbol, ULong
 from penstock_api.management import EntityType, LinkState, Operation
+from penstock_broker.links import asking
+from penstock_core.reason import Reason, Refuse
+from penstock_core.selector import Selector
 
 RED = "colour = 'red'"
 
@@ -74,6 +80,18 @@ def test_the_reply_names_the_selector_in_place_and_a_bad_one_is_refused(broker_p
                 connection.create_receiver("q", name="bad", options=options, credit=1)
             assert refused.value.condition == "amqp:invalid-field"
             assert "character 9" in str(refused.value)
+
+
+def test_two_selectors_on_one_link_are_refused() -> None:
+    def asked(*texts: str) -> Source:
+        described = [WireDescribed(ULong(0x0000_468C_0000_0004), text) for text in texts]
+        return Source(address="q", filter={Symbol(f"f{number}"): each for number, each in enumerate(described)})
+
+    assert isinstance(asking.selector_of(asked("colour='red'", "colour='red'")), Selector)
+    refused = asking.selector_of(asked("colour='red'", "size=1"))
+    assert isinstance(refused, Refuse)
+    assert refused.reason is Reason.INVALID_SELECTOR
+    assert refused.error_info()["invalid-field"] == "filter"
 
 
 async def test_a_browser_sees_what_waits_when_it_comes_and_changes_nothing(broker_process: BrokerProcess) -> None:

@@ -174,6 +174,9 @@ class TimedBroker:
         self.now_ms = 1_000_000
         self.skew_ms = 0
         """How far the time of day has jumped from the timers' clock."""
+        self.step_seconds = 0.0
+        """What each look at the clock that cuts turns takes, by that clock: what a turn does costs nothing else."""
+        self._seconds = 0.0
         self._start()
 
     def _start(self) -> None:
@@ -185,12 +188,16 @@ class TimedBroker:
             entropy=lambda size: b"\7" * size,
             syncer=self._syncer,
         )
-        clock = Clock(lambda: (self.now_ms + self.skew_ms) * 1000, lambda: self.now_ms, lambda: 0.0)
+        clock = Clock(lambda: (self.now_ms + self.skew_ms) * 1000, lambda: self.now_ms, self._look)
         ports = listening.ports_of(self._settings)
         self.port = ports[0]
         self.loop = assemble(self._settings, self.log, self.recovered, ports, queue_max_bytes=1 << 30, clock=clock)
         self.broker = self.loop.broker
         self.turn()
+
+    def _look(self) -> float:
+        self._seconds += self.step_seconds
+        return self._seconds
 
     def turn(self) -> None:
         """One turn, without waiting."""

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_core.reason import Condition, Reason, Refuse
-from penstock_core.selector import Selector, compile_selector
+from penstock_core.selector import Selector, compile_selector, stored_selector
+from penstock_core.selector.compiled import REMEMBERED, remembered
 
 
 def selector(text: str) -> Selector:
@@ -192,11 +193,11 @@ def test_decision_12_a_bad_selector_is_invalid_field_with_the_position(text: str
 @pytest.mark.parametrize(
     "text",
     [
-        "NOT " * 2000 + "a",
-        "-" * 8000 + "a = 1",
-        "a" + " + a" * 2000 + " = 1",
-        "(" * 30 + "a" + (" * 1" * 60 + ")") * 30 + " = 1",
-        "a = 1 AND NOT (b = 1 OR NOT (" * 250 + "c" + "))" * 250,
+        "NOT " * 1000 + "a",
+        "-" * 1000 + "a = 1",
+        "a" + " + a" * 500 + " = 1",
+        "(" * 30 + "a" + (" * 1" * 30 + ")") * 30 + " = 1",
+        "a = 1 AND NOT (b = 1 OR NOT (" * 80 + "c" + "))" * 80,
     ],
 )
 def test_deep_selectors_are_refused(text: str) -> None:
@@ -206,9 +207,10 @@ def test_deep_selectors_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "(" * 4000 + "a" + ")" * 4000,
-        " OR ".join(f"a = {number}" for number in range(700)),
-        "a = 1" + " AND a = 1" * 700,
+        "(" * 500 + "a" + ")" * 500,
+        " OR ".join(f"a = {number}" for number in range(340)),
+        "a = 1" + " AND a = 1" * 340,
+        "a IN ('" + "', '".join(f"{number:04}" for number in range(1000)) + "')",
     ],
 )
 def test_long_selectors_are_not(text: str) -> None:
@@ -216,10 +218,47 @@ def test_long_selectors_are_not(text: str) -> None:
 
 
 def test_what_would_be_too_long_to_read_again_is_refused() -> None:
-    text = "a=1 OR " * 1169 + "a=1"
-    assert len(text) == 8186
-    assert refused(text).reason is Reason.INVALID_SELECTOR
-    assert selector("a = 1 OR " * 909 + "a = 1").names == ("a",)
+    text = "a IN('" + "','".join(f"{number:04}" for number in range(1160)) + "')"
+    assert len(text) == 8125
+    refuse = refused(text)
+    assert refuse.reason is Reason.INVALID_SELECTOR
+    assert "longer than 8192 characters" in refuse.description
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("a = 1 OR " * 341 + "a = 1", 3072),  # each has three words, and `=` behind the last `a` is one too many
+        ("NOT " * 1024 + "a", 4097),
+        ("(" * 8000, 1025),
+        ("-" * 1025, 1025),
+        ("a LIKE '" + "_%" * 511 + "' OR b", 1033),
+        ("a LIKE '" + "_%" * 512 + "'", 8),
+    ],
+)
+def test_a_selector_of_too_many_words_is_refused_before_it_is_compiled(text: str, position: int) -> None:
+    refuse = refused(text)
+    assert refuse.reason is Reason.INVALID_SELECTOR
+    assert f"at character {position}: more than 1024 names, operators" in refuse.description
+
+
+def test_what_was_stored_before_there_was_a_limit_of_words_is_read() -> None:
+    text = " OR ".join(f"a = {number}" for number in range(700))
+    assert stored_selector(text).selects({"a": 699}.get)
+
+
+def test_the_client_s_spelling_and_the_normal_one_are_one_selector() -> None:
+    asked = selector("spelling=1 and  told = 2")
+    assert stored_selector("spelling = 1 AND told = 2") is asked
+
+
+def test_what_is_remembered_is_bounded_by_its_length() -> None:
+    before = selector("old=1")
+    for number in range(100):
+        assert selector(f"a{number} = '{'x' * 8000}'").names == (f"a{number}",)
+        assert remembered() <= REMEMBERED
+    assert selector("old=1") is not before
+    assert selector("old=1") == before
 
 
 WORDS = (

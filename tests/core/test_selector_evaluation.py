@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock_core.selector import Selector, compile_selector
 from penstock_core.selector.code import compile_condition
+from penstock_core.selector.like import compile_like
 from penstock_core.selector.normal import normal_text
 from penstock_core.selector.reading import read
 from penstock_core.selector.syntax import (
@@ -407,3 +408,12 @@ def test_the_compiled_function_equals_the_interpreter(node: Node) -> None:
 @given(CONDITIONS)
 def test_the_normal_text_says_the_same(node: Node) -> None:
     assert read(normal_text(node)) == node
+
+
+def test_a_pattern_and_a_text_that_are_both_very_long_are_not_alike() -> None:
+    """A part with `_` may have to be compared at each place of a text: 2**22 characters in all, 5 x 838,860."""
+    alike = compile_like("%____x%", None)
+    assert alike("y" * 838_859 + "x")
+    assert not alike("y" * 838_860 + "x")
+    assert compile_like("%yx%", None)("y" * 2_000_000 + "x")
+    assert compile_like("y%_x", None)("y" * 2_000_000 + "x")

@@ -29,10 +29,15 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.sections import body_at, check_sections
 from penstock_amqp.messages.streamed import is_streamed
 
-__all__ = ["HEAD_BYTES", "SPOOL_BYTES", "forget", "missed", "proven", "receive"]
+__all__ = ["GATHERED_BYTES", "HEAD_BYTES", "SPOOL_BYTES", "forget", "missed", "proven", "receive"]
 
 SPOOL_BYTES: Final = 1024 * 1024
 """What may be in memory of a message that is still coming; a longer one goes to a sink."""
+
+GATHERED_BYTES: Final = 16 * 1024 * 1024
+"""What may be in memory of all messages that are still coming on a connection: beyond it, those longer than
+`HEAD_BYTES` go to sinks. Where there is no sink twice as much may be, and what would be more ends its link.
+"""
 
 BODY_BYTES: Final = 1024
 """Of the body, what stays with the sections before it: enough to see that it begins."""
@@ -59,7 +64,7 @@ def receive(received: Ptr, link: InLink, out: list[Event], already: int = 0) -> 
     if link.part_bytes > link.max_bytes:
         _drop(received, link)
         return None
-    head = b"".join(link.parts)
+    head = bytes(link.gathered)
     sink = link.sink
     forget(link)
     if sink is None:
@@ -95,19 +100,43 @@ def proven(received: Ptr, link: InLink, data: bytes) -> Unstored | None:
 
 def _take(link: InLink, data: bytes, out: list[Event]) -> None:
     link.part_bytes += len(data)
-    if link.part_bytes > link.max_bytes:
+    if link.part_bytes > link.max_bytes or _is_too_much(link, len(data)):
         if link.max_bytes:
-            link.parts, link.sink = [], None
+            _keep(link, b"")
+            link.sink = None
             link.max_bytes = 0  # say it once
             out.append((Kind.OTHER, None, TooLarge(link, named_transaction(link.arriving))))
     elif link.sink is not None:
         link.sink.append(data)
-    elif link.part_bytes > SPOOL_BYTES and link.spool is not None:
-        whole = b"".join([*link.parts, data])
-        link.parts, link.sink = [_head_of(whole)], link.spool()
+    elif link.spool is not None and _outgrows(link, data):
+        whole = bytes(link.gathered) + data
+        _keep(link, _head_of(whole))
+        link.sink = link.spool()
         link.sink.append(whole)
     else:
-        link.parts.append(data)
+        link.gathered += data
+        link.gathering.bytes += len(data)
+
+
+def _outgrows(link: InLink, data: bytes) -> bool:
+    """Whether a message is not kept in memory any longer; an early one has its sections, which the head has to hold."""
+    if link.part_bytes > SPOOL_BYTES:
+        return True
+    if link.part_bytes <= HEAD_BYTES or link.gathering.bytes + len(data) <= GATHERED_BYTES:
+        return False
+    try:
+        return body_at(bytes(link.gathered)) is not None
+    except DecodeError:
+        return True
+
+
+def _is_too_much(link: InLink, more: int) -> bool:
+    return link.spool is None and link.gathering.bytes + more > 2 * GATHERED_BYTES
+
+
+def _keep(link: InLink, head: bytes) -> None:
+    link.gathering.bytes += len(head) - len(link.gathered)
+    link.gathered = bytearray(head)
 
 
 def _head_of(whole: bytes) -> bytes:
@@ -130,5 +159,7 @@ def _drop(received: Ptr, link: InLink) -> None:
 
 def forget(link: InLink) -> None:
     """Drop what came so far of a message."""
-    link.parts, link.sink, link.arriving = [], None, None
+    if link.gathered:
+        _keep(link, b"")
+    link.sink, link.arriving = None, None
     link.part_bytes = 0

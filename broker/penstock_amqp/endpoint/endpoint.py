@@ -102,8 +102,9 @@ class Endpoint(Echoer):
         before = self._by_handle.get((tapped.channel, attach.handle))
         scrutiny.check_attach(tapped.channel, attach, handle_in_use=before is not None and before.keeps_handle)
         session = self._sessions[ffi.link_session(ptr)]
-        kind: type[InLink] | type[OutLink] = OutLink if ffi.link_is_sender(ptr) else InLink
-        link = kind(ptr, self._gate.attached(tapped.channel, name), session)
+        named = self._gate.attached(tapped.channel, name)
+        is_sender = ffi.link_is_sender(ptr)
+        link = OutLink(ptr, named, session) if is_sender else InLink(ptr, named, session, self._gathering)
         link.engine_name = name
         if isinstance(link, InLink):
             self._take_up_to(link, self.max_message_bytes)  # some send before they have heard of any credit
@@ -111,7 +112,8 @@ class Endpoint(Echoer):
             link.max_bytes = attach.max_message_size or 0
         session.links.append(link)
         self._links[ptr] = link
-        self._by_handle[tapped.channel, attach.handle] = link
+        link.remote = (tapped.channel, attach.handle)
+        self._by_handle[link.remote] = link
         out.append((Kind.OTHER, None, Attached(link, replace(attach, name=link.name))))
 
     def _name_is_free(self, ptr: Ptr) -> None:
@@ -284,10 +286,11 @@ class Endpoint(Echoer):
         """Drop every pointer key of a link; the engine is about to reuse the pointers."""
         link.is_open = False
         self._links.pop(link.ptr, None)
-        for name in [name for name, each in self._by_handle.items() if each is link]:
-            del self._by_handle[name]
-        for ptr in [ptr for ptr, held in self.unsettled.items() if held[0] is link]:
-            del self.unsettled[ptr]
+        if self._by_handle.get(link.remote) is link:  # the peer may have given its handle to another one
+            del self._by_handle[link.remote]
+        if isinstance(link, OutLink) and ffi.link_unsettled(link.ptr):
+            for ptr in [ptr for ptr, held in self.unsettled.items() if held[0] is link]:
+                del self.unsettled[ptr]
         if isinstance(link, InLink):
             arrivals.forget(link)
             link.spool = None

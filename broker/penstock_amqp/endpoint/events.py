@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from penstock_amqp.endpoint.conditions import AmqpError
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.frames.performatives import Attach
-from penstock_amqp.types.values import Symbol, Value
+from penstock_amqp.types.values import Described, Symbol, Value
 
 __all__ = [
     "Accepted",
@@ -217,12 +217,25 @@ Event: TypeAlias = (
 )
 
 
+_SELECTOR_CHARACTERS: Final = 8
+"""As many of a filter cost what a flow costs, if nobody has used it before."""
+
+
 def weight(event: Event) -> int:
-    """What an event costs whoever works through it, roughly: an outcome or a flow is 1, an attach 4; a batch of
-    messages is 1, unless each of them is a request.
+    """What an event costs whoever works through it, roughly: an outcome or a flow is 1, an attach 8 and what its
+    filters are long; a batch of messages is 1, unless each of them is a request.
     """
     if event[0] is Kind.OTHER:
-        return 4 if isinstance(event[2], Attached | Detached | Ended) else 1
+        other = event[2]
+        if isinstance(other, Attached):
+            return 8 + _filter_characters(other.attach) // _SELECTOR_CHARACTERS
+        return 4 if isinstance(other, Detached | Ended) else 1
     if event[0] is Kind.MESSAGES and event[1].is_request:
-        return 1 + len(event[2])
+        return 1 + 2 * len(event[2])
     return 1
+
+
+def _filter_characters(attach: Attach) -> int:
+    filters = attach.source.filter if attach.source is not None else None
+    values = (each.value for each in (filters or {}).values() if isinstance(each, Described))
+    return sum(len(value) for value in values if isinstance(value, str))

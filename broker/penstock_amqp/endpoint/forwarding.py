@@ -12,6 +12,7 @@ for our own transfers. Must not know queues or subscriptions. Source: AMQP 1.0 p
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Final
 
 from penstock_amqp import errors
@@ -43,7 +44,7 @@ from penstock_amqp.endpoint.ffi import (
     transport_push,
     unpack,
 )
-from penstock_amqp.endpoint.links import InLink, OutLink, Session
+from penstock_amqp.endpoint.links import Gathering, InLink, OutLink, Session
 from penstock_amqp.endpoint.output_changes import Offer
 from penstock_amqp.endpoint.settling import Settler
 from penstock_amqp.frames import scrutiny, tap
@@ -66,6 +67,10 @@ PIECE_BYTES: Final = 8192
 """Bytes handed to the engine at a time: what it takes by itself at first. After each it is seen what they weighed."""
 SMALL_PIECE_BYTES: Final = 512
 """The same after a piece that weighed much (`HEAVY_PIECE`); it doubles with each that weighs little."""
+DECODED_BYTES: Final = 64
+"""As many bytes of attaches, and of flows with more fields than most, cost what a flow costs."""
+PARTS: Final = 4
+"""As many parts of messages that are not whole yet cost what a flow costs."""
 HEAVY_PIECE: Final = 16
 LIGHT_PIECE: Final = 3
 
@@ -82,11 +87,13 @@ class MessageEngine(Settler):
         "_connection",
         "_echoes",
         "_gate",
+        "_gathering",
         "_has_begun",
         "_is_open",
         "_last_words",
         "_links",
         "_offers",
+        "_parts",
         "_peer_closed",
         "_peer_opened",
         "_piece",
@@ -97,6 +104,7 @@ class MessageEngine(Settler):
         "_unwritten",
         "broken",
         "closed",
+        "left",
         "max_frame",
         "max_message_bytes",
     )
@@ -146,8 +154,13 @@ class MessageEngine(Settler):
         self._peer_opened = False
         self._peer_closed = False
         self._piece = SMALL_PIECE_BYTES
+        self._gathering = Gathering()
+        self._parts = 0
+        """Parts of messages since they were last weighed."""
         self.closed = False
         """True once our Close is on its way or the engine gave up; nothing more is sent or received."""
+        self.left = 0
+        """What the last `receive` left of its budget; below 0 if it went beyond: a frame can't be cut."""
         self.broken = False
         """The engine writes no more, though nobody closed: only dropping the socket is left."""
 
@@ -155,8 +168,9 @@ class MessageEngine(Settler):
         """Take the first `size` bytes of `ffi.INPUT` and append what they mean to `out`; return how many were taken.
 
         Less than `size` once the events weigh more than `budget`: small frames that cost much (attaches, requests)
-        shall not keep others waiting. Messages in a row weigh as one.
+        shall not keep others waiting. Messages in a row weigh as one. `left` says what is left.
         """
+        self.left = budget
         if not self._has_begun:
             self._has_begun = True
             # The engine would begin a dialogue of its own, in which nobody is asked who they are.
@@ -164,12 +178,11 @@ class MessageEngine(Settler):
                 INPUT_VIEW[4] = _NO_PROTOCOL
         at = 0
         tapped = self._tap
-        while at < size:
-            if budget <= 0 or self.is_awaited:
-                return at
+        while at < size and budget > 0 and not self.is_awaited:
             piece = max(self._piece, tapped.missing)  # the rest of one frame weighs no more than any frame
             dealt, instead = self._gate.next(INPUT_VIEW[at:size], tapped.held, tapped.missing, piece)
-            before, echoes = len(out), len(self._echoes)
+            last = max(len(out) - 1, 0)  # a batch goes on from piece to piece
+            weighed = -len(self._echoes) - sum(map(weight, out[last:]))
             try:
                 if instead is None:
                     dealt = self._give(ffi.at(INPUT, at), INPUT_VIEW[at : at + min(dealt, piece)], out)
@@ -181,13 +194,20 @@ class MessageEngine(Settler):
             if dealt == 0:
                 return size
             at += dealt
-            weighed = sum(map(weight, out[before:])) + len(self._echoes) - echoes
+            weighed += self._weigh(out[last:])
             budget -= weighed
             if weighed > HEAVY_PIECE:
                 self._piece = SMALL_PIECE_BYTES
             elif weighed <= LIGHT_PIECE and self._piece < PIECE_BYTES:
                 self._piece *= 2
-        return size
+        self.left = budget
+        return at
+
+    def _weigh(self, events: Sequence[Event]) -> int:
+        """What came, and what it took to read it."""
+        parts, self._parts = self._parts, 0
+        decoded = self._tap.take_decoded()
+        return sum(map(weight, events)) + len(self._echoes) + decoded // DECODED_BYTES + parts // PARTS
 
     @property
     def is_awaited(self) -> bool:
@@ -242,9 +262,8 @@ class MessageEngine(Settler):
         for start in range(0, len(data), ffi.INPUT_BYTES):
             piece = data[start : start + ffi.INPUT_BYTES]
             INPUT_VIEW[: len(piece)] = piece
-            before = len(out)
             taken = self.receive(len(piece), out, budget)
-            budget -= sum(map(weight, out[before:]))
+            budget = self.left
             if taken < len(piece):
                 return start + taken
         return len(data)
@@ -307,6 +326,7 @@ class MessageEngine(Settler):
                 if delivery_partial(received) or link.part_bytes:
                     whole = arrivals.receive(received, link, out)
                     if whole is None:
+                        self._parts += 1
                         collector_pop(collector)
                         batch_link = held_link = None
                         continue

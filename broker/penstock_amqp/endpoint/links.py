@@ -15,7 +15,7 @@ from penstock_amqp.frames.tap import TappedFlow
 from penstock_amqp.types.composites import Composite
 from penstock_amqp.types.values import Described
 
-__all__ = ["CLOSELY", "InLink", "OutLink", "Session", "Sink"]
+__all__ = ["CLOSELY", "Gathering", "InLink", "OutLink", "Session", "Sink"]
 
 CLOSELY: Final = 4
 """Messages of a new link whose transfers and sections are looked at one by one, which would cost too much for all."""
@@ -35,6 +35,15 @@ class Session:
         self.has_ended = False
         self.links: list[InLink | OutLink] = []
         self.context: object = None
+
+
+class Gathering:
+    """What is in memory of messages that are still coming, over all links of a connection."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
 
 
 class Sink(Protocol):
@@ -58,6 +67,8 @@ class InLink:
         "credit",
         "engine_name",
         "first_transfer",
+        "gathered",
+        "gathering",
         "is_answered",
         "is_open",
         "is_request",
@@ -66,9 +77,9 @@ class InLink:
         "max_bytes",
         "name",
         "part_bytes",
-        "parts",
         "ptr",
         "read_bytes",
+        "remote",
         "session",
         "settles_second",
         "sink",
@@ -78,7 +89,7 @@ class InLink:
         "withheld",
     )
 
-    def __init__(self, ptr: Ptr, name: str, session: Session) -> None:
+    def __init__(self, ptr: Ptr, name: str, session: Session, gathering: Gathering | None = None) -> None:
         self.ptr = ptr
         self.name = name
         self.is_answered = False
@@ -86,6 +97,7 @@ class InLink:
         self.engine_name = name
         """How the engine calls it: otherwise if the peer has two links of its name on the session."""
         self.session = session
+        self.gathering = gathering or Gathering()
         self.is_open = True
         """False once the link is freed; its deliveries are then invalid."""
         self.keeps_handle = True
@@ -95,12 +107,14 @@ class InLink:
         self.credit = 0
         self.local: tuple[int, int] | None = None
         """Channel and handle by which we name the link."""
+        self.remote: tuple[int, int] = (-1, -1)
+        """Those by which the peer does."""
         self.max_bytes = 0
         """Longest message taken; 0 once a longer one came."""
         self.read_bytes = 0
         """A message of so many bytes is read with more care: it is long, or longer than `max_bytes`."""
-        self.parts: list[bytes] = []
-        """What came so far of a message that spans reads."""
+        self.gathered = bytearray()
+        """What came so far of a message that spans reads: one piece, however small its parts are."""
         self.arriving: Ptr | None = None
         """The delivery of that message."""
         self.part_bytes = 0
@@ -139,6 +153,7 @@ class OutLink:
         "name",
         "presettled",
         "ptr",
+        "remote",
         "session",
         "settles_second",
         "transfers",
@@ -154,6 +169,7 @@ class OutLink:
         self.keeps_handle = True
         self.credit = 0
         self.local: tuple[int, int] | None = None
+        self.remote: tuple[int, int] = (-1, -1)
         """Channel and handle by which we name the link."""
         self.drain = False
         self.draining_flow: TappedFlow | None = None

@@ -152,6 +152,8 @@ class Sender(ABC):
 
     def held_by(self, link: OutLink) -> list[Held]:
         """The link's unsettled deliveries, oldest first."""
+        if not ffi.link_unsettled(link.ptr) and link not in self.streams:
+            return []  # others of the connection may have very many
         return [held for held in self.all_held() if held[0] is link]
 
     @abstractmethod

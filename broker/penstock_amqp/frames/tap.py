@@ -50,6 +50,9 @@ _ECHO_FIELD = 9
 _STATE_FIELD = 7
 """Position of `state` in a transfer."""
 
+_TRANSFER_BYTES = 32
+"""About what is decoded of a transfer; its payload is not."""
+
 _FLOW_MARK = bytes((0x00, 0x53, Flow.CODE))
 
 _MANDATORY: Final[dict[int, type[Performative]]] = {each.CODE: each for each in (Open, Begin, Detach)}
@@ -79,6 +82,7 @@ class InputTap:
         "_attaches",
         "_begins",
         "_chunk",
+        "_decoded",
         "_echoes",
         "_held",
         "_held_before",
@@ -105,6 +109,7 @@ class InputTap:
         self._open_channel = 0
         self._transfers_taken = False
         self._echoes: tuple[TappedFlow, ...] = ()
+        self._decoded = 0
         self.missing = 0
         """Bytes of the incomplete frame that have not come; 0 also where its size has not."""
 
@@ -167,6 +172,11 @@ class InputTap:
             self._walk(every_flow=True)
         return self.echoes()
 
+    def take_decoded(self) -> int:
+        """Bytes of frames that were decoded since the last call: that costs us more than the engine."""
+        decoded, self._decoded = self._decoded, 0
+        return decoded
+
     def drains(self) -> Iterator[TappedFlow]:
         """The chunk's flows that drain a link: what the engine says to them may be nothing."""
         for channel, flow in self.performatives((Flow.CODE,)):
@@ -179,6 +189,7 @@ class InputTap:
         data = b"" if taken else self._whole()
         for _start, end, kind, channel, body in walk(data):
             if kind == AMQP_FRAME and body != end and performative_code(data, body) == Transfer.CODE:
+                self._decoded += _TRANSFER_BYTES
                 yield channel, _transfer(data[body:end], body)
 
     def performatives(self, codes: Collection[int]) -> Iterator[tuple[int, Performative]]:
@@ -219,7 +230,8 @@ class InputTap:
         self._walked = True
         self._begins.clear()
         echoes: list[TappedFlow] = []
-        for channel, performative in _attaches_and_flows(self._whole(), every_flow):
+        for channel, performative, size in _attaches_and_flows(self._whole(), every_flow):
+            self._decoded += size
             match performative:
                 case Attach():
                     self._attaches.append(TappedAttach(channel, performative))
@@ -248,9 +260,9 @@ def _beginning(pieces: list[bytes], size: int) -> bytes:
     return b"".join(pieces)[:size]
 
 
-def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Performative | int]]:
-    """Yield (channel, performative) of the attaches and flows in `data`, which holds whole frames; of opens, begins and
-    detaches the descriptor alone. Raises `DecodeError` where a mandatory field is absent.
+def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Performative | int, int]]:
+    """Yield (channel, performative, bytes) of the attaches and flows in `data`, which holds whole frames; of opens,
+    begins and detaches the descriptor stands for the performative. Raises `DecodeError` where a mandatory field lacks.
     """
     for _start, end, kind, channel, body in walk(data):
         if kind != AMQP_FRAME or body == end:
@@ -258,7 +270,7 @@ def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Pe
         code = performative_code(data, body)
         if code in _MANDATORY:
             _check_mandatory(_MANDATORY[code], data[body:end], body)
-            yield channel, code
+            yield channel, code, end - body
             continue
         if code is not None and code not in (Attach.CODE, Flow.CODE):
             continue
@@ -269,7 +281,7 @@ def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Pe
             performative, _ = read_body(data[body:end], Performative)
         except DecodeError as error:
             raise DecodeError(error.reason, body + error.offset) from None
-        yield channel, performative
+        yield channel, performative, end - body
 
 
 def _check_mandatory(kind: type[Performative], frame_body: bytes, at: int) -> None:

@@ -22,6 +22,9 @@ __all__ = ["MAX_HANDSHAKE", "ServerTls", "TlsConnection", "TlsError", "TlsFiles"
 
 _READ_BYTES = 256 * 1024
 
+RECORDS_AT_ONCE = 512
+"""TLS records after which a call of `feed` stops: a record may hold a single byte."""
+
 MAX_HANDSHAKE = 128 * 1024
 """Bytes we take from somebody before hands are shaken: chains of certificates fit."""
 
@@ -142,13 +145,14 @@ class ServerTls:
 class TlsConnection:
     """The server's side of TLS on one connection."""
 
-    __slots__ = ("_incoming", "_outgoing", "_shaken", "_taken", "_tls", "_unsent", "peer_closed")
+    __slots__ = ("_has_more", "_incoming", "_outgoing", "_shaken", "_taken", "_tls", "_unsent", "peer_closed")
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._shaken = False
+        self._has_more = False
         self._taken = 0
         self._unsent: list[bytes] = []
         self.peer_closed = False
@@ -181,10 +185,15 @@ class TlsConnection:
 
     def _read(self) -> bytes:
         parts: list[bytes] = []
+        self._has_more = False
         try:
             while part := self._tls.read(_READ_BYTES):
                 parts.append(part)
-            self.peer_closed = True
+                if len(parts) == RECORDS_AT_ONCE:
+                    self._has_more = True
+                    break
+            else:
+                self.peer_closed = True
         except ssl.SSLWantReadError:
             pass  # all that is complete was read
         except ssl.SSLZeroReturnError:
@@ -212,8 +221,8 @@ class TlsConnection:
 
     @property
     def has_more(self) -> bool:
-        """Never: what was decrypted is handed over."""
-        return False
+        """There are more records than a call takes."""
+        return self._has_more
 
     def known(self) -> None:
         """The peer has logged in: nothing to TLS."""

@@ -79,7 +79,13 @@ class WebSocket:
 
     def feed(self, ciphertext: bytes | memoryview) -> bytes:
         """Take in what came from the socket; return the AMQP bytes in it. Raises `WireError`."""
-        data = bytes(ciphertext) if self._inner is None else self._inner.feed(ciphertext) if ciphertext else b""
+        data = (
+            bytes(ciphertext)
+            if self._inner is None
+            else self._inner.feed(ciphertext)
+            if ciphertext or self._inner.has_more
+            else b""
+        )
         self._raw += data
         parts: list[bytes] = []
         frames = 0
@@ -112,7 +118,7 @@ class WebSocket:
     @property
     def has_more(self) -> bool:
         """`feed` left something for the next call, which needs no new bytes: many small frames cost much."""
-        return bool(self._raw)
+        return bool(self._raw) or (self._inner is not None and self._inner.has_more)
 
     def _check_request(self, more: int) -> None:
         """Whether there may still be a WebSocket. A request that is none is answered too, and so is an endless one."""

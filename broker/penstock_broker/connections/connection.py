@@ -30,7 +30,9 @@ from penstock_core.reason import Refuse
 __all__ = ["Connection", "Door", "Phase"]
 
 BUDGET: Final = 64
-"""What a connection may ask for in one go, as `endpoint.events.weight` weighs it; the rest waits for the next turn."""
+"""What a connection may ask for in a turn, as `endpoint.events.weight` weighs it; the rest waits for the next turns.
+What came at once beyond it is paid for by turns without.
+"""
 
 MAX_EARLY: Final = 1024 * 1024
 """What a peer may send behind its Open while that is not answered."""
@@ -74,6 +76,7 @@ class Connection:
         "attached",
         "backlog",
         "container_id",
+        "debt",
         "door",
         "due_ms",
         "endpoint",
@@ -146,6 +149,8 @@ class Connection:
         """It is in the broker's list of connections to flush."""
         self.turn_bytes = 0
         """Message bytes handed to the endpoint since the last flush."""
+        self.debt = 0
+        """What it asked for beyond its budget, at once: as many turns pass before it is read again."""
         self.unread = b""
         """AMQP bytes that came and wait for their turn; nothing is read from the socket meanwhile."""
         self.events_mask = 0
@@ -185,6 +190,9 @@ class Connection:
 
     def receive(self, out: list[Event]) -> bool:
         """Go on with what was read, or read once from the socket; False if there is nothing more to expect from it."""
+        if self.debt > 0:
+            self.debt -= BUDGET
+            return True
         if self.has_unread:
             return self._go_on_reading(out)
         try:
@@ -197,6 +205,7 @@ class Connection:
             return False
         if self.tls is None and self.is_known:
             taken = self.endpoint.receive(size, out, BUDGET)
+            self.debt = -self.endpoint.left
             if taken < size:
                 self.unread += INPUT_VIEW[taken:size].tobytes()
             return len(self.unread) <= MAX_EARLY
@@ -218,6 +227,7 @@ class Connection:
 
     def _take(self, data: bytes, out: list[Event]) -> None:
         self.unread += data[self.endpoint.receive_bytes(data, out, BUDGET) :]
+        self.debt = -self.endpoint.left
 
     def _receive_wrapped(self, data: bytes, out: list[Event]) -> bool:
         if self.tls is not None:

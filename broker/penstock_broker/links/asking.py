@@ -90,15 +90,16 @@ def filter_of(source: Source) -> Filter | Refuse:
 
 
 def selector_of(source: Source) -> Selector | Refuse | None:
-    """The JMS selector among the filters; None if there is none, or it is blank."""
-    selector: Selector | None = None
-    for value in (source.filter or {}).values():
-        if isinstance(value, Described) and value.descriptor in _SELECTOR and isinstance(value.value, str):
-            compiled = compile_selector(value.value)
-            if isinstance(compiled, Refuse):
-                return compiled
-            selector = compiled
-    return selector
+    """The JMS selector among the filters; None if there is none, or it is blank. Two different ones are refused."""
+    texts = {
+        value.value
+        for value in (source.filter or {}).values()
+        if isinstance(value, Described) and value.descriptor in _SELECTOR and isinstance(value.value, str)
+    }
+    if len(texts) > 1:
+        told = f"The source has {len(texts)} selectors; join them with AND into one."
+        return Refuse(Reason.INVALID_SELECTOR, told, (("invalid-field", "filter"),))
+    return compile_selector(texts.pop()) if texts else None
 
 
 def filter_to_wire(put_in_place: Filter, source: Source | None) -> Mapping[Symbol, Value]:

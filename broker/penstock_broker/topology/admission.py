@@ -10,7 +10,7 @@ from typing import assert_never
 from penstock_broker.queues.selecting import Admission, IsForeign
 from penstock_broker.topology.records import Subscription
 from penstock_core.binding import ByConnection, ByContainer
-from penstock_core.selector import Selector, compile_selector
+from penstock_core.selector import stored_selector
 
 __all__ = ["admission"]
 
@@ -18,8 +18,7 @@ __all__ = ["admission"]
 def admission(subscription: Subscription) -> Admission | None:
     """What a message has to pass to get into a subscription; None if every message is taken."""
     text = subscription.binding.filter.selector
-    selector = compile_selector(text) if text is not None else None
-    assert selector is None or isinstance(selector, Selector), "what is stored was parsed before"
+    selector = stored_selector(text) if text is not None else None
     is_foreign = _no_local(subscription)
     return None if selector is None and is_foreign is None else Admission(selector, is_foreign)
 

@@ -1,26 +1,29 @@
 """A selector ready for use, or why the text is none.
 
-Compiled selectors are cached by text: ten thousand subscriptions with one selector share one function.
+Compiled selectors are remembered by text, the client's and the normal one: ten thousand subscriptions with one selector
+share one function, and what was compiled for an attach is not compiled again for the subscription. The memory is
+bounded by characters, since a function is as long as its text.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final
 
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector.code import Lookup, compile_condition
 from penstock_core.selector.errors import InvalidSelector
-from penstock_core.selector.grammar import MAX_LENGTH
+from penstock_core.selector.grammar import MAX_LENGTH, check_words
 from penstock_core.selector.normal import normal_text
 from penstock_core.selector.reading import read
 from penstock_core.selector.syntax import Comparison, ComparisonOp, Identifier, Literal, Node
 
-__all__ = ["Lookup", "Selector", "compile_selector"]
+__all__ = ["REMEMBERED", "Lookup", "Selector", "compile_selector", "remembered", "stored_selector"]
 
-_CACHED: Final = 1024
+REMEMBERED: Final = 128 * 1024
+"""Characters of the texts whose selectors are remembered; a function takes about 50 bytes for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,10 @@ def compile_selector(text: str) -> Selector | Refuse | None:
     if not text.strip(" \t\f\r\n"):
         return None
     try:
-        return _compile(text)
+        known = _remembered.get(text)
+        if known is None:
+            check_words(text[: MAX_LENGTH + 1])  # of a longer one `read` says so
+        return known or _compile(text)
     except InvalidSelector as error:
         return Refuse(
             Reason.INVALID_SELECTOR,
@@ -51,15 +57,55 @@ def compile_selector(text: str) -> Selector | Refuse | None:
         )
 
 
-@lru_cache(_CACHED)
+def stored_selector(text: str) -> Selector:
+    """The selector of a normalised text that was taken once, whatever the limit of words was then."""
+    return _remembered.get(text) or _compile(text)
+
+
 def _compile(text: str) -> Selector:
     node = read(text)
     normal = normal_text(node)
     if len(normal) > MAX_LENGTH:
         # It is what is stored, and has to be read again after a restart.
         raise InvalidSelector(1, f"with a blank around each operator it is longer than {MAX_LENGTH} characters")
-    selects, names = compile_condition(node)
-    return Selector(normal, names, selects, _equality(node))
+    selector = _remembered.get(normal)
+    if selector is None:
+        selects, names = compile_condition(node)
+        selector = Selector(normal, names, selects, _equality(node))
+        _remembered.put(normal, selector)
+    _remembered.put(text, selector)
+    return selector
+
+
+class _Memory:
+    """Selectors by text; those used longest ago are forgotten."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._by_text: OrderedDict[str, Selector] = OrderedDict()
+
+    def get(self, text: str) -> Selector | None:
+        selector = self._by_text.get(text)
+        if selector is not None:
+            self._by_text.move_to_end(text)
+        return selector
+
+    def put(self, text: str, selector: Selector) -> None:
+        if text in self._by_text:
+            return
+        self._by_text[text] = selector
+        self.size += len(text)
+        while self.size > REMEMBERED:
+            forgotten, _ = self._by_text.popitem(last=False)
+            self.size -= len(forgotten)
+
+
+_remembered: Final = _Memory()
+
+
+def remembered() -> int:
+    """Characters of all texts that are remembered, at most `REMEMBERED`."""
+    return _remembered.size
 
 
 def _equality(node: Node) -> tuple[str, str] | None:

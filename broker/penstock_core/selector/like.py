@@ -1,7 +1,8 @@
 """LIKE without backtracking: ``%`` splits the pattern into parts that are looked for one after the other.
 
 A regular expression of ``.*`` would let a pattern of a few characters cost seconds on a long value; this costs at most
-the product of their lengths.
+the product of their lengths, and that only for parts with a ``_``: where it is beyond `MOST_COMPARED` the value counts
+as not alike, unseen.
 """
 
 from __future__ import annotations
@@ -9,8 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["check_pattern", "compile_like"]
+__all__ = ["MOST_COMPARED", "check_pattern", "compile_like"]
+
+MOST_COMPARED: Final = 1 << 22
+"""Characters of a value times those of the longest part with ``_`` between two ``%``: some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +30,18 @@ class _Part:
         """The part as a text, None if it has a ``_``."""
         return None if None in self.texts else "".join(each or "" for each in self.texts)
 
-    @property
-    def regex(self) -> re.Pattern[str]:
-        """The part as a regular expression."""
-        return re.compile("".join("." if each is None else re.escape(each) for each in self.texts), re.DOTALL)
+    def finder(self) -> Callable[[str, int, int], int]:
+        """Where it first is in a part of a text; below 0 if nowhere."""
+        literal = self.literal
+        if literal is not None:
+            return lambda value, start, end: value.find(literal, start, end)
+        search = re.compile("".join("." if each is None else re.escape(each) for each in self.texts), re.DOTALL).search
+
+        def find(value: str, start: int, end: int) -> int:
+            found = search(value, start, end)
+            return found.start() if found is not None else -1
+
+        return find
 
 
 def check_pattern(pattern: str, escape: str | None) -> bool:
@@ -49,7 +62,7 @@ def compile_like(pattern: str, escape: str | None) -> Callable[[str], bool]:
         case ["", str(last)]:
             return lambda value: value.endswith(last)
         case _:
-            return _search([part.regex for part in parts], [len(part.texts) for part in parts])
+            return _search(parts)
 
 
 def _split(pattern: str, escape: str | None) -> Iterator[_Part]:
@@ -66,21 +79,26 @@ def _split(pattern: str, escape: str | None) -> Iterator[_Part]:
     yield _Part(tuple(texts))
 
 
-def _search(parts: list[re.Pattern[str]], widths: list[int]) -> Callable[[str], bool]:
+def _search(parts: list[_Part]) -> Callable[[str], bool]:
     """The first part at the beginning, the last at the end, the others between, each as early as it can be."""
+    finders, widths = [part.finder() for part in parts], [len(part.texts) for part in parts]
     if len(parts) == 1:
-        return lambda value: parts[0].fullmatch(value) is not None
+        return lambda value: len(value) == widths[0] and finders[0](value, 0, widths[0]) == 0
+    middle = list(zip(finders, widths, strict=True))[1:-1]
+    longest = MOST_COMPARED // max((len(part.texts) for part in parts[1:-1] if part.literal is None), default=1)
 
     def matches(value: str) -> bool:
         end = len(value) - widths[-1]
-        if widths[0] > end or not parts[0].match(value) or not parts[-1].match(value, end):
+        if widths[0] > end or len(value) > longest:
+            return False
+        if finders[0](value, 0, widths[0]) != 0 or finders[-1](value, end, len(value)) != end:
             return False
         start = widths[0]
-        for part in parts[1:-1]:
-            found = part.search(value, start, end)
-            if found is None:
+        for find, width in middle:
+            at = find(value, start, end)
+            if at < 0:
                 return False
-            start = found.end()
+            start = at + width
         return True
 
     return matches
