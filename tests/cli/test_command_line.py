@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 from penstock_api.failing import CannotRun, Failure, Misuse
 from penstock_cli import main
 from penstock_cli.needing import needs_extra
+from penstock_cli.verbs.observer import observer
+from penstock_observer.settings import ObserverSettings
+from penstock_operator.settings import Settings as OperatorSettings
 
 
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -27,6 +31,27 @@ def test_help_names_every_verb_in_order_and_the_exit_codes() -> None:
     asking = ["queues", "subscriptions", "peek", "purge", "move", "redrive"]
     assert verbs[:12] == ["up", *asking, "broker", "observer", "lag", "operator", "version"]
     assert "3 this machine lacks something" in " ".join(said.stdout.split())
+
+
+def test_every_verb_is_said_in_one_line_that_is_whole() -> None:
+    assert "..." not in penstock("--help").stdout.partition("Commands:\n")[2]
+
+
+def test_the_defaults_that_the_observers_help_shows_are_those_of_its_settings() -> None:
+    fields = {field.name: field.default for field in dataclasses.fields(ObserverSettings)}
+    shown = {option.name: option.default for option in observer.params if option.name in fields}
+    assert set(shown) >= {"segment_rows", "segment_bytes", "retain_seconds", "retain_bytes", "results_kept", "ordinal"}
+    given = ("broker", "namespace", "broker_socket", "ledger", "token_file", "tls_cert", "tls_key")
+    assert {name: value for name, value in shown.items() if name not in given} == {
+        name: fields[name] for name in shown if name not in given
+    }
+
+
+def test_the_defaults_that_the_operators_help_shows_are_those_of_its_settings() -> None:
+    said = penstock("operator", "--help").stdout
+    for field in dataclasses.fields(OperatorSettings):
+        if f"--{field.name.replace('_', '-')}" in said and field.default not in ("", (), dataclasses.MISSING):
+            assert f"({str(field.default).lower()})" in said, field.name
 
 
 def test_version() -> None:

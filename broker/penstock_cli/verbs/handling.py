@@ -34,7 +34,7 @@ def selecting(verb: Callable[..., int]) -> Callable[..., int]:
     return click.option("--count", type=COUNT, help="At most so many, oldest first; otherwise all that wait now.")(verb)
 
 
-@click.command()
+@click.command(short_help="Show messages that wait.")
 @click.argument("address")
 @click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True, help="Leave out so many first.")
 @click.option("--count", type=click.IntRange(1, 100), default=10, show_default=True, help="Show so many.")
@@ -58,7 +58,7 @@ def peek(
     return 0
 
 
-@click.command()
+@click.command(short_help="Drop messages that wait.")
 @click.argument("address")
 @selecting
 @click.option("--yes", is_flag=True, help="Don't ask whether you are sure.")
@@ -70,7 +70,7 @@ def purge(site: Site, *, address: str, count: int | None, selector: str | None, 
     return _handled(site, "PURGE", address, "dropped", count=count, selector=selector)
 
 
-@click.command()
+@click.command(short_help="Move messages that wait elsewhere.")
 @click.argument("address")
 @click.argument("destination")
 @selecting
@@ -80,7 +80,7 @@ def move(site: Site, *, address: str, destination: str, count: int | None, selec
     return _handled(site, "MOVE", address, "moved", count=count, selector=selector, destination=destination)
 
 
-@click.command()
+@click.command(short_help="Send dead letters back to where they died.")
 @click.argument("address")
 @selecting
 @on_broker

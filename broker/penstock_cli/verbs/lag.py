@@ -11,7 +11,7 @@ __all__ = ["lag"]
 
 @click.command(
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
-    short_help="Compute the lag of every subscription by Spark, from the observer's ledger.",
+    short_help="Compute the lag of every subscription by Spark.",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def lag(arguments: tuple[str, ...]) -> int:

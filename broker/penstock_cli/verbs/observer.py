@@ -12,10 +12,15 @@ from penstock_cli.verbs.endpoint import ENDPOINT, split
 
 __all__ = ["observer"]
 
+HOUR = 3600.0
+MIB = 1024 * 1024
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
-@click.command(context_settings={"auto_envvar_prefix": "PENSTOCK_OBSERVER"})
+@click.command(
+    context_settings={"auto_envvar_prefix": "PENSTOCK_OBSERVER"},
+    short_help="Serve metrics, live state, ledger and lag results.",
+)
 @click.option("--broker-socket", type=click.Path(path_type=Path), required=True, help="Unix socket of the broker.")
 @click.option("--ledger", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the ledger.")
 @click.option("--listen", type=ENDPOINT, default="127.0.0.1:8080", show_default=True, help="Where HTTP is served.")
@@ -29,11 +34,17 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option(
     "--segment-seconds", type=float, default=60.0, show_default=True, help="Age at which a segment is sealed."
 )
-@click.option("--segment-rows", type=int, help="Rows at which a segment is sealed.")
-@click.option("--segment-bytes", type=int, help="Bytes at which a segment is sealed.")
-@click.option("--retain-seconds", type=float, help="How long segments are kept.")
-@click.option("--retain-bytes", type=int, help="How many bytes of segments are kept.")
-@click.option("--results-kept", type=int, help="How many lag results are kept.")
+@click.option("--segment-rows", type=int, default=250_000, show_default=True, help="Rows at which a segment is sealed.")
+@click.option(
+    "--segment-bytes", type=int, default=32 * MIB, show_default="32 MiB", help="Bytes at which a segment is sealed."
+)
+@click.option(
+    "--retain-seconds", type=float, default=48 * HOUR, show_default="48 h", help="How long segments are kept."
+)
+@click.option(
+    "--retain-bytes", type=int, default=1024 * MIB, show_default="1 GiB", help="How many bytes of segments are kept."
+)
+@click.option("--results-kept", type=int, default=20, show_default=True, help="How many lag results are kept.")
 @log_level
 def observer(listen: str, interval: float, **settings: object) -> int:
     """Serve metrics, live state, the ledger and lag results of one broker.
@@ -45,9 +56,8 @@ def observer(listen: str, interval: float, **settings: object) -> int:
         from penstock_observer.main import run
         from penstock_observer.settings import ObserverSettings
     host, port = split(listen)
-    given = {name: value for name, value in settings.items() if value is not None}
-    # The options above have the names and types of the settings' fields; their constructor checks the values.
     return run(
-        ObserverSettings(host=host, port=port, interval_seconds=interval, **given),  # type: ignore[arg-type]
+        # The options above have the names and types of the settings' fields; their constructor checks the values.
+        ObserverSettings(host=host, port=port, interval_seconds=interval, **settings),  # type: ignore[arg-type]
         announce=lambda url: click.echo(f"observer serves {url}"),
     )

@@ -12,15 +12,15 @@ from penstock_cli.needing import needs_extra
 __all__ = ["operator"]
 
 
-@click.command()
+@click.command(short_help="Keep a cluster's brokers as its resources say.")
 @click.option("--namespaces", metavar="NAME[,NAME...]", help="Namespaces to look after; none: all.")
 @click.option("--broker-image", help="Image of broker and observer for Brokers that name none.")
 @click.option("--lag-image", help="Image of the lag job for Brokers that name none.")
-@click.option("--cluster-domain", help="DNS domain of the cluster.")
-@click.option("--liveness-port", help="Port of /livez, /readyz and /metrics.")
-@click.option("--resync-seconds", help="Time between two complete lists.")
-@click.option("--poll-seconds", help="Time between two looks at each broker and its newest lag result.")
-@click.option("--log-level", type=click.Choice(LEVELS), help="What is logged.")
+@click.option("--cluster-domain", show_default="cluster.local", help="DNS domain of the cluster.")
+@click.option("--liveness-port", show_default="8080", help="Port of /livez, /readyz and /metrics.")
+@click.option("--resync-seconds", show_default="120", help="Time between two complete lists.")
+@click.option("--poll-seconds", show_default="5", help="Time between two looks at each broker and its lag.")
+@click.option("--log-level", type=click.Choice(LEVELS), show_default="info", help="What is logged.")
 def operator(**options: str | None) -> int:
     """Keep a cluster's brokers and their topology as its resources say.
 

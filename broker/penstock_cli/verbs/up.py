@@ -12,7 +12,7 @@ from penstock_cli.verbs.endpoint import ENDPOINT, split
 __all__ = ["up"]
 
 
-@click.command()
+@click.command(short_help="Run a Broker and its topology from a folder of manifests.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option(
     "--data",
@@ -22,7 +22,13 @@ __all__ = ["up"]
     help="Folder of messages, ledger and logs; made if absent, kept at the end.",
 )
 @click.option("--listen", type=ENDPOINT, default="127.0.0.1:5672", show_default=True, help="AMQP; port 0: a free one.")
-@click.option("--observer", type=ENDPOINT, default="127.0.0.1:0", help="HTTP of the observer; port 0: a free one.")
+@click.option(
+    "--observer",
+    type=ENDPOINT,
+    default="127.0.0.1:0",
+    show_default=True,
+    help="HTTP of the observer.",
+)
 @click.option("--snapshot-seconds", type=float, default=10.0, show_default=True, help="Time between two snapshots.")
 @click.option(
     "--segment-seconds", type=float, default=60.0, show_default=True, help="Age of a finished ledger segment."
