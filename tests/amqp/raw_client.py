@@ -81,10 +81,13 @@ class RawClient:
         login: ClientMechanism | None = None,
         desired: tuple[Symbol, ...] | None = None,
         idle_time_out: int | None = None,
+        max_frame_size: int = 65_536,
         context: ssl.SSLContext | None = None,
         stream: Stream | None = None,
     ) -> None:
-        """`context`: for TLS. `stream`: what to speak over instead of a socket of its own."""
+        """`max_frame_size`: ours; a longer frame is an error. `context`: for TLS. `stream`: what to speak
+        over instead of a socket of its own.
+        """
         self.socket = stream or _connect(host, port, context)
         self._reader = FrameReader(1 << 20)
         self._frames: deque[Received] = deque()
@@ -96,11 +99,11 @@ class RawClient:
                 Open(
                     container_id=container_id,
                     desired_capabilities=desired,
-                    max_frame_size=65_536,
+                    max_frame_size=max_frame_size,
                     idle_time_out=idle_time_out,
                 )
             )
-            self._expect_header()
+            self._expect_header(max_frame_size)
             self.open = self.expect(Open)
             """What the broker opened with."""
         except BaseException:
@@ -123,12 +126,12 @@ class RawClient:
             if rest is not None:
                 return rest
 
-    def _expect_header(self) -> None:
+    def _expect_header(self, max_frame_size: int) -> None:
         data = self._reader.rest
         while len(data) < 8:
             data += self._read()
         assert data[:8] == AMQP_HEADER
-        self._reader = FrameReader(1 << 20)
+        self._reader = FrameReader(max_frame_size)
         self._reader.add(data[8:])
 
     def _read(self) -> bytes:

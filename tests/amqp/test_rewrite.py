@@ -65,7 +65,7 @@ def test_the_source_gets_a_default_outcome() -> None:
     assert rewrite_frames(DRAWN_ATTACH, ATTACHES, decide, 65_536) == encode_frame(expected, 3)
 
 
-def test_an_attach_stays_as_it_was_when_the_peer_could_not_take_the_longer_one() -> None:
+def test_an_attach_loses_its_offer_when_the_peer_could_not_take_it() -> None:
     limit = len(DRAWN_OFFERING)
     assert rewrite_frames(DRAWN_ATTACH, ATTACHES, offer, limit) == DRAWN_OFFERING
     assert rewrite_frames(DRAWN_ATTACH, ATTACHES, offer, limit - 1) == DRAWN_ATTACH

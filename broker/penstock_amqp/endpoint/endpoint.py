@@ -23,8 +23,9 @@ from penstock_amqp.endpoint.events import AmqpError, Attached, Closed, Detached,
 from penstock_amqp.endpoint.ffi import Ptr, link_credit
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.endpoint.output_changes import Offer
-from penstock_amqp.frames import performatives, scrutiny
+from penstock_amqp.frames import fitting, performatives, scrutiny
 from penstock_amqp.types import values
+from penstock_amqp.types.values import Symbol
 
 __all__ = ["Endpoint"]
 
@@ -33,6 +34,9 @@ SESSIONS_AT_ONCE: Final = 16
 
 LARGEST_FRAME: Final = 65_536
 """Messages that take a frame of this size are looked at more closely, whatever the peer takes: they may be streamed."""
+
+OPEN_BYTES: Final = 32
+"""What the engine says in an Open beside container-id, capabilities and properties, at most."""
 
 FRAME_OVERHEAD: Final = 128
 """More than a frame header and a transfer take."""
@@ -101,6 +105,7 @@ class Endpoint(Echoer):
         attach = tapped.attach
         before = self._by_handle.get((tapped.channel, attach.handle))
         scrutiny.check_attach(tapped.channel, attach, handle_in_use=before is not None and before.keeps_handle)
+        scrutiny.check_reply_fits(tapped.channel, attach, self._most_per_frame)
         session = self._sessions[ffi.link_session(ptr)]
         named = self._gate.attached(tapped.channel, name)
         is_sender = ffi.link_is_sender(ptr)
@@ -179,8 +184,16 @@ class Endpoint(Echoer):
         """Answer the peer's Open."""
         connection = self._connection
         ffi.connection_set_container(connection, ffi.utf8(container_id))
-        ffi.set_data(ffi.connection_offered(connection), terms.symbols(offered))
-        ffi.set_data(ffi.connection_properties(connection), terms.symbol_map(properties))
+        most = self._most_per_frame - OPEN_BYTES
+        told = {Symbol(key): value for key, value in properties.items()}
+        whole = performatives.Open(
+            container_id=container_id, offered_capabilities=tuple(Symbol(name) for name in offered), properties=told
+        )
+        fits = fitting.fitted(whole, 0, most)
+        if not isinstance(fits, performatives.Open):
+            fits = performatives.Open(container_id=container_id)
+        ffi.set_data(ffi.connection_offered(connection), terms.symbols(fits.offered_capabilities or ()))
+        ffi.set_data(ffi.connection_properties(connection), terms.symbol_map(properties if fits.properties else {}))
         ffi.connection_open(connection)
         self._is_open = True
         self._one_frame = min(self._most_per_frame, LARGEST_FRAME) - FRAME_OVERHEAD

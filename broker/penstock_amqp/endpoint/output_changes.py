@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
-from penstock_amqp.frames.frames import encode_frame
+from penstock_amqp.frames.fitting import encode_fitted
 from penstock_amqp.frames.performatives import Attach, Begin, Close, End, Error, Flow, Performative
 from penstock_amqp.frames.rewrite import rewrite_frames
 from penstock_amqp.types.composites import Composite
@@ -63,7 +63,8 @@ class Changes:
         """Return `data`, which is whole frames, as it is to be sent. Notes the channels and handles that it names."""
         changed = rewrite_frames(data, _CODES, self._change, self._max_frame_size)
         if self._last_words is not None and not self._is_closed:  # the engine has gone without a word
-            changed += b"".join(encode_frame(each, channel) for channel, each in self._close(self._last_words))
+            words = self._close(self._last_words)
+            changed += b"".join(encode_fitted(each, channel, self._max_frame_size) for channel, each in words)
         return changed
 
     def _change(self, channel: int, performative: Performative) -> Frames | None:

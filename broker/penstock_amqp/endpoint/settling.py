@@ -146,12 +146,14 @@ class Settler(Sender):
             self._answer((received,), REJECTED)
 
     def fitting(self, error: AmqpError) -> AmqpError:
-        """`error` with as much of its description as fits a frame of the peer's."""
+        """`error` with as much of its description as fits a frame of the peer's, and its info if that fits."""
         excess = terms.size_of(error) - self._one_frame if self._one_frame else 0
         if excess <= 0:
             return error
         raw = error.description.encode()
-        return replace(error, description=raw[: max(len(raw) - excess, 0)].decode(errors="ignore"))
+        if excess > len(raw):
+            return replace(error, description="", info={})
+        return replace(error, description=raw[: len(raw) - excess].decode(errors="ignore"))
 
     def tag_of(self, received: Ptr) -> bytes:
         """The delivery-tag of a delivery that is not settled yet."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
-from penstock_amqp.frames.frames import AMQP_FRAME, encode_frame, performative_code, read_body, walk
+from penstock_amqp.frames.fitting import encode_fitted
+from penstock_amqp.frames.frames import AMQP_FRAME, performative_code, read_body, walk
 from penstock_amqp.frames.performatives import Performative
 
 __all__ = ["Change", "rewrite_frames"]
@@ -24,8 +25,8 @@ Change: TypeAlias = Callable[[int, Performative], Sequence[tuple[int, Performati
 def rewrite_frames(data: bytes, codes: Collection[int], change: Change, max_frame_size: int) -> bytes:
     """Return `data` with what `change` says in place of each performative whose descriptor is one of `codes`.
 
-    A frame that would grow beyond `max_frame_size`, the peer's limit in bytes, stays as it was: an offer that is not
-    heard is better than a connection that fails. Raises `DecodeError` if `data` are not whole frames.
+    A frame beyond `max_frame_size`, the peer's limit in bytes, loses what it can do without.
+    Raises `DecodeError` if `data` are not whole frames.
     """
     parts: list[bytes] = []
     copied = 0
@@ -35,10 +36,10 @@ def rewrite_frames(data: bytes, codes: Collection[int], change: Change, max_fram
         performative, _ = read_body(data[body:end], Performative)
         instead = change(channel, performative)
         if instead is None:
-            continue
-        frames = [encode_frame(each, each_channel) for each_channel, each in instead]
-        if all(len(frame) <= max_frame_size for frame in frames):
-            parts += (data[copied:start], *frames)
-            copied = end
+            if end - start <= max_frame_size:
+                continue
+            instead = ((channel, performative),)
+        parts += (data[copied:start], *(encode_fitted(each, at, max_frame_size) for at, each in instead))
+        copied = end
     parts.append(data[copied:])
     return b"".join(parts)

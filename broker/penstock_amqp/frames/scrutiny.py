@@ -10,9 +10,10 @@ from collections.abc import Collection
 from typing import Final
 
 from penstock_amqp.errors import ProtocolError
-from penstock_amqp.frames.performatives import Attach, Transfer
+from penstock_amqp.frames.fitting import ATTACH_BYTES
+from penstock_amqp.frames.performatives import Attach, Source, Target, Transfer
 
-__all__ = ["LONGEST_TAG", "check_attach", "check_begin", "check_open", "check_transfer"]
+__all__ = ["LONGEST_TAG", "check_attach", "check_begin", "check_open", "check_reply_fits", "check_transfer"]
 
 LONGEST_TAG: Final = 32
 """Bytes of a delivery-tag (2.8.7)."""
@@ -40,6 +41,16 @@ def check_attach(channel: int, attach: Attach, *, handle_in_use: bool) -> None:
     if handle_in_use:
         told = f"Handle {attach.handle} is that of another link of the session; detach it first."
         raise ProtocolError("amqp:session:handle-in-use", told, channel)
+
+
+def check_reply_fits(channel: int, attach: Attach, max_frame_size: int) -> None:
+    """The least answer to an attach, which names the link and the address of our terminus, fits the peer's frames."""
+    terminus = attach.source if attach.role else attach.target
+    address = terminus.address if isinstance(terminus, Source | Target) else None
+    needed = len(attach.name.encode()) + len((address or "").encode()) + ATTACH_BYTES
+    if needed > max_frame_size:
+        told = f"The answer to the attach takes {needed} bytes, your frames {max_frame_size}; use shorter names."
+        raise ProtocolError("amqp:frame-size-too-small", told, channel)
 
 
 def check_transfer(first: Transfer | None, transfer: Transfer, *, settles_second: bool = False) -> Transfer | None:

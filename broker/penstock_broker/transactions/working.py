@@ -64,7 +64,7 @@ def unstored(producer: Producer, event: Unstored) -> None:
     assert event.txn_id is not None
     finishing.doom(producer.connection, event.txn_id, finishing.fault_of(event.error))
     if not event.is_settled and producer.can_reject:
-        transacting.answer_rejected(event.delivery, event.txn_id, event.error)
+        transacting.answer_rejected(event.delivery, event.txn_id, producer.connection.endpoint.fitting(event.error))
         producer.owed_credit += 1
         publishing.top_up(producer)
     else:
@@ -93,7 +93,7 @@ def _post(broker: Broker, producer: Producer, arrival: Arrival) -> bytes | None:
     elif refused is None:
         return txn_id
     elif producer.can_reject:
-        transacting.answer_rejected(delivery, txn_id, refused)
+        transacting.answer_rejected(delivery, txn_id, producer.connection.endpoint.fitting(refused))
     else:
         publishing.break_link(producer, delivery, refused)
     return None
