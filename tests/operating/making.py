@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from penstock_api.management import BrokerState
 from penstock_api.resources import Broker, Exchange, Subscription, parse
 
 TABLE = Path(__file__).parent.parent / "operator" / "bad_manifests.yaml"
@@ -72,6 +73,15 @@ def manifest_of(kind: str, spec: dict[str, Any], status: dict[str, Any] | None, 
     if status is not None:
         made["status"] = status
     return made
+
+
+def broker_state(**changes: Any) -> BrokerState:
+    """What a broker says of itself that has just started and holds nothing."""
+    texts = {"instance_id": "i1", "version": "0.1.0", "durable_work": "Ok"}
+    times = ("started_ms", "now_ms")
+    counts = ("connections", "subscriptions", "exchanges", "queues", "log_bytes", "log_segments", "log_syncs", "turns")
+    values: dict[str, Any] = {**texts, **dict.fromkeys((*times, *counts), 0), "epoch": 1}
+    return BrokerState(**(values | changes))
 
 
 def broker(status: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None, **spec: Any) -> Broker:

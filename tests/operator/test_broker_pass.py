@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from operating.in_memory import ApiServerInMemory, BrokerInMemory, SessionInMemory, SessionsInMemory
-from operating.making import broker
+from operating.making import broker, broker_state
 
 from penstock_api import understanding
 from penstock_api.management import BrokerState
@@ -29,23 +29,7 @@ KNOWS = (*understanding.vocabulary(), *understanding.settings_vocabulary(BrokerS
 
 
 def says(understands: tuple[str, ...] | None, version: str = "0.1.0") -> BrokerState:
-    return BrokerState(
-        instance_id="i1",
-        epoch=1,
-        version=version,
-        started_ms=0,
-        now_ms=0,
-        connections=0,
-        subscriptions=0,
-        exchanges=0,
-        queues=0,
-        durable_work="Ok",
-        log_bytes=0,
-        log_segments=0,
-        log_syncs=0,
-        turns=0,
-        understands=understands,
-    )
+    return broker_state(version=version, understands=understands)
 
 
 @dataclass(slots=True)

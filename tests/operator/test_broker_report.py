@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from operating.making import NOW, broker
+from operating.making import NOW, broker, broker_state
 
 from penstock_api.management import BrokerState, ContestedContainer
 from penstock_operator import contested
@@ -17,22 +17,7 @@ PINNED = Pinned("r/broker:1", "r/broker:1", 1)
 
 
 def state(durable_work: Any = "Ok") -> BrokerState:
-    return BrokerState(
-        instance_id="i1",
-        epoch=4,
-        version="0.1.0",
-        started_ms=0,
-        now_ms=0,
-        connections=0,
-        subscriptions=0,
-        exchanges=0,
-        queues=0,
-        durable_work=durable_work,
-        log_bytes=0,
-        log_segments=0,
-        log_syncs=0,
-        turns=0,
-    )
+    return broker_state(epoch=4, durable_work=durable_work)
 
 
 def pod(broker_ready: bool = True, observer: str | None = None, **status: Any) -> dict[str, Any]:

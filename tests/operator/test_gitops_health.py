@@ -17,9 +17,8 @@ from typing import Any
 
 import pytest
 from lupa import lua51
-from operating.making import NOW, broker, exchange, manifest_of, subscription
+from operating.making import NOW, broker, broker_state, exchange, manifest_of, subscription
 
-from penstock_api.management import BrokerState
 from penstock_api.resources import parse
 from penstock_api.resources.base import PENDING_STATUS
 from penstock_operator import brokers, conditions, exchanges, status, subscriptions
@@ -106,10 +105,7 @@ def exchanged(reach: Reach = Reach.CONNECTED, child: Child = Child.APPLIED) -> A
     return reported("Exchange", exchanges.decide(view), OURS)
 
 
-STATE = BrokerState(
-    instance_id="i", epoch=1, version="1", started_ms=0, now_ms=0, connections=0, subscriptions=0, exchanges=0,
-    queues=0, durable_work="Ok", log_bytes=0, log_segments=0, log_syncs=0, turns=0,
-)  # fmt: skip
+STATE = broker_state()
 POD: Any = {"metadata": {"name": "main-0"}, "status": {"containerStatuses": [{"name": "broker", "ready": True}]}}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 import pytest
-from operating.making import exchange, subscription
+from operating.making import broker_state, exchange, subscription
 from support.waiting import wait_until
 
 from penstock_api import declaration
@@ -22,22 +22,7 @@ TARGET = Target(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", pas
 
 
 def state(instance: str = "i1", epoch: int = 1) -> BrokerState:
-    return BrokerState(
-        instance_id=instance,
-        epoch=epoch,
-        version="1",
-        started_ms=0,
-        now_ms=0,
-        connections=0,
-        subscriptions=0,
-        exchanges=0,
-        queues=0,
-        durable_work="Ok",
-        log_bytes=0,
-        log_segments=0,
-        log_syncs=0,
-        turns=0,
-    )
+    return broker_state(instance_id=instance, epoch=epoch)
 
 
 @dataclass

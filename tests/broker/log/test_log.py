@@ -8,27 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from broker.log.log_steps import a_queue, settle
 from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.log import FolderLocked, Log, Outcome, RecordTooLarge, Settings, SyncChoice
 
 SMALL = Settings(segment_bytes=16384, sync=SyncChoice.INLINE)
-
-
-def a_queue(log: Log, key: str = "q") -> tuple[int, int]:
-    """(incarnation, route set) of a new queue."""
-    incarnation = log.next_incarnation()
-    log.topology("queue", key, b"", incarnation)
-    return incarnation, log.route_set((incarnation,))
-
-
-def settle(log: Log) -> None:
-    """Turns without traffic, until there is nothing left to do."""
-    log.write()
-    log.sync()
-    while log.wants_maintenance:
-        log.maintain(1000)
-        log.collect()
 
 
 def test_what_was_put_and_not_acked_is_there_again(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from broker.log.log_steps import a_queue, settle
 from broker.log.simulated_files import SimulatedFiles
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,22 +16,6 @@ SMALL = Settings(segment_bytes=16384, inline_bytes=2000, sync=SyncChoice.INLINE)
 
 def opened(folder: Path, files: SimulatedFiles) -> tuple[Log, Recovered]:
     return Log.open(folder, files=files, settings=SMALL)
-
-
-def a_queue(log: Log, key: str = "q") -> tuple[int, int]:
-    """(incarnation, route set) of a new queue."""
-    incarnation = log.next_incarnation()
-    log.topology("queue", key, b"", incarnation)
-    return incarnation, log.route_set((incarnation,))
-
-
-def settle(log: Log) -> None:
-    """Turns without traffic, until there is nothing left to do."""
-    log.write()
-    log.sync()
-    while log.wants_maintenance:
-        log.maintain(1000)
-        log.collect()
 
 
 def move_on(log: Log) -> None:

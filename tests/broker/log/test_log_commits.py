@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
+from broker.log.log_steps import a_queue
 from broker.log.simulated_files import SimulatedFiles
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -137,13 +138,6 @@ def test_an_empty_commit_writes_nothing(tmp_path: Path) -> None:
     log.commit([], [])
     assert log.write() == before
     log.close()
-
-
-def a_queue(log: Log, key: str = "q") -> tuple[int, int]:
-    """(incarnation, route set) of a new queue."""
-    incarnation = log.next_incarnation()
-    log.topology("queue", key, b"", incarnation)
-    return incarnation, log.route_set((incarnation,))
 
 
 def contents(recovered: Recovered, incarnation: int) -> list[tuple[int, bytes]]:
