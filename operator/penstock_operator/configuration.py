@@ -12,7 +12,7 @@ from typing import Final
 
 import yaml
 
-from penstock_api.resources import GROUP, Broker, quantity_bytes
+from penstock_api.resources import GROUP, Broker, BrokerSpec, quantity_bytes
 from penstock_api.resources.announcing import announcement_settings
 from penstock_api.resources.creation import AutoCreate, creation_settings
 from penstock_api.resources.delivery import ClientDelivery, client_settings
@@ -59,6 +59,27 @@ def render(broker: Broker, cluster_issuer: str = "") -> str:
     """The settings file of revision 1; `cluster_issuer` is the name that the cluster signs tokens with."""
     spec = broker.spec
     tls: Manifest = {"certificate": f"{TLS}/tls.crt", "key": f"{TLS}/tls.key"}
+    management = {
+        "address": f"0.0.0.0:{names.MANAGEMENT_PORT}",
+        "tls": tls,
+        "user": credentials.MANAGEMENT_USER,
+        "passwordFile": f"{PASSWORD}/password",
+    }
+    settings: Manifest = {
+        "listeners": _listeners(broker, tls),
+        "management": management,
+        "observerSocket": SOCKET,
+        "probes": f"0.0.0.0:{names.PROBE_PORT}",
+        "authentication": _authentication(broker, cluster_issuer),
+        "maxMessageBytes": quantity_bytes(spec.max_message_size),
+        "idleTimeoutSeconds": spec.idle_timeout_seconds,
+        **_further(spec),
+    }
+    return yaml.safe_dump(settings, sort_keys=False)
+
+
+def _listeners(broker: Broker, tls: Manifest) -> list[Manifest]:
+    spec = broker.spec
     listeners: list[Manifest] = []
     if spec.listeners.amqps:
         about = {"name": "amqps", "address": f"0.0.0.0:{names.AMQPS_PORT}"}
@@ -68,36 +89,28 @@ def render(broker: Broker, cluster_issuer: str = "") -> str:
     if spec.listeners.web_socket:
         about = {"name": "wss", "kind": "webSocket", "address": f"0.0.0.0:{names.WEB_SOCKET_PORT}"}
         listeners.append({**about, **_with_tls(broker, tls), **listener_settings(spec.listeners, "webSocket")})
-    authentication: Manifest = {
-        "anonymous": spec.authentication.anonymous,
-        "allowInsecurePlain": spec.authentication.allow_insecure_plain,
-    }
-    if spec.authentication.users_secret_ref is not None:
+    return listeners
+
+
+def _authentication(broker: Broker, cluster_issuer: str) -> Manifest:
+    spec = broker.spec.authentication
+    authentication: Manifest = {"anonymous": spec.anonymous, "allowInsecurePlain": spec.allow_insecure_plain}
+    if spec.users_secret_ref is not None:
         authentication["usersFolder"] = USERS
-    if spec.authentication.client_ca_secret_ref is not None:
-        part = spec.authentication.certificate_user
+    if spec.client_ca_secret_ref is not None:
+        part = spec.certificate_user
         authentication["certificateUser"] = part[0].lower() + part[1:]
-    if spec.authentication.tokens:
-        issuers = enumerate(spec.authentication.tokens)
+    if spec.tokens:
+        issuers = enumerate(spec.tokens)
         authentication["tokens"] = [_issuer(broker, number, issuer, cluster_issuer) for number, issuer in issuers]
-    if spec.authentication.groups:
-        authentication["groups"] = {group.name: list(group.users) for group in spec.authentication.groups}
-    management = {
-        "address": f"0.0.0.0:{names.MANAGEMENT_PORT}",
-        "tls": tls,
-        "user": credentials.MANAGEMENT_USER,
-        "passwordFile": f"{PASSWORD}/password",
-    }
-    settings: Manifest = {
-        "listeners": listeners,
-        "management": management,
-        "observerSocket": SOCKET,
-        "probes": f"0.0.0.0:{names.PROBE_PORT}",
-        "authentication": authentication,
-        "maxMessageBytes": quantity_bytes(spec.max_message_size),
-        "idleTimeoutSeconds": spec.idle_timeout_seconds,
-    }
-    # Only what is set: the file of a Broker that uses none of it stays as it is, and its pods too.
+    if spec.groups:
+        authentication["groups"] = {group.name: list(group.users) for group in spec.groups}
+    return authentication
+
+
+def _further(spec: BrokerSpec) -> Manifest:
+    """Only what is set: the file of a Broker that uses none of it stays as it is, and its pods too."""
+    settings: Manifest = {}
     if spec.permissions is not None:
         settings["permissionsFile"] = f"{CONFIG}/{_PERMISSIONS}"
     limits = spec.limits.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -113,7 +126,7 @@ def render(broker: Broker, cluster_issuer: str = "") -> str:
     ):
         if further:
             settings[key] = further
-    return yaml.safe_dump(settings, sort_keys=False)
+    return settings
 
 
 def _issuer(broker: Broker, number: int, issuer: TokenIssuer, cluster_issuer: str) -> Manifest:

@@ -58,20 +58,9 @@ def subscribe(
     refused = temporaries.check(exchange, connection, durable=asking.durability(source).is_durable)
     if refused is not None:
         return refused
-    wanted = asking.filter_of(source)
-    if isinstance(wanted, Refuse):
-        return wanted
-    named = binding_filters.named_bindings(source)
-    if isinstance(named, Refuse):
-        return named
-    asked = AskedSource(
-        address=source.address or "",
-        exchange=parsed.exchange,
-        exchange_type=parsed.exchange_type,
-        keys=keys_asked(parsed.exchange_type, parsed.key, named.exact, named.patterns),
-        filter=wanted,
-        headers=named.headers if parsed.exchange_type is ExchangeType.HEADERS else None,
-    )
+    asked = _asked(source, parsed)
+    if isinstance(asked, Refuse):
+        return asked
     request = request_of(connection, attach, asked)
     (identity,) = identities_to_look_up(request)
     existing = broker.topology.existing(identity)
@@ -104,6 +93,24 @@ def subscribe(
     source_told = topic_source(reply, source)
     broker.when_durable(connection, lambda: activate(broker, consumer, attach, source_told, reply.offered_capabilities))
     return None
+
+
+def _asked(source: Source, parsed: address.ExchangeAddress) -> AskedSource | Refuse:
+    """What of the exchange a source wants, or why that can't be read."""
+    wanted = asking.filter_of(source)
+    if isinstance(wanted, Refuse):
+        return wanted
+    named = binding_filters.named_bindings(source)
+    if isinstance(named, Refuse):
+        return named
+    return AskedSource(
+        address=source.address or "",
+        exchange=parsed.exchange,
+        exchange_type=parsed.exchange_type,
+        keys=keys_asked(parsed.exchange_type, parsed.key, named.exact, named.patterns),
+        filter=wanted,
+        headers=named.headers if parsed.exchange_type is ExchangeType.HEADERS else None,
+    )
 
 
 def _writes(decision: Create | Join | Rebind) -> bool:
