@@ -1,5 +1,8 @@
 package dev.penstock.jms;
 
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
 import jakarta.jms.Connection;
 import jakarta.jms.JMSException;
 import jakarta.jms.Message;
@@ -8,14 +11,18 @@ import jakarta.jms.MessageProducer;
 import jakarta.jms.Queue;
 import jakarta.jms.QueueBrowser;
 import jakarta.jms.Session;
+import jakarta.jms.TransactionRolledBackException;
+import jakarta.jms.TransactionRolledBackRuntimeException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.qpid.jms.JmsConnectionFactory;
+import org.apache.qpid.jms.JmsTransactionInDoubtException;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Tests with a broker of their own, which they restart, or start with settings. Clients find it again by failover. */
@@ -80,6 +87,44 @@ abstract class OwnBrokerCase extends JmsTestCase {
                 producer.send(session.createTextMessage(text));
             }
         }
+    }
+
+    /** What is done in one transaction. */
+    interface Work {
+        void run() throws Exception;
+    }
+
+    /**
+     * Commits a transaction that was open while the broker restarted: it is gone, and the client has to say so.
+     *
+     * <p>It says that all was rolled back, or, if it hears of the broken connection only now, that it can't know.
+     */
+    static void assertNotCommitted(Executable commit) {
+        Exception told = assertThrows(Exception.class, commit);
+        assertTrue(wasUndone(told) || isInDoubt(told), told::toString);
+    }
+
+    /** Does the work and commits it; again from the start if the client says that it was rolled back. */
+    static void committed(Work commit, Work work) throws Exception {
+        for (int attempt = 0; ; attempt++) {
+            work.run();
+            try {
+                commit.run();
+                return;
+            } catch (TransactionRolledBackException | TransactionRolledBackRuntimeException undone) {
+                if (attempt == 3) { // a client that hears late of a restart doubts the next transaction too, but not more
+                    throw undone;
+                }
+            }
+        }
+    }
+
+    private static boolean wasUndone(Exception told) {
+        return told instanceof TransactionRolledBackException || told instanceof TransactionRolledBackRuntimeException;
+    }
+
+    private static boolean isInDoubt(Exception told) {
+        return told instanceof JmsTransactionInDoubtException || told.getCause() instanceof JmsTransactionInDoubtException;
     }
 
     /** The texts that a browser shows, without taking them. */
