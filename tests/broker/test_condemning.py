@@ -247,6 +247,47 @@ def test_a_modified_message_says_more_when_it_comes_again(timed: TimedBroker, jo
     assert (jobs.depth, jobs.depth_bytes) == (0, 0)
 
 
+def annotated(peer: Peer, **annotations: str) -> None:
+    """Give the oldest delivery back with annotations."""
+    _, delivery = peer.got[0]
+    delivery.local.annotations = {symbol(key): value for key, value in annotations.items()}
+    peer.take(Delivery.MODIFIED)
+
+
+@pytest.mark.parametrize("annotations", [{symbol("a"): "1"}, None])
+def test_what_a_consumer_wrote_on_a_message_survives_a_restart(
+    timed: TimedBroker, jobs: Queue, annotations: dict[symbol, str] | None
+) -> None:
+    peer = timed.connect()
+    send(peer, "m1", annotations=annotations)
+    peer.receive("jobs", credit=2)
+    for number in range(2):
+        annotated(peer, **{f"b{number}": "x" * 40, "c": str(number)})
+    size = jobs.depth_bytes
+    timed.restart()
+    timed.restart()
+    assert timed.queue("jobs").depth_bytes == size
+    peer = timed.connect()
+    peer.receive("jobs")
+    first = {"a": "1"} if annotations else {}
+    assert told(peer.take()) == {**first, "b0": "x" * 40, "b1": "x" * 40, "c": "1"}
+    assert timed.queue("jobs").depth_bytes == 0
+    timed.restart()
+    assert timed.queue("jobs").depth == 0
+
+
+def test_annotations_too_long_to_be_kept_are_there_until_the_restart(timed: TimedBroker, jobs: Queue) -> None:
+    peer = timed.connect()
+    send(peer, "m1")
+    peer.receive("jobs")
+    annotated(peer, long="x" * 40_000)  # more than a quarter of the log's segment
+    assert set(told(peer.got[0][0])) == {"long"}
+    timed.restart()
+    peer = timed.connect()
+    peer.receive("jobs")
+    assert peer.take().annotations is None
+
+
 def test_undeliverable_here_goes_to_another_link(timed: TimedBroker, jobs: Queue) -> None:
     first, second = timed.connect(), timed.connect()
     send(first, "m1")

@@ -162,6 +162,19 @@ def _header(durable: bool, priority: int, ttl: int | None, first_acquirer: bool,
     return encode(to_value(header))
 
 
+def annotations_section(data: bytes, head: Head) -> bytes:
+    """The message-annotations as they stand in the message, encoded; empty if there are none. Raises `DecodeError`."""
+    section, at = section_at(data, head.start)
+    return data[head.start : end_of(data, at)] if section is Section.MESSAGE_ANNOTATIONS else b""
+
+
+def with_annotations_section(data: bytes, head: Head, encoded: bytes) -> bytes:
+    """Return the message with this section in the place of its message-annotations. Raises `DecodeError`."""
+    section, at = section_at(data, head.start)
+    rest = end_of(data, at) if section is Section.MESSAGE_ANNOTATIONS else head.start
+    return behind(data, data[: head.start] + encoded + data[rest:])
+
+
 def with_annotations(
     data: bytes, head: Head, annotations: Mapping[Symbol, Value], *, without: Container[Value] = ()
 ) -> bytes:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from penstock_broker.log.bodies import LargePayload, RecordTooLarge, StagedBody
-from penstock_broker.log.encoding import deleted_record, document_record
+from penstock_broker.log.encoding import deleted_record, document_record, remark_record
 from penstock_broker.log.files import Buffer
 from penstock_broker.log.living import Living
 from penstock_broker.log.records import PUT, PUT_FIXED, Outcome, RecordType
@@ -15,6 +15,9 @@ from penstock_broker.log.state import State, longest_record
 from penstock_broker.log.writing import Writer
 
 _PUT = int(RecordType.PUT)
+
+LONGEST_REMARK = 64 * 1024
+"""Bytes of one: each checkpoint writes it again."""
 
 
 class Appender(ABC):
@@ -102,6 +105,20 @@ class Appender(ABC):
     def delivery_count(self, incarnation: int, message: int, count: int) -> None:
         """`count` unsuccessful deliveries of this message count against its limit."""
         self._new_counts[incarnation, message] = count
+
+    def remark(self, incarnation: int, message: int, text: bytes) -> bool:
+        """Say something of a message in one queue, which recovery tells with it; the last remark holds.
+
+        False if it is too long to be kept, as what is written again and again has to be short. Unknown incarnations
+        are ignored.
+        """
+        record = remark_record(incarnation, message, text)
+        if len(record) > min(LONGEST_REMARK, self._largest // 2):
+            return False
+        if incarnation in self._living.queues:
+            self._state.remark((incarnation, message), record)
+            self._records.append(record)
+        return True
 
     # Topology ---------------------------------------------------------------------------------------------------------
 

@@ -105,6 +105,11 @@ def count_record(counts: Iterable[tuple[int, int, int]]) -> bytes:
     return _record(RecordType.COUNT, b"".join([COUNT_BODY.pack(*count, 0) for count in counts]))
 
 
+def remark_record(incarnation: int, message: int, text: bytes) -> bytes:
+    """What the broker has to say of a message in one queue; the last one holds."""
+    return _record(RecordType.REMARK, PAIR.pack(incarnation, message) + text)
+
+
 def checkpoint_records(identifier: int, records: Sequence[bytes]) -> list[bytes]:
     """`records` restate everything but messages and acks; once both ends are synced, nothing older is needed."""
     body = NUMBER.pack(identifier)

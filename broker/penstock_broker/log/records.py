@@ -46,6 +46,7 @@ class RecordType(IntEnum):
     CHECKPOINT_BEGIN = 10
     CHECKPOINT_END = 11
     CLOSED = 12
+    REMARK = 13
     PART = 16
     STAGED_PUT = 17
     COMMIT = 18
@@ -141,6 +142,15 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
+class Remark:
+    """What the broker has to say of a message in one queue beside its payload; opaque to the log."""
+
+    incarnation: int
+    message: int
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointBegin:
     identifier: int
 
@@ -176,6 +186,7 @@ Record = (
     | Ack
     | Mark
     | Count
+    | Remark
     | CheckpointBegin
     | CheckpointEnd
     | Closed
@@ -221,6 +232,9 @@ def _decode(kind: int, flags: int, body: memoryview, at: int) -> Record:
             return Count(
                 tuple((incarnation, message, count) for incarnation, message, count, _ in COUNT_BODY.iter_unpack(body))
             )
+        case RecordType.REMARK:
+            incarnation, message = PAIR.unpack_from(body)
+            return Remark(incarnation, message, bytes(body[PAIR.size :]))
         case RecordType.ROUTE:
             return Route(ROUTE_BODY.unpack_from(body)[0], tuple(_read_numbers(body[ROUTE_BODY.size :])))
         case RecordType.DOCUMENT:

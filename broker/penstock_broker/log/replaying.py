@@ -21,6 +21,7 @@ from penstock_broker.log.records import (
     Part,
     Put,
     Record,
+    Remark,
     Route,
     StagedPut,
     Start,
@@ -61,6 +62,7 @@ class Replay:
     puts: dict[int, LivePut] = field(default_factory=dict[int, LivePut])
     marks: dict[int, int] = field(default_factory=dict[int, int])
     counts: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    remarks: dict[tuple[int, int], bytes] = field(default_factory=dict[tuple[int, int], bytes])
     parts: dict[int, list[PartPlace]] = field(default_factory=dict[int, list[PartPlace]])  # by body
     ended: set[int] = field(default_factory=set[int])
     named: dict[int, set[int]] = field(default_factory=dict[int, set[int]])  # segment -> segments its acks name
@@ -106,6 +108,8 @@ class Replay:
                 case Count():
                     for incarnation, message, count in record.counts:
                         self.counts[incarnation, message] = count
+                case Remark():
+                    self.remarks[record.incarnation, record.message] = record.text
                 case Start():
                     self.boot_id = record.boot_id
                     self.message_ceiling = max(self.message_ceiling, record.message_ceiling)
@@ -118,6 +122,11 @@ class Replay:
                     self.closed = True
                 case _:
                     assert_never(record)
+
+    def is_live(self, incarnation: int, message: int) -> bool:
+        """True if the message is in that queue, should it exist."""
+        live = self.puts.get(message)
+        return live is not None and incarnation in live.incarnations and incarnation not in live.acked
 
     def gap(self) -> None:
         """Blocks lack here: a checkpoint around this place does not prove that what it leaves out is gone."""
@@ -170,7 +179,9 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A recovered message of one queue. `deliveries`: those that count; `delivered`: a consumer may have seen it."""
+    """A recovered message of one queue. `deliveries`: those that count; `delivered`: a consumer may have seen it;
+    `remark`: what was said of it last.
+    """
 
     number: int
     payload: bytes
@@ -178,6 +189,7 @@ class Message:
     arrival: int
     deliveries: int
     delivered: bool
+    remark: bytes = b""
 
 
 def live_messages(replay: Replay, *, exact_marks: bool) -> tuple[dict[int, list[Message]], dict[int, int]]:
@@ -204,9 +216,10 @@ def live_messages(replay: Replay, *, exact_marks: bool) -> tuple[dict[int, list[
 
 
 def _message(replay: Replay, incarnation: int, put: Put, *, exact_marks: bool) -> Message:
-    count = replay.counts.get((incarnation, put.message), 0)
+    pair = incarnation, put.message
+    count = replay.counts.get(pair, 0)
     delivered = not exact_marks or count > 0 or put.message <= replay.marks.get(incarnation, 0)
-    return Message(put.message, put.payload, put.flags, put.arrival, count, delivered)
+    return Message(put.message, put.payload, put.flags, put.arrival, count, delivered, replay.remarks.get(pair, b""))
 
 
 def lost_incarnations(strangers: Mapping[int, int], replay: Replay) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""What a checkpoint restates: topology, delivered marks, delivery counts, reserved numbers. Knows no files.
+"""What a checkpoint restates: topology, delivered marks, delivery counts, remarks, reserved numbers. Knows no files.
 
 Message numbers and acks are not here: they stay with the segments that hold them.
 """
@@ -6,7 +6,7 @@ Message numbers and acks are not here: they stay with the segments that hold the
 from collections.abc import Collection, Iterator, Sequence
 from typing import TypeVar
 
-from penstock_broker.log.encoding import count_record, document_record, mark_record, start_record
+from penstock_broker.log.encoding import count_record, document_record, mark_record, remark_record, start_record
 from penstock_broker.log.records import Document
 from penstock_broker.log.replaying import Replay
 
@@ -43,7 +43,14 @@ class State:
             record = document_record(item.kind, item.key, item.incarnation, item.payload)
             self._documents[item.kind, item.key] = (item.incarnation, record)
         self._marks = {incarnation: mark for incarnation, mark in replay.marks.items() if incarnation in queues}
-        self._counts = {pair: count for pair, count in replay.counts.items() if pair[0] in queues}
+        self._counts = {
+            pair: count for pair, count in replay.counts.items() if pair[0] in queues and replay.is_live(*pair)
+        }
+        self._remarks = {
+            pair: remark_record(*pair, text)
+            for pair, text in replay.remarks.items()
+            if pair[0] in queues and replay.is_live(*pair)
+        }
         self._message_ceiling = self._incarnation_ceiling = 0
 
     def __contains__(self, key: Key) -> bool:
@@ -63,12 +70,14 @@ class State:
         """The queue is gone, and what was noted of it."""
         self._marks.pop(incarnation, None)
         self._counts = {pair: count for pair, count in self._counts.items() if pair[0] != incarnation}
+        self._remarks = {pair: record for pair, record in self._remarks.items() if pair[0] != incarnation}
 
     def acked(self, incarnation: int, messages: Sequence[int]) -> None:
-        """Counts of messages that have left need no restating."""
-        if self._counts:
+        """Counts and remarks of messages that have left need no restating."""
+        if self._counts or self._remarks:
             for message in messages:
                 self._counts.pop((incarnation, message), None)
+                self._remarks.pop((incarnation, message), None)
 
     def mark(self, marks: dict[int, int]) -> list[bytes]:
         """Take in marks per incarnation; the records of those that rose. A mark never falls."""
@@ -86,6 +95,10 @@ class State:
         known = {pair: count for pair, count in counts.items() if pair[0] in self._queues}
         self._counts.update(known)
         return self._count_records(known)
+
+    def remark(self, pair: Pair, record: bytes) -> None:
+        """Take in what is said of a message, as its record."""
+        self._remarks[pair] = record
 
     def _count_records(self, counts: dict[Pair, int]) -> list[bytes]:
         rows = [(*pair, count) for pair, count in counts.items()]
@@ -106,4 +119,5 @@ class State:
     def restated(self) -> list[bytes]:
         """Everything but the numbers, as records."""
         marks = [mark_record(part) for part in parts(list(self._marks.items()), self._longest)]
-        return [*(record for _, record in self._documents.values()), *marks, *self._count_records(self._counts)]
+        counts = self._count_records(self._counts)
+        return [*(record for _, record in self._documents.values()), *marks, *counts, *self._remarks.values()]

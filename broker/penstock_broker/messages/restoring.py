@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.message import inspect, with_annotations_section
 from penstock_broker.log import Document, Message, Recovered
 from penstock_broker.messages.deadlines import wishes_of
 from penstock_broker.queues.marks import message_marks
-from penstock_broker.queues.queue import AVAILABLE, EXPIRES, FLAGS, LOGGED, NUMBER, SCHEDULED, Queue
+from penstock_broker.queues.queue import AVAILABLE, DATA, EXPIRES, FLAGS, LOGGED, NUMBER, SCHEDULED, Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.store import Topology
 from penstock_core.lifespan import available_at, bounded, expires_at
@@ -80,8 +80,8 @@ def instance_of(recovered: Recovered) -> str | None:
 def _fill(queue: Queue, messages: Sequence[Message], now_us: int) -> None:
     due: list[Entry] = []
     for message in messages:
-        size = len(message.payload)
         entry = _entry(message, queue.max_ttl_us)
+        size = len(entry[DATA])
         is_due = entry[AVAILABLE] <= now_us
         if is_due:
             due.append(entry)
@@ -130,4 +130,6 @@ def _entry(message: Message, max_ttl_us: int) -> Entry:
     expires = bounded(expires_at(arrival, head.ttl, wished.absolute_expiry_ms), arrival, max_ttl_us)
     flags = LOGGED | message_marks(data, head) | message.flags & SCHEDULED
     available = available_at(arrival, wished) if flags & SCHEDULED else arrival
+    if message.remark:  # what consumers wrote on it says nothing of its times
+        data = with_annotations_section(data, head, message.remark)
     return (message.number, data, available, expires, flags)

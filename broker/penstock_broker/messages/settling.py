@@ -2,15 +2,17 @@
 
 Written for speed: `accepted` runs for every message. Accepted: the message is gone. Released: back, nothing counts.
 Modified: back; delivery-failed counts an attempt, undeliverable-here keeps it from this link, annotations are merged
-into the message. Rejected, or failed too often: `condemning` sends it on. Settled without an outcome: released. A lost
-link: all come back marked as possibly seen, and only the oldest counts an attempt, so that restarts of a prefetching
-client don't condemn healthy messages. A link whose client, or this broker, goes in order counts none.
+into the message, also for after a restart. Rejected, or failed too often: `condemning` sends it on. Settled without an
+outcome: released. A lost link: all come back marked as possibly seen, and only the oldest counts an attempt, so that
+restarts of a prefetching client don't condemn healthy messages. A link whose client, or this broker, goes in order
+counts none.
 
 Source: AMQP 1.0 part 3, 3.4; section 4 of the design ("Limits").
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -20,12 +22,13 @@ from penstock_amqp.messages import message
 from penstock_amqp.types.values import Symbol, Value
 from penstock_broker.messages import condemning, expecting
 from penstock_broker.messages.deadlines import deadline
-from penstock_broker.messages.origins import of_client
 from penstock_broker.queues.queue import AVAILABLE, DATA, FLAGS, LOGGED, NUMBER, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
 
 __all__ = ["accepted", "lost", "settled"]
+
+logger = logging.getLogger(__name__)
 
 
 def accepted(broker: Broker, consumer: Consumer, batch: list[Held]) -> None:
@@ -78,7 +81,7 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
             if event.failed and condemning.fail(broker, queue, entry):
                 return
             if event.annotations:
-                held = _annotated(queue, held, event.annotations)
+                held = _annotated(broker, queue, held, event.annotations)
             if event.undeliverable_here:
                 queue.exclude(consumer, number)
         case Outcome.RELEASED | Outcome.NONE | Outcome.UNKNOWN:
@@ -108,12 +111,26 @@ def lost(broker: Broker, queue: Queue, held: Sequence[Held], *, counts: bool) ->
     broker.schedule(queue)
 
 
-def _annotated(queue: Queue, held: Held, annotations: dict[Symbol, Value]) -> Held:
-    """The delivery with a message that says more, in this queue and as long as the broker runs."""
+def _annotated(broker: Broker, queue: Queue, held: Held, annotations: dict[Symbol, Value]) -> Held:
+    """The delivery with a message that says more, in this queue; the log keeps that beside the message."""
     link, (number, data, available, expires, flags), sent = held
+    head = message.inspect(data)
     try:
-        told = message.with_annotations(data, message.inspect(data), of_client(annotations))
+        told = message.with_annotations(data, head, annotations)
     except DecodeError:
         return held  # there are annotations that can't be read: they stay what they are
     queue.depth_bytes += len(told) - len(data)
+    if flags & LOGGED:
+        _keep(broker, queue, number, message.annotations_section(told, head))
     return link, (number, told, available, expires, flags), sent
+
+
+def _keep(broker: Broker, queue: Queue, number: int, section: bytes) -> None:
+    """Have the log keep the annotations; they have no claim on the room that is kept for acks."""
+    if broker.log.accepts_publishing() and broker.log.remark(queue.incarnation, number, section):
+        return
+    if broker.rarely.may_say(f"annotations {queue.name}", broker.now_ms):
+        logger.warning(
+            "What consumers wrote on a message of %r won't survive a restart: too much, or the volume is full",
+            queue.name,
+        )

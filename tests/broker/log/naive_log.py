@@ -22,9 +22,11 @@ class NaiveState:
     marks: dict[int, int] = field(default_factory=dict[int, int])
     counts: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
 
+    remarks: dict[tuple[int, int], bytes] = field(default_factory=dict[tuple[int, int], bytes])
+
     def copy(self) -> "NaiveState":
         queues = {incarnation: dict(queue) for incarnation, queue in self.queues.items()}
-        return NaiveState(dict(self.documents), queues, dict(self.marks), dict(self.counts))
+        return NaiveState(dict(self.documents), queues, dict(self.marks), dict(self.counts), dict(self.remarks))
 
     def topology(self, key: DocumentKey, incarnation: int, payload: bytes) -> None:
         before = self.documents.get(key, (0, b""))[0]

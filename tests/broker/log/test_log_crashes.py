@@ -135,6 +135,15 @@ class LogMachine(RuleBasedStateMachine):
         self.log.delivery_count(incarnation, message, count)
         now.counts[incarnation, message] = count
 
+    @precondition(lambda self: any(self.naive.now.queues.values()))
+    @rule(data=st.data(), text=st.binary(max_size=60))
+    def remark(self, data: st.DataObject, text: bytes) -> None:
+        live = {incarnation: queue for incarnation, queue in self.naive.now.queues.items() if queue}
+        incarnation = data.draw(st.sampled_from(sorted(live)))
+        message = data.draw(st.sampled_from(sorted(live[incarnation])))
+        assert self.log.remark(incarnation, message, text)
+        self.naive.now.remarks[incarnation, message] = text
+
     # Bodies in parts, and transactions --------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.bodies) < 4)
@@ -333,6 +342,7 @@ class LogMachine(RuleBasedStateMachine):
                 count = expected.counts.get((incarnation, item.number), 0)
                 marked = item.number <= expected.marks.get(incarnation, 0)
                 assert item.deliveries == count
+                assert item.remark == expected.remarks.get((incarnation, item.number), b"")
                 assert item.delivered == (marked or count > 0 or not exact_marks)
         self.naive.now = expected.copy()
         if not exact_marks:  # what was concluded once holds in the lives that follow

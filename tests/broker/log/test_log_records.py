@@ -16,6 +16,7 @@ from penstock_broker.log.encoding import (
     mark_record,
     part_prefix,
     put_record,
+    remark_record,
     route_record,
     staged_put_record,
     start_record,
@@ -35,6 +36,7 @@ from penstock_broker.log.records import (
     Part,
     Put,
     Record,
+    Remark,
     Route,
     StagedPut,
     Start,
@@ -98,6 +100,12 @@ CASES = [
         "09000000 18000000 0100000000000000 0500000000000000 03000000 00000000",
         Count(((1, 5, 3),)),
         id="count",
+    ),
+    pytest.param(
+        remark_record(1, 5, b"abc"),
+        "0d000000 13000000 0100000000000000 0500000000000000 616263",
+        Remark(1, 5, b"abc"),
+        id="remark",
     ),
     pytest.param(
         part_prefix(0x0304, 0x0200, 3) + b"abc",

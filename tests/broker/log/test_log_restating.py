@@ -195,3 +195,42 @@ def test_a_segment_that_can_not_be_read_costs_space_and_nothing_else(
     settle(flow.log)
     assert flow.log.failed is None
     assert "nothing behind it is freed" in caplog.text
+
+
+def test_one_of_many_that_stays_for_ever_keeps_its_own_segment_only(tmp_path: Path) -> None:
+    """Of a hundred messages, which fill four segments, one is never taken: what lies between is used again."""
+    flow = Flow(tmp_path, SimulatedFiles())
+    for kept in range(1, 21):
+        flow.put()
+        flow.run(99)
+        settle(flow.log)
+        assert flow.log.segments <= kept * 4 // 3 + 8, "theirs, a third of these for acks, and what is under way"
+    flow.restart()
+    settle(flow.log)
+    assert flow.log.segments <= 20 * 4 // 3 + 8
+    flow.log.close()
+
+
+def test_what_was_said_of_a_message_outlives_the_segment_in_which_it_was_said(tmp_path: Path) -> None:
+    flow = Flow(tmp_path, SimulatedFiles())
+    queue = flow.queues[0]
+    old = flow.put()
+    flow.run(100)
+    for text in (b"once", b"twice"):
+        assert flow.log.remark(queue, old, text)
+        flow.log.delivery_count(queue, old, len(text))
+    gone = flow.put()
+    assert flow.log.remark(queue, gone, b"gone")
+    flow.run(300)
+    said_in = max(flow.files.paths(), key=lambda path: b"twice" in flow.files.content(path))
+    flow.take(gone)
+    flow.run(300)
+    settle(flow.log)
+    assert said_in not in flow.files.paths(), "the segment was used again"
+    flow.log.close()
+    for _ in range(2):
+        flow.log, recovered = opened(tmp_path, flow.files)
+        (first,) = [each for each in recovered.messages[queue] if each.number == old]
+        assert (first.remark, first.deliveries) == (b"twice", 5)
+        assert all(not each.remark for each in recovered.messages[flow.queues[1]])
+        flow.log.close()
