@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 from e2e.local_site import START_SECONDS, LocalSite
@@ -25,6 +28,12 @@ def subscriptions(site: LocalSite) -> dict[str, SubscriptionState]:
     return found(polled, "the observer to have seen what was declared", START_SECONDS)
 
 
+def penstock(*arguments: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", "penstock_cli", *arguments], stdout=subprocess.PIPE, text=True, timeout=60, check=True
+    ).stdout
+
+
 def is_alive(pid: int | None) -> bool:
     """Whether a process with this id exists."""
     assert pid is not None
@@ -39,6 +48,8 @@ def test_up_serves_what_the_manifests_declare_through_a_crash_and_leaves_nothing
         assert before["shipping-eu"].binding_keys == ("eu.#",)
         assert before["billing"].owner is not None
         assert (before["billing"].owner.cluster_id, before["billing"].owner.name) == ("local", "billing")
+        listed = penstock("subscriptions", "list", "--json", "--broker", str(site.state()["management"]))
+        assert {json.loads(line)["subscriptionName"] for line in listed.splitlines()} == set(before)
         site.kill()
         after = subscriptions(site)
         assert after["billing"].incarnation == before["billing"].incarnation, "declared again, not made again"

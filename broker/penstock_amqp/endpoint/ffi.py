@@ -141,7 +141,6 @@ transport_push: Callable[[Ptr, Buffer | bytes, int], int] = _lib.pn_transport_pu
 transport_peek: Callable[[Ptr, Buffer, int], int] = _lib.pn_transport_peek
 transport_pop: Callable[[Ptr, int], None] = _lib.pn_transport_pop
 transport_tick: Callable[[Ptr, int], int] = _lib.pn_transport_tick
-transport_close_tail: Callable[[Ptr], int] = _lib.pn_transport_close_tail
 transport_condition: Callable[[Ptr], Ptr] = _lib.pn_transport_condition
 transport_remote_max_frame: Callable[[Ptr], int] = _lib.pn_transport_get_remote_max_frame
 

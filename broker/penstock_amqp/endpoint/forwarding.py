@@ -268,11 +268,6 @@ class MessageEngine(Settler):
                 return start + taken
         return len(data)
 
-    def end_of_input(self, out: list[Event]) -> None:
-        """The peer will send no more bytes."""
-        ffi.transport_close_tail(self._transport)
-        self._drain(out)
-
     def tick(self, now_ms: int, out: list[Event]) -> int:
         """Send heartbeats, notice a silent peer; return when to call again (same clock), 0 for never."""
         deadline = ffi.transport_tick(self._transport, now_ms)

@@ -139,6 +139,8 @@ class _Up:
             self._told = True
             who = "guest/guest, or without a name" if is_open(self._broker) else "as spec.authentication says"
             self._say(f"clients connect to amqp://{self._endpoints.amqp} ({who})")
+            socket = shlex.quote(f"unix:{self._layout.management}")
+            self._say(f"what waits: penstock subscriptions list --broker {socket}")
 
     async def _observer_started(self, pid: int) -> None:
         await observing.wait_until_serving(self._endpoints.observer_url, READY_SECONDS)
@@ -150,7 +152,8 @@ class _Up:
     def _note(self, name: str, pid: int) -> None:
         """Keep `up.json` true; it has a child's process id from the moment on that the child can be used."""
         self._pids[name] = pid
-        state = {"amqp": self._endpoints.amqp, "observer": self._endpoints.observer_url, "pids": dict(self._pids)}
+        where = {"amqp": self._endpoints.amqp, "observer": self._endpoints.observer_url}
+        state = {**where, "management": f"unix:{self._layout.management}", "pids": dict(self._pids)}
         self._layout.write_state(state)
 
     async def _analyse_on_schedule(self) -> None:
