@@ -6,7 +6,18 @@ import pytest
 
 from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame, frame_of
 from penstock_amqp.frames.gate import Gate
-from penstock_amqp.frames.performatives import Attach, Begin, Detach, Flow, Open, Target, Transfer
+from penstock_amqp.frames.performatives import (
+    Accepted,
+    Attach,
+    Begin,
+    Detach,
+    Disposition,
+    Flow,
+    Open,
+    Source,
+    Target,
+    Transfer,
+)
 
 OPEN = encode_frame(Open(container_id="c"))
 BEGIN = encode_frame(Begin(next_outgoing_id=0, incoming_window=5, outgoing_window=5))
@@ -88,6 +99,33 @@ def test_other_ways_to_write_a_descriptor_become_the_usual_one() -> None:
     gate = Gate(65_536)
     given(gate, frame_of(by_symbol + fields))
     assert given(gate, TRANSFER + frame_of(by_symbol + fields)) == [TRANSFER, BEGIN], "now every frame is looked at"
+
+
+def test_symbols_within_an_attach_count_as_well() -> None:
+    """Whoever describes a source so may describe outcomes so."""
+    gate = Gate(65_536)
+    by_number = encode_frame(Attach(name="l", handle=0, role=True, source=Source(), target=Target()))
+    at = by_number.index(b"\x00\x53\x28\x45")
+    by_symbol = frame_of(
+        by_number[8:11]
+        + b"\xc0"
+        + bytes((by_number[12] + 16,))
+        + by_number[13:at]
+        + b"\x00\xa3\x10amqp:source:list\x45"
+        + by_number[at + 4 :]
+    )
+    assert given(gate, by_symbol) == [by_number]
+    accepts = encode_frame(Disposition(role=True, first=0, settled=True, state=Accepted()))
+    so = accepts.index(b"\x00\x53\x24\x45")
+    symbolic = frame_of(
+        accepts[8:11]
+        + b"\xc0"
+        + bytes((accepts[12] + 18,))
+        + accepts[13:so]
+        + b"\x00\xa3\x12amqp:accepted:list\x45"
+        + accepts[so + 4 :]
+    )
+    assert given(gate, symbolic) == [accepts]
 
 
 @pytest.mark.parametrize(

@@ -346,6 +346,23 @@ def test_a_handle_of_no_link_ends_the_session(client: RawClient, data: bytes) ->
     check_session_error(client, "amqp:session:unattached-handle", channel=1)
 
 
+def test_a_peer_that_takes_no_more_handles_is_told_so(client: RawClient) -> None:
+    """2.7.2 (handle-max): there is none left to answer with. Those of links that are detached are free again."""
+    client.send(replace(BEGIN, handle_max=1), 1)
+    client.expect(Begin)
+    for number in range(4):
+        client.attach_receiver("a", Source(address="few", capabilities=QUEUE), channel=1, handle=0)
+        client.send(Detach(handle=0, closed=True), 1)
+        client.send(Attach(name=f"b{number}", handle=1, role=True, source=Source(address="few"), target=Target()), 1)
+        client.expect(Detach)
+        assert client.expect(Attach).name == f"b{number}"
+        client.detach(1, closed=True, channel=1)
+    for handle in (0, 1):
+        client.attach_receiver(f"c{handle}", Source(address="few"), channel=1, handle=handle)
+    client.send(Attach(name="c2", handle=2, role=True, source=Source(address="few"), target=Target()), 1)
+    check_session_error(client, "amqp:resource-limit-exceeded")
+
+
 def test_a_name_is_a_link_in_each_direction(client: RawClient) -> None:
     """2.6.1: a link is named by its containers, in order, and its name."""
     client.begin()

@@ -13,11 +13,14 @@ from penstock_amqp.endpoint.events import Event, Kind, Missed, TooLarge, Unstore
 from penstock_amqp.endpoint.ffi import (
     MESSAGE,
     MESSAGE_BYTES,
+    RELEASED,
     Ptr,
     delivery_aborted,
     delivery_partial,
     delivery_settle,
     delivery_settled,
+    delivery_tag,
+    delivery_update,
     link_advance,
     link_flow,
     link_recv,
@@ -29,7 +32,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.sections import body_at, check_sections
 from penstock_amqp.messages.streamed import is_streamed
 
-__all__ = ["GATHERED_BYTES", "HEAD_BYTES", "SPOOL_BYTES", "forget", "missed", "proven", "receive"]
+__all__ = ["GATHERED_BYTES", "HEAD_BYTES", "SPOOL_BYTES", "forget", "missed", "passed_over", "proven", "receive"]
 
 SPOOL_BYTES: Final = 1024 * 1024
 """What may be in memory of a message that is still coming; a longer one goes to a sink."""
@@ -83,6 +86,23 @@ def missed(received: Ptr, out: list[Event]) -> None:
     txn_id = named_transaction(received)
     if txn_id is not None:
         out.append((Kind.OTHER, None, Missed(txn_id)))
+
+
+def passed_over(received: Ptr, link: InLink, out: list[Event]) -> bool:
+    """Release a delivery that the peer resumes, which we know nothing of: it may send it anew. False for any other."""
+    tag = delivery_tag(received)
+    if link.resumed is None or tag not in link.resumed or delivery_aborted(received):
+        return False
+    while link_recv(link.ptr, MESSAGE, MESSAGE_BYTES) > 0:
+        pass
+    if not delivery_partial(received):
+        link.resumed.discard(tag)
+        missed(received, out)
+        link_advance(link.ptr)
+        delivery_update(received, RELEASED)
+        delivery_settle(received)
+        link_flow(link.ptr, 1)
+    return True
 
 
 def proven(received: Ptr, link: InLink, data: bytes) -> Unstored | None:

@@ -86,10 +86,12 @@ class Endpoint(Echoer):
             self._fail(out)
 
     def _session_began(self, ptr: Ptr) -> None:
-        channel = self._tap.take_begin()
+        begin = self._tap.take_begin()
+        channel = begin.channel
         scrutiny.check_begin(channel, {each.channel for each in self._sessions.values()}, is_open=self._peer_opened)
         ffi.session_set_incoming_capacity(ptr, SESSION_FRAMES * self.max_frame)
         session = Session(ptr, channel)
+        session.handle_max = begin.handle_max
         self._sessions[ptr] = session
         self._begun.append(session)
         ffi.session_open(ptr)
@@ -107,6 +109,7 @@ class Endpoint(Echoer):
         scrutiny.check_attach(tapped.channel, attach, handle_in_use=before is not None and before.keeps_handle)
         scrutiny.check_reply_fits(tapped.channel, attach, self._most_per_frame)
         session = self._sessions[ffi.link_session(ptr)]
+        scrutiny.check_handle_left(tapped.channel, len(session.links), session.handle_max)
         named = self._gate.attached(tapped.channel, name)
         is_sender = ffi.link_is_sender(ptr)
         link = OutLink(ptr, named, session) if is_sender else InLink(ptr, named, session, self._gathering)
@@ -262,6 +265,8 @@ class Endpoint(Echoer):
 
     def _open_link(self, offer: Offer) -> None:
         offer.link.is_answered = True
+        if offer.link.session.handle_max is not None:
+            self._write()  # handles of links that have gone are free once that is written
         self._offers.append(offer)
         ffi.link_open(offer.link.ptr)
 

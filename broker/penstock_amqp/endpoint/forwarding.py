@@ -233,7 +233,7 @@ class MessageEngine(Settler):
         if taken <= tap.SHORT:
             self._echoes += self._tap.echoes_of_sessions()
         if self._unwritten:
-            self._write_begins()
+            self._write()
         return taken
 
     def _give_all(self, data: bytes, out: list[Event]) -> bool:
@@ -245,8 +245,8 @@ class MessageEngine(Settler):
             data = data[taken:]
         return True
 
-    def _write_begins(self) -> None:
-        """Have the engine write: it takes transfers for a session from then on."""
+    def _write(self) -> None:
+        """Have the engine write: it takes transfers for a session that it has begun, and handles are free again."""
         transport_peek(self._transport, OUTPUT, 0)
         self._unwritten = 0
         self._pass_over_own()
@@ -318,6 +318,10 @@ class MessageEngine(Settler):
                     continue
                 if link.unproven:
                     self._scrutinise()
+                    if link.resumed and arrivals.passed_over(received, link, out):
+                        collector_pop(collector)
+                        batch_link = held_link = None
+                        continue
                 if delivery_partial(received) or link.part_bytes:
                     whole = arrivals.receive(received, link, out)
                     if whole is None:
@@ -360,6 +364,8 @@ class MessageEngine(Settler):
         for channel, transfer in self._tap.take_transfers():
             link = self._by_handle.get((channel, transfer.handle))
             if isinstance(link, InLink) and link.unproven:
+                if transfer.resume and transfer.delivery_tag is not None:
+                    link.resumed = {transfer.delivery_tag, *(link.resumed or ())}
                 link.first_transfer = scrutiny.check_transfer(
                     link.first_transfer, transfer, settles_second=link.settles_second
                 )

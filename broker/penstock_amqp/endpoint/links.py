@@ -24,7 +24,7 @@ CLOSELY: Final = 4
 class Session:
     """One session of the peer."""
 
-    __slots__ = ("channel", "context", "has_ended", "links", "local_channel", "ptr")
+    __slots__ = ("channel", "context", "handle_max", "has_ended", "links", "local_channel", "ptr")
 
     def __init__(self, ptr: Ptr, channel: int = 0) -> None:
         self.ptr = ptr
@@ -32,6 +32,8 @@ class Session:
         """The peer's number for it."""
         self.local_channel: int | None = None
         """Ours; None until our Begin is out."""
+        self.handle_max: int | None = None
+        """The highest handle that we may give a link; None: any."""
         self.has_ended = False
         self.links: list[InLink | OutLink] = []
         self.context: object = None
@@ -80,6 +82,7 @@ class InLink:
         "ptr",
         "read_bytes",
         "remote",
+        "resumed",
         "session",
         "settles_second",
         "sink",
@@ -126,6 +129,8 @@ class InLink:
         """Messages that are still looked at closely: whoever gets something wrong does so from the start."""
         self.first_transfer: Transfer | None = None
         """How the delivery began that is coming in several transfers, while the link is unproven."""
+        self.resumed: set[bytes] | None = None
+        """Tags of deliveries that the peer resumes, while the link is unproven."""
         self.settles_second = False
         """True if we settle what we answered only after the peer."""
         self.unconfirmed = 0

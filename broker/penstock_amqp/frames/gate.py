@@ -50,7 +50,7 @@ class Gate:
         self._originals: dict[str, str] = {}
         self._renamed = 0
         self._is_unusual = False
-        """The peer describes performatives otherwise than by a small number: every frame is looked at."""
+        """The peer describes performatives, or what is in an attach, by other than numbers: each frame is looked at."""
 
     def attached(self, channel: int, name: str) -> str:
         """Note that the engine has a link `name` on `channel`; the name that the peer gave it."""
@@ -107,7 +107,7 @@ class Gate:
                 return (at, None) if at else self._begun(data, part, end, code)
             if code in _AWAITED:
                 return end, None
-            if kind == AMQP_FRAME and body < end and code in (None, Attach.CODE):
+            if kind == AMQP_FRAME and body < end and (self._is_unusual or code in (None, Attach.CODE)):
                 instead = self._instead(part[body:end], code, channel, seen)
                 if instead is not None:
                     return (at, None) if at else (end, instead)
@@ -134,11 +134,12 @@ class Gate:
             return None
         if not isinstance(value, Described):
             return None
-        known = value if code is not None else numbered(value)
+        known = numbered(value)
         told = self._renamed_attach(known, channel, seen) if known.descriptor == Attach.CODE else known
-        if code is not None and told is known:
+        is_usual = code is not None and known == value
+        if is_usual and told is known:
             return None
-        self._is_unusual = self._is_unusual or code is None
+        self._is_unusual = self._is_unusual or not is_usual
         return frame_of(encode(told) + body[end:], channel)
 
     def _renamed_attach(self, attach: Described, channel: int, seen: set[tuple[int, str]]) -> Described:

@@ -13,7 +13,15 @@ from penstock_amqp.errors import ProtocolError
 from penstock_amqp.frames.fitting import ATTACH_BYTES
 from penstock_amqp.frames.performatives import Attach, Source, Target, Transfer
 
-__all__ = ["LONGEST_TAG", "check_attach", "check_begin", "check_open", "check_reply_fits", "check_transfer"]
+__all__ = [
+    "LONGEST_TAG",
+    "check_attach",
+    "check_begin",
+    "check_handle_left",
+    "check_open",
+    "check_reply_fits",
+    "check_transfer",
+]
 
 LONGEST_TAG: Final = 32
 """Bytes of a delivery-tag (2.8.7)."""
@@ -41,6 +49,13 @@ def check_attach(channel: int, attach: Attach, *, handle_in_use: bool) -> None:
     if handle_in_use:
         told = f"Handle {attach.handle} is that of another link of the session; detach it first."
         raise ProtocolError("amqp:session:handle-in-use", told, channel)
+
+
+def check_handle_left(channel: int, links: int, handle_max: int | None) -> None:
+    """We have a handle for one link more than `links`: the engine falls silent where the peer takes none."""
+    if handle_max is not None and links > handle_max:
+        told = f"Your handle-max of {handle_max} leaves no handle to answer another attach with; detach a link first."
+        raise ProtocolError("amqp:resource-limit-exceeded", told, channel)
 
 
 def check_reply_fits(channel: int, attach: Attach, max_frame_size: int) -> None:

@@ -31,9 +31,9 @@ from penstock_amqp.frames.frames import AMQP_FRAME, performative_code, read_body
 from penstock_amqp.frames.performatives import Attach, Begin, Detach, Flow, Open, Performative, Transfer
 from penstock_amqp.types.codec import decode
 from penstock_amqp.types.composites import from_value, missing_field
-from penstock_amqp.types.values import Described, ULong
+from penstock_amqp.types.values import Described, UInt, ULong, Value
 
-__all__ = ["SHORT", "InputTap", "TappedAttach", "TappedFlow"]
+__all__ = ["SHORT", "InputTap", "TappedAttach", "TappedBegin", "TappedFlow"]
 
 SHORT: Final = 512
 """A chunk of so many bytes or fewer is looked through for a flow of a session, for which the engine raises no event."""
@@ -46,6 +46,9 @@ _PIECE_BYTES: Final = 4096
 
 _ECHO_FIELD = 9
 """Position of `echo` in a flow: a shorter one, which is nearly every flow, need not be decoded."""
+
+_HANDLE_MAX_FIELD = 4
+"""Position of `handle-max` in a begin."""
 
 _STATE_FIELD = 7
 """Position of `state` in a transfer."""
@@ -65,6 +68,14 @@ class TappedAttach:
 
     channel: int
     attach: Attach
+
+
+@dataclass(frozen=True, slots=True)
+class TappedBegin:
+    """A begin: its channel, and the highest handle that its sender takes (None: any)."""
+
+    channel: int
+    handle_max: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +116,7 @@ class InputTap:
         self._chunk: bytes | memoryview = b""
         self._walked = True
         self._attaches: deque[TappedAttach] = deque()
-        self._begins: deque[int] = deque()
+        self._begins: deque[TappedBegin] = deque()
         self._open_channel = 0
         self._transfers_taken = False
         self._echoes: tuple[TappedFlow, ...] = ()
@@ -140,8 +151,8 @@ class InputTap:
         self._walk()
         return self._open_channel
 
-    def take_begin(self) -> int:
-        """The channel of the chunk's next Begin."""
+    def take_begin(self) -> TappedBegin:
+        """The chunk's next Begin."""
         self._walk()
         if not self._begins:
             raise TapError("the engine began a session, but the input holds no such begin")
@@ -237,8 +248,8 @@ class InputTap:
                     self._attaches.append(TappedAttach(channel, performative))
                 case Flow() if performative.echo or performative.properties:
                     echoes.append(TappedFlow(channel, performative))
-                case Begin.CODE:
-                    self._begins.append(channel)
+                case TappedBegin():
+                    self._begins.append(performative)
                 case Open.CODE:
                     self._open_channel = channel
                 case _:
@@ -260,17 +271,18 @@ def _beginning(pieces: list[bytes], size: int) -> bytes:
     return b"".join(pieces)[:size]
 
 
-def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Performative | int, int]]:
-    """Yield (channel, performative, bytes) of the attaches and flows in `data`, which holds whole frames; of opens,
-    begins and detaches the descriptor stands for the performative. Raises `DecodeError` where a mandatory field lacks.
+def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Performative | TappedBegin | int, int]]:
+    """Yield (channel, performative, bytes) of the attaches and flows in `data`, which holds whole frames; of opens
+    and detaches the descriptor stands for the performative, of begins what is taken. Raises `DecodeError` where a
+    mandatory field lacks.
     """
     for _start, end, kind, channel, body in walk(data):
         if kind != AMQP_FRAME or body == end:
             continue
         code = performative_code(data, body)
         if code in _MANDATORY:
-            _check_mandatory(_MANDATORY[code], data[body:end], body)
-            yield channel, code, end - body
+            fields = _checked(_MANDATORY[code], data[body:end], body)
+            yield channel, TappedBegin(channel, _handle_max(fields)) if code == Begin.CODE else code, end - body
             continue
         if code is not None and code not in (Attach.CODE, Flow.CODE):
             continue
@@ -284,11 +296,19 @@ def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Pe
         yield channel, performative, end - body
 
 
-def _check_mandatory(kind: type[Performative], frame_body: bytes, at: int) -> None:
+def _checked(kind: type[Performative], frame_body: bytes, at: int) -> list[Value]:
+    """The fields of a performative that has those that are mandatory."""
     value, _ = decode(frame_body)
     missing = missing_field(kind, value)
     if missing is not None:
         raise DecodeError(f"{kind.NAME} lacks its mandatory field {missing}", at)
+    return value.value if isinstance(value, Described) and isinstance(value.value, list) else []
+
+
+def _handle_max(fields: list[Value]) -> int | None:
+    """That of a Begin."""
+    told = fields[_HANDLE_MAX_FIELD] if len(fields) > _HANDLE_MAX_FIELD else None
+    return told if isinstance(told, UInt) else None
 
 
 def _transfer(frame_body: bytes, at: int) -> Transfer:
