@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -185,6 +186,36 @@ def test_requests_that_come_at_once_are_answered_some_per_turn(timed: TimedBroke
         taken = [before - after for before, after in pairwise(unread[1:])]
         assert max(taken) <= 64 * size  # a request weighs 2 of the 64, but pieces of input are what is weighed
         assert unread[-1] == 0
+
+
+def test_requests_that_come_behind_their_attach_are_answered_some_per_turn(timed: TimedBroker) -> None:
+    """Nobody knows yet, when they are read, that they are requests."""
+    stream = Turned(timed)
+    with RawClient(0, "busy", stream=stream) as client:
+        client.begin()
+        control = Attach(
+            name="c", handle=0, role=False, source=Source(), target=Coordinator(), initial_delivery_count=0
+        )
+        declare = encode_message(WholeMessage(body=to_value(Declare())))
+        numbered = Transfer(handle=0, delivery_id=0, delivery_tag=b"t", message_format=0)
+        size = len(encode_frame(numbered, 0, declare))
+        stream.sendall(encode_frame(control))
+        stream.sendall(b"".join(encode_frame(replace(numbered, delivery_id=each), 0, declare) for each in range(600)))
+        (connection,) = timed.broker.connections.values()
+        timed.turn()
+        assert len(connection.unread) >= (600 - 200) * size  # pieces of 8 KiB are what is weighed
+
+
+def test_empty_frames_are_taken_some_per_turn(timed: TimedBroker) -> None:
+    stream = Turned(timed)
+    with RawClient(0, "busy", stream=stream) as client:
+        client.begin()
+        (connection,) = timed.broker.connections.values()
+        stream.sendall(encode_frame(None) * 8192)
+        timed.turn()
+        assert 8 * 3000 < len(connection.unread) <= 8 * (8192 - 2048)  # 2,048 / 32 weigh 64, and a piece has 1,024
+        while connection.has_unread:
+            timed.turn()
 
 
 BEGINS_A_MESSAGE = Transfer(handle=0, delivery_id=0, delivery_tag=b"t", message_format=0, more=True)

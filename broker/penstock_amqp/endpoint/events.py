@@ -40,6 +40,7 @@ __all__ = [
     "Settled",
     "TooLarge",
     "Unstored",
+    "effort",
     "weight",
 ]
 
@@ -223,16 +224,24 @@ _SELECTOR_CHARACTERS: Final = 8
 
 def weight(event: Event) -> int:
     """What an event costs whoever works through it, roughly: an outcome or a flow is 1, an attach 8 and what its
-    filters are long; a batch of messages is 1, unless each of them is a request.
+    filters are long; a batch of messages is 1, unless each of them is a request, or may be one: its link came with the
+    same bytes.
     """
     if event[0] is Kind.OTHER:
         other = event[2]
         if isinstance(other, Attached):
             return 8 + _filter_characters(other.attach) // _SELECTOR_CHARACTERS
         return 4 if isinstance(other, Detached | Ended) else 1
-    if event[0] is Kind.MESSAGES and event[1].is_request:
+    if event[0] is Kind.MESSAGES and (event[1].is_request or not event[1].is_answered):
         return 1 + 2 * len(event[2])
     return 1
+
+
+def effort(decoded_bytes: int, parts: int, frames: int) -> int:
+    """What it took to read input, in the unit of `weight`: 64 bytes that we decoded ourselves, four parts of messages
+    that are not whole yet, or 32 frames that were looked at, be they empty, cost what a flow costs.
+    """
+    return decoded_bytes // 64 + parts // 4 + frames // 32
 
 
 def _filter_characters(attach: Attach) -> int:

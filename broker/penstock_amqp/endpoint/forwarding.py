@@ -17,7 +17,7 @@ from typing import Final
 
 from penstock_amqp import errors
 from penstock_amqp.endpoint import arrivals, ffi
-from penstock_amqp.endpoint.events import Accepted, AmqpError, Arrival, Event, Held, Kind, weight
+from penstock_amqp.endpoint.events import Accepted, AmqpError, Arrival, Event, Held, Kind, effort, weight
 from penstock_amqp.endpoint.ffi import (
     ACCEPTED,
     INPUT,
@@ -67,10 +67,6 @@ PIECE_BYTES: Final = 8192
 """Bytes handed to the engine at a time: what it takes by itself at first. After each it is seen what they weighed."""
 SMALL_PIECE_BYTES: Final = 512
 """The same after a piece that weighed much (`HEAVY_PIECE`); it doubles with each that weighs little."""
-DECODED_BYTES: Final = 64
-"""As many bytes of attaches, and of flows with more fields than most, cost what a flow costs."""
-PARTS: Final = 4
-"""As many parts of messages that are not whole yet cost what a flow costs."""
 HEAVY_PIECE: Final = 16
 LIGHT_PIECE: Final = 3
 
@@ -206,8 +202,9 @@ class MessageEngine(Settler):
     def _weigh(self, events: Sequence[Event]) -> int:
         """What came, and what it took to read it."""
         parts, self._parts = self._parts, 0
-        decoded = self._tap.take_decoded()
-        return sum(map(weight, events)) + len(self._echoes) + decoded // DECODED_BYTES + parts // PARTS
+        looked, self._gate.looked = self._gate.looked, 0
+        small = effort(self._tap.take_decoded(), parts, looked)
+        return sum(map(weight, events)) + len(self._echoes) + small
 
     @property
     def is_awaited(self) -> bool:

@@ -32,6 +32,8 @@ _SMALL_ULONG: Final = 0x53
 _OFTEN: Final = frozenset((Flow.CODE, Transfer.CODE, Disposition.CODE))
 _AWAITED: Final = frozenset((Open.CODE, Begin.CODE))
 _PROTOCOL: Final = AMQP_HEADER[:4]
+_MOST_ATTACHES: Final = 8
+"""Attaches that the engine is given in one go, so that it can be seen what they weigh."""
 _SECOND: Final = "\x1f"
 """Between a name that is attached already and the number that tells the second one apart."""
 
@@ -39,7 +41,7 @@ _SECOND: Final = "\x1f"
 class Gate:
     """The input of one connection, before the engine. What it can't read it passes on: the engine says why."""
 
-    __slots__ = ("_is_unusual", "_kept", "_max_frame", "_names", "_originals", "_renamed")
+    __slots__ = ("_is_unusual", "_kept", "_max_frame", "_names", "_originals", "_renamed", "looked")
 
     def __init__(self, max_frame: int) -> None:
         """`max_frame`: frames that are longer are not waited for."""
@@ -49,6 +51,8 @@ class Gate:
         """The links that the engine has, by channel."""
         self._originals: dict[str, str] = {}
         self._renamed = 0
+        self.looked = 0
+        """Frames that were looked at, for whoever weighs them to set back."""
         self._is_unusual = False
         """The peer describes performatives, or what is in an attach, by other than numbers: each frame is looked at."""
 
@@ -95,9 +99,10 @@ class Gate:
 
     def _look(self, data: memoryview, part: bytes) -> tuple[int, bytes | None]:
         """The same as `next` where a frame begins. `part`: the beginning of `data`."""
-        at = 0
+        at = attaches = 0
         seen: set[tuple[int, str]] = set()
         while at < len(part):
+            self.looked += 1
             try:
                 end, kind, channel, body = _extent(part, at)
             except WireError:
@@ -107,6 +112,9 @@ class Gate:
                 return (at, None) if at else self._begun(data, part, end, code)
             if code in _AWAITED:
                 return end, None
+            attaches += code == Attach.CODE
+            if attaches > _MOST_ATTACHES:
+                return at, None
             if kind == AMQP_FRAME and body < end and (self._is_unusual or code in (None, Attach.CODE)):
                 instead = self._instead(part[body:end], code, channel, seen)
                 if instead is not None:

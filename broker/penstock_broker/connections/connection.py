@@ -208,8 +208,12 @@ class Connection:
             self.debt = -self.endpoint.left
             if taken < size:
                 self.unread += INPUT_VIEW[taken:size].tobytes()
-            return len(self.unread) <= MAX_EARLY
+            return not self._says_too_much_early
         return self._receive_wrapped(INPUT_VIEW[:size].tobytes(), out)
+
+    @property
+    def _says_too_much_early(self) -> bool:
+        return self.endpoint.is_awaited and len(self.unread) > MAX_EARLY
 
     @property
     def has_unread(self) -> bool:
@@ -245,7 +249,7 @@ class Connection:
             self._take(data, out)
         elif data and not self._dialogue(data, out):
             return False
-        return (self.tls is None or not self.tls.has_ended) and len(self.unread) <= MAX_EARLY
+        return (self.tls is None or not self.tls.has_ended) and not self._says_too_much_early
 
     def _dialogue(self, data: bytes, out: list[Event]) -> bool:
         if self.sasl is None:
