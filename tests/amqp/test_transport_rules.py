@@ -442,6 +442,23 @@ def test_each_link_that_asks_is_answered_once(client: RawClient) -> None:
     assert client.receive().performative == End()
 
 
+@pytest.mark.parametrize("credit", [2**31 - 1, 2**31, 2**32 - 1])
+def test_credit_may_be_as_high_as_its_type(client: RawClient, credit: int) -> None:
+    """2.6.7 and 2.7.4: an uint. It holds for what comes later too, and may be taken back."""
+    client.begin()
+    send_to(client, f"credit-{credit}")
+    consume_from(client, f"credit-{credit}")
+    client.send(flow(1, credit))
+    for number in range(3):
+        client.send_bytes(transfer(UInt(0), UInt(number), bytes((number,)), UInt(0), True))
+        client.expect_transfer()
+    client.send(replace(flow(1, 0), next_incoming_id=3, delivery_count=3))
+    client.send_bytes(transfer(UInt(0), UInt(3), b"3", UInt(0), True))
+    client.send(flow(None, echo=True))
+    answer = client.receive().performative
+    assert isinstance(answer, Flow), answer
+
+
 @pytest.mark.parametrize("credit", [0, 1, 7])
 def test_a_drain_uses_all_credit_and_says_so(client: RawClient, credit: int) -> None:
     """2.6.7: the delivery-count is advanced, and the flow state is sent, whatever the credit was."""

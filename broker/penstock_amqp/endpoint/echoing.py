@@ -47,6 +47,12 @@ class Echoer(MessageEngine):
             elif tapped.flow.echo:
                 self._echoes.append(tapped)
 
+    def _allows_more(self, link: OutLink) -> bool:
+        """True if the link's last flow allows so much that the engine takes it for less than nothing."""
+        flows = self._tap.performatives((Flow.CODE,))
+        told = [each for at, each in flows if isinstance(each, Flow) and self._named(tap.TappedFlow(at, each)) is link]
+        return bool(told) and (told[-1].link_credit or 0) > echo.MOST_CREDIT
+
     def _named(self, tapped: tap.TappedFlow) -> InLink | OutLink | None:
         """The link that a flow names."""
         handle = tapped.flow.handle

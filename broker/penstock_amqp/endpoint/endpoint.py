@@ -23,7 +23,7 @@ from penstock_amqp.endpoint.events import AmqpError, Attached, Closed, Detached,
 from penstock_amqp.endpoint.ffi import Ptr, link_credit
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.endpoint.output_changes import Offer
-from penstock_amqp.frames import fitting, performatives, scrutiny
+from penstock_amqp.frames import echo, fitting, performatives, scrutiny
 from penstock_amqp.types import values
 from penstock_amqp.types.values import Symbol
 
@@ -54,6 +54,8 @@ class Endpoint(Echoer):
             link = self._links.get(ffi.event_link(event))
             if isinstance(link, OutLink):
                 link.credit = link_credit(link.ptr)
+                if link.credit < 0 and self._pushing and self._allows_more(link):
+                    link.credit = echo.MOST_CREDIT
                 if link in self.streams:  # the engine counts what is not sent as a whole as not sent
                     link.credit -= 1 + len(self.streams[link].behind)
                 link.drain = ffi.link_get_drain(link.ptr)

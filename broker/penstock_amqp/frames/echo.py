@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Flow
 
-__all__ = ["LinkState", "answer"]
+__all__ = ["MOST_CREDIT", "LinkState", "answer"]
+
+MOST_CREDIT = 2**31 - 1
+"""Credit beyond this, which a peer may give (2.6.7), is as good as this."""
 
 _SERIAL = 0xFFFF_FFFF
 
