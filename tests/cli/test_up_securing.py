@@ -96,7 +96,6 @@ def broker_of(**spec: object) -> Broker:
 @pytest.mark.parametrize(
     ("authentication", "manifests", "words"),
     [
-        ({"clientCaSecretRef": {"name": "ca"}}, NOTHING, "serves no TLS"),
         ({"tokens": [{"issuer": "Cluster"}]}, NOTHING, "tokens of the cluster"),
         ({"usersSecretRef": {"name": "users"}}, NOTHING, "names the Secret users, and no manifest"),
         ({"usersSecretRef": {"name": "users"}}, [secret("users", "other")], "in namespace default"),

@@ -37,7 +37,7 @@ class LocalSite:
         self.data = data
         self._log = (data.parent / "up.log").open("ab")
         pace = ("--snapshot-seconds", "1", "--segment-seconds", "3")
-        where = (str(manifests), "--data", str(data), "--listen", "127.0.0.1:0")
+        where = (str(manifests), "--data", str(data), "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "penstock_cli", "up", *where, "--no-lag", *pace],
             stdout=self._log,

@@ -13,10 +13,11 @@ from penstock_api.resources.delivery import client_settings
 from penstock_api.resources.listening import listener_settings
 from penstock_api.resources.transactions import transaction_settings
 from penstock_cli.up.children import Child
+from penstock_cli.up.encrypting import encrypted_listener
 from penstock_cli.up.layout import Layout
 from penstock_cli.up.securing import is_open, security_settings
 
-__all__ = ["Endpoints", "Pace", "broker_child", "broker_settings", "lag_child", "observer_child"]
+__all__ = ["Endpoints", "Pace", "broker_child", "broker_settings", "lag_child", "observer_child", "serves_plain"]
 
 PENSTOCK = (sys.executable, "-m", "penstock_cli")
 
@@ -27,6 +28,8 @@ class Endpoints:
 
     amqp: str
     observer: str
+    amqps: str | None = None
+    """With TLS; None if the Broker asks for none."""
 
     @property
     def observer_url(self) -> str:
@@ -53,20 +56,30 @@ def broker_settings(broker: Broker, endpoints: Endpoints, layout: Layout, folder
         "announce": announcement_settings(spec.announce),
         "transactions": transaction_settings(spec.transactions),
     }
+    listeners: list[dict[str, object]] = []
+    if serves_plain(broker):
+        plain = {"name": "amqp", "address": endpoints.amqp}
+        listeners.append({**plain, **of_listener, **listener_settings(spec.listeners, "amqp")})
+    if endpoints.amqps is not None:
+        listeners.append(encrypted_listener(broker, folder, layout, endpoints.amqps))
     return {
         # Nothing said: everything that is named is made, unlike on Kubernetes.
         "autoCreate": True if spec.auto_create == AutoCreate() else creation_settings(spec.auto_create),
         **security,
         **{key: value for key, value in further.items() if value},
-        "listeners": [
-            {"name": "amqp", "address": endpoints.amqp, **of_listener, **listener_settings(spec.listeners, "amqp")}
-        ],
+        "listeners": listeners,
         "management": {"address": f"unix:{layout.management}"},
         "observerSocket": str(layout.observer),
         "maxMessageBytes": quantity_bytes(spec.max_message_size),
         "idleTimeoutSeconds": spec.idle_timeout_seconds,
         "delivery": client_settings(spec.delivery),
     }
+
+
+def serves_plain(broker: Broker) -> bool:
+    """Whether somebody can log in without TLS; where only certificates say who a client is, nobody can."""
+    given = broker.spec.authentication
+    return given.anonymous or given.users_secret_ref is not None or bool(given.tokens)
 
 
 def broker_child(broker: Broker, layout: Layout) -> Child:

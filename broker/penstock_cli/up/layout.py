@@ -52,6 +52,11 @@ class Layout:
         return self.root / "secrets"
 
     @property
+    def tls(self) -> Path:
+        """The authority that signs the broker's certificate, where the manifests bring none."""
+        return self.root / "tls"
+
+    @property
     def management(self) -> Path:
         """Socket of `$management` with all rights."""
         return self.sockets / "management.sock"

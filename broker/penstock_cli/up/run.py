@@ -26,6 +26,7 @@ from penstock_api.resources import Broker
 from penstock_cli.up import commands, declaring, observing
 from penstock_cli.up.children import keep_running, run_once, tail
 from penstock_cli.up.commands import Endpoints, Pace
+from penstock_cli.up.encrypting import HOST, trusted, wants_tls
 from penstock_cli.up.layout import Layout, free_endpoint
 from penstock_cli.up.manifests import Manifests, read
 from penstock_cli.up.securing import is_open
@@ -44,6 +45,8 @@ class Options:
     folder: Path
     data: Path
     listen: tuple[str, int]
+    listen_tls: tuple[str, int]
+    """Where clients with certificates come, if the Broker takes them."""
     observer: tuple[str, int]
     pace: Pace
     scheduled: bool
@@ -65,7 +68,8 @@ def run(options: Options, say: Callable[[str], None]) -> int:
         layout = Layout(options.data, Path(sockets))
         layout.prepare()
         with _alone(layout):
-            endpoints = Endpoints(free_endpoint(*options.listen), free_endpoint(*options.observer))
+            encrypted = free_endpoint(*options.listen_tls) if wants_tls(manifests.broker) else None
+            endpoints = Endpoints(free_endpoint(*options.listen), free_endpoint(*options.observer), encrypted)
             settings = commands.broker_settings(manifests.broker, endpoints, layout, options.folder)
             layout.broker_config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
             try:
@@ -137,10 +141,18 @@ class _Up:
         self._note("broker", pid)
         if not self._told:
             self._told = True
-            who = "guest/guest, or without a name" if is_open(self._broker) else "as spec.authentication says"
+            self._tell_clients()
+
+    def _tell_clients(self) -> None:
+        who = "guest/guest, or without a name" if is_open(self._broker) else "as spec.authentication says"
+        if commands.serves_plain(self._broker):
             self._say(f"clients connect to amqp://{self._endpoints.amqp} ({who})")
             socket = shlex.quote(f"unix:{self._layout.management}")
             self._say(f"what waits: penstock subscriptions list --broker {socket}")
+        if self._endpoints.amqps is not None:
+            ca = trusted(self._broker, self._options.folder, self._layout)
+            trust = "" if ca is None else f", which {ca} has signed for {HOST}"
+            self._say(f"clients with a certificate connect to amqps://{self._endpoints.amqps}{trust}")
 
     async def _observer_started(self, pid: int) -> None:
         await observing.wait_until_serving(self._endpoints.observer_url, READY_SECONDS)
@@ -152,9 +164,12 @@ class _Up:
     def _note(self, name: str, pid: int) -> None:
         """Keep `up.json` true; it has a child's process id from the moment on that the child can be used."""
         self._pids[name] = pid
-        where = {"amqp": self._endpoints.amqp, "observer": self._endpoints.observer_url}
-        state = {**where, "management": f"unix:{self._layout.management}", "pids": dict(self._pids)}
-        self._layout.write_state(state)
+        state = {"observer": self._endpoints.observer_url, "management": f"unix:{self._layout.management}"}
+        if commands.serves_plain(self._broker):
+            state["amqp"] = self._endpoints.amqp
+        if self._endpoints.amqps is not None:
+            state["amqps"] = self._endpoints.amqps
+        self._layout.write_state({**state, "pids": dict(self._pids)})
 
     async def _analyse_on_schedule(self) -> None:
         """Run the lag job every `intervalMinutes`, the first time one interval after the start."""

@@ -23,6 +23,13 @@ __all__ = ["up"]
 )
 @click.option("--listen", type=ENDPOINT, default="127.0.0.1:5672", show_default=True, help="AMQP; port 0: a free one.")
 @click.option(
+    "--listen-tls",
+    type=ENDPOINT,
+    default="127.0.0.1:5671",
+    show_default=True,
+    help="AMQP with TLS, if the Broker takes certificates of clients.",
+)
+@click.option(
     "--observer",
     type=ENDPOINT,
     default="127.0.0.1:0",
@@ -39,6 +46,7 @@ def up(
     folder: Path,
     data: Path,
     listen: str,
+    listen_tls: str,
     observer: str,
     snapshot_seconds: float,
     segment_seconds: float,
@@ -58,6 +66,7 @@ def up(
         folder=folder,
         data=data,
         listen=split(listen),
+        listen_tls=split(listen_tls),
         observer=split(observer),
         pace=Pace(snapshot_seconds, segment_seconds),
         scheduled=lag,
