@@ -22,6 +22,7 @@ from penstock_amqp.messages import message
 from penstock_amqp.types.values import Symbol, Value
 from penstock_broker.messages import condemning, expecting
 from penstock_broker.messages.deadlines import deadline
+from penstock_broker.messages.origins import of_client
 from penstock_broker.queues.queue import AVAILABLE, DATA, FLAGS, LOGGED, NUMBER, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
@@ -116,7 +117,7 @@ def _annotated(broker: Broker, queue: Queue, held: Held, annotations: dict[Symbo
     link, (number, data, available, expires, flags), sent = held
     head = message.inspect(data)
     try:
-        told = message.with_annotations(data, head, annotations)
+        told = message.with_annotations(data, head, of_client(annotations))
     except DecodeError:
         return held  # there are annotations that can't be read: they stay what they are
     queue.depth_bytes += len(told) - len(data)
