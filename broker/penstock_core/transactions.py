@@ -144,27 +144,40 @@ def decide_declare(usage: Usage, limits: Limits, *, names_global: bool) -> Decla
 
 
 def decide_post(
-    state: State, usage: Usage, size: int, limits: Limits, now_ms: int, *, in_memory: int | None = None
+    state: State,
+    usage: Usage,
+    size: int,
+    limits: Limits,
+    now_ms: int,
+    *,
+    in_memory: int | None = None,
+    messages: int = 1,
 ) -> Taken | Fail:
     """May a message of `size` bytes be sent in this transaction? `in_memory`: so many of them are not in the log yet,
-    None: all.
+    None: all. `messages`: so many at once, `size` is of all; if that fails, some of them may be taken one by one.
     """
     in_memory = size if in_memory is None else in_memory
     if state.fault is not None:
         return Fail(state, state.fault)
-    refuse = _too_many(state, limits) or _too_large(state, usage, size, limits) or _no_memory(usage, in_memory, limits)
+    refuse = (
+        _too_many(state, messages, limits)
+        or _too_large(state, usage, size, limits)
+        or _no_memory(usage, in_memory, limits)
+    )
     if refuse is not None:
         return Fail(doom(_begun(state, now_ms), refuse), refuse)
     begun = _begun(state, now_ms)
     memory = begun.memory + in_memory
-    return Taken(replace(begun, messages=begun.messages + 1, bytes=begun.bytes + size, memory=memory))
+    return Taken(replace(begun, messages=begun.messages + messages, bytes=begun.bytes + size, memory=memory))
 
 
-def decide_settle(state: State, limits: Limits, now_ms: int) -> State:
-    """A delivery was settled in this transaction. It can't be refused: at the limit it dooms the transaction."""
+def decide_settle(state: State, limits: Limits, now_ms: int, deliveries: int = 1) -> State:
+    """Deliveries were settled in this transaction. They can't be refused: beyond the limit they doom the
+    transaction.
+    """
     begun = _begun(state, now_ms)
-    refuse = _too_many(state, limits) if state.is_sound else None
-    counted = replace(begun, messages=begun.messages + 1)
+    refuse = _too_many(state, deliveries, limits) if state.is_sound else None
+    counted = replace(begun, messages=begun.messages + deliveries)
     return counted if refuse is None else doom(counted, refuse)
 
 
@@ -221,12 +234,13 @@ def _begun(state: State, now_ms: int) -> State:
     return state if state.since_ms is not None else replace(state, since_ms=now_ms)
 
 
-def _too_many(state: State, limits: Limits) -> Refuse | None:
-    if state.messages < limits.messages:
+def _too_many(state: State, more: int, limits: Limits) -> Refuse | None:
+    if state.messages + more <= limits.messages:
         return None
     return Refuse(
         Reason.LIMIT_EXCEEDED,
-        f"The transaction holds {state.messages} messages, its limit (transactions.maxMessages); commit more often.",
+        f"The transaction would hold more than {limits.messages} messages, its limit (transactions.maxMessages); "
+        "commit more often.",
     )
 
 

@@ -45,6 +45,9 @@ def _set_state(delivery: Any, fields: bytes) -> None:
     lib.pn_delivery_update(delivery, TransactionalState.CODE)
 
 
+_DECLARE = _request(Declare())
+
+
 class Coordinator(Sender):
     """The link on which transactions begin and end. `declared`: their names, in the order asked for."""
 
@@ -60,7 +63,7 @@ class Coordinator(Sender):
     def declare(self, count: int) -> None:
         """Ask for `count` transactions."""
         self.declared = []
-        self.send([_request(Declare())] * count)
+        self.send([_DECLARE] * count)
 
     def commit(self, txn_id: bytes) -> None:
         self.send([_request(Discharge(txn_id=txn_id))])

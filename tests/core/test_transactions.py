@@ -100,6 +100,19 @@ def test_what_is_in_the_log_already_takes_no_memory() -> None:
     assert (decision.state.bytes, decision.state.memory) == (90, 20)
 
 
+def test_messages_at_once_count_as_they_would_one_by_one() -> None:
+    decision = decide_post(posted(10), Usage(1, 10), 30, LIMITS, 2_000, messages=2)
+    assert isinstance(decision, Taken)
+    assert (decision.state.messages, decision.state.bytes, decision.state.memory) == (3, 40, 40)
+    assert refused(decide_post(posted(10), Usage(1, 10), 30, LIMITS, 2_000, messages=3))[1] == "LimitExceeded"
+
+
+def test_deliveries_at_once_doom_beyond_the_limit_only() -> None:
+    assert decide_settle(posted(1), LIMITS, 2_000, 2) == State(messages=3, bytes=1, memory=1, since_ms=1_000)
+    state = decide_settle(posted(1), LIMITS, 2_000, 3)
+    assert (state.messages, state.is_sound) == (4, False)
+
+
 def test_a_delivery_beyond_the_limit_dooms_the_transaction_but_stays_with_it() -> None:
     state = decide_settle(posted(1, 1, 1), LIMITS, 2_000)
     assert (state.messages, state.is_sound) == (4, False)

@@ -116,17 +116,17 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Enlisted:
-    """One delivery of ours that is to end as `end` says if a transaction commits.
+    """Deliveries of ours on one link, in a row, that are to end as `end` says if a transaction commits.
 
-    If `is_settled`, the engine has forgotten it; otherwise it stays among the unsettled ones, under `delivery`.
+    If `is_settled`, the engine has forgotten them; otherwise they stay among the unsettled ones, under their pointers.
     """
 
-    delivery: Ptr
+    link: OutLink
     is_settled: bool
     txn_id: bytes
-    held: Held
     end: Settled | None
-    """None: it is accepted."""
+    """How the only one ends; None: all of them are accepted."""
+    deliveries: list[tuple[Ptr, Held]]
 
 
 @dataclass(frozen=True, slots=True)

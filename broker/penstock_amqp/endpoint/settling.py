@@ -53,7 +53,8 @@ class Settler(Sender):
         if state == transacting.TRANSACTIONAL:
             in_transaction = transacting.enlisted(received, held)
             if in_transaction is not None:
-                out.append((Kind.OTHER, None, in_transaction))
+                if not out or not transacting.joined(out[-1], in_transaction):
+                    out.append((Kind.OTHER, None, in_transaction))
                 if in_transaction.is_settled:
                     delivery_settle(received)
                 else:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from penstock_amqp import errors
 from penstock_amqp.endpoint import ffi
-from penstock_amqp.endpoint.events import AmqpError, Enlisted, Held, Outcome, Settled
+from penstock_amqp.endpoint.events import AmqpError, Enlisted, Event, Held, Outcome, Settled
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.frames.performatives import Accepted, Error, Modified, Rejected, Released
 from penstock_amqp.messages.transactions import Declared, TransactionalState, read_state, state_fields
@@ -27,6 +27,7 @@ __all__ = [
     "answer_rejected",
     "enlisted",
     "is_transactional",
+    "joined",
     "named_transaction",
     "outcome_of",
     "transfer_transaction",
@@ -64,7 +65,23 @@ def enlisted(received: Ptr, held: Held) -> Enlisted | None:
     except errors.WireError:
         return None
     settled = ffi.delivery_settled(received)
-    return Enlisted(received, settled, state.txn_id, held, outcome_of(state.outcome, held))
+    return Enlisted(held[0], settled, state.txn_id, outcome_of(state.outcome, held), [(received, held)])
+
+
+def joined(before: Event, enlisted: Enlisted) -> bool:
+    """Add what is accepted in a transaction to what was before, if that belongs to the same; True if it does."""
+    last = before[2]
+    if (
+        not isinstance(last, Enlisted)
+        or last.link is not enlisted.link
+        or last.txn_id != enlisted.txn_id
+        or last.is_settled != enlisted.is_settled
+        or last.end is not None
+        or enlisted.end is not None
+    ):
+        return False
+    last.deliveries.extend(enlisted.deliveries)
+    return True
 
 
 def answer_declared(received: Ptr, txn_id: bytes) -> None:

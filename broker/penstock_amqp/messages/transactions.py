@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.whole import decode_message
 from penstock_amqp.types import composites as kinds
-from penstock_amqp.types.codec import decode_one, encode
+from penstock_amqp.types.codec import decode, decode_one, encode
 from penstock_amqp.types.composites import Composite, from_value, optional, required, to_value
 from penstock_amqp.types.values import Described, ULong, Value
 
@@ -30,6 +30,8 @@ __all__ = [
 
 CAPABILITIES: Final = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 """What our coordinator can do (4.5.7): several transactions at a time, each over several sessions of a connection."""
+
+_VALUE: Final = b"\x00\x53\x77"
 
 MAX_ID: Final = 32
 """Longest txn-id, in bytes (4.5.4)."""
@@ -79,7 +81,11 @@ class TransactionalState(Composite):
 
 def read_request(data: bytes) -> Declare | Discharge:
     """Read a message to a coordinator. Raises `DecodeError`."""
-    request = from_value(decode_message(data).body, (Declare, Discharge))
+    # Clients send the value alone.
+    body, end = decode(data, len(_VALUE)) if data.startswith(_VALUE) else (None, 0)
+    if end != len(data):
+        body = decode_message(data).body
+    request = from_value(body, (Declare, Discharge))
     assert isinstance(request, Declare | Discharge)
     return request
 

@@ -36,6 +36,7 @@ from penstock_core.terms import Unroutable
 __all__ = [
     "MALFORMED",
     "break_link",
+    "learn",
     "malformed",
     "prepare",
     "publish",
@@ -111,7 +112,7 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
     for delivery, data, settled in batch:
         try:
             if not data.startswith(prefix):
-                data = _learn(producer, data)
+                data = learn(producer, data)
                 begins = producer.begins
                 prefix, count_at = begins.prefix, begins.count_at
             flags = begins.marks
@@ -165,8 +166,10 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
     _accept(broker, producer, deliveries, any_logged)
 
 
-def _learn(producer: Producer, data: bytes) -> bytes:
-    """See how a message begins that does not begin like the one before; how it is forwarded. Raises DecodeError."""
+def learn(producer: Producer, data: bytes) -> bytes:
+    """See how a message begins that does not begin like the one before (`producer.begins`); return it as it is
+    forwarded. Raises DecodeError.
+    """
     known = producer.known
     head = message.inspect(data)
     begins = known.get(head)
@@ -196,7 +199,7 @@ def _publish_each(
         try:
             begins = producer.begins
             if not data.startswith(begins.prefix):
-                data = _learn(producer, data)
+                data = learn(producer, data)
                 begins = producer.begins
             found = _route(broker, destination, data, begins.head)
         except DecodeError as error:

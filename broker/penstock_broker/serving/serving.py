@@ -111,7 +111,7 @@ def _other(broker: Broker, connection: Connection, event: Other, behind: list[Ev
 
 
 def _enlisted(broker: Broker, connection: Connection, event: Enlisted) -> None:
-    consumer = event.held[0].context
+    consumer = event.link.context
     if isinstance(consumer, Consumer):
         refused = working.enlist(broker, connection, consumer, event)
         if refused is not None:

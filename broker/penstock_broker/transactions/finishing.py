@@ -9,7 +9,9 @@ Source: AMQP 1.0 part 4, 4.3 and 4.4; issue 4 ("Transactions"); section 4 of the
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Held, Outcome, Settled
@@ -56,20 +58,19 @@ def commit(broker: Broker, ledger: Ledger, transaction: Transaction) -> bool | R
         roll_back(broker, ledger, transaction)
         return rules.failed_commit(broker.storage_refuse())
     connection = transaction.coordinator.connection
-    routes = _routes(broker, connection, transaction.postings, settlements)
-    refused = routes if isinstance(routes, Refuse) else _no_room(broker, transaction.postings, routes, settlements)
-    if isinstance(routes, Refuse) or refused is not None:
+    parts = _parts(broker, connection, transaction.postings, settlements)
+    refused = parts if isinstance(parts, Refuse) else _no_room(broker, parts, settlements)
+    if isinstance(parts, Refuse) or refused is not None:
         assert refused is not None
         roll_back(broker, ledger, transaction)
         return rules.failed_commit(refused)
-    postings = list(transaction.postings)
     _forget(broker, ledger, transaction)
     broker.transactions.committed += 1
     broker.log.begin_unit()
     try:
         _settle(broker, connection, settlements)
-        for (destination, data), route in zip(postings, routes, strict=True):
-            is_logged |= publishing.store(broker, connection, destination, route, (data,))
+        for part in parts:
+            is_logged |= publishing.store(broker, connection, part.destination, part.route, part.messages)
     except BaseException:
         broker.log.abandon_unit()
         raise
@@ -77,33 +78,51 @@ def commit(broker: Broker, ledger: Ledger, transaction: Transaction) -> bool | R
     return is_logged
 
 
-def _routes(
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Messages in a row that go the same way."""
+
+    destination: ExchangeTarget | QueueTarget
+    route: Route
+    messages: list[bytes]
+
+
+def _parts(
     broker: Broker, connection: Connection, postings: list[Posting], settlements: list[Settlement]
-) -> list[Route] | Refuse:
-    """The routes of all messages as bindings are now, or why one of them is not taken."""
-    routes: list[Route] = []
+) -> list[_Part] | Refuse:
+    """The messages in sending order, by where bindings lead them now, or why one of them is not taken."""
+    parts: list[_Part] = []
     room = _Room(settlements)
-    for destination, data in postings:
+    for destination, sent in groupby(postings, itemgetter(0)):
+        messages = [data for _, data in sent]
         refused = _missing(broker, destination) or _not_permitted(broker, connection, destination)
         if refused is not None:
             return refused
-        publishing.prepare(broker, destination, 1)
-        route = publishing.route_message(broker, destination, data, message.inspect(data))
-        if isinstance(route, AmqpError):
-            return fault_of(route)
-        for queue in route.rejecting:
-            if not room.takes(queue, len(data)):
-                return Refuse(Reason.LIMIT_EXCEEDED, f"The queue {queue.name!r} has no room for all of it and rejects.")
-        routes.append(route)
-    return routes
+        publishing.prepare(broker, destination, len(messages))
+        route: Route | None = None
+        for data in messages:
+            if route is not None and route is destination.constant and route.queues and not route.rejecting:
+                parts[-1].messages.append(data)  # asked with the first of them
+                continue
+            found = publishing.route_message(broker, destination, data, message.inspect(data))
+            if isinstance(found, AmqpError):
+                return fault_of(found)
+            for queue in found.rejecting:
+                if not room.takes(queue, len(data)):
+                    told = f"The queue {queue.name!r} has no room for all of it and rejects."
+                    return Refuse(Reason.LIMIT_EXCEEDED, told)
+            if found is route:
+                parts[-1].messages.append(data)
+            else:
+                parts.append(_Part(destination, found, [data]))
+                route = found
+    return parts
 
 
-def _no_room(
-    broker: Broker, postings: list[Posting], routes: list[Route], settlements: list[Settlement]
-) -> Refuse | None:
+def _no_room(broker: Broker, parts: list[_Part], settlements: list[Settlement]) -> Refuse | None:
     """Why the log does not take all of it, with the dead letters that may come of it; None if it does."""
     log = broker.log
-    puts = [(data, 0) for (_, data), route in zip(postings, routes, strict=True) if route.logged_set]
+    puts = [(data, 0) for part in parts if part.route.logged_set for data in part.messages]
     if log.accepts_publishing():  # else those stay where they are, as stranded
         for each in settlements:
             if each.end is not None and condemning.condemns(each.consumer.queue, each.end):
@@ -123,13 +142,16 @@ class _Room:
     """Counts what a commit brings to the queues that reject when full."""
 
     def __init__(self, settlements: list[Settlement]) -> None:
-        self._brought: dict[Queue, tuple[int, int]] = {}
-        for each in settlements:
-            if each.end is None:
-                self._add(each.consumer.queue, -1, -len(each.held[1][DATA]))
+        self._settlements = settlements
+        self._brought: dict[Queue, tuple[int, int]] | None = None
 
     def takes(self, queue: Queue, size: int) -> bool:
         """True if the queue has room for one message more."""
+        if self._brought is None:  # most commits have no such queue
+            self._brought = {}
+            for each in self._settlements:
+                if each.end is None:
+                    self._add(each.consumer.queue, -1, -len(each.held[1][DATA]))
         messages, size_brought = self._brought.get(queue, (0, 0))
         if limits.is_full(queue, size, messages, size_brought):
             return False
@@ -137,6 +159,7 @@ class _Room:
         return True
 
     def _add(self, queue: Queue, messages: int, size: int) -> None:
+        assert self._brought is not None
         before = self._brought.get(queue, (0, 0))
         self._brought[queue] = (before[0] + messages, before[1] + size)
 

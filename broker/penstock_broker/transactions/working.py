@@ -6,11 +6,11 @@ doomed by it. Must not know how a transaction ends. Source: AMQP 1.0 part 4, 4.4
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import assert_never
 
 from penstock_amqp.endpoint import transacting
 from penstock_amqp.endpoint.events import AmqpError, Arrival, Enlisted, Outcome, Settled, Unstored
-from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_broker.connections.connection import Connection
@@ -30,26 +30,28 @@ __all__ = ["enlist", "forsake", "publish", "unstored"]
 
 def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
     """Take a batch in which some messages may belong to transactions."""
-    accepted: dict[bytes, list[Ptr]] = {}
-    outside: list[Arrival] = []
-    for at, arrival in enumerate(batch):
-        if not transacting.is_transactional(arrival[0]):
-            outside.append(arrival)
-            continue
-        if outside:
-            publishing.publish(broker, producer, outside)
-            outside = []
+    at = 0
+    for named, same in groupby(batch, _named):
         if producer.broken is not None:
             forsake(producer, batch[at:], producer.broken)
             break
-        taken_by = _post(broker, producer, arrival)
-        if taken_by is not None:
-            accepted.setdefault(taken_by, []).append(arrival[0])
-    for txn_id, deliveries in accepted.items():
-        transacting.answer_accepted(deliveries, txn_id)
-    if outside and producer.broken is None:
-        publishing.publish(broker, producer, outside)
+        run = list(same)
+        at += len(run)
+        if named is None:
+            publishing.publish(broker, producer, run)
+        elif isinstance(named, AmqpError):
+            _refuse_outside(producer, run, named)
+        else:
+            _post(broker, producer, named, run)
     publishing.top_up(producer)
+
+
+def _named(arrival: Arrival) -> bytes | AmqpError | None:
+    """The transaction that a message names; None: none, an error: that can't be read."""
+    try:
+        return transacting.transfer_transaction(arrival[0])
+    except DecodeError as error:
+        return publishing.malformed(error)
 
 
 def forsake(producer: Producer, arrivals: list[Arrival], told: AmqpError) -> None:
@@ -71,32 +73,61 @@ def unstored(producer: Producer, event: Unstored) -> None:
         publishing.refuse(producer, event.delivery, event.is_settled, event.error)
 
 
-def _post(broker: Broker, producer: Producer, arrival: Arrival) -> bytes | None:
-    """Take one message into the transaction that it names; the txn-id if it is yet to be accepted."""
-    delivery, data, is_settled = arrival
-    try:
-        txn_id = transacting.transfer_transaction(delivery)
-        assert txn_id is not None
-    except DecodeError as error:
-        _refuse_outside(producer, arrival, publishing.malformed(error))
-        return None
+def _post(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
+    """Take messages in a row into the transaction that they name."""
     ledger = ledger_of(producer.connection)
     transaction = ledger.by_id.get(txn_id) if ledger is not None else None
     if ledger is None or transaction is None:
-        _refuse_outside(producer, arrival, amqp_error(rules.UNKNOWN))
-        return None
-    refused = _take(broker, ledger, transaction, producer, data)
-    producer.transfers += 1
-    producer.owed_credit += 1
-    if is_settled:
-        producer.connection.endpoint.settle([delivery])
-    elif refused is None:
-        return txn_id
-    elif producer.can_reject:
-        transacting.answer_rejected(delivery, txn_id, producer.connection.endpoint.fitting(refused))
-    else:
-        publishing.break_link(producer, delivery, refused)
-    return None
+        _refuse_outside(producer, run, amqp_error(rules.UNKNOWN))
+        return
+    producer.transfers += len(run)
+    producer.owed_credit += len(run)
+    if _take_together(broker, ledger, transaction, producer, run):
+        _answer_taken(producer, txn_id, run)
+        return
+    for at, arrival in enumerate(run):
+        delivery, data, is_settled = arrival
+        refused = _take(broker, ledger, transaction, producer, data)
+        if is_settled or refused is None:
+            _answer_taken(producer, txn_id, [arrival])
+        elif producer.can_reject:
+            transacting.answer_rejected(delivery, txn_id, producer.connection.endpoint.fitting(refused))
+        else:
+            publishing.break_link(producer, delivery, refused)
+            forsake(producer, run[at + 1 :], refused)
+            return
+
+
+def _answer_taken(producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
+    """Accept messages in their transaction. Of those that their sender settled nobody hears."""
+    transacting.answer_accepted((delivery for delivery, _, is_settled in run if not is_settled), txn_id)
+    producer.connection.endpoint.settle(delivery for delivery, _, is_settled in run if is_settled)
+
+
+def _take_together(
+    broker: Broker, ledger: Ledger, transaction: Transaction, producer: Producer, run: list[Arrival]
+) -> bool:
+    """Keep messages for the commit if nothing is to be asked of any, and there is room for all; else do nothing."""
+    destination = producer.destination
+    if not isinstance(destination, ExchangeTarget | QueueTarget):
+        return False
+    messages: list[bytes] = []
+    for _, data, _ in run:
+        if isinstance(data, LargePayload):
+            return False
+        try:
+            messages.append(data if data.startswith(producer.begins.prefix) else publishing.learn(producer, data))
+        except DecodeError:
+            return False
+    limits = broker.transactions.limits
+    size = sum(map(len, messages))
+    decision = rules.decide_post(transaction.state, ledger.usage, size, limits, broker.now_ms, messages=len(messages))
+    if isinstance(decision, rules.Fail):
+        return False
+    ledger.move(transaction, decision.state)
+    _watch(broker, transaction)
+    transaction.postings += [(destination, data) for data in messages]
+    return True
 
 
 def _take(
@@ -147,30 +178,35 @@ def _destination(broker: Broker, producer: Producer, data: bytes) -> ExchangeTar
             assert_never(destination)
 
 
-def _refuse_outside(producer: Producer, arrival: Arrival, error: AmqpError) -> None:
+def _refuse_outside(producer: Producer, run: list[Arrival], error: AmqpError) -> None:
     """The transaction is not known. Of a message that its sender settled, only the link's end can tell."""
-    delivery, _, is_settled = arrival
-    if is_settled or not producer.can_reject:
-        publishing.break_link(producer, delivery, error)
-    else:
+    for delivery, _, is_settled in run:
+        if is_settled or not producer.can_reject:
+            publishing.break_link(producer, delivery, error)
+            return
         producer.connection.endpoint.reject([delivery], error)
         producer.owed_credit += 1
 
 
 def enlist(broker: Broker, connection: Connection, consumer: Consumer, event: Enlisted) -> Refuse | None:
-    """A consumer wants a delivery to end with a transaction. None, or why the link has to be closed."""
-    settlement = Settlement(consumer, event.held, event.end, None if event.is_settled else event.delivery)
+    """A consumer wants deliveries to end with a transaction. None, or why the link has to be closed."""
+    settlements = [
+        Settlement(consumer, held, event.end, None if event.is_settled else delivery)
+        for delivery, held in event.deliveries
+    ]
     ledger = ledger_of(connection)
     transaction = ledger.by_id.get(event.txn_id) if ledger is not None else None
     if ledger is None or transaction is None:
         if event.is_settled:
-            settling.settled(broker, consumer, Settled(event.held, Outcome.RELEASED))
+            for each in settlements:
+                settling.settled(broker, consumer, Settled(each.held, Outcome.RELEASED))
         return rules.UNKNOWN
     if transaction.state.is_over:
-        finishing.give_back(broker, [settlement])
+        finishing.give_back(broker, settlements)
     elif event.is_settled or event.end is None or event.end.outcome is not Outcome.NONE:
-        ledger.move(transaction, rules.decide_settle(transaction.state, broker.transactions.limits, broker.now_ms))
-        transaction.settlements.append(settlement)
+        limits, now_ms = broker.transactions.limits, broker.now_ms
+        ledger.move(transaction, rules.decide_settle(transaction.state, limits, now_ms, len(settlements)))
+        transaction.settlements += settlements
         _watch(broker, transaction)
     return None
 
