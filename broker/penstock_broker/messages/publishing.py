@@ -167,9 +167,7 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
 
 
 def learn(producer: Producer, data: bytes) -> bytes:
-    """See how a message begins that does not begin like the one before (`producer.begins`); return it as it is
-    forwarded. Raises DecodeError.
-    """
+    """See how a message begins (`producer.begins`); return it as it is forwarded. Raises DecodeError."""
     known = producer.known
     head = message.inspect(data)
     begins = known.get(head)
