@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -30,7 +31,7 @@ from penstock_broker.serving.probes import Probes
 from penstock_broker.settings import settings
 from penstock_broker.settings.settings import Settings
 
-__all__ = ["ADDRESSES_FILE", "run", "serve"]
+__all__ = ["ADDRESSES_FILE", "announce", "run", "serve"]
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files:
     if probes is not None:
         addresses["probes"] = probes.bound
         probes.is_ready = True
-    _announce(addresses, data / ADDRESSES_FILE, ready_file)
+    announce(addresses, data / ADDRESSES_FILE, ready_file)
     try:
         loop.run()
         restoring.note_losses(loop.broker.topology)
@@ -177,7 +178,11 @@ def _stop_on_signals(loop: Loop) -> None:
     loop.watch(reader, read)
 
 
-def _announce(addresses: dict[str, str], *files: Path | None) -> None:
+def announce(addresses: dict[str, str], *files: Path | None) -> None:
+    """Tell where clients are served, on standard output and in files; raises `CannotRun` if one can't be written.
+
+    For want of room it only warns: consumers have to come in, or the volume would stay full.
+    """
     for path in files:
         if path is not None:
             try:
@@ -185,6 +190,10 @@ def _announce(addresses: dict[str, str], *files: Path | None) -> None:
                 hidden.write_text(json.dumps(addresses) + "\n")
                 hidden.replace(path)
             except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    path.unlink(missing_ok=True)  # it tells of the start before
+                    logger.warning("The volume is full: %s is not written", path)
+                    continue
                 told = f"The addresses can't be written to {path}: {error.strerror}."
                 raise CannotRun(told, "Check the folder and its owner.") from error
     for name, address in addresses.items():
