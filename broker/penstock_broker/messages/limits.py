@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import Entry
@@ -12,6 +13,8 @@ from penstock_broker.state.broker import Broker
 from penstock_core.terms import Overflow
 
 __all__ = ["enforce", "is_full"]
+
+logger = logging.getLogger(__name__)
 
 
 def is_full(queue: Queue, size: int, coming: int = 0, coming_bytes: int = 0) -> bool:
@@ -26,6 +29,17 @@ def enforce(broker: Broker, queue: Queue) -> None:
 
     A queue that rejects was asked before: what it took is not dropped.
     """
+    dropped = queue.dropped
+    _drop(broker, queue)
+    if queue.dropped > dropped and broker.rarely.may_say(f"full {queue.name}", broker.now_ms):
+        logger.warning(
+            "The queue %r is full (%s of %s bytes, %s messages) and drops by its overflow %s: "
+            "consume from it, raise its limits, or let it Reject",
+            queue.name, queue.depth_bytes, queue.max_bytes, queue.depth, queue.overflow.value,
+        )  # fmt: skip
+
+
+def _drop(broker: Broker, queue: Queue) -> None:
     while queue.depth_bytes > queue.max_bytes or 0 < queue.max_messages < queue.depth:
         match queue.overflow:
             case Overflow.DROP_OLDEST:
