@@ -42,6 +42,9 @@ GATHERED_BYTES: Final = 16 * 1024 * 1024
 `HEAD_BYTES` go to sinks. Where there is no sink twice as much may be, and what would be more ends its link.
 """
 
+SMALL_PART: Final = 2048
+"""Parts of a message below this are put together as they come: the others are copied once, when it is whole."""
+
 BODY_BYTES: Final = 1024
 """Of the body, what stays with the sections before it: enough to see that it begins."""
 
@@ -67,7 +70,7 @@ def receive(received: Ptr, link: InLink, out: list[Event], already: int = 0) -> 
     if link.part_bytes > link.max_bytes:
         _drop(received, link)
         return None
-    head = bytes(link.gathered)
+    head = b"".join(link.parts)
     sink = link.sink
     forget(link)
     if sink is None:
@@ -129,13 +132,23 @@ def _take(link: InLink, data: bytes, out: list[Event]) -> None:
     elif link.sink is not None:
         link.sink.append(data)
     elif link.spool is not None and _outgrows(link, data):
-        whole = bytes(link.gathered) + data
+        whole = b"".join([*link.parts, data])
         _keep(link, _head_of(whole))
         link.sink = link.spool()
         link.sink.append(whole)
     else:
-        link.gathered += data
-        link.gathering.bytes += len(data)
+        _gather(link, data)
+
+
+def _gather(link: InLink, data: bytes) -> None:
+    """Small parts in a row become one: a message of parts of one byte shall not take fifty times its size."""
+    link.gathering.bytes += len(data)
+    parts = link.parts
+    if parts and len(data) < SMALL_PART and len(parts[-1]) < SMALL_PART:
+        last = parts[-1] = bytearray(parts[-1]) if isinstance(parts[-1], bytes) else parts[-1]
+        last += data
+    else:
+        parts.append(data)
 
 
 def _outgrows(link: InLink, data: bytes) -> bool:
@@ -145,7 +158,7 @@ def _outgrows(link: InLink, data: bytes) -> bool:
     if link.part_bytes <= HEAD_BYTES or link.gathering.bytes + len(data) <= GATHERED_BYTES:
         return False
     try:
-        return body_at(bytes(link.gathered)) is not None
+        return body_at(b"".join(link.parts)) is not None
     except DecodeError:
         return True
 
@@ -155,8 +168,8 @@ def _is_too_much(link: InLink, more: int) -> bool:
 
 
 def _keep(link: InLink, head: bytes) -> None:
-    link.gathering.bytes += len(head) - len(link.gathered)
-    link.gathered = bytearray(head)
+    link.gathering.bytes += len(head) - sum(map(len, link.parts))
+    link.parts = [head] if head else []
 
 
 def _head_of(whole: bytes) -> bytes:
@@ -179,7 +192,7 @@ def _drop(received: Ptr, link: InLink) -> None:
 
 def forget(link: InLink) -> None:
     """Drop what came so far of a message."""
-    if link.gathered:
+    if link.parts:
         _keep(link, b"")
     link.sink, link.arriving = None, None
     link.part_bytes = 0

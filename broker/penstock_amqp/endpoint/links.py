@@ -69,7 +69,6 @@ class InLink:
         "credit",
         "engine_name",
         "first_transfer",
-        "gathered",
         "gathering",
         "is_answered",
         "is_open",
@@ -79,6 +78,7 @@ class InLink:
         "max_bytes",
         "name",
         "part_bytes",
+        "parts",
         "ptr",
         "read_bytes",
         "remote",
@@ -116,8 +116,8 @@ class InLink:
         """Longest message taken; 0 once a longer one came."""
         self.read_bytes = 0
         """A message of so many bytes is read with more care: it is long, or longer than `max_bytes`."""
-        self.gathered = bytearray()
-        """What came so far of a message that spans reads: one piece, however small its parts are."""
+        self.parts: list[bytes | bytearray] = []
+        """What came so far of a message that spans reads."""
         self.arriving: Ptr | None = None
         """The delivery of that message."""
         self.part_bytes = 0
