@@ -101,30 +101,21 @@ def test_other_ways_to_write_a_descriptor_become_the_usual_one() -> None:
     assert given(gate, TRANSFER + frame_of(by_symbol + fields)) == [TRANSFER, BEGIN], "now every frame is looked at"
 
 
+def with_symbol(frame: bytes, number: bytes, symbol: bytes) -> bytes:
+    """A short frame where the empty list within it that `number` describes is described by `symbol`."""
+    at = frame.index(b"\x00" + number + b"\x45")
+    grown = frame[12] + len(symbol) - len(number)
+    fields = frame[13 : at + 1] + symbol + frame[at + 1 + len(number) :]
+    return frame_of(frame[8:11] + b"\xc0" + bytes((grown,)) + fields)
+
+
 def test_symbols_within_an_attach_count_as_well() -> None:
     """Whoever describes a source so may describe outcomes so."""
     gate = Gate(65_536)
     by_number = encode_frame(Attach(name="l", handle=0, role=True, source=Source(), target=Target()))
-    at = by_number.index(b"\x00\x53\x28\x45")
-    by_symbol = frame_of(
-        by_number[8:11]
-        + b"\xc0"
-        + bytes((by_number[12] + 16,))
-        + by_number[13:at]
-        + b"\x00\xa3\x10amqp:source:list\x45"
-        + by_number[at + 4 :]
-    )
-    assert given(gate, by_symbol) == [by_number]
+    assert given(gate, with_symbol(by_number, b"\x53\x28", b"\xa3\x10amqp:source:list")) == [by_number]
     accepts = encode_frame(Disposition(role=True, first=0, settled=True, state=Accepted()))
-    so = accepts.index(b"\x00\x53\x24\x45")
-    symbolic = frame_of(
-        accepts[8:11]
-        + b"\xc0"
-        + bytes((accepts[12] + 18,))
-        + accepts[13:so]
-        + b"\x00\xa3\x12amqp:accepted:list\x45"
-        + accepts[so + 4 :]
-    )
+    symbolic = with_symbol(accepts, b"\x53\x24", b"\xa3\x12amqp:accepted:list")
     assert given(gate, symbolic) == [accepts]
 
 

@@ -174,8 +174,9 @@ class OutLink:
         self.keeps_handle = True
         self.credit = 0
         self.local: tuple[int, int] | None = None
-        self.remote: tuple[int, int] = (-1, -1)
         """Channel and handle by which we name the link."""
+        self.remote: tuple[int, int] = (-1, -1)
+        """Those by which the peer does."""
         self.drain = False
         self.draining_flow: TappedFlow | None = None
         """The flow that asked to drain credit which was there, until that is answered."""
