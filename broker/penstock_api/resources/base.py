@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated, Final, Literal
 
@@ -160,6 +161,29 @@ Quantity = Annotated[
 """A size as Kubernetes writes it; a string on purpose, so that `1Gi` and `1073741824` are both legal and no float
 enters.
 """
+
+
+def bounded_quantity(told: str, least: str, most: str | None = None) -> Callable[[str], str]:
+    """The check of a `Quantity` for `least` and `most`; `told`: what it must be. Its twin is `bounds_of_quantity`."""
+    lowest = quantity_bytes(least)
+    highest = None if most is None else quantity_bytes(most)
+
+    def check(text: str) -> str:
+        size = quantity_bytes(text)
+        if size < lowest or (highest is not None and size > highest):
+            raise ValueError(f"{text!r} {told}")
+        return text
+
+    return check
+
+
+def bounds_of_quantity(told: str, least: str, most: str | None = None) -> JsonDict:
+    """The same for the API server, with the rules of every `Quantity`, which it would otherwise replace."""
+    within = f"quantity(self).compareTo(quantity('{least}')) >= 0"
+    if most is not None:
+        within = f"({within} && quantity(self).compareTo(quantity('{most}')) <= 0)"
+    return validations(IS_QUANTITY, cel(f"!isQuantity(self) || {within}", told))
+
 
 DnsLabel = Annotated[str, Field(min_length=1, max_length=63, pattern=rf"^{DNS_LABEL}$")]
 NamespacePattern = Annotated[str, Field(min_length=1, max_length=63, pattern=rf"^(\*|{DNS_LABEL})$")]

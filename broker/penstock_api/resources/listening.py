@@ -10,32 +10,17 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from penstock_api.resources import base
 
-__all__ = ["LEAST_MESSAGE", "ClientListeners", "MessageSize", "listener_settings", "tls_settings"]
+__all__ = ["ClientListeners", "MessageSize", "listener_settings", "tls_settings"]
 
-LEAST_MESSAGE: Final = 1024
-"""Bytes; no broker starts with a smaller maximum."""
+_MESSAGE: Final = ("must be at least 1Ki, the smallest maximum of messages", "1Ki")
+"""No broker starts with a smaller maximum."""
 
 ListenerName = Literal["amqps", "amqp", "webSocket"]
 
-
-def _check_message(text: str) -> str:
-    if base.quantity_bytes(text) < LEAST_MESSAGE:
-        raise ValueError(f"{text!r} must be at least 1Ki, the smallest maximum of messages")
-    return text
-
-
 MessageSize = Annotated[
     base.Quantity,
-    Field(
-        json_schema_extra=base.validations(
-            base.IS_QUANTITY,
-            base.cel(
-                "!isQuantity(self) || quantity(self).compareTo(quantity('1Ki')) >= 0",
-                "must be at least 1Ki, the smallest maximum of messages",
-            ),
-        )
-    ),
-    AfterValidator(_check_message),
+    Field(json_schema_extra=base.bounds_of_quantity(*_MESSAGE)),
+    AfterValidator(base.bounded_quantity(*_MESSAGE)),
 ]
 """The longest message that is taken."""
 

@@ -12,46 +12,19 @@ from penstock_api.resources import base
 
 __all__ = ["TransactionLimits", "transaction_settings"]
 
-_LEAST: Final = 1024
-_MOST: Final = 32 * 1024 * 1024
-"""Half a segment of the log, whose size a Broker's spec doesn't change."""
-
-
-def _check_size(text: str) -> str:
-    if not _LEAST <= base.quantity_bytes(text) <= _MOST:
-        raise ValueError(f"{text!r} must be 1Ki to 32Mi: a transaction has to fit half a segment of the log")
-    return text
-
-
-def _check_total(text: str) -> str:
-    if base.quantity_bytes(text) < _LEAST:
-        raise ValueError(f"{text!r} must be at least 1Ki")
-    return text
-
+_ONE: Final = ("must be 1Ki to 32Mi: a transaction has to fit half a segment of the log", "1Ki", "32Mi")
+"""Bounds of one transaction. A Broker's spec doesn't change how long a segment is."""
+_ALL: Final = ("must be at least 1Ki", "1Ki")
 
 Size = Annotated[
     base.Quantity,
-    Field(
-        json_schema_extra=base.validations(
-            base.IS_QUANTITY,
-            base.cel(
-                "!isQuantity(self) || (quantity(self).compareTo(quantity('1Ki')) >= 0 "
-                "&& quantity(self).compareTo(quantity('32Mi')) <= 0)",
-                "must be 1Ki to 32Mi: a transaction has to fit half a segment of the log",
-            ),
-        )
-    ),
-    AfterValidator(_check_size),
+    Field(json_schema_extra=base.bounds_of_quantity(*_ONE)),
+    AfterValidator(base.bounded_quantity(*_ONE)),
 ]
 Total = Annotated[
     base.Quantity,
-    Field(
-        json_schema_extra=base.validations(
-            base.IS_QUANTITY,
-            base.cel("!isQuantity(self) || quantity(self).compareTo(quantity('1Ki')) >= 0", "must be at least 1Ki"),
-        )
-    ),
-    AfterValidator(_check_total),
+    Field(json_schema_extra=base.bounds_of_quantity(*_ALL)),
+    AfterValidator(base.bounded_quantity(*_ALL)),
 ]
 
 
