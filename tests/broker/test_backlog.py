@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_broker.queues.backlog import Backlog
-from penstock_broker.queues.marks import level
+from penstock_broker.queue.backlog import Backlog
+from penstock_broker.queue.flags import level
 from penstock_core.selector import Selector, compile_selector
 
 

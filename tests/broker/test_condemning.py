@@ -13,8 +13,8 @@ from proton import Condition, Delivery, Message, symbol
 
 from penstock_api.management import Delivery as Policy
 from penstock_api.management import Limits
-from penstock_broker.messages.condemning import RETRY_MS
-from penstock_broker.queues.queue import Queue
+from penstock_broker.messages.dead_letters import RETRY_MS
+from penstock_broker.queue.queue import Queue
 
 LIMITED = Policy(max_deliveries=2, dead_letter="dead")
 

@@ -14,9 +14,9 @@ from proton import Delivery, Message, symbol
 from penstock_amqp.types.plain_values import to_wire
 from penstock_api.management import Delivery as Policy
 from penstock_api.management import EntityType, Limits, QueueDeclaration
-from penstock_broker.management import declaring
-from penstock_broker.messages.expiring import PASSED, SLICE, keep_time
-from penstock_broker.queues.queue import Queue
+from penstock_broker.management import declare
+from penstock_broker.messages.expiry import PASSED, SLICE, keep_time
+from penstock_broker.queue.queue import Queue
 
 START = 1_000_000  # the clock of a new TimedBroker, milliseconds
 
@@ -66,7 +66,7 @@ def is_passing(queue: Queue) -> bool:
 
 def test_a_long_backlog_is_looked_through_in_slices(timed: TimedBroker) -> None:
     jobs = timed.make_queue("jobs")
-    now, count = timed.broker.now_us, 3 * PASSED + 10
+    now, count = timed.broker.clock.now_us, 3 * PASSED + 10
     lives = [now - 1 if number % 3 == 0 else now + 3_600_000_000 + number for number in range(1, count + 1)]
     jobs.ready.extend((number, b"", now, expires, 0) for number, expires in enumerate(lives, 1))
     jobs.next_expiry = now - 1
@@ -82,7 +82,7 @@ def test_a_long_backlog_is_looked_through_in_slices(timed: TimedBroker) -> None:
 
 def test_what_comes_during_a_pass_expires_in_its_time(timed: TimedBroker) -> None:
     jobs = timed.make_queue("jobs")
-    now, count = timed.broker.now_us, 2 * PASSED
+    now, count = timed.broker.clock.now_us, 2 * PASSED
     jobs.ready.extend((number, b"", now, now + 3_600_000_000, 0) for number in range(1, count + 1))
     jobs.next_expiry = now - 1
     keep_time(timed.broker, jobs)
@@ -90,7 +90,7 @@ def test_what_comes_during_a_pass_expires_in_its_time(timed: TimedBroker) -> Non
     send(timed.connect(), message("late", ttl=0.05))
     while is_passing(jobs):
         timed.turn()
-    assert jobs.next_expiry <= timed.broker.now_us + 50_000
+    assert jobs.next_expiry <= timed.broker.clock.now_us + 50_000
     timed.pass_ms(60)
     assert (jobs.expired, jobs.depth) == (1, count)
 
@@ -143,7 +143,7 @@ def test_a_queue_bounds_the_time_to_live(timed: TimedBroker) -> None:
 def set_max_ttl(timed: TimedBroker, name: str, milliseconds: int | None) -> None:
     """Declare the queue again, as `$management` does."""
     declaration = to_wire(QueueDeclaration(delivery=Policy(max_ttl_ms=milliseconds)).to_wire())
-    declaring.declare(timed.broker, EntityType.QUEUE, name, declaration, update=True)
+    declare.declare(timed.broker, EntityType.QUEUE, name, declaration, update=True)
     timed.pass_ms(0)
 
 

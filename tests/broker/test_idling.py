@@ -12,7 +12,7 @@ from broker.clients import put_symbols
 from broker.timed_broker import Peer, TimedBroker
 from proton import Terminus
 
-from penstock_broker.links.idling import SWEEP_MS
+from penstock_broker.attach.unused import SWEEP_MS
 from penstock_core.existing import Managed
 from penstock_core.terms import ClientOverrides
 

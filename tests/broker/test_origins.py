@@ -19,7 +19,7 @@ from penstock_amqp.messages.whole import Message, Properties, encode_message
 from penstock_amqp.types.values import Symbol, Value
 from penstock_api.handling import Handled, Peek, Peeked, Selection
 from penstock_api.management import Delivery, EntityType, Operation, QueueDeclaration
-from penstock_broker.messages.origins import without_claim
+from penstock_broker.messages.dead_letter_origin import without_claim
 
 # Message-annotations with x-opt-ORIG-QUEUE = "vault", and the same key as str8 and as sym32.
 CLAIM = b"\x00\x53\x72\xc1\x1a\x02\xa3\x10x-opt-ORIG-QUEUE\xa1\x05vault"

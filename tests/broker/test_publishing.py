@@ -13,7 +13,7 @@ from proton import Delivery, Message, symbol
 
 from penstock_api.management import Delivery as DeliveryPolicy
 from penstock_api.management import Limits
-from penstock_broker.queues.queue import FLAGS, LOGGED
+from penstock_broker.queue.queue import FLAGS, LOGGED
 from penstock_core.routing import Router
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from penstock_amqp.endpoint.events import Entry, Held
 from penstock_amqp.endpoint.ffi import NULL
 from penstock_amqp.endpoint.links import OutLink, Session
-from penstock_broker.queues.queue import Queue
-from penstock_broker.queues.remains import Remains
+from penstock_broker.queue.disposal import Disposal
+from penstock_broker.queue.queue import Queue
 
 
 def entry(number: int) -> Entry:
@@ -66,7 +66,7 @@ def test_a_queue_is_empty_at_its_end_but_for_what_is_in_flight() -> None:
     queue = queue_with(1, 2, 3)
     queue.ready.popleft()
     queue.in_flight += 1
-    remains = Remains()
+    remains = Disposal()
     remains.add(*queue.end())
     assert (queue.depth, queue.depth_bytes, bool(remains)) == (1, 0, True)
     remains.let_go()

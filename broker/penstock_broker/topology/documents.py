@@ -10,8 +10,8 @@ import json
 from typing import Any, Final
 
 from penstock_api import management
-from penstock_broker.queues.queue import Queue
-from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, new_router
+from penstock_broker.queue.queue import Queue
+from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, new_router
 from penstock_core.binding import Binding, Filter
 from penstock_core.existing import Managed
 from penstock_core.headers import HeaderMatch, header_binding, ordered_bindings
@@ -44,14 +44,14 @@ def mark_of(owner: management.Owner | None, client_overrides: str) -> Managed | 
     return Managed(resource, owner.uid, owner.cluster_id, ClientOverrides(client_overrides))
 
 
-def dump(record: Exchange | Subscription | PointToPoint) -> bytes:
+def dump(record: Exchange | Subscription | PointToPointQueue) -> bytes:
     """The document of `record`."""
     match record:
         case Exchange():
             fields = _exchange(record)
         case Subscription():
             fields = _subscription(record)
-        case PointToPoint():
+        case PointToPointQueue():
             fields = {
                 "durable": record.durable,
                 "madeByName": record.made_by_name,
@@ -155,10 +155,10 @@ def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscrip
     return subscription
 
 
-def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> PointToPoint:
+def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> PointToPointQueue:
     """The point-to-point queue of a document, still empty."""
     fields: dict[str, Any] = json.loads(payload)
-    return PointToPoint(
+    return PointToPointQueue(
         name=name,
         durable=fields["durable"],
         made_by_name=fields.get("madeByName", False),

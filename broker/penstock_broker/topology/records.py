@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from penstock_api import management
-from penstock_broker.connections.attached import Sender
-from penstock_broker.queues.queue import Queue
+from penstock_broker.queue.consumer import SendingLink
+from penstock_broker.queue.queue import Queue
 from penstock_core.binding import Binding, NoLocal, no_local_of
 from penstock_core.existing import Existing, Managed
 from penstock_core.header_routing import HeadersRouter
@@ -19,7 +19,7 @@ from penstock_core.routing import Router
 from penstock_core.temporary import LifetimePolicy
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
 
-__all__ = ["Exchange", "PointToPoint", "Subscription", "Temporary", "new_router"]
+__all__ = ["Exchange", "PointToPointQueue", "Subscription", "Temporary", "new_router"]
 
 
 def new_router(kind: ExchangeType) -> Router[Queue] | HeadersRouter[Queue]:
@@ -54,7 +54,7 @@ class Exchange:
     temporary: Temporary | None = None
     made_by_name: bool = False
     """A client named it and auto-creation made it; nobody declared it since."""
-    producers: set[Sender] = field(default_factory=set[Sender])
+    producers: set[SendingLink] = field(default_factory=set[SendingLink])
     """Links that send here by their own target."""
     version: int = 0
     received: int = 0
@@ -121,7 +121,7 @@ class Subscription:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class PointToPoint:
+class PointToPointQueue:
     """A queue of its own: what is published to it waits there for whoever consumes."""
 
     name: str
@@ -134,7 +134,7 @@ class PointToPoint:
     temporary: Temporary | None = None
     made_by_name: bool = False
     """A client named it and auto-creation made it; nobody declared it since."""
-    producers: set[Sender] = field(default_factory=set[Sender])
+    producers: set[SendingLink] = field(default_factory=set[SendingLink])
     """Links that send here by their own target."""
     idle_since_ms: int | None = None
     """When the one that looks for unused queues first found it so; only for those made by name."""

@@ -1,4 +1,8 @@
-"""The topology of the broker: finds, makes, changes and ends exchanges, subscriptions and queues, and writes what lasts
+"""Which messages a subscription takes: selector and no-local, asked at publish, so that nothing else enters its queue.
+
+`admission` asks, for all subscriptions of a route together. Source: decision 17 of the design (no-local).
+
+The topology of the broker: finds, makes, changes and ends exchanges, subscriptions and queues, and writes what lasts
 to the log. It applies decisions of `penstock_core` and takes none.
 
 Durability order is visible in each method: record, then state; the reply is the caller's and waits for the sync. Must
@@ -7,27 +11,50 @@ not know links' engines or sockets. Source: sections 3 and 4 of the design.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, assert_never
 
 from penstock_api.management import Delivery
 from penstock_broker.log.log import Log
-from penstock_broker.queues.queue import Queue
-from penstock_broker.queues.remains import Remains
+from penstock_broker.queue.admission import Admission, IsForeign
+from penstock_broker.queue.disposal import Disposal
+from penstock_broker.queue.queue import Queue
 from penstock_broker.topology import documents
-from penstock_broker.topology.admission import admission
-from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, Temporary, new_router
+from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, Temporary, new_router
 from penstock_core.address import PREDEFINED
 from penstock_core.attach import Create, Rebind
-from penstock_core.binding import Binding
+from penstock_core.binding import Binding, ByConnection, ByContainer
 from penstock_core.existing import Existing
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey
 from penstock_core.lifetimes import outlives_process
 from penstock_core.persistence import effective_persistence
 from penstock_core.routing import Router
+from penstock_core.selector import stored_selector
 from penstock_core.terms import ExchangeType, NodeKind, Overflow, Persistence
 
-__all__ = ["Topology"]
+__all__ = ["Topology", "admission"]
+
+
+def admission(subscription: Subscription) -> Admission | None:
+    """What a message has to pass to get into a subscription; None if every message is taken."""
+    text = subscription.binding.filter.selector
+    selector = stored_selector(text) if text is not None else None
+    is_foreign = _no_local(subscription)
+    return None if selector is None and is_foreign is None else Admission(selector, is_foreign)
+
+
+def _no_local(subscription: Subscription) -> IsForeign | None:
+    match subscription.no_local:
+        case None:
+            return None
+        case ByContainer(container_id):
+            return lambda connection: connection is None or connection.container_id != container_id
+        case ByConnection():
+            queue = subscription.queue
+            return lambda connection: all(each.connection is not connection for each in queue.consumers)
+        case _:
+            assert_never(subscription.no_local)
+
 
 DEFAULT_EXCHANGES: Final = tuple(PREDEFINED.items())
 
@@ -41,11 +68,11 @@ class Topology:
         self._default_delivery = default_delivery or Delivery()
         self.exchanges: dict[str, Exchange] = {}
         self.subscriptions: dict[Identity, Subscription] = {}
-        self.queues: dict[str, PointToPoint] = {}
-        self.by_incarnation: dict[int, Subscription | PointToPoint] = {}
+        self.queues: dict[str, PointToPointQueue] = {}
+        self.by_incarnation: dict[int, Subscription | PointToPointQueue] = {}
         self.made_by_name: dict[NodeKind, set[str]] = {kind: set() for kind in NodeKind}
         """What auto-creation made."""
-        self.remains = Remains()
+        self.remains = Disposal()
         """What ended queues held."""
         self.has_unsynced = False
         """A record of this turn's block describes the topology; cleared when the block is written."""
@@ -149,7 +176,7 @@ class Topology:
         return subscription
 
     def drop_and_rebind(self, subscription: Subscription, binding: Binding, now_us: int) -> None:
-        """A new incarnation with `binding`; the messages of the old one are gone in one record."""
+        """A new incarnation with `sockets`; the messages of the old one are gone in one record."""
         self._unbind(subscription)
         del self.by_incarnation[subscription.queue.incarnation]
         old = subscription.queue
@@ -219,20 +246,22 @@ class Topology:
         now_us: int,
         temporary: Temporary | None = None,
         made_by_name: bool = False,
-    ) -> PointToPoint:
+    ) -> PointToPointQueue:
         """Make a queue of its own, with default policies."""
         queue = Queue(name, self._log.next_incarnation(), is_logged=durable, now_us=now_us)
-        node = PointToPoint(name=name, durable=durable, queue=queue, temporary=temporary, made_by_name=made_by_name)
+        node = PointToPointQueue(
+            name=name, durable=durable, queue=queue, temporary=temporary, made_by_name=made_by_name
+        )
         self.put_queue(node)
         return node
 
-    def put_queue(self, node: PointToPoint) -> None:
+    def put_queue(self, node: PointToPointQueue) -> None:
         """Put a queue in its place, or write down that its policies changed."""
         if node.durable:
             self._record(documents.QUEUE, node.name, documents.dump(node), node.queue.incarnation)
         self.restore_queue(node)
 
-    def restore_queue(self, node: PointToPoint) -> None:
+    def restore_queue(self, node: PointToPointQueue) -> None:
         """Put a queue in its place that the log knows already."""
         node.revision = self.next_revision()
         node.queue.keeps_all = effective_persistence(None, node.persistence, managed=False) is Persistence.ALWAYS
@@ -241,7 +270,7 @@ class Topology:
         self._mark(NodeKind.QUEUE, node.name, node.made_by_name)
         self.by_incarnation[node.queue.incarnation] = node
 
-    def delete_queue(self, name: str) -> PointToPoint:
+    def delete_queue(self, name: str) -> PointToPointQueue:
         """Take a queue away with its messages. Its consumers are the caller's."""
         node = self.queues.pop(name)
         self._mark(NodeKind.QUEUE, name, False)
@@ -309,7 +338,7 @@ class Topology:
         subscription.queue.admits = admission(subscription)
         self._apply_limits(subscription)
 
-    def _apply_limits(self, record: Subscription | PointToPoint) -> None:
+    def _apply_limits(self, record: Subscription | PointToPointQueue) -> None:
         queue, limits = record.queue, record.limits
         queue.max_bytes = limits.max_bytes or self._default_max_bytes
         queue.max_messages = limits.max_messages or 0

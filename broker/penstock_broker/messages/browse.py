@@ -1,0 +1,58 @@
+"""Copies of what waits in a queue to the links that browse it: a snapshot, which nothing else is touched by.
+
+A browser sees what a consumer could have taken when it attached, in that order, but for what has expired since; what is
+with consumers then, or comes later, it does not see. Must not know outcomes: nothing that a browser says of its copies
+changes anything. Source: JMS 2.0, 6.1.7; decision 11 of the design.
+"""
+
+from __future__ import annotations
+
+from penstock_amqp.endpoint.events import Entry
+from penstock_broker.messages.dispatch import HELD_BACK_BYTES, TURN_BYTES
+from penstock_broker.messages.due_times import deadline
+from penstock_broker.queue.backlog import EXAMINED_PER_VISIT
+from penstock_broker.queue.queue import DATA
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.links import Browser
+
+__all__ = ["serve_browser"]
+
+
+def serve_browser(broker: Broker, browser: Browser) -> None:
+    """Send as many copies as the link has credit and this turn allows."""
+    link, connection = browser.link, browser.connection
+    if not browser.is_active or connection.is_blocked:
+        return
+    if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
+        connection.is_congested = True
+        return
+    entries = _next(browser, broker.clock.now_us)
+    if entries:
+        connection.endpoint.send(link, entries, broker.clock.now_us)
+        connection.turn_bytes += sum(len(entry[DATA]) for entry in entries)
+        link.credit -= len(entries)
+        broker.work.touch(connection)
+    if link.credit > 0 and browser.pending:
+        broker.work.browsing.append(browser)
+    elif link.drain:
+        connection.endpoint.drained(link)
+        broker.work.touch(connection)
+
+
+def _next(browser: Browser, now_us: int) -> list[Entry]:
+    """Take what can be sent now from the snapshot; what is longer than the link takes is left out."""
+    entries: list[Entry] = []
+    pending, selection = browser.pending, browser.selection
+    size, to_examine = 0, EXAMINED_PER_VISIT
+    while pending and len(entries) < browser.link.credit and size < TURN_BYTES and to_examine:
+        entry = pending.popleft()
+        expires = deadline(browser.queue, entry)
+        if (expires and expires <= now_us) or 0 < browser.link.max_bytes < len(entry[DATA]):
+            continue
+        if selection is not None:
+            to_examine -= 1
+            if not selection.wants(entry):
+                continue
+        entries.append(entry)
+        size += len(entry[DATA])
+    return entries

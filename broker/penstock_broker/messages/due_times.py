@@ -1,0 +1,108 @@
+"""When a message of a queue expires. It stands in its entry, bounded by the `maxTtlMs` that the queue had then.
+
+Once that has changed (`Queue.is_retimed`) the message itself is asked again, so that the new one holds for what waits,
+and for what comes back. Entries are shared by queues, and a queue may hold a million, so none is rewritten. Source:
+`penstock_core.lifespan`.
+
+Notes when something is due in a queue: a message to become available, or to expire. `expiry` then does it.
+
+One timer per queue that has such messages, for the next thing that is due. The clock may jump: deadlines are times of
+day, timers are not, so each timer looks again after `LOOK_MS`.
+Source: section 4 of the design ("One timer wheel for heartbeats, TTL and delays").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.messages import message, times
+from penstock_broker.queue.queue import AVAILABLE, DATA, EXPIRES, FLAGS, SCHEDULED, Queue
+from penstock_broker.state.broker import Broker
+from penstock_core.lifespan import NO_WISHES, Wishes, bounded, expires_at
+
+__all__ = ["LOOK_MS", "deadline", "expect", "keep", "postpone", "review", "wake", "wishes_of"]
+
+
+def deadline(queue: Queue, entry: Entry) -> int:
+    """When the message expires in this queue, microseconds since the epoch; 0: never."""
+    return _asked(queue, entry) if queue.is_retimed else entry[EXPIRES]
+
+
+def _asked(queue: Queue, entry: Entry) -> int:
+    data = entry[DATA]
+    head = message.inspect(data)
+    wished = wishes_of(data, head)
+    arrived = entry[AVAILABLE]
+    if entry[FLAGS] & SCHEDULED:
+        if wished.delivery_delay_ms is None or wished.delivery_time_ms is not None:
+            return entry[EXPIRES]  # when it came stands in the log only: the next start asks that
+        arrived -= wished.delivery_delay_ms * 1000
+    return bounded(expires_at(arrived, head.ttl, wished.absolute_expiry_ms), arrived, queue.max_ttl_us)
+
+
+def wishes_of(data: bytes, head: message.Head) -> Wishes:
+    """What the message says of its times; sections that can't be read say nothing."""
+    try:
+        return times.wishes(data, head)
+    except DecodeError:
+        return NO_WISHES
+
+
+LOOK_MS: Final = 5000
+"""The clock is looked at that often while something is to be waited for."""
+
+
+def expect(broker: Broker, queue: Queue, expires_us: int) -> None:
+    """A message that expires then was put into the queue."""
+    queue.has_expiry = True
+    if not queue.next_expiry or expires_us < queue.next_expiry:
+        queue.next_expiry = expires_us
+        wake(broker, queue, max(expires_us, queue.next_pass))
+
+
+def review(broker: Broker, queue: Queue) -> None:
+    """The queue's policies may have changed: have a look at what waits, if that lets it expire at other times."""
+    if queue.is_retimed:
+        queue.has_expiry = True
+        queue.next_expiry, queue.next_pass = broker.clock.now_us, 0
+        wake(broker, queue, broker.clock.now_us)
+
+
+def keep(broker: Broker, queue: Queue, entry: Entry) -> None:
+    """Put a message that was taken out back in its place."""
+    queue.keep(entry, broker.clock.now_us)
+    if entry[AVAILABLE] > broker.clock.now_us:
+        wake(broker, queue, queue.scheduled.next_due())
+        return
+    expires = deadline(queue, entry)
+    if expires:
+        expect(broker, queue, expires)
+    if queue.consumers:
+        broker.work.schedule(queue)
+
+
+def postpone(broker: Broker, queue: Queue, entries: Iterable[Entry]) -> None:
+    """Keep messages back, at least one, until each is available, or has expired before."""
+    for entry in entries:
+        queue.hold_back(entry)
+    wake(broker, queue, queue.scheduled.next_due())
+
+
+def wake(broker: Broker, queue: Queue, at_us: int) -> None:
+    """Look at the queue then, or before."""
+    left_ms = min(max(-(-(at_us - broker.clock.now_us) // 1000), 0), LOOK_MS)
+    at_ms = broker.clock.now_ms + left_ms
+    if queue.wakes_ms is not None and queue.wakes_ms <= at_ms:
+        return
+    queue.wakes_ms = at_ms
+    broker.clock.timers.at(at_ms, partial(_woken, broker, queue, at_ms))
+
+
+def _woken(broker: Broker, queue: Queue, at_ms: int) -> None:
+    if queue.wakes_ms == at_ms:  # else an earlier timer has taken its place
+        queue.wakes_ms = None
+        broker.keep_time(queue)

@@ -1,0 +1,99 @@
+"""The times of waiting messages: delayed ones become available, those whose time to live has passed leave.
+
+`due_times` says when to look. Delayed messages wait in a heap ordered by time and number. Those that expire are found
+by a pass over what waits, not by a record per message: a pass pauses for longer the more it had to look at, so that it
+takes some per cent of a processor at most however times to live are mixed. A pass takes a slice of each turn, and what
+it found leaves in slices. Consumers never get what has expired: they look for themselves.
+
+Source: section 4 of the design ("One timer wheel for heartbeats, TTL and delays"); `penstock_core.lifespan`.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+from penstock_amqp.endpoint.events import Entry
+from penstock_broker.messages import dead_letters
+from penstock_broker.messages.due_times import deadline, expect, wake
+from penstock_broker.queue.queue import NUMBER, ExpiryPass, Queue
+from penstock_broker.state.broker import Broker
+
+__all__ = ["keep_time"]
+
+PASSED: Final = 4000
+"""Messages that a pass looks at in one turn: about two milliseconds."""
+
+SLICE: Final = 500
+"""Messages that become available, or leave, in one turn."""
+
+PAUSE_US_PER_MESSAGE: Final = 2
+"""Between two passes, for each message that waits: twenty times what looking at it takes."""
+
+
+def keep_time(broker: Broker, queue: Queue) -> None:
+    """Do what is due in the queue, and see that somebody looks when the next thing is."""
+    now = broker.clock.now_us
+    if queue.scheduled:
+        _make_available(broker, queue)
+    due = max(queue.next_expiry, queue.next_pass) if queue.next_expiry else 0
+    if due and due <= now and queue.passing is None and not queue.doomed:
+        queue.passing = ExpiryPass(queue.backlog.snapshot())
+        queue.next_expiry = 0
+    if queue.passing is not None:
+        _pass(queue, queue.passing, now)
+    for _ in range(min(SLICE, len(queue.doomed))):
+        dead_letters.expired(broker, queue, queue.doomed.popleft())
+    dues = [queue.scheduled.next_due()] if queue.scheduled else []
+    if queue.doomed or queue.passing is not None:
+        dues.append(now)
+    elif queue.next_expiry:
+        dues.append(max(queue.next_expiry, queue.next_pass))
+    if dues:
+        wake(broker, queue, min(dues))
+
+
+def _make_available(broker: Broker, queue: Queue) -> None:
+    """Put delayed messages whose time has come behind those that wait: a slice of them."""
+    scheduled, now = queue.scheduled, broker.clock.now_us
+    due: list[Entry] = []
+    for _ in range(SLICE):
+        if not scheduled or scheduled.next_due() > now:
+            break
+        entry = scheduled.pop_first()
+        expires = deadline(queue, entry)
+        if expires and expires <= now:
+            dead_letters.expired(broker, queue, entry)
+            continue
+        due.append(entry)
+        if expires:
+            expect(broker, queue, expires)
+    if due:
+        queue.put(due)
+        if queue.consumers:
+            broker.work.schedule(queue)
+
+
+def _pass(queue: Queue, passing: ExpiryPass, now_us: int) -> None:
+    """Look at the next slice; at the end it is known when the first message expires that is left."""
+    passed: set[int] = set()
+    gone: set[int] = set()
+    for entry in islice(passing.entries, PASSED):
+        passed.add(entry[NUMBER])
+        expires = deadline(queue, entry)
+        if not expires:
+            continue
+        if expires <= now_us:
+            gone.add(entry[NUMBER])
+        elif not passing.next_expiry or expires < passing.next_expiry:
+            passing.next_expiry = expires
+    queue.doomed.extend(queue.pick(gone, passed))
+    passing.seen += len(passed)
+    if len(passed) == PASSED:
+        return
+    queue.passing = None
+    if not queue.depth:
+        queue.is_retimed = False
+    came = queue.next_expiry  # of messages that were put into the queue during the pass
+    queue.next_expiry = min(passing.next_expiry, came) if passing.next_expiry and came else passing.next_expiry or came
+    queue.next_pass = now_us + passing.seen * PAUSE_US_PER_MESSAGE
