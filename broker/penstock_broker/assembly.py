@@ -50,7 +50,7 @@ def assemble(
     broker = Broker(given, log, topology, instance)
     broker.keep_time = partial(expiry.keep_time, broker)
     for each in topology.by_incarnation.values():
-        if each.queue.scheduled or each.queue.next_expiry:
+        if each.queue.delayed or each.queue.expiry.next_due:
             broker.clock.timers.at(0, partial(broker.keep_time, each.queue))
     broker.instance.started_us = clock.now_us()
     broker.clock.timers.at(clock.now_ms() + 1000, partial(unused.sweep, broker))

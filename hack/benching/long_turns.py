@@ -44,8 +44,8 @@ def turns(messages: int) -> None:
         gc.disable()
 
     def passes() -> Iterator[None]:
-        queue.next_expiry, queue.next_pass = broker.clock.now_us, 0
-        while queue.next_expiry == broker.clock.now_us or queue.passing is not None or queue.doomed:
+        queue.expiry.next_due, queue.expiry.next_pass = broker.clock.now_us, 0
+        while queue.expiry.next_due == broker.clock.now_us or queue.expiry.passing is not None or queue.expiry.expired:
             keep_time(broker, queue)
             yield None
 

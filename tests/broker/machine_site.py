@@ -19,12 +19,13 @@ from broker.log.simulated_files import SimulatedFiles
 from broker.machine_model import Identity, Image, ImageMessage, SubscriptionImage
 from proton import Message
 
+from penstock_amqp.endpoint.events import DATA, NUMBER
 from penstock_broker.access import listeners
 from penstock_broker.assembly import assemble
 from penstock_broker.log import FileLayer, Log, SyncChoice
 from penstock_broker.log import Settings as LogSettings
 from penstock_broker.loop.loop import Loop
-from penstock_broker.queue.queue import DATA, NUMBER, Queue
+from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.security import Authentication
 from penstock_broker.settings.settings import Listener, Settings
 from penstock_broker.state.timers import Clock
@@ -154,7 +155,8 @@ class Site:
                 owner=(each.owner_link.container_id, each.owner_link.link_name) if each.owner_link else None,
                 messages={
                     body_of(entry[DATA]): ImageMessage(
-                        each.queue.attempts.get(entry[NUMBER], 0), entry[NUMBER] in each.queue.seen
+                        each.queue.redelivery.attempts.get(entry[NUMBER], 0),
+                        entry[NUMBER] in each.queue.redelivery.seen,
                     )
                     for entry in each.queue.ready
                 },

@@ -22,7 +22,7 @@ class Somebody:
 
     def __init__(self, name: str = "") -> None:
         self.name = name
-        self.selection: SelectorCursor | None = None
+        self.cursor: SelectorCursor | None = None
 
     def __repr__(self) -> str:
         return self.name

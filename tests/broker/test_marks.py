@@ -15,8 +15,8 @@ from penstock_broker.queue.flags import (
     LOOK_INSIDE,
     MAX_UNGROUPED,
     group_of,
-    level,
     order_flags,
+    priority_of,
     properties_count,
 )
 from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
@@ -40,7 +40,7 @@ def test_the_flags_of_a_message_say_its_priority_and_whether_it_has_a_group(
 
 @pytest.mark.parametrize("priority", range(10))
 def test_the_level_is_read_back_from_the_flags(priority: int) -> None:
-    assert level(entry(1, message(priority), flags=7)) == priority
+    assert priority_of(entry(1, message(priority), flags=7)) == priority
 
 
 def test_an_empty_or_unreadable_group_is_none() -> None:

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from proton import Delivery, Message, symbol
 
+from penstock_amqp.endpoint.events import DATA
 from penstock_api.management import Delivery as Policy
 from penstock_broker.messages import move
-from penstock_broker.queue.queue import DATA, Queue
+from penstock_broker.queue.queue import Queue
 
 QUEUES = ("jobs", "dead", "late")
 OUTCOMES = st.sampled_from(
@@ -129,7 +130,7 @@ class Life(RuleBasedStateMachine):
                 for each in self.timed.broker.clients.connections.values()
                 for _, entry, _ in each.endpoint.all_held()
             ]
-            waiting = [entry for _, entry in queue.everything()] + list(queue.doomed)
+            waiting = [entry for _, entry in queue.everything()] + list(queue.expiry.expired)
             if name == "jobs":
                 assert queue.in_flight == len(held)
                 waiting += held

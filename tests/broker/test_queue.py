@@ -34,7 +34,7 @@ def test_depth_counts_what_waits_and_what_is_in_flight() -> None:
     queue.in_flight += 1
     assert (queue.depth, queue.waiting) == (3, 2)
     queue.put_back([held(1)])
-    assert (queue.depth, queue.waiting, queue.in_flight, queue.returned_total) == (3, 3, 0, 1)
+    assert (queue.depth, queue.waiting, queue.in_flight, queue.totals.returned) == (3, 3, 0, 1)
 
 
 @given(st.permutations(list(range(1, 9))))
@@ -48,18 +48,18 @@ def test_what_comes_back_is_in_publishing_order_whatever_the_order_of_return(num
 
 def test_a_message_seen_before_tells_one_delivery_without_an_attempt() -> None:
     queue = queue_with(5)
-    assert queue.delivery_count(5) == 0
-    queue.seen.add(5)
-    assert (queue.delivery_count(5), queue.attempts) == (1, {})
+    assert queue.redelivery.delivery_count(5) == 0
+    queue.redelivery.seen.add(5)
+    assert (queue.redelivery.delivery_count(5), queue.redelivery.attempts) == (1, {})
 
 
 def test_attempts_count_up_and_are_forgotten_with_the_message() -> None:
     queue = queue_with(5)
     queue.fail(5)
     queue.fail(5)
-    assert (queue.delivery_count(5), queue.max_delivery_count) == (2, 2)
+    assert (queue.redelivery.delivery_count(5), queue.totals.max_delivery_count) == (2, 2)
     queue.forget(5)
-    assert (queue.delivery_count(5), queue.max_delivery_count) == (0, 2)
+    assert (queue.redelivery.delivery_count(5), queue.totals.max_delivery_count) == (0, 2)
 
 
 def test_a_queue_is_empty_at_its_end_but_for_what_is_in_flight() -> None:

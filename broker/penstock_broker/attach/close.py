@@ -43,7 +43,7 @@ def end_if_over(broker: Broker, identity: Identity) -> None:
     subscription = broker.topology.subscriptions.get(identity)
     if subscription is not None and has_ended(
         subscription.lifetime,
-        len(subscription.queue.consumers),
+        len(subscription.queue.links.consumers),
         subscription.users,
         managed=subscription.managed is not None,
     ):
@@ -52,7 +52,7 @@ def end_if_over(broker: Broker, identity: Identity) -> None:
 
 def end_subscription(broker: Broker, subscription: Subscription, error: AmqpError | None = None) -> None:
     """The subscription goes with its backlog; links that still consume are told, by `error` if it is given."""
-    for consumer in list(subscription.queue.consumers):
+    for consumer in list(subscription.queue.links.consumers):
         told = Refuse(Reason.SUBSCRIPTION_ENDED, f"The {subscription.identity} was ended.")
         close_consumer(broker, consumer, error or amqp_error(told))
     broker.topology.end(subscription)
@@ -62,9 +62,9 @@ def end_subscription(broker: Broker, subscription: Subscription, error: AmqpErro
 def end_queue(broker: Broker, node: PointToPointQueue, told: Refuse) -> None:
     """A queue goes with its messages; links that use it are told why."""
     error = amqp_error(told)
-    for consumer in list(node.queue.consumers):
+    for consumer in list(node.queue.links.consumers):
         close_consumer(broker, consumer, error)
-    for browser in list(node.queue.browsers):
+    for browser in list(node.queue.links.browsers):
         _close(broker, browser.connection, browser.link, [], error)
     close_producers(broker, node, error)
     broker.topology.delete_queue(node.name)
@@ -134,7 +134,7 @@ def leave(broker: Broker, link: InLink | OutLink, held: list[Held], *, orderly: 
             settle.lost(broker, queue, held, counts=not orderly and not broker.is_stopping)
             context.after_reply = []
         case Browser():
-            context.queue.browsers.remove(context)
+            context.queue.links.browsers.remove(context)
             broker.topology.remains.add(context.pending)
             context.pending = deque()
             context.is_active = False

@@ -57,7 +57,7 @@ def _detach_consumer(broker: Broker, connection: Connection, consumer: Consumer,
         user=connection.user,
         may_use_others=broker.permissions.may_use_others(connection, identity),
     )
-    others = len(consumer.queue.consumers) - 1
+    others = len(consumer.queue.links.consumers) - 1
     decision = decide_detach(request, _still_there(broker, consumer), others)
     close.leave(broker, consumer.link, connection.endpoint.held_by(consumer.link), orderly=True)
     _finish(broker, connection, consumer.link, identity, decision, closed)
@@ -74,7 +74,7 @@ def _detach_finder(broker: Broker, connection: Connection, finder: SubscriptionL
         user=connection.user,
         may_use_others=broker.permissions.may_use_others(connection, finder.identity),
     )
-    consumers = len(subscription.queue.consumers) if subscription is not None else 0
+    consumers = len(subscription.queue.links.consumers) if subscription is not None else 0
     existing = subscription.existing() if subscription is not None else None
     decision = decide_detach(request, existing, consumers)
     close.leave(broker, finder.link, [])

@@ -108,7 +108,7 @@ def _browse(
     detach.steal_within_session(broker, connection, link)
     browser = Browser(connection, link, queue, selector)
     link.context = browser
-    queue.browsers.append(browser)
+    queue.links.browsers.append(browser)
     activate(broker, browser, attach, _queue_source(source, DistributionMode.COPY, selector), ())
     return None
 

@@ -145,5 +145,5 @@ def _delete_if_over(broker: Broker, node: Node, mark: Temporary) -> None:
 
 def _use(broker: Broker, node: Node, mark: Temporary) -> Use:
     queues = [node.queue] if isinstance(node, PointToPointQueue) else node.router.handles
-    consumers = sum(len(each.consumers) + len(each.browsers) for each in queues)
+    consumers = sum(len(each.links.consumers) + len(each.links.browsers) for each in queues)
     return Use(mark.has_creator, len(node.producers) + consumers, sum(each.depth for each in queues))

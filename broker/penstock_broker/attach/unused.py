@@ -43,7 +43,7 @@ def sweep(broker: Broker) -> None:
         return
     notes = 0
     for subscription in list(broker.topology.subscriptions.values()):
-        unused_since_us = subscription.queue.unused_since_us
+        unused_since_us = subscription.queue.links.unused_since_us
         if has_idled(
             now_us=broker.clock.now_us,
             unused_since_us=unused_since_us,
@@ -96,7 +96,7 @@ def _look(broker: Broker, unused_ms: int, names: list[str]) -> None:
 def _look_at(broker: Broker, node: PointToPointQueue, unused_ms: int) -> None:
     if broker.log.failed is not None:
         return  # nothing lasting changes any more
-    if node.producers or node.queue.consumers or node.queue.browsers or node.queue.depth:
+    if node.producers or node.queue.links.consumers or node.queue.links.browsers or node.queue.depth:
         node.idle_since_ms = None
     elif node.idle_since_ms is None:
         node.idle_since_ms = broker.clock.now_ms

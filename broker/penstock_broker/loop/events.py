@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import (
+    FLAGS,
     Accepted,
     Acquires,
     AmqpError,
@@ -35,7 +36,7 @@ from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import attach, close, detach, open, target, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import publish, settle
-from penstock_broker.queue.queue import FLAGS, LOGGED
+from penstock_broker.queue.queue import LOGGED
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer, Producer, SubscriptionLookup

@@ -282,7 +282,7 @@ class Loop(Connections):
         log = broker.log
         if broker.work.delivered:
             for queue in broker.work.delivered:
-                log.delivered_up_to(queue.incarnation, queue.mark)
+                log.delivered_up_to(queue.incarnation, queue.delivered_up_to)
             broker.work.delivered.clear()
         broker.sync.write()
         if broker.sync.has_synced_waiting:

@@ -99,7 +99,7 @@ def _delete_subscription(broker: Broker, name: str, wanted: management.Deletion)
 
 
 def _in_the_way(queue: Queue) -> Value:
-    containers: list[Value] = list(dict.fromkeys(each.connection.container_id for each in queue.consumers))
+    containers: list[Value] = list(dict.fromkeys(each.connection.container_id for each in queue.links.consumers))
     return {"containers": containers[: entity_states.MAX_CONTAINERS], "depth": queue.depth}
 
 
@@ -107,7 +107,7 @@ def _delete_queue(broker: Broker, name: str, wanted: management.Deletion) -> Res
     node = broker.topology.queues.get(name)
     if node is None:
         return _GONE
-    if wanted.if_unused and node.queue.consumers:
+    if wanted.if_unused and node.queue.links.consumers:
         told = Refuse(Reason.CONSUMERS_ACTIVE, f"The queue {name!r} has consuming links; stop them first.")
         return refusal(told, _in_the_way(node.queue))
     if wanted.if_empty and node.queue.depth:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeAlias, cast
 
+from penstock_amqp.endpoint.events import AVAILABLE
 from penstock_amqp.types.values import Value
 from penstock_api import understanding
 from penstock_broker.access.connection import Connection
-from penstock_broker.queue.histogram import Histogram
-from penstock_broker.queue.queue import AVAILABLE, Queue
+from penstock_broker.queue.queue import Queue
+from penstock_broker.queue.totals import Histogram
 from penstock_broker.settings.settings import Settings
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer, Producer
@@ -109,7 +110,7 @@ def queue_state(node: PointToPointQueue, held: InFlight) -> State:
 
 def _counters(queue: Queue, held: InFlight) -> State:
     oldest_us, hold_us = _oldest(queue, held)
-    consumers = queue.consumers
+    consumers = queue.links.consumers
     containers: list[Value] = list(dict.fromkeys(each.connection.container_id for each in consumers))
     return {
         "depth": queue.depth,
@@ -123,22 +124,22 @@ def _counters(queue: Queue, held: InFlight) -> State:
         "consumers": len(consumers),
         "credit": sum(max(each.link.credit, 0) for each in consumers),
         "containers": containers[:MAX_CONTAINERS],
-        "unusedSinceMs": None if consumers else queue.unused_since_us // 1000,
-        "enqueued": queue.enqueued,
-        "enqueuedBytes": queue.enqueued_bytes,
-        "delivered": queue.delivered,
-        "redelivered": queue.redelivered,
-        "acked": queue.acked,
-        "returned": queue.returned_total,
-        "expired": queue.expired,
-        "deadLettered": queue.dead_lettered,
-        "moved": queue.moved,
-        "dropped": queue.dropped,
-        "lostAtRestart": queue.lost_at_restart,
-        "maxDeliveryCount": queue.max_delivery_count,
-        "sojourn": _histogram(queue.sojourn),
-        "wait": _histogram(queue.wait),
-        "hold": _histogram(queue.hold),
+        "unusedSinceMs": None if consumers else queue.links.unused_since_us // 1000,
+        "enqueued": queue.totals.enqueued,
+        "enqueuedBytes": queue.totals.enqueued_bytes,
+        "delivered": queue.totals.delivered,
+        "redelivered": queue.totals.redelivered,
+        "acked": queue.totals.acked,
+        "returned": queue.totals.returned,
+        "expired": queue.totals.expired,
+        "deadLettered": queue.totals.dead_lettered,
+        "moved": queue.totals.moved,
+        "dropped": queue.totals.dropped,
+        "lostAtRestart": queue.totals.lost_at_restart,
+        "maxDeliveryCount": queue.totals.max_delivery_count,
+        "sojourn": _histogram(queue.totals.sojourn),
+        "wait": _histogram(queue.totals.wait),
+        "hold": _histogram(queue.totals.hold),
     }
 
 
@@ -226,7 +227,7 @@ def _open_transactions(ledgers: Iterable[ConnectionTransactions | None]) -> Stat
 
 
 def _selector(taker: Consumer | Browser) -> str | None:
-    selector = taker.selection.selector if taker.selection is not None else None
+    selector = taker.cursor.selector if taker.cursor is not None else None
     return selector.text if selector is not None else None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.endpoint.events import AVAILABLE, DATA, NUMBER, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_amqp.messages.sections import Section, end_of, section_at
@@ -17,7 +17,7 @@ from penstock_amqp.types.plain_values import to_plain
 from penstock_amqp.types.values import Value
 from penstock_api.handling import PeekedMessage
 from penstock_broker.messages.due_times import deadline
-from penstock_broker.queue.queue import AVAILABLE, DATA, NUMBER, Queue, WaitingState
+from penstock_broker.queue.queue import Queue, WaitingState
 
 __all__ = ["shown"]
 
@@ -40,7 +40,7 @@ def shown(queue: Queue, entry: Entry, state: WaitingState, max_body_bytes: int) 
         size_bytes=len(data),
         available_ms=entry[AVAILABLE] // 1000,
         expires_ms=deadline(queue, entry) // 1000 or None,
-        delivery_count=head.delivery_count + queue.delivery_count(entry[NUMBER]),
+        delivery_count=head.delivery_count + queue.redelivery.delivery_count(entry[NUMBER]),
         message_id=_text(properties.message_id),
         to=properties.to,
         subject=properties.subject,

@@ -14,7 +14,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_amqp.messages.selected_fields import SelectedFields
@@ -26,7 +26,7 @@ from penstock_broker.management import message_view
 from penstock_broker.management.responses import Response, invalid, refusal, to_value
 from penstock_broker.messages import due_times, move
 from penstock_broker.messages.deposit import destination_of
-from penstock_broker.queue.queue import DATA, NUMBER, Queue
+from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_core.identity import parse_queue_name

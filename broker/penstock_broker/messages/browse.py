@@ -7,11 +7,10 @@ changes anything. Source: JMS 2.0, 6.1.7; decision 11 of the design.
 
 from __future__ import annotations
 
-from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.endpoint.events import DATA, Entry
 from penstock_broker.messages.dispatch import HELD_BACK_BYTES, TURN_BYTES
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.queue.backlog import EXAMINED_PER_VISIT
-from penstock_broker.queue.queue import DATA
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser
 
@@ -42,7 +41,7 @@ def serve_browser(broker: Broker, browser: Browser) -> None:
 def _next(browser: Browser, now_us: int) -> list[Entry]:
     """Take what can be sent now from the snapshot; what is longer than the link takes is left out."""
     entries: list[Entry] = []
-    pending, selection = browser.pending, browser.selection
+    pending, selection = browser.pending, browser.cursor
     size, to_examine = 0, EXAMINED_PER_VISIT
     while pending and len(entries) < browser.link.credit and size < TURN_BYTES and to_examine:
         entry = pending.popleft()

@@ -14,7 +14,7 @@ import logging
 from itertools import islice
 from typing import Final, assert_never
 
-from penstock_amqp.endpoint.events import AmqpError, Entry, Outcome, Settled
+from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, AmqpError, Entry, Outcome, Settled
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_amqp.messages.times import DELAYS, without_expiry
@@ -26,8 +26,7 @@ from penstock_broker.messages.dead_letter_origin import ORIGIN
 from penstock_broker.messages.deposit import deposit, destination_of
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
-from penstock_broker.queue.queue import DATA, FLAGS, LOGGED, NUMBER, Queue
-from penstock_broker.queue.stranded import Stranded
+from penstock_broker.queue.queue import LOGGED, Queue, Stranded
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import Subscription
 from penstock_core.fate import Cause, Drop, SendOn, TryAgain, after_expiry, after_failure, after_rejection
@@ -59,12 +58,12 @@ RETRIED_AT_ONCE: Final = 200
 
 def rejected(broker: Broker, queue: Queue, entry: Entry, error: AmqpError | None) -> None:
     """A consumer rejected the message, which is in none of the queue's lists any more and not in flight."""
-    fate = after_rejection(queue.dead_letter)
+    fate = after_rejection(queue.policy.dead_letter)
     match fate:
         case SendOn():
             _send_on(broker, queue, Stranded(entry, fate.cause, error), fate.address)
         case Drop():
-            queue.dropped += 1
+            queue.totals.dropped += 1
             remove(broker, queue, entry, LogOutcome.REJECTED)
             if broker.warning_intervals.may_say(f"rejected {queue.name}", broker.clock.now_ms):
                 logger.warning(
@@ -76,12 +75,12 @@ def rejected(broker: Broker, queue: Queue, entry: Entry, error: AmqpError | None
 
 def expired(broker: Broker, queue: Queue, entry: Entry) -> None:
     """The time to live of the message, which is in none of the queue's lists any more, has passed."""
-    fate = after_expiry(queue.expiry)
+    fate = after_expiry(queue.policy.expiry_address)
     match fate:
         case SendOn():
             _send_on(broker, queue, Stranded(entry, fate.cause, None), fate.address)
         case Drop():
-            queue.expired += 1
+            queue.totals.expired += 1
             remove(broker, queue, entry, LogOutcome.EXPIRED)
         case _:
             assert_never(fate)
@@ -92,9 +91,8 @@ def fail(broker: Broker, queue: Queue, entry: Entry) -> bool:
     any more, and on its way; else it is the caller's to put back.
     """
     number = entry[NUMBER]
-    queue.fail(number)
-    attempts = queue.attempts[number]
-    fate = after_failure(attempts, queue.max_deliveries, queue.dead_letter)
+    attempts = queue.fail(number)
+    fate = after_failure(attempts, queue.policy.max_deliveries, queue.policy.dead_letter)
     match fate:
         case SendOn():
             queue.in_flight -= 1
@@ -112,10 +110,10 @@ def condemns(queue: Queue, end: Settled) -> bool:
     """Whether that end of a delivery in flight makes a dead letter of its message."""
     match end.outcome:
         case Outcome.REJECTED:
-            return isinstance(after_rejection(queue.dead_letter), SendOn)
+            return isinstance(after_rejection(queue.policy.dead_letter), SendOn)
         case Outcome.MODIFIED if end.failed:
-            attempts = queue.attempts.get(end.held[1][NUMBER], 0) + 1
-            return isinstance(after_failure(attempts, queue.max_deliveries, queue.dead_letter), SendOn)
+            attempts = queue.redelivery.attempts.get(end.held[1][NUMBER], 0) + 1
+            return isinstance(after_failure(attempts, queue.policy.max_deliveries, queue.policy.dead_letter), SendOn)
         case _:
             return False
 
@@ -154,10 +152,10 @@ def _try(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> Amq
     if refused is not None:
         return refused
     if cause is Cause.EXPIRED:
-        queue.expired += 1
+        queue.totals.expired += 1
         remove(broker, queue, entry, LogOutcome.EXPIRED)
     else:
-        queue.dead_lettered += 1
+        queue.totals.dead_lettered += 1
         remove(broker, queue, entry, LogOutcome.DEAD_LETTERED)
     return None
 
@@ -168,7 +166,7 @@ def _retry(broker: Broker) -> None:
     for queue in waiting:
         refused: set[str] = set()
         for number, condemned in list(islice(queue.stranded.items(), RETRIED_AT_ONCE)):
-            address = queue.expiry if condemned.cause is Cause.EXPIRED else queue.dead_letter
+            address = queue.policy.expiry_address if condemned.cause is Cause.EXPIRED else queue.policy.dead_letter
             if address in refused:
                 continue
             if address is None:
@@ -206,7 +204,7 @@ def _told(broker: Broker, queue: Queue, condemned: Stranded) -> bytes:
         Symbol("x-opt-ORIG-ADDRESS"): queue.name,
         Symbol("x-opt-death-reason"): cause.value,
         Symbol("x-opt-death-time"): Timestamp(broker.clock.now_us // 1000),
-        Symbol("x-opt-death-delivery-count"): UInt(queue.attempts.get(condemned.entry[NUMBER], 0)),
+        Symbol("x-opt-death-delivery-count"): UInt(queue.redelivery.attempts.get(condemned.entry[NUMBER], 0)),
     }
     if isinstance(subscription, Subscription):
         annotations[Symbol("x-opt-ORIG-ADDRESS")] = subscription.binding.exchange

@@ -23,7 +23,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from penstock_amqp.endpoint.events import Entry, Event
+from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, NUMBER, Entry, Event
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.messages import message
 from penstock_broker.access.connection import Connection
@@ -33,7 +33,7 @@ from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
 from penstock_broker.queue.backlog import EXAMINED_PER_VISIT
 from penstock_broker.queue.consumer import ReceivingLink
-from penstock_broker.queue.queue import AVAILABLE, DATA, FLAGS, NUMBER, SCHEDULED, Queue
+from penstock_broker.queue.queue import SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer
 
@@ -59,7 +59,7 @@ def fitting(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: list
     is longer is kept from the consumer from then on.
     """
     link = consumer.link
-    header = HEADER_BYTES if queue.has_expiry or queue.seen or queue.attempts else 0
+    header = HEADER_BYTES if queue.expiry.may_expire or queue.redelivery.seen or queue.redelivery.attempts else 0
     too_long = [entry for entry in entries if len(entry[DATA]) + header > link.max_bytes]
     if not too_long:
         return entries
@@ -104,14 +104,14 @@ def serve(broker: Broker, queue: Queue) -> bool:
     is_plain = backlog.is_plain
     if not is_plain:
         backlog.examination.budget = EXAMINED_PER_VISIT
-    for consumers in queue.tiers or (queue.consumers,):
+    for consumers in queue.links.tiers or (queue.links.consumers,):
         idle = 0
         count = len(consumers)
         while left > 0 and idle < count and (queue.ready or queue.returned.blocks or (not is_plain and backlog)):
-            if queue.turn >= count:
-                queue.turn = 0
-            consumer = consumers[queue.turn]
-            queue.turn += 1
+            if queue.links.turn >= count:
+                queue.links.turn = 0
+            consumer = consumers[queue.links.turn]
+            queue.links.turn += 1
             link = consumer.link
             connection = consumer.connection
             if link.credit <= 0 or not consumer.is_active or connection.is_blocked:
@@ -153,9 +153,9 @@ def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> 
     if (
         link.max_bytes
         or queue.returned.blocks
-        or queue.has_expiry
-        or queue.seen
-        or queue.attempts
+        or queue.expiry.may_expire
+        or queue.redelivery.seen
+        or queue.redelivery.attempts
         or not queue.backlog.is_plain
     ):
         return _send_in_order(broker, queue, consumer, count)
@@ -175,20 +175,20 @@ def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> 
         if entry[AVAILABLE] == since:
             run += 1
         else:
-            queue.wait.add(now - since, run)
+            queue.totals.wait.add(now - since, run)
             since, run = entry[AVAILABLE], 1
-    queue.wait.add(now - since, run)
+    queue.totals.wait.add(now - since, run)
     link.credit -= sent
     link.transfers += sent
     connection.turn_bytes += size
-    queue.delivered += sent
+    queue.totals.delivered += sent
     if link.presettled:
         _sent_settled(broker, queue, entries)
     else:
         queue.in_flight += sent
     last = entries[-1][NUMBER]
-    if last > queue.mark:
-        queue.mark = last
+    if last > queue.delivered_up_to:
+        queue.delivered_up_to = last
         if queue.is_logged:
             broker.work.delivered.add(queue)
     if not connection.is_dirty:
@@ -207,8 +207,8 @@ def _send_in_order(broker: Broker, queue: Queue, consumer: ReceivingLink, count:
     if sent and not consumer.connection.is_dirty:
         consumer.connection.is_dirty = True
         broker.work.dirty.append(consumer.connection)
-    if queue.has_expiry and not queue.in_flight and not queue.waiting:
-        queue.has_expiry = False
+    if queue.expiry.may_expire and not queue.in_flight and not queue.waiting:
+        queue.expiry.may_expire = False
     return sent
 
 
@@ -216,7 +216,11 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
     """Send messages that were taken out, each unless it has expired, or with a header that tells something."""
     now = broker.clock.now_us
     link, connection = consumer.link, consumer.connection
-    mark, has_expiry, is_counted = queue.mark, queue.has_expiry, bool(queue.seen or queue.attempts)
+    mark, has_expiry, is_counted = (
+        queue.delivered_up_to,
+        queue.expiry.may_expire,
+        bool(queue.redelivery.seen or queue.redelivery.attempts),
+    )
     gone: list[Entry] = []
     as_they_are: list[Entry] = []
     size = since = run = redelivered = 0
@@ -228,7 +232,7 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
             expired(broker, queue, entry)
             gone.append(entry)
             continue
-        delivery_count = queue.delivery_count(number) if is_counted else 0
+        delivery_count = queue.redelivery.delivery_count(number) if is_counted else 0
         if delivery_count or expires:
             if as_they_are:
                 connection.endpoint.send(link, as_they_are, now)
@@ -244,26 +248,26 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
             run += 1
         else:
             if run:
-                queue.wait.add(now - since, run)
+                queue.totals.wait.add(now - since, run)
             since, run = entry[AVAILABLE], 1
         if number > highest:
             highest = number
     if as_they_are:
         connection.endpoint.send(link, as_they_are, now)
     if run:
-        queue.wait.add(now - since, run)
+        queue.totals.wait.add(now - since, run)
     sent = len(entries) - len(gone)
-    queue.redelivered += redelivered
+    queue.totals.redelivered += redelivered
     link.credit -= sent
     link.transfers += sent
     connection.turn_bytes += size
-    queue.delivered += sent
+    queue.totals.delivered += sent
     if link.presettled:
         _sent_settled(broker, queue, [entry for entry in entries if entry not in gone] if gone else entries)
     else:
         queue.in_flight += sent
     if highest > mark:
-        queue.mark = highest
+        queue.delivered_up_to = highest
         if queue.is_logged:
             broker.work.delivered.add(queue)
     return sent
@@ -280,8 +284,8 @@ def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:
     """Deliveries that nothing is heard of again count as accepted."""
     now = broker.clock.now_us
     for entry in entries:
-        queue.acked += 1
-        queue.sojourn.add(now - entry[AVAILABLE], 1)
+        queue.totals.acked += 1
+        queue.totals.sojourn.add(now - entry[AVAILABLE], 1)
         remove(broker, queue, entry, Outcome.ACCEPTED)
 
 
@@ -312,13 +316,13 @@ def finish_drains(broker: Broker) -> None:
 
 def _may_get_more(queue: Queue, consumer: Consumer) -> bool:
     """True if something that waits may be for this consumer, while the queue has work for somebody."""
-    for tier in queue.tiers or ():
+    for tier in queue.links.tiers or ():
         if consumer in tier:
             break
         if any(other.link.credit > 0 and other.is_active for other in tier):
             return False  # they come first
     else:
-        if queue.tiers:
+        if queue.links.tiers:
             return False  # another one has the queue for itself
     return queue.backlog.is_plain or queue.backlog.has_for(consumer)
 

@@ -17,10 +17,10 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message, times
-from penstock_broker.queue.queue import AVAILABLE, DATA, EXPIRES, FLAGS, SCHEDULED, Queue
+from penstock_broker.queue.queue import SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.lifespan import NO_WISHES, Wishes, bounded, expires_at
 
@@ -29,7 +29,7 @@ __all__ = ["LOOK_MS", "deadline", "expect", "keep", "postpone", "review", "wake"
 
 def deadline(queue: Queue, entry: Entry) -> int:
     """When the message expires in this queue, microseconds since the epoch; 0: never."""
-    return _asked(queue, entry) if queue.is_retimed else entry[EXPIRES]
+    return _asked(queue, entry) if queue.expiry.is_retimed else entry[EXPIRES]
 
 
 def _asked(queue: Queue, entry: Entry) -> int:
@@ -41,7 +41,7 @@ def _asked(queue: Queue, entry: Entry) -> int:
         if wished.delivery_delay_ms is None or wished.delivery_time_ms is not None:
             return entry[EXPIRES]  # when it came stands in the log only: the next start asks that
         arrived -= wished.delivery_delay_ms * 1000
-    return bounded(expires_at(arrived, head.ttl, wished.absolute_expiry_ms), arrived, queue.max_ttl_us)
+    return bounded(expires_at(arrived, head.ttl, wished.absolute_expiry_ms), arrived, queue.policy.max_ttl_us)
 
 
 def wishes_of(data: bytes, head: message.Head) -> Wishes:
@@ -58,17 +58,17 @@ LOOK_MS: Final = 5000
 
 def expect(broker: Broker, queue: Queue, expires_us: int) -> None:
     """A message that expires then was put into the queue."""
-    queue.has_expiry = True
-    if not queue.next_expiry or expires_us < queue.next_expiry:
-        queue.next_expiry = expires_us
-        wake(broker, queue, max(expires_us, queue.next_pass))
+    queue.expiry.may_expire = True
+    if not queue.expiry.next_due or expires_us < queue.expiry.next_due:
+        queue.expiry.next_due = expires_us
+        wake(broker, queue, max(expires_us, queue.expiry.next_pass))
 
 
 def review(broker: Broker, queue: Queue) -> None:
     """The queue's policies may have changed: have a look at what waits, if that lets it expire at other times."""
-    if queue.is_retimed:
-        queue.has_expiry = True
-        queue.next_expiry, queue.next_pass = broker.clock.now_us, 0
+    if queue.expiry.is_retimed:
+        queue.expiry.may_expire = True
+        queue.expiry.next_due, queue.expiry.next_pass = broker.clock.now_us, 0
         wake(broker, queue, broker.clock.now_us)
 
 
@@ -76,12 +76,12 @@ def keep(broker: Broker, queue: Queue, entry: Entry) -> None:
     """Put a message that was taken out back in its place."""
     queue.keep(entry, broker.clock.now_us)
     if entry[AVAILABLE] > broker.clock.now_us:
-        wake(broker, queue, queue.scheduled.next_due())
+        wake(broker, queue, queue.delayed.next_due())
         return
     expires = deadline(queue, entry)
     if expires:
         expect(broker, queue, expires)
-    if queue.consumers:
+    if queue.links.consumers:
         broker.work.schedule(queue)
 
 
@@ -89,20 +89,20 @@ def postpone(broker: Broker, queue: Queue, entries: Iterable[Entry]) -> None:
     """Keep messages back, at least one, until each is available, or has expired before."""
     for entry in entries:
         queue.hold_back(entry)
-    wake(broker, queue, queue.scheduled.next_due())
+    wake(broker, queue, queue.delayed.next_due())
 
 
 def wake(broker: Broker, queue: Queue, at_us: int) -> None:
     """Look at the queue then, or before."""
     left_ms = min(max(-(-(at_us - broker.clock.now_us) // 1000), 0), LOOK_MS)
     at_ms = broker.clock.now_ms + left_ms
-    if queue.wakes_ms is not None and queue.wakes_ms <= at_ms:
+    if queue.expiry.timer_ms is not None and queue.expiry.timer_ms <= at_ms:
         return
-    queue.wakes_ms = at_ms
+    queue.expiry.timer_ms = at_ms
     broker.clock.timers.at(at_ms, partial(_woken, broker, queue, at_ms))
 
 
 def _woken(broker: Broker, queue: Queue, at_ms: int) -> None:
-    if queue.wakes_ms == at_ms:  # else an earlier timer has taken its place
-        queue.wakes_ms = None
+    if queue.expiry.timer_ms == at_ms:  # else an earlier timer has taken its place
+        queue.expiry.timer_ms = None
         broker.keep_time(queue)

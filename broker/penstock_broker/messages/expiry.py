@@ -13,10 +13,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.messages import dead_letters
 from penstock_broker.messages.due_times import deadline, expect, wake
-from penstock_broker.queue.queue import NUMBER, ExpiryPass, Queue
+from penstock_broker.queue.delayed import ExpiryPass
+from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 
 __all__ = ["keep_time"]
@@ -34,28 +35,28 @@ PAUSE_US_PER_MESSAGE: Final = 2
 def keep_time(broker: Broker, queue: Queue) -> None:
     """Do what is due in the queue, and see that somebody looks when the next thing is."""
     now = broker.clock.now_us
-    if queue.scheduled:
+    if queue.delayed:
         _make_available(broker, queue)
-    due = max(queue.next_expiry, queue.next_pass) if queue.next_expiry else 0
-    if due and due <= now and queue.passing is None and not queue.doomed:
-        queue.passing = ExpiryPass(queue.backlog.snapshot())
-        queue.next_expiry = 0
-    if queue.passing is not None:
-        _pass(queue, queue.passing, now)
-    for _ in range(min(SLICE, len(queue.doomed))):
-        dead_letters.expired(broker, queue, queue.doomed.popleft())
-    dues = [queue.scheduled.next_due()] if queue.scheduled else []
-    if queue.doomed or queue.passing is not None:
+    due = max(queue.expiry.next_due, queue.expiry.next_pass) if queue.expiry.next_due else 0
+    if due and due <= now and queue.expiry.passing is None and not queue.expiry.expired:
+        queue.expiry.passing = ExpiryPass(queue.backlog.snapshot())
+        queue.expiry.next_due = 0
+    if queue.expiry.passing is not None:
+        _pass(queue, queue.expiry.passing, now)
+    for _ in range(min(SLICE, len(queue.expiry.expired))):
+        dead_letters.expired(broker, queue, queue.expiry.expired.popleft())
+    dues = [queue.delayed.next_due()] if queue.delayed else []
+    if queue.expiry.expired or queue.expiry.passing is not None:
         dues.append(now)
-    elif queue.next_expiry:
-        dues.append(max(queue.next_expiry, queue.next_pass))
+    elif queue.expiry.next_due:
+        dues.append(max(queue.expiry.next_due, queue.expiry.next_pass))
     if dues:
         wake(broker, queue, min(dues))
 
 
 def _make_available(broker: Broker, queue: Queue) -> None:
     """Put delayed messages whose time has come behind those that wait: a slice of them."""
-    scheduled, now = queue.scheduled, broker.clock.now_us
+    scheduled, now = queue.delayed, broker.clock.now_us
     due: list[Entry] = []
     for _ in range(SLICE):
         if not scheduled or scheduled.next_due() > now:
@@ -70,7 +71,7 @@ def _make_available(broker: Broker, queue: Queue) -> None:
             expect(broker, queue, expires)
     if due:
         queue.put(due)
-        if queue.consumers:
+        if queue.links.consumers:
             broker.work.schedule(queue)
 
 
@@ -87,13 +88,15 @@ def _pass(queue: Queue, passing: ExpiryPass, now_us: int) -> None:
             gone.add(entry[NUMBER])
         elif not passing.next_expiry or expires < passing.next_expiry:
             passing.next_expiry = expires
-    queue.doomed.extend(queue.pick(gone, passed))
+    queue.expiry.expired.extend(queue.pick(gone, passed))
     passing.seen += len(passed)
     if len(passed) == PASSED:
         return
-    queue.passing = None
+    queue.expiry.passing = None
     if not queue.depth:
-        queue.is_retimed = False
-    came = queue.next_expiry  # of messages that were put into the queue during the pass
-    queue.next_expiry = min(passing.next_expiry, came) if passing.next_expiry and came else passing.next_expiry or came
-    queue.next_pass = now_us + passing.seen * PAUSE_US_PER_MESSAGE
+        queue.expiry.is_retimed = False
+    came = queue.expiry.next_due  # of messages that were put into the queue during the pass
+    queue.expiry.next_due = (
+        min(passing.next_expiry, came) if passing.next_expiry and came else passing.next_expiry or came
+    )
+    queue.expiry.next_pass = now_us + passing.seen * PAUSE_US_PER_MESSAGE

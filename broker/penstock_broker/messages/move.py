@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock_amqp.endpoint.events import AmqpError, Entry
+from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, AmqpError, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import fields, message
 from penstock_amqp.messages.times import DELAYS
@@ -21,7 +21,7 @@ from penstock_broker.messages.dead_letters import TOLD
 from penstock_broker.messages.deposit import deposit, put_into
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
-from penstock_broker.queue.queue import AVAILABLE, DATA, FLAGS, LOGGED, SCHEDULED, Queue
+from penstock_broker.queue.queue import LOGGED, SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_core.identity import parse_queue_name
@@ -33,7 +33,7 @@ _ORIGIN: Final = {encode(Symbol(ORIGIN)): ORIGIN}
 
 def purge(broker: Broker, queue: Queue, entry: Entry) -> None:
     """Drop a message that was taken out of the queue."""
-    queue.dropped += 1
+    queue.totals.dropped += 1
     remove(broker, queue, entry, Outcome.PURGED)
 
 
@@ -77,7 +77,7 @@ def origin_of(broker: Broker, entry: Entry) -> Queue | str:
 
 
 def _gone(broker: Broker, queue: Queue, entry: Entry) -> None:
-    queue.moved += 1
+    queue.totals.moved += 1
     remove(broker, queue, entry, Outcome.PURGED)
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 from typing import assert_never
 
-from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Entry
 from penstock_broker.log import Outcome
-from penstock_broker.queue.queue import DATA, FLAGS, LOGGED, NUMBER, Queue
+from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.terms import Overflow
 
@@ -32,9 +32,9 @@ def remove(broker: Broker, queue: Queue, entry: Entry, outcome: Outcome) -> None
 
 def is_full(queue: Queue, size: int, coming: int = 0, coming_bytes: int = 0) -> bool:
     """True if one message more, of `size` bytes and behind `coming` others, would be one too many."""
-    if queue.depth_bytes + coming_bytes + size > queue.max_bytes:
+    if queue.depth_bytes + coming_bytes + size > queue.policy.max_bytes:
         return True
-    return 0 < queue.max_messages <= queue.depth + coming
+    return 0 < queue.policy.max_messages <= queue.depth + coming
 
 
 def enforce(broker: Broker, queue: Queue) -> None:
@@ -42,19 +42,19 @@ def enforce(broker: Broker, queue: Queue) -> None:
 
     A queue that rejects was asked before: what it took is not dropped.
     """
-    dropped = queue.dropped
+    dropped = queue.totals.dropped
     _drop(broker, queue)
-    if queue.dropped > dropped and broker.warning_intervals.may_say(f"full {queue.name}", broker.clock.now_ms):
+    if queue.totals.dropped > dropped and broker.warning_intervals.may_say(f"full {queue.name}", broker.clock.now_ms):
         logger.warning(
             "The queue %r is full (%s of %s bytes, %s messages) and drops by its overflow %s: "
             "consume from it, raise its limits, or let it Reject",
-            queue.name, queue.depth_bytes, queue.max_bytes, queue.depth, queue.overflow.value,
+            queue.name, queue.depth_bytes, queue.policy.max_bytes, queue.depth, queue.policy.overflow.value,
         )  # fmt: skip
 
 
 def _drop(broker: Broker, queue: Queue) -> None:
-    while queue.depth_bytes > queue.max_bytes or 0 < queue.max_messages < queue.depth:
-        match queue.overflow:
+    while queue.depth_bytes > queue.policy.max_bytes or 0 < queue.policy.max_messages < queue.depth:
+        match queue.policy.overflow:
             case Overflow.DROP_OLDEST:
                 entry = queue.drop_oldest() or _next_delayed(queue)
             case Overflow.DROP_NEWEST:
@@ -62,25 +62,25 @@ def _drop(broker: Broker, queue: Queue) -> None:
             case Overflow.REJECT:
                 return
             case _:
-                assert_never(queue.overflow)
+                assert_never(queue.policy.overflow)
         if entry is None:
             return
-        queue.dropped += 1
+        queue.totals.dropped += 1
         remove(broker, queue, entry, Outcome.DROPPED)
 
 
 def _next_delayed(queue: Queue) -> Entry | None:
-    return queue.scheduled.pop_first() if queue.scheduled else None
+    return queue.delayed.pop_first() if queue.delayed else None
 
 
 def _newest(queue: Queue) -> Entry | None:
     """Take out the message that came last, delayed or not."""
     waiting = queue.drop_newest()
-    if waiting is not None and queue.scheduled.is_above_all(waiting[NUMBER]):
+    if waiting is not None and queue.delayed.is_above_all(waiting[NUMBER]):
         return waiting
-    delayed = queue.scheduled.newest()
+    delayed = queue.delayed.newest()
     if delayed is None or (waiting is not None and waiting[NUMBER] > delayed[NUMBER]):
         return waiting
     if waiting is not None:
         queue.put((waiting,))
-    return queue.scheduled.remove(delayed)
+    return queue.delayed.remove(delayed)

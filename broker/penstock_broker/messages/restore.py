@@ -10,12 +10,12 @@ import logging
 from collections.abc import Sequence
 from operator import itemgetter
 
-from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_amqp.messages.message import inspect, with_annotations_section
 from penstock_broker.log import Document, Message, Recovered
 from penstock_broker.messages.due_times import wishes_of
 from penstock_broker.queue.flags import order_flags
-from penstock_broker.queue.queue import AVAILABLE, DATA, EXPIRES, FLAGS, LOGGED, NUMBER, SCHEDULED, Queue
+from penstock_broker.queue.queue import LOGGED, SCHEDULED, Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.store import Topology
 from penstock_core.lifespan import available_at, bounded, expires_at
@@ -40,7 +40,7 @@ def restore(topology: Topology, recovered: Recovered, now_us: int) -> None:
         subscription = documents.load_subscription(document.payload, document.incarnation, now_us)
         subscription.revision = topology.next_revision()
         topology.restore(subscription)
-        subscription.queue.lost_at_restart += recovered.lost.get(document.incarnation, 0)
+        subscription.queue.totals.lost_at_restart += recovered.lost.get(document.incarnation, 0)
         _fill(subscription.queue, recovered.messages.get(document.incarnation, ()), now_us)
     if not recovered.epoch:
         logger.info("The data folder is new")
@@ -63,9 +63,9 @@ def note_losses(topology: Topology) -> None:
         queue = subscription.queue
         lost = sum(1 for _, entry in queue.everything() if not entry[FLAGS] & LOGGED)
         if subscription.is_logged and lost:
-            queue.lost_at_restart += lost
+            queue.totals.lost_at_restart += lost
             topology.write(subscription)
-        elif subscription.is_logged and subscription.noted_unused_us != queue.unused_since_us:
+        elif subscription.is_logged and subscription.noted_unused_us != queue.links.unused_since_us:
             topology.note(subscription)
 
 
@@ -80,25 +80,25 @@ def instance_of(recovered: Recovered) -> str | None:
 def _fill(queue: Queue, messages: Sequence[Message], now_us: int) -> None:
     due: list[Entry] = []
     for message in messages:
-        entry = _entry(message, queue.max_ttl_us)
+        entry = _entry(message, queue.policy.max_ttl_us)
         size = len(entry[DATA])
         is_due = entry[AVAILABLE] <= now_us
         if is_due:
             due.append(entry)
             if entry[EXPIRES]:
-                queue.has_expiry = True
-                queue.next_expiry = min(entry[EXPIRES], queue.next_expiry or entry[EXPIRES])
+                queue.expiry.may_expire = True
+                queue.expiry.next_due = min(entry[EXPIRES], queue.expiry.next_due or entry[EXPIRES])
         else:
             queue.hold_back(entry)
         queue.depth_bytes += size
-        queue.enqueued += 1
-        queue.enqueued_bytes += size
+        queue.totals.enqueued += 1
+        queue.totals.enqueued_bytes += size
         if message.deliveries:
-            queue.attempts[message.number] = message.deliveries
-            queue.max_delivery_count = max(queue.max_delivery_count, message.deliveries)
+            queue.redelivery.attempts[message.number] = message.deliveries
+            queue.totals.max_delivery_count = max(queue.totals.max_delivery_count, message.deliveries)
         if message.delivered and is_due:  # the mark says no more than that others of higher number were
-            queue.seen.add(message.number)
-            queue.mark = max(queue.mark, message.number)
+            queue.redelivery.seen.add(message.number)
+            queue.delivered_up_to = max(queue.delivered_up_to, message.number)
     queue.put(_in_order(due))
 
 

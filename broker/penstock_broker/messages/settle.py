@@ -16,14 +16,14 @@ import logging
 from collections.abc import Sequence
 from typing import assert_never
 
-from penstock_amqp.endpoint.events import Held, Outcome, Settled
+from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, NUMBER, Held, Outcome, Settled
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_amqp.types.values import Symbol, Value
 from penstock_broker.messages import dead_letters, due_times
 from penstock_broker.messages.dead_letter_origin import of_client
 from penstock_broker.messages.due_times import deadline
-from penstock_broker.queue.queue import AVAILABLE, DATA, FLAGS, LOGGED, NUMBER, Queue
+from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
 
@@ -38,7 +38,7 @@ def accepted(broker: Broker, consumer: Consumer, batch: list[Held]) -> None:
     queue = consumer.queue
     count = len(batch)
     queue.in_flight -= count
-    queue.acked += count
+    queue.totals.acked += count
     # Runs again: what arrived, or was sent, in one turn shares its time.
     _, first, sent_at = batch[0]
     since, waited, held, size = first[AVAILABLE], 0, 0, 0
@@ -48,17 +48,17 @@ def accepted(broker: Broker, consumer: Consumer, batch: list[Held]) -> None:
         if entry[AVAILABLE] == since:
             waited += 1
         else:
-            queue.sojourn.add(now - since, waited)
+            queue.totals.sojourn.add(now - since, waited)
             since, waited = entry[AVAILABLE], 1
         if sent == sent_at:
             held += 1
         else:
-            queue.hold.add(now - sent_at, held)
+            queue.totals.hold.add(now - sent_at, held)
             sent_at, held = sent, 1
         if entry[FLAGS] & LOGGED:
             logged.append(entry[NUMBER])
-    queue.sojourn.add(now - since, waited)
-    queue.hold.add(now - sent_at, held)
+    queue.totals.sojourn.add(now - since, waited)
+    queue.totals.hold.add(now - sent_at, held)
     queue.depth_bytes -= size
     if queue.remembers:
         for _, entry, _ in batch:
@@ -72,7 +72,7 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
     queue = consumer.queue
     held, entry = event.held, event.held[1]
     number = entry[NUMBER]
-    queue.hold.add(broker.clock.now_us - event.held[2], 1)
+    queue.totals.hold.add(broker.clock.now_us - event.held[2], 1)
     match event.outcome:
         case Outcome.REJECTED:
             queue.in_flight -= 1
@@ -103,7 +103,7 @@ def lost(broker: Broker, queue: Queue, held: Sequence[Held], *, counts: bool) ->
     oldest = min(held, key=lambda delivery: delivery[2])
     if counts and dead_letters.fail(broker, queue, oldest[1]):
         held = [delivery for delivery in held if delivery is not oldest]
-    queue.seen.update(delivery[1][NUMBER] for delivery in held)
+    queue.redelivery.seen.update(delivery[1][NUMBER] for delivery in held)
     queue.put_back(held)
     for _, entry, _ in held:
         expires = deadline(queue, entry)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.endpoint.events import EXPIRES, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_broker.access.connection import Connection
@@ -17,7 +17,7 @@ from penstock_broker.messages import due_times, queue_limits
 from penstock_broker.messages.due_times import wishes_of
 from penstock_broker.queue.flags import ORDERED
 from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
-from penstock_broker.queue.queue import EXPIRES, LOGGED, SCHEDULED, Queue
+from penstock_broker.queue.queue import LOGGED, SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import Route
 from penstock_core.lifespan import available_at, bounded, expires_at
@@ -97,10 +97,10 @@ def put_together(
     for queue in route.queues:
         until = first_expiry
         ours, ours_delayed = entries, delayed
-        if queue.max_ttl_us or not route.is_alike:
+        if queue.policy.max_ttl_us or not route.is_alike:
             ours = [_own(broker, queue, entry, keep) for entry in entries]
             ours_delayed = [_own(broker, queue, entry, keep) for entry in delayed]
-        if queue.max_ttl_us:
+        if queue.policy.max_ttl_us:
             until = min((entry[EXPIRES] for entry in ours), default=0)
         if until:
             due_times.expect(broker, queue, until)
@@ -108,15 +108,15 @@ def put_together(
             queue.put(ours)
         else:
             queue.ready.extend(ours)
-        queue.enqueued += count
-        queue.enqueued_bytes += size
+        queue.totals.enqueued += count
+        queue.totals.enqueued_bytes += size
         queue.depth_bytes += size
         if delayed:
             due_times.postpone(broker, queue, ours_delayed)
-        if not queue.is_scheduled and queue.consumers:
+        if not queue.is_scheduled and queue.links.consumers:
             queue.is_scheduled = True
             broker.work.ready.append(queue)
-        if queue.depth_bytes > queue.max_bytes or queue.max_messages:
+        if queue.depth_bytes > queue.policy.max_bytes or queue.policy.max_messages:
             queue_limits.enforce(broker, queue)
 
 
@@ -126,6 +126,6 @@ def _own(broker: Broker, queue: Queue, entry: Entry, keep: bool) -> Entry:
     A queue must not acknowledge in the log what the log does not hold for it.
     """
     number, data, available, expires, flags = entry
-    if flags & LOGGED and not (queue.is_logged and (keep or queue.keeps_all or message.inspect(data).durable)):
+    if flags & LOGGED and not (queue.is_logged and (keep or queue.policy.keeps_all or message.inspect(data).durable)):
         flags ^= LOGGED
-    return number, data, available, bounded(expires, broker.clock.now_us, queue.max_ttl_us), flags
+    return number, data, available, bounded(expires, broker.clock.now_us, queue.policy.max_ttl_us), flags

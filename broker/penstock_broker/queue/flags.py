@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.endpoint.events import DATA, FLAGS, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.fields import Field, group_fields, properties_field
 from penstock_amqp.messages.message import Head
@@ -21,9 +21,9 @@ __all__ = [
     "ORDERED",
     "group_flag",
     "group_of",
-    "level",
     "level_flags",
     "order_flags",
+    "priority_of",
     "properties_count",
 ]
 
@@ -91,12 +91,12 @@ def order_flags(data: bytes, head: Head) -> int:
     return level_flags(head) | (group_flag(data, head.start) if data[count_at] > MAX_UNGROUPED else 0)
 
 
-def level(entry: Entry) -> int:
+def priority_of(entry: Entry) -> int:
     """The level at which an entry waits."""
-    return entry[4] >> _LEVEL_SHIFT & _LEVEL_BITS ^ NORMAL_LEVEL
+    return entry[FLAGS] >> _LEVEL_SHIFT & _LEVEL_BITS ^ NORMAL_LEVEL
 
 
 def group_of(entry: Entry, head: Head) -> tuple[str, bool]:
     """The group of an entry that is `GROUPED`, and whether its message closes the group."""
-    name, sequence = group_fields(entry[1], head.start)
+    name, sequence = group_fields(entry[DATA], head.start)
     return str(name), closes_group(sequence if isinstance(sequence, int) else None)

@@ -2,16 +2,16 @@
 
 A group belongs to the consumer that took a message of it first, until that consumer leaves or a message closes the
 group. Many groups take little memory: beyond `MAX_IDLE_GROUPS` those that were used longest ago are forgotten, if none
-of their messages is with a consumer; their next message goes to whoever takes it. Must not know lanes or links.
+of their messages is with a consumer; their next message goes to whoever takes it. Must not know levels or links.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
 from penstock_amqp.messages.message import inspect
-from penstock_broker.queue.cursor import MessageTaker
+from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.flags import group_of
 
 __all__ = ["MAX_IDLE_GROUPS", "Group", "Groups"]
@@ -27,7 +27,7 @@ class Group:
 
     __slots__ = ("consumer", "held", "name")
 
-    def __init__(self, name: str, consumer: MessageTaker) -> None:
+    def __init__(self, name: str, consumer: BacklogConsumer) -> None:
         self.name = name
         self.consumer = consumer
         self.held = 0
@@ -55,26 +55,26 @@ class Groups:
 
     def owner(self, entry: Entry) -> Group | None:
         """The group to which a message belongs; None if nobody has it yet."""
-        if entry[0] != self._last:
+        if entry[NUMBER] != self._last:
             self._read(entry)
         return self._owned.get(self._name)
 
     def hold(self, entry: Entry, group: Group) -> None:
         """The message is with the group's consumer, or put by for it."""
-        if entry[0] not in self._held:
-            self._held[entry[0]] = group
+        if entry[NUMBER] not in self._held:
+            self._held[entry[NUMBER]] = group
             group.held += 1
 
     def holds(self, entry: Entry, group: Group) -> bool:
         """True if the message is with the group's consumer, or put by for it."""
-        return self._held.get(entry[0]) is group
+        return self._held.get(entry[NUMBER]) is group
 
-    def take(self, entry: Entry, consumer: MessageTaker) -> Group | None:
+    def take(self, entry: Entry, consumer: BacklogConsumer) -> Group | None:
         """The message goes to `consumer`: the group is its own, unless somebody has it who does not select this one.
 
         The group is returned if the message closes it: it is nobody's then.
         """
-        if entry[0] != self._last:
+        if entry[NUMBER] != self._last:
             self._read(entry)
         name = self._name
         group = self._owned.pop(name, None)
@@ -94,7 +94,7 @@ class Groups:
         if group is not None:
             group.held -= 1
 
-    def left(self, consumer: MessageTaker) -> None:
+    def left(self, consumer: BacklogConsumer) -> None:
         """The consumer is gone; what it had is anybody's."""
         for name in [name for name, group in self._owned.items() if group.consumer is consumer]:
             del self._owned[name]
@@ -116,5 +116,5 @@ class Groups:
                 owned[name] = group
 
     def _read(self, entry: Entry) -> None:
-        self._name, self._is_closed = group_of(entry, inspect(entry[1]))
-        self._last = entry[0]
+        self._name, self._is_closed = group_of(entry, inspect(entry[DATA]))
+        self._last = entry[NUMBER]

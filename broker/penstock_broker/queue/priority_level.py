@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections import deque
 
-from penstock_amqp.endpoint.events import Entry
+from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.queue.sorted_messages import SortedMessages
 
 __all__ = ["PriorityLevel"]
 
 
 class PriorityLevel:
-    """What waits at one level."""
+    """What waits at one priority."""
 
-    __slots__ = ("back", "fresh", "level")
+    __slots__ = ("back", "fresh", "priority")
 
-    def __init__(self, level: int) -> None:
-        self.level = level
+    def __init__(self, priority: int) -> None:
+        self.priority = priority
         self.fresh: deque[Entry] = deque()
         """In the order in which they became available."""
         self.back: SortedMessages[Entry] = SortedMessages()
@@ -46,4 +46,4 @@ class PriorityLevel:
         elif fresh and fresh[-1] is entry:
             fresh.pop()
         else:
-            self.back.remove(entry[0])
+            self.back.remove(entry[NUMBER])

@@ -75,7 +75,7 @@ class Browser(ReceivingLink):
         if selector is not None:
             examination = Examination()
             examination.ask_for((selector,))
-            self.selection = SelectorCursor(selector, examination, {})
+            self.cursor = SelectorCursor(selector, examination, {})
 
 
 class Producer(SendingLink):

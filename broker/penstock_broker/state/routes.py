@@ -57,17 +57,19 @@ class Route:
         """Queues that take some messages only."""
         self.open_queues = tuple(queue for queue in queues if queue.admits is None)
         self.rejecting = tuple(
-            queue for queue in queues if queue.overflow is Overflow.REJECT and (queue.max_bytes or queue.max_messages)
+            queue
+            for queue in queues
+            if queue.policy.overflow is Overflow.REJECT and (queue.policy.max_bytes or queue.policy.max_messages)
         )
         logged = tuple(queue.incarnation for queue in queues if queue.is_logged)
-        kept = tuple(queue.incarnation for queue in queues if queue.is_logged and queue.keeps_all)
+        kept = tuple(queue.incarnation for queue in queues if queue.is_logged and queue.policy.keeps_all)
         self.logged_set = route_sets(logged) if logged and route_sets else 0
         """Route set of the queues that log durable messages; 0 if there is none."""
         self.kept_set = route_sets(kept) if kept and route_sets else 0
         """Route set of the queues that log messages sent as not durable as well; 0 if there is none."""
-        self.is_plain = not self.picky and not self.rejecting and not any(queue.max_ttl_us for queue in queues)
+        self.is_plain = not self.picky and not self.rejecting and not any(queue.policy.max_ttl_us for queue in queues)
         """Every message goes to every queue, nothing is asked."""
-        self.is_alike = len({(queue.is_logged, queue.keeps_all) for queue in queues}) <= 1
+        self.is_alike = len({(queue.is_logged, queue.policy.keeps_all) for queue in queues}) <= 1
         """All of the queues log the same messages."""
         self._selection: AdmissionSet[Queue] | None = None
 

@@ -94,8 +94,8 @@ def _subscription(subscription: Subscription) -> dict[str, object]:
         "rebindPolicy": subscription.rebind_policy,
         "clientOverrides": subscription.client_overrides,
         "owner": subscription.owner.to_wire() if subscription.owner else None,
-        "lostAtRestart": subscription.queue.lost_at_restart,
-        "unusedSince": subscription.queue.unused_since_us,
+        "lostAtRestart": subscription.queue.totals.lost_at_restart,
+        "unusedSince": subscription.queue.links.unused_since_us,
     }
 
 
@@ -148,10 +148,10 @@ def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscrip
         managed=mark_of(owner, fields["clientOverrides"]),
     )
     subscription.queue.name = subscription.name
-    subscription.queue.lost_at_restart = fields["lostAtRestart"]
+    subscription.queue.totals.lost_at_restart = fields["lostAtRestart"]
     subscription.noted_unused_us = fields.get("unusedSince", 0)
     # Whoever consumed when the broker went has until now; documents of the first version say nothing.
-    subscription.queue.unused_since_us = subscription.noted_unused_us or now_us
+    subscription.queue.links.unused_since_us = subscription.noted_unused_us or now_us
     return subscription
 
 

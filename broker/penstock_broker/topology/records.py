@@ -113,7 +113,7 @@ class Subscription:
             lifetime=self.lifetime,
             binding=self.binding,
             exchange_type=self.exchange_type,
-            consumers=len(self.queue.consumers),
+            consumers=len(self.queue.links.consumers),
             owner=self.owner_link,
             user=self.user,
             managed=self.managed,

@@ -51,7 +51,7 @@ def _no_local(subscription: Subscription) -> IsForeign | None:
             return lambda connection: connection is None or connection.container_id != container_id
         case ByConnection():
             queue = subscription.queue
-            return lambda connection: all(each.connection is not connection for each in queue.consumers)
+            return lambda connection: all(each.connection is not connection for each in queue.links.consumers)
         case _:
             assert_never(subscription.no_local)
 
@@ -224,7 +224,7 @@ class Topology:
         subscription.revision = self.next_revision()
         if subscription.is_logged:
             payload = documents.dump(subscription)
-            subscription.noted_unused_us = subscription.queue.unused_since_us
+            subscription.noted_unused_us = subscription.queue.links.unused_since_us
             self._record(documents.SUBSCRIPTION, subscription.name, payload, subscription.queue.incarnation)
         elif subscription.is_recorded:
             self._erase(documents.SUBSCRIPTION, subscription.name)  # its lifetime was a permanent one
@@ -232,7 +232,7 @@ class Topology:
 
     def note(self, subscription: Subscription) -> None:
         """Write down since when a subscription that lasts is unused; nothing depends on it, so nobody waits for it."""
-        subscription.noted_unused_us = subscription.queue.unused_since_us
+        subscription.noted_unused_us = subscription.queue.links.unused_since_us
         payload = documents.dump(subscription)
         self._log.topology(documents.SUBSCRIPTION, subscription.name, payload, subscription.queue.incarnation)
 
@@ -264,7 +264,7 @@ class Topology:
     def restore_queue(self, node: PointToPointQueue) -> None:
         """Put a queue in its place that the log knows already."""
         node.revision = self.next_revision()
-        node.queue.keeps_all = effective_persistence(None, node.persistence, managed=False) is Persistence.ALWAYS
+        node.queue.policy.keeps_all = effective_persistence(None, node.persistence, managed=False) is Persistence.ALWAYS
         self._apply_limits(node)
         self.queues[node.name] = node
         self._mark(NodeKind.QUEUE, node.name, node.made_by_name)
@@ -334,21 +334,21 @@ class Topology:
             subscription.persistence,
             managed=subscription.managed is not None,
         )
-        subscription.queue.keeps_all = policy is Persistence.ALWAYS
+        subscription.queue.policy.keeps_all = policy is Persistence.ALWAYS
         subscription.queue.admits = admission(subscription)
         self._apply_limits(subscription)
 
     def _apply_limits(self, record: Subscription | PointToPointQueue) -> None:
         queue, limits = record.queue, record.limits
-        queue.max_bytes = limits.max_bytes or self._default_max_bytes
-        queue.max_messages = limits.max_messages or 0
-        queue.overflow = Overflow(limits.overflow)
+        queue.policy.max_bytes = limits.max_bytes or self._default_max_bytes
+        queue.policy.max_messages = limits.max_messages or 0
+        queue.policy.overflow = Overflow(limits.overflow)
         delivery = record.delivery or self._default_delivery
-        queue.max_deliveries = delivery.max_deliveries or 0
-        queue.dead_letter = delivery.dead_letter
-        queue.expiry = delivery.expiry
+        queue.policy.max_deliveries = delivery.max_deliveries or 0
+        queue.policy.dead_letter = delivery.dead_letter
+        queue.policy.expiry_address = delivery.expiry
         max_ttl_us = (delivery.max_ttl_ms or 0) * 1000
-        queue.is_retimed |= max_ttl_us != queue.max_ttl_us and queue.depth > 0
-        queue.max_ttl_us = max_ttl_us
-        queue.exclusive_consumer = delivery.exclusive_consumer
+        queue.expiry.is_retimed |= max_ttl_us != queue.policy.max_ttl_us and queue.depth > 0
+        queue.policy.max_ttl_us = max_ttl_us
+        queue.policy.exclusive_consumer = delivery.exclusive_consumer
         queue.rank()

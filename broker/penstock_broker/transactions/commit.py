@@ -14,14 +14,14 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from penstock_amqp.endpoint.events import AmqpError, Held, Outcome, Settled
+from penstock_amqp.endpoint.events import DATA, FLAGS, AmqpError, Held, Outcome, Settled
 from penstock_amqp.endpoint.transacting import named_transaction
 from penstock_amqp.messages import message
 from penstock_broker.access.connection import Connection
 from penstock_broker.log import NoRoom, RecordTooLarge
 from penstock_broker.messages import dead_letters, publish, queue_limits, settle
 from penstock_broker.queue.consumer import SendingLink
-from penstock_broker.queue.queue import DATA, FLAGS, LOGGED, Queue
+from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
 from penstock_broker.state.open_transactions import (
