@@ -97,7 +97,7 @@ def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files:
     announce(addresses, data / ADDRESSES_FILE, ready_file)
     try:
         loop.run()
-        restore.note_losses(loop.broker.topology)
+        restore.record_losses(loop.broker.topology)
     finally:
         log.close()
         loop.close()

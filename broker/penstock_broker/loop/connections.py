@@ -203,7 +203,7 @@ class Connections:
             # The peer said something: its window may be open again, and what it held back is out.
             connection.is_congested = False
             for link in connection.endpoint.all_links():
-                dispatch.resume(self.broker, link)
+                dispatch.link_unblocked(self.broker, link)
         if connection.phase is Phase.CLOSING and not connection.backlog:
             self._drop(connection)
 
@@ -215,7 +215,7 @@ class Connections:
             if connection.endpoint.streams:
                 self.broker.work.streaming.append(connection)
             for link in connection.endpoint.all_links():
-                dispatch.resume(self.broker, link)
+                dispatch.link_unblocked(self.broker, link)
         self._set_mask(connection)
         if connection.phase is Phase.CLOSING and not connection.backlog:
             self._drop(connection)

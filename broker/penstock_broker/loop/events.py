@@ -224,8 +224,8 @@ def _unstored(broker: Broker, connection: Connection, event: Unstored, behind: l
         return
     if event.txn_id is not None and connection.transactions is not None:
         work.unstored(producer, event)
-    elif event.error.condition == publish.MALFORMED:
-        publish.spoil(producer, event.delivery, event.is_settled, event.error)
+    elif event.error.condition == publish.UNREADABLE:
+        publish.refuse_unreadable(producer, event.delivery, event.is_settled, event.error)
     else:
         publish.refuse(producer, event.delivery, event.is_settled, event.error)
     if producer.broken is not None:

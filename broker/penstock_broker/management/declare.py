@@ -254,7 +254,7 @@ def _keep(
         case _:
             assert_never(decision.rebinding)
     broker.routes.forget()
-    due_times.review(broker, there.queue)
+    due_times.recheck_expiry(broker, there.queue)
     return _done(
         outcome,
         entity_states.subscription_state(there, entity_states.in_flight(broker.clients.connections.values())),
@@ -315,7 +315,7 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
     node.persistence, node.limits, node.delivery = persistence, wanted.limits, wanted.delivery
     node.made_by_name = False
     broker.topology.put_queue(node)
-    due_times.review(broker, node.queue)
+    due_times.recheck_expiry(broker, node.queue)
     return _done(Outcome.CREATED if there is None else Outcome.UPDATED, entity_states.queue_state(node, {}))
 
 

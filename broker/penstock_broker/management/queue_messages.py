@@ -208,4 +208,4 @@ class QueueMessagesRequest:
         return refused.description if refused is not None else None
 
     def _keep(self, entry: Entry) -> None:
-        due_times.keep(self.broker, self.queue, entry)
+        due_times.put_in_place(self.broker, self.queue, entry)

@@ -1,7 +1,8 @@
-"""What an address means to a connection: found, or made if its user may make it and the settings let names be made.
+"""What an address means to a connection: the node that exists, or one that is made now.
 
-`penstock_core.address` reads addresses; this module adds permissions, limits and the making. Source: design, section 3
-("Addresses").
+A node is made if its user may make it and the settings allow that names are made. `penstock_core.address` reads
+addresses; this module adds permissions, limits and the creation. Source: docs/decisions/018-addresses.md and
+docs/decisions/019-auto-creation.md.
 """
 
 from __future__ import annotations

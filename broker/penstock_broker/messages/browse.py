@@ -1,8 +1,8 @@
-"""Copies of what waits in a queue to the links that browse it: a snapshot, which nothing else is touched by.
+"""Sends copies of the messages that wait in a queue to the links that browse it.
 
-A browser sees what a consumer could have taken when it attached, in that order, but for what has expired since; what is
-with consumers then, or comes later, it does not see. Must not know outcomes: nothing that a browser says of its copies
-changes anything. Source: JMS 2.0, 6.1.7; decision 11 of the design.
+A browser gets a snapshot: what a consumer could have taken at the time of the attach, in that order, except what has
+expired since. It does not see messages that were with consumers then, or that come later. Nothing that a browser says
+of its copies changes anything, so outcomes are not known here. Source: JMS 2.0, 6.1.7; docs/decisions/011-browsing.md.
 """
 
 from __future__ import annotations

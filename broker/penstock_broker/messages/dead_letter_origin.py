@@ -1,9 +1,9 @@
-"""The queue that a dead letter comes from: the broker writes it on the message, and nobody else.
+"""The annotation that names the queue from which a dead letter comes. Only the broker may write it.
 
-REDRIVE puts a dead letter where it says, past permissions and filters, so a client must not say it: what a producer
-sends loses that annotation when it comes in, and a `modified` outcome can't write it. Part of the forwarding path: one
-search in the annotations of a message that begins otherwise than the one before. Must not know queues.
-Source: docs/management.md, "The messages of a queue".
+REDRIVE puts a dead letter back into the queue that this annotation names, past permissions and filters, so a client
+must not be able to write it: it is removed from what a producer sends, and a `modified` outcome can't add it. Part of
+the forwarding path: one search in the annotations of a message that begins otherwise than the one before. Must not know
+queues. Source: docs/reference/management.md, "The messages of a queue".
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from penstock_amqp.messages import message
 from penstock_amqp.messages.sections import Section, end_of, section_at
 from penstock_amqp.types.values import Symbol, Value
 
-__all__ = ["ORIGIN", "of_client", "without_claim"]
+__all__ = ["ORIGIN", "client_annotations", "without_origin"]
 
 ORIGIN: Final = "x-opt-ORIG-QUEUE"
 _TEXT: Final = ORIGIN.encode()
 
 
-def without_claim(data: bytes) -> bytes:
+def without_origin(data: bytes) -> bytes:
     """Return a message from a client as it is, but for an origin that it claims. Raises `DecodeError` if its head is
     malformed, or annotations are that may hold one, or there are two sections of them: the second would show once the
     first is gone.
@@ -39,6 +39,6 @@ def without_claim(data: bytes) -> bytes:
     return message.with_annotations(data, head, {}, without=(ORIGIN,))
 
 
-def of_client(annotations: Mapping[Symbol, Value]) -> dict[Symbol, Value]:
+def client_annotations(annotations: Mapping[Symbol, Value]) -> dict[Symbol, Value]:
     """What of a client's annotations may be written on a message."""
     return {key: value for key, value in annotations.items() if key != ORIGIN}

@@ -1,11 +1,12 @@
-"""Messages that leave their queue without being accepted: rejected, failed too often, expired.
+"""Messages that leave their queue without being accepted: rejected, failed too often, or expired.
 
-They go to the destination that the queue's policy names, as new messages that say where they come from and why; put
-there first and acked here second, in one block of the log, so that a crash duplicates at worst. Where the destination
-is missing or takes nothing, the message is *stranded*: it stays in the queue's count and bytes, no consumer gets it,
-and it is tried again every second. After a restart a stranded message waits in its queue again.
+They go to the address that the queue's policy names, as new messages whose annotations say where they come from and
+why. They are put there first and acknowledged here second, in one block of the log, so a crash duplicates a message at
+worst. If the address does not exist or takes nothing, the message is *stranded*: it stays in the queue's count and
+bytes, no consumer gets it, and it is tried again every second. After a restart a stranded message waits in its queue
+again.
 
-Source: section 4 of the design ("Limits"); docs/broker.md, "Dead letters".
+Source: docs/decisions/033-dead-letters.md; docs/reference/broker.md, "Dead letters".
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from penstock_broker.topology.records import Subscription
 from penstock_core.fate import Cause, Drop, SendOn, TryAgain, after_expiry, after_failure, after_rejection
 from penstock_core.reason import Refuse
 
-__all__ = ["TOLD", "condemns", "expired", "fail", "growth", "rejected"]
+__all__ = ["ANNOTATIONS", "added_bytes", "count_failure", "expired", "makes_dead_letter", "rejected"]
 
 logger = logging.getLogger(__name__)
 
-TOLD: Final = (
+ANNOTATIONS: Final = (
     ORIGIN,
     "x-opt-ORIG-ADDRESS",
     "x-opt-ORIG-SUBSCRIPTION",
@@ -86,7 +87,7 @@ def expired(broker: Broker, queue: Queue, entry: Entry) -> None:
             assert_never(fate)
 
 
-def fail(broker: Broker, queue: Queue, entry: Entry) -> bool:
+def count_failure(broker: Broker, queue: Queue, entry: Entry) -> bool:
     """Count one failed delivery of a message in flight. True if it was one too many: then the message is not in flight
     any more, and on its way; else it is the caller's to put back.
     """
@@ -106,7 +107,7 @@ def fail(broker: Broker, queue: Queue, entry: Entry) -> bool:
             assert_never(fate)
 
 
-def condemns(queue: Queue, end: Settled) -> bool:
+def makes_dead_letter(queue: Queue, end: Settled) -> bool:
     """Whether that end of a delivery in flight makes a dead letter of its message."""
     match end.outcome:
         case Outcome.REJECTED:
@@ -118,7 +119,7 @@ def condemns(queue: Queue, end: Settled) -> bool:
             return False
 
 
-def growth(error: AmqpError | None) -> int:
+def added_bytes(error: AmqpError | None) -> int:
     """By how many bytes at most a message becomes longer when it is sent on; `error`: what its consumer said."""
     said = 4 * (len(error.condition) + len(error.description)) if error is not None else 0
     return _TOLD_BYTES + said
@@ -190,7 +191,7 @@ def _without_destination(broker: Broker, queue: Queue, condemned: Stranded) -> N
         case Cause.EXPIRED:
             expired(broker, queue, condemned.entry)
         case Cause.DELIVERY_LIMIT:
-            due_times.keep(broker, queue, condemned.entry)
+            due_times.put_in_place(broker, queue, condemned.entry)
         case _:
             assert_never(condemned.cause)
 

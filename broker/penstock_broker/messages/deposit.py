@@ -1,9 +1,9 @@
-"""Messages that the broker itself puts somewhere: dead letters, what expired, what is moved or redriven.
+"""Puts messages into queues on behalf of the broker itself: dead letters, expired, moved and redriven messages.
 
-Goes by the same routing, limits and log as what a producer sends, with one difference: a message that reaches no queue
-is refused, because whoever deposits still holds it. Nothing waits here: a caller that promises something waits for the
-sync (`journal.after_sync`), and acks the message elsewhere after depositing it, in the same turn, so that a crash
-duplicates at worst. Source: section 4 of the design; docs/broker.md.
+They take the same way through routing, limits and log as what a producer sends, with one difference: a message that
+reaches no queue is refused, because the caller still holds it. Nothing waits for the disk here. A caller that promises
+something waits for the sync (`SyncQueue.after_sync`), and acknowledges the message in its old queue after depositing
+it, in the same turn, so that a crash duplicates at worst. Source: docs/decisions/033-dead-letters.md.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def deposit(
         publish.prepare(broker, destination, 1)
         route = publish.route_message(broker, destination, data, head)
     except DecodeError as error:
-        return publish.malformed(error)
+        return publish.unreadable(error)
     if isinstance(route, AmqpError):
         return route
-    route = store.admitted(broker, route, data, head, connection)
+    route = store.admitted_route(broker, route, data, head, connection)
     if not route.queues:
         return amqp_error(Refuse(Reason.ADDRESS_NOT_FOUND, "No queue takes the message; bind one."))
     if isinstance(destination, ExchangeTarget):

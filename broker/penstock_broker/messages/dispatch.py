@@ -1,21 +1,17 @@
-"""Messages that are longer than a link takes (`max-message-size` of its attach): not sent there, and not lost.
+"""Sends messages from queues to the links that have credit: fair among the links of one queue, bounded per visit.
 
-They stay in their place for a consumer that takes them, as those do that a consumer calls undeliverable here; no
-delivery counts. Must not know why a link takes no more. Source: AMQP 1.0 part 2, 2.7.3.
+Written for speed: `serve` runs for every visit of a queue and moves up to 64 messages. A queue is in the list
+`PendingWork.ready` while it may have something to send; a visit that finds nothing takes it out, and new messages,
+credit, a returned delivery or an unblocked socket put it back. The links of a queue take turns; each gets at most an
+even share of what waits, so that one link with much credit does not empty the queue alone.
 
-Messages from queues to the links that have credit: fair among the links of one queue, bounded per visit.
+A message that is longer than a link takes (`max-message-size` of its attach) is not sent there and not lost: it stays
+in its place for a consumer that takes it, and no delivery counts. Long messages go out in pieces, a bounded part of
+each per turn, so that the other links of their connection go on as well. A connection is asked again after each flush:
+then its socket has taken what it got before, or it is blocked and comes back when it takes bytes; a peer whose session
+window is shut comes back when it says something.
 
-Written for speed: `serve` runs for every queue visit and moves up to 64 messages. A queue is in the broker's ready list
-while it may have something to send; a visit that finds nothing takes it out, and new messages, credit, a returned
-delivery or an unblocked socket put it back. The links of a queue take turns; each gets at most an even share of what
-waits, so that nobody's large prefetch empties the queue alone.
-
-Source: section 4 of the design ("Bounds").
-
-Messages that go out in pieces: each turn a bounded part of each, so that other links of a connection get on too.
-
-A connection is asked again when it was flushed: then its socket has taken what it got before, or it is blocked and
-comes back when it takes bytes. A peer whose session window is shut comes back when it says something.
+Source: docs/decisions/023-bounded-turns.md; AMQP 1.0 part 2, 2.7.3 (max-message-size).
 """
 
 from __future__ import annotations
@@ -42,9 +38,9 @@ __all__ = [
     "TURN_BYTES",
     "VISIT_MESSAGES",
     "advance_streams",
+    "entries_that_fit",
     "finish_drains",
-    "fitting",
-    "resume",
+    "link_unblocked",
     "serve",
 ]
 
@@ -54,7 +50,7 @@ HEADER_BYTES: Final = 24
 """What a delivery-count and a time to live add to a message, at most."""
 
 
-def fitting(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: list[Entry]) -> list[Entry]:
+def entries_that_fit(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: list[Entry]) -> list[Entry]:
     """Those of `entries`, taken for a consumer whose link has a limit, that it takes. The others are put back, and what
     is longer is kept from the consumer from then on.
     """
@@ -202,7 +198,7 @@ def _send_in_order(broker: Broker, queue: Queue, consumer: ReceivingLink, count:
     sent = 0
     while sent < count and (entries := queue.backlog.take_many(consumer, count - sent)):
         if consumer.link.max_bytes:
-            entries = fitting(broker, queue, consumer, entries)
+            entries = entries_that_fit(broker, queue, consumer, entries)
         sent += _send_taken(broker, queue, consumer, entries)
     if sent and not consumer.connection.is_dirty:
         consumer.connection.is_dirty = True
@@ -289,7 +285,7 @@ def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:
         remove(broker, queue, entry, Outcome.ACCEPTED)
 
 
-def resume(broker: Broker, link: InLink | OutLink) -> None:
+def link_unblocked(broker: Broker, link: InLink | OutLink) -> None:
     """The link's socket takes bytes again."""
     context = link.context
     if isinstance(context, Consumer):

@@ -1,14 +1,12 @@
-"""When a message of a queue expires. It stands in its entry, bounded by the `maxTtlMs` that the queue had then.
+"""When something is due in a queue: a delayed message becomes available, or a message expires. `expiry` then acts.
 
-Once that has changed (`Queue.is_retimed`) the message itself is asked again, so that the new one holds for what waits,
-and for what comes back. Entries are shared by queues, and a queue may hold a million, so none is rewritten. Source:
-`penstock_core.lifespan`.
+When a message expires stands in its entry, bounded by the queue's `maxTtlMs` of the time when it came. Once that
+setting has changed (`ExpiryState.is_retimed`), the time is computed from the message itself, so that the new setting
+holds for what waits and for what comes back. Entries are shared by queues, and a queue may hold a million, so none is
+rewritten.
 
-Notes when something is due in a queue: a message to become available, or to expire. `expiry` then does it.
-
-One timer per queue that has such messages, for the next thing that is due. The clock may jump: deadlines are times of
-day, timers are not, so each timer looks again after `LOOK_MS`.
-Source: section 4 of the design ("One timer wheel for heartbeats, TTL and delays").
+A queue with such messages has one timer, for the next thing that is due. The clock may jump: due times are times of
+day, timers are not, so each timer looks again after `LOOK_MS`. Source: docs/decisions/027-timers.md.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from penstock_broker.queue.queue import SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.lifespan import NO_WISHES, Wishes, bounded, expires_at
 
-__all__ = ["LOOK_MS", "deadline", "expect", "keep", "postpone", "review", "wake", "wishes_of"]
+__all__ = ["LOOK_MS", "deadline", "delay", "note_expiry", "put_in_place", "recheck_expiry", "set_timer", "wishes_of"]
 
 
 def deadline(queue: Queue, entry: Entry) -> int:
@@ -56,43 +54,43 @@ LOOK_MS: Final = 5000
 """The clock is looked at that often while something is to be waited for."""
 
 
-def expect(broker: Broker, queue: Queue, expires_us: int) -> None:
+def note_expiry(broker: Broker, queue: Queue, expires_us: int) -> None:
     """A message that expires then was put into the queue."""
     queue.expiry.may_expire = True
     if not queue.expiry.next_due or expires_us < queue.expiry.next_due:
         queue.expiry.next_due = expires_us
-        wake(broker, queue, max(expires_us, queue.expiry.next_pass))
+        set_timer(broker, queue, max(expires_us, queue.expiry.next_pass))
 
 
-def review(broker: Broker, queue: Queue) -> None:
+def recheck_expiry(broker: Broker, queue: Queue) -> None:
     """The queue's policies may have changed: have a look at what waits, if that lets it expire at other times."""
     if queue.expiry.is_retimed:
         queue.expiry.may_expire = True
         queue.expiry.next_due, queue.expiry.next_pass = broker.clock.now_us, 0
-        wake(broker, queue, broker.clock.now_us)
+        set_timer(broker, queue, broker.clock.now_us)
 
 
-def keep(broker: Broker, queue: Queue, entry: Entry) -> None:
+def put_in_place(broker: Broker, queue: Queue, entry: Entry) -> None:
     """Put a message that was taken out back in its place."""
     queue.keep(entry, broker.clock.now_us)
     if entry[AVAILABLE] > broker.clock.now_us:
-        wake(broker, queue, queue.delayed.next_due())
+        set_timer(broker, queue, queue.delayed.next_due())
         return
     expires = deadline(queue, entry)
     if expires:
-        expect(broker, queue, expires)
+        note_expiry(broker, queue, expires)
     if queue.links.consumers:
         broker.work.schedule(queue)
 
 
-def postpone(broker: Broker, queue: Queue, entries: Iterable[Entry]) -> None:
+def delay(broker: Broker, queue: Queue, entries: Iterable[Entry]) -> None:
     """Keep messages back, at least one, until each is available, or has expired before."""
     for entry in entries:
         queue.hold_back(entry)
-    wake(broker, queue, queue.delayed.next_due())
+    set_timer(broker, queue, queue.delayed.next_due())
 
 
-def wake(broker: Broker, queue: Queue, at_us: int) -> None:
+def set_timer(broker: Broker, queue: Queue, at_us: int) -> None:
     """Look at the queue then, or before."""
     left_ms = min(max(-(-(at_us - broker.clock.now_us) // 1000), 0), LOOK_MS)
     at_ms = broker.clock.now_ms + left_ms

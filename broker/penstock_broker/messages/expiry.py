@@ -1,11 +1,11 @@
-"""The times of waiting messages: delayed ones become available, those whose time to live has passed leave.
+"""Acts on the times of waiting messages: delayed ones become available, expired ones leave.
 
-`due_times` says when to look. Delayed messages wait in a heap ordered by time and number. Those that expire are found
-by a pass over what waits, not by a record per message: a pass pauses for longer the more it had to look at, so that it
-takes some per cent of a processor at most however times to live are mixed. A pass takes a slice of each turn, and what
-it found leaves in slices. Consumers never get what has expired: they look for themselves.
+`due_times` says when to look. Expired messages are found by a pass over what waits, not by a record per message: the
+pause after a pass grows with the number of messages that it looked at, so that passes take some per cent of a processor
+at most, whatever the times to live are. A pass takes a slice of each turn, and what it found leaves in slices.
+Consumers never get an expired message: dispatch looks at the time as well.
 
-Source: section 4 of the design ("One timer wheel for heartbeats, TTL and delays"); `penstock_core.lifespan`.
+Source: docs/decisions/027-timers.md; `penstock_core` has the rules of a message's times.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import NUMBER, Entry
 from penstock_broker.messages import dead_letters
-from penstock_broker.messages.due_times import deadline, expect, wake
+from penstock_broker.messages.due_times import deadline, note_expiry, set_timer
 from penstock_broker.queue.delayed import ExpiryPass
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
@@ -51,7 +51,7 @@ def keep_time(broker: Broker, queue: Queue) -> None:
     elif queue.expiry.next_due:
         dues.append(max(queue.expiry.next_due, queue.expiry.next_pass))
     if dues:
-        wake(broker, queue, min(dues))
+        set_timer(broker, queue, min(dues))
 
 
 def _make_available(broker: Broker, queue: Queue) -> None:
@@ -68,7 +68,7 @@ def _make_available(broker: Broker, queue: Queue) -> None:
             continue
         due.append(entry)
         if expires:
-            expect(broker, queue, expires)
+            note_expiry(broker, queue, expires)
     if due:
         queue.put(due)
         if queue.links.consumers:

@@ -1,8 +1,8 @@
-"""Takes a waiting message to another queue, or back to where it died, because somebody who manages the broker says so.
+"""Takes a waiting message out of its queue for an administrator: dropped, moved elsewhere, or back to where it died.
 
-Like a dead letter: put there first and acked here second, in one block of the log, so that a crash duplicates at worst.
-A moved message keeps its deadline and its delivery time; its failed deliveries are forgotten. Must not know requests.
-Source: docs/management.md.
+Like a dead letter it is put there first and acknowledged here second, in one block of the log, so a crash duplicates it
+at worst. A moved message keeps its expiry and its delivery time; its failed deliveries are forgotten. Must not know
+requests. Source: docs/reference/management.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock_amqp.types.codec import encode
 from penstock_amqp.types.values import Symbol, Timestamp, Value
 from penstock_broker.log import Outcome
 from penstock_broker.messages.dead_letter_origin import ORIGIN
-from penstock_broker.messages.dead_letters import TOLD
+from penstock_broker.messages.dead_letters import ANNOTATIONS
 from penstock_broker.messages.deposit import deposit, put_into
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
@@ -52,7 +52,7 @@ def move(broker: Broker, queue: Queue, entry: Entry, target: ExchangeTarget | Qu
 def redrive(broker: Broker, queue: Queue, entry: Entry, origin: Queue) -> AmqpError | None:
     """The same back into the queue where it died, without what was written on it then."""
     refused = put_into(
-        broker, origin, _renewed(broker, entry, deadline(queue, entry), TOLD), keep=bool(entry[FLAGS] & LOGGED)
+        broker, origin, _renewed(broker, entry, deadline(queue, entry), ANNOTATIONS), keep=bool(entry[FLAGS] & LOGGED)
     )
     if refused is None:
         _gone(broker, queue, entry)

@@ -1,12 +1,11 @@
-"""A batch of messages from a producer into the queues it reaches, and the accept back.
+"""Brings a batch of messages from a producer into the queues that it reaches, and accepts it.
 
-Written for speed: `publish` runs for every message. Routing appends references; what is asked per message on the plain
-path is one `startswith` (it begins like the one before), some bytes (no group, no expiry) and one tuple. A message is
-taken in the turn in which it came, unless a record of it is in the log: then once that is synced. It may be delivered
-before; nobody was promised anything yet, and a crash then means at worst a delivery of a message that its sender sends
-again.
+Written for speed: `publish` runs for every message. Routing appends references. On the plain path a message costs one
+`startswith` (does it begin like the one before?), a look at some bytes (no group, no expiry) and one tuple. A message
+is accepted in the turn in which it came, unless a record of it is in the log: then once that is synced. It may be
+delivered before it is accepted. A crash then means at worst that a consumer saw a message which its sender sends again.
 
-Source: sections 3 ("Addresses") and 4 of the design.
+Source: docs/decisions/018-addresses.md, 030-messages-untouched.md and 037-answer-after-sync.md.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Unroutable
 
 __all__ = [
-    "MALFORMED",
+    "UNREADABLE",
     "break_link",
-    "learn",
-    "malformed",
+    "learn_prefix",
     "prepare",
     "publish",
     "refuse",
+    "refuse_unreadable",
     "route_message",
-    "spoil",
     "store",
     "top_up",
+    "unreadable",
 ]
 
 KNOWN_BEGINNINGS: Final = 16
 """Ways in which the messages of a producer begin that are remembered: its priorities, say."""
 
-MALFORMED: Final = "amqp:decode-error"
+UNREADABLE: Final = "amqp:decode-error"
 """Condition of a message that can't be read."""
 
 
@@ -114,7 +113,7 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
     for delivery, data, settled in batch:
         try:
             if not data.startswith(prefix):
-                data = learn(producer, data)
+                data = learn_prefix(producer, data)
                 begins = producer.begins
                 prefix, count_at = begins.prefix, begins.count_at
             flags = begins.marks
@@ -124,7 +123,7 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
             if flags:
                 ordered = True
         except (DecodeError, IndexError) as error:
-            spoil(producer, delivery, settled, malformed(error))
+            refuse_unreadable(producer, delivery, settled, unreadable(error))
             if producer.broken is not None:
                 break
             continue
@@ -158,7 +157,7 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
             presettled.append(delivery)
         else:
             deliveries.append(delivery)
-    messages_store.put_together(broker, route, entries, delayed, size, first_expiry, ordered=ordered)
+    messages_store.put_numbered(broker, route, entries, delayed, size, first_expiry, ordered=ordered)
     destination = producer.destination
     if isinstance(destination, ExchangeTarget):
         destination.exchange.received_bytes += size
@@ -168,7 +167,7 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
     _accept(broker, producer, deliveries, any_logged)
 
 
-def learn(producer: Producer, data: bytes) -> bytes:
+def learn_prefix(producer: Producer, data: bytes) -> bytes:
     """See how a message begins (`producer.begins`); return it as it is forwarded. Raises DecodeError."""
     known = producer.known
     head = message.inspect(data)
@@ -176,7 +175,7 @@ def learn(producer: Producer, data: bytes) -> bytes:
     if begins is not None and data.startswith(begins.prefix):
         producer.begins = begins
         return data
-    data = dead_letter_origin.without_claim(data)
+    data = dead_letter_origin.without_origin(data)
     head = message.inspect(data)
     begins = producer.begins = MessagePrefix(data, head)
     if len(known) >= KNOWN_BEGINNINGS:
@@ -199,11 +198,11 @@ def _publish_each(
         try:
             begins = producer.begins
             if not data.startswith(begins.prefix):
-                data = learn(producer, data)
+                data = learn_prefix(producer, data)
                 begins = producer.begins
             found = _route(broker, destination, data, begins.head)
         except DecodeError as error:
-            spoil(producer, delivery, settled, malformed(error))
+            refuse_unreadable(producer, delivery, settled, unreadable(error))
             if producer.broken is not None:
                 break
             continue
@@ -223,7 +222,7 @@ def _publish_each(
             asked = found
         if not found.queues:
             _count_unroutable(destination)
-        admitted = messages_store.admitted(broker, found, data, begins.head, connection) if found.picky else found
+        admitted = messages_store.admitted_route(broker, found, data, begins.head, connection) if found.picky else found
         if admitted is not route:
             if run and route is not None:
                 _publish_together(broker, producer, route, run)
@@ -274,7 +273,7 @@ def store(
     else:
 
         def admitted(data: bytes) -> Route:
-            return messages_store.admitted(broker, route, data, message.inspect(data), connection)
+            return messages_store.admitted_route(broker, route, data, message.inspect(data), connection)
 
         for taking, run in groupby(messages, admitted):
             is_logged |= messages_store.put(broker, taking, run)
@@ -364,12 +363,12 @@ def top_up(producer: Producer) -> None:
         producer.owed_credit = 0
 
 
-def malformed(error: Exception) -> AmqpError:
+def unreadable(error: Exception) -> AmqpError:
     """Why a message that can't be read is not taken."""
-    return AmqpError(MALFORMED, f"The message can't be read: {error}")
+    return AmqpError(UNREADABLE, f"The message can't be read: {error}")
 
 
-def spoil(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
+def refuse_unreadable(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
     """Refuse a message that can't be read; the link of one that its sender settled is broken, or nobody would learn."""
     if settled:
         break_link(producer, delivery, error)

@@ -1,9 +1,8 @@
-"""The end of a message in a queue, whatever the reason: its bytes, what was remembered of it, its record.
+"""What a full queue does, and how a message ends in a queue.
 
-Here because limits, policies, consumers and those who manage a broker all end messages, and none of them may forget a
-part. Must not know why a message goes.
-
-What gives way when a queue is full. Losses are counted per queue. Source: section 4 of the design, "Limits".
+A queue that is beyond its limits drops by its `overflow`; what it drops is counted. `remove` is the end of a message in
+a queue whatever the reason: its bytes, what was remembered of it, its record in the log. Limits, policies, consumers
+and administrators all end messages, and none of them may forget a part. Source: docs/decisions/045-queue-limits.md.
 """
 
 from __future__ import annotations

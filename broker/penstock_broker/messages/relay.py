@@ -1,8 +1,8 @@
-"""Where a message of an anonymous producer goes: its `to`, understood as the address of a target would be.
+"""Where a message of an anonymous producer goes: its `to`, read like the address of a target.
 
-The annotation `x-opt-jms-dest` says whether `to` names a queue or a topic, as the capabilities of a target do. Found
-targets are remembered per link, in bounds. Source: Using the AMQP Anonymous Terminus for Message Routing 1.0; seed 002
-"JMSDestination and JMSReplyTo Type Information"; design, section 3 ("Addresses").
+The annotation `x-opt-jms-dest` says whether `to` names a queue or a topic, as the capabilities of a target do. A link
+remembers a bounded number of targets. Source: Using the AMQP Anonymous Terminus for Message Routing 1.0; JMS mapping,
+"JMSDestination and JMSReplyTo Type Information"; docs/decisions/018-addresses.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The topology and the backlogs as the log holds them, put back in place at start.
+"""Puts the topology and the messages that the log holds back in place when the broker starts.
 
-What a consumer may have seen before comes back with delivery-count > 0 without an attempt counted against it. Losses
-(messages whose expiry passed, damage) are counted per subscription. Source: section 4 of the design.
+A message that a consumer may have seen comes back with delivery-count > 0, without a delivery attempt counted against
+it. Losses (messages that were not durable, or that the log has lost by damage) are counted per subscription. Source:
+docs/decisions/036-what-is-durable.md.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from penstock_broker.topology import documents
 from penstock_broker.topology.store import Topology
 from penstock_core.lifespan import available_at, bounded, expires_at
 
-__all__ = ["instance_of", "note_losses", "restore"]
+__all__ = ["instance_of", "record_losses", "restore"]
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ def restore(topology: Topology, recovered: Recovered, now_us: int) -> None:
     )
 
 
-def note_losses(topology: Topology) -> None:
+def record_losses(topology: Topology) -> None:
     """Write down, when the broker stops in order, how many messages each lasting subscription loses by it: those that
     were sent as not durable, and since when it is unused. After a crash nobody can know.
     """

@@ -1,13 +1,17 @@
 """What becomes of deliveries that consumers settle, or whose link is lost.
 
-Written for speed: `accepted` runs for every message. Accepted: the message is gone. Released: back, nothing counts.
-Modified: back; delivery-failed counts an attempt, undeliverable-here keeps it from this link, annotations are merged
-into the message, also for after a restart. Rejected, or failed too often: `dead_letters` sends it on. Settled without
-an outcome: released. A lost link: all come back marked as possibly seen, and only the oldest counts an attempt, so that
-restarts of a prefetching client don't condemn healthy messages. A link whose client, or this broker, goes in order
-counts none.
+Written for speed: `accepted` runs for every message.
 
-Source: AMQP 1.0 part 3, 3.4; section 4 of the design ("Limits").
+- accepted: the message is gone.
+- released, or settled without an outcome: the message goes back, and nothing is counted.
+- modified: it goes back. delivery-failed counts an attempt, undeliverable-here keeps it from this link, annotations are
+  merged into the message, also for after a restart.
+- rejected, or failed too often: `dead_letters` sends it on.
+- a lost link: all its deliveries go back, marked as possibly seen. Only the oldest counts an attempt, so that restarts
+  of a client with a large prefetch do not turn healthy messages into dead letters. A link that its client, or this
+  broker, closes in order counts none.
+
+Source: AMQP 1.0 part 3, 3.4; docs/decisions/032-delivery-attempts.md.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_amqp.types.values import Symbol, Value
 from penstock_broker.messages import dead_letters, due_times
-from penstock_broker.messages.dead_letter_origin import of_client
+from penstock_broker.messages.dead_letter_origin import client_annotations
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
@@ -79,7 +83,7 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
             dead_letters.rejected(broker, queue, entry, event.error)
             return
         case Outcome.MODIFIED:
-            if event.failed and dead_letters.fail(broker, queue, entry):
+            if event.failed and dead_letters.count_failure(broker, queue, entry):
                 return
             if event.annotations:
                 held = _annotated(broker, queue, held, event.annotations)
@@ -92,7 +96,7 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
     queue.put_back((held,))
     expires = deadline(queue, entry)
     if expires:
-        due_times.expect(broker, queue, expires)
+        due_times.note_expiry(broker, queue, expires)
     broker.work.schedule(queue)
 
 
@@ -101,14 +105,14 @@ def lost(broker: Broker, queue: Queue, held: Sequence[Held], *, counts: bool) ->
     if not held:
         return
     oldest = min(held, key=lambda delivery: delivery[2])
-    if counts and dead_letters.fail(broker, queue, oldest[1]):
+    if counts and dead_letters.count_failure(broker, queue, oldest[1]):
         held = [delivery for delivery in held if delivery is not oldest]
     queue.redelivery.seen.update(delivery[1][NUMBER] for delivery in held)
     queue.put_back(held)
     for _, entry, _ in held:
         expires = deadline(queue, entry)
         if expires:
-            due_times.expect(broker, queue, expires)
+            due_times.note_expiry(broker, queue, expires)
     broker.work.schedule(queue)
 
 
@@ -117,7 +121,7 @@ def _annotated(broker: Broker, queue: Queue, held: Held, annotations: dict[Symbo
     link, (number, data, available, expires, flags), sent = held
     head = message.inspect(data)
     try:
-        told = message.with_annotations(data, head, of_client(annotations))
+        told = message.with_annotations(data, head, client_annotations(annotations))
     except DecodeError:
         return held  # there are annotations that can't be read: they stay what they are
     queue.depth_bytes += len(told) - len(data)

@@ -1,9 +1,9 @@
-"""Messages longer than memory should hold: staged in the log as they come, whether they are durable or not.
+"""Messages that are too long for memory: written to the log in parts as they come, whether they are durable or not.
 
-A sink that is dropped before it is finished (the delivery was aborted, its link or connection went) gives its place in
-the log back, and so does a message that nobody holds any more. One that no put names is gone after a restart, as
-volatile messages are. Who sends faster than the disk syncs is held back, or the rest of it would wait in the operating
-system's page cache, without a bound.
+A `SpooledMessage` that is dropped before it is finished (the delivery was aborted, or its link or connection went)
+gives its room in the log back, and so does a message that no queue holds any more. A message that no record names is
+gone after a restart, as volatile messages are. A sender that is faster than the disk is held back; otherwise the rest
+would wait in the operating system's page cache, without a bound. Source: docs/decisions/034-large-messages.md.
 """
 
 from __future__ import annotations

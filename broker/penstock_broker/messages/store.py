@@ -1,8 +1,8 @@
-"""Puts messages into the queues of their route: into the log if they are to last, and in their place in each queue.
+"""Puts messages into the queues of their route: into the log if they are to last, and into their place in each queue.
 
-Whoever brings them: producers, commits, and the broker itself. `publish` numbers and logs its own, where it goes
-through a batch anyway; `put_together` is part of the forwarding path. Must not know who brought a message, but for
-no-local. Source: section 4 of the design ("What is durable").
+It does so for producers, for commits, and for the broker itself. `publish` numbers and logs its own messages, because
+it goes through the batch anyway; `put_numbered` is part of the forwarding path. Must not know who brought a message,
+except for no-local. Source: docs/decisions/036-what-is-durable.md.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import Route
 from penstock_core.lifespan import available_at, bounded, expires_at
 
-__all__ = ["admitted", "put", "put_together"]
+__all__ = ["admitted_route", "put", "put_numbered"]
 
 
-def admitted(broker: Broker, route: Route, data: bytes, head: message.Head, connection: Connection | None) -> Route:
+def admitted_route(
+    broker: Broker, route: Route, data: bytes, head: message.Head, connection: Connection | None
+) -> Route:
     """The route of the queues that take this message; `connection` brought it, None: the broker."""
     if not route.picky:
         return route
@@ -66,7 +68,7 @@ def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool =
         if expires and available == now and (not first_expiry or expires < first_expiry):
             first_expiry = expires
         ordered = ordered or bool(marks & ORDERED)
-    put_together(broker, route, entries, delayed, size, first_expiry, ordered=ordered, keep=keep)
+    put_numbered(broker, route, entries, delayed, size, first_expiry, ordered=ordered, keep=keep)
     return is_logged
 
 
@@ -77,7 +79,7 @@ def _look(begins: MessagePrefix, data: bytes) -> tuple[int, int]:
         return 0, begins.marks
 
 
-def put_together(
+def put_numbered(
     broker: Broker,
     route: Route,
     entries: list[Entry],
@@ -103,7 +105,7 @@ def put_together(
         if queue.policy.max_ttl_us:
             until = min((entry[EXPIRES] for entry in ours), default=0)
         if until:
-            due_times.expect(broker, queue, until)
+            due_times.note_expiry(broker, queue, until)
         if ordered:
             queue.put(ours)
         else:
@@ -112,7 +114,7 @@ def put_together(
         queue.totals.enqueued_bytes += size
         queue.depth_bytes += size
         if delayed:
-            due_times.postpone(broker, queue, ours_delayed)
+            due_times.delay(broker, queue, ours_delayed)
         if not queue.is_scheduled and queue.links.consumers:
             queue.is_scheduled = True
             broker.work.ready.append(queue)

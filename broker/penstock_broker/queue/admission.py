@@ -1,9 +1,9 @@
-"""Who takes a message: all selectors of a route together, and no-local.
+"""Which subscriptions of a route take a message: all their selectors together, and no-local.
 
-Written for speed; runs for every message that reaches a queue with a selector. What selectors name is decoded once per
-message, whatever their number. Selectors that say nothing but `name = 'text'` are not evaluated: one dict lookup per
-name finds who has them. A message whose fields can't be read is selected by nobody. It must not know what a handle is.
-Source: JMS 2.0, 3.8.1; decision 17 of the design (no-local).
+Written for speed; it runs for every message that reaches a queue with a selector. What selectors name is decoded once
+per message, whatever their number. Selectors that say only `name = 'text'` are not evaluated: one dict lookup per name
+finds the subscriptions that have them. A message whose fields can't be read is selected by nobody. Must not know what
+it hands back: a handle is anything. Source: JMS 2.0, 3.8.1; docs/decisions/017-no-local.md.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""What waits in a queue, in the order in which it is handed out, and who may get it.
+"""What waits in a queue, in the order in which it is handed out, and which consumer may get it.
 
-Higher priorities first; within one, what came back before what is fresh, both in publishing order. While all messages
-have the normal priority, none belongs to a group and every consumer takes everything (`is_plain`), the forwarding path
-works on the two fields of the `normal` level directly. Otherwise `take` finds the next message for a consumer:
+Higher priorities come first; within one priority, messages that came back come before fresh ones, both in publishing
+order. While all messages have the normal priority, none belongs to a group and every consumer takes everything
+(`is_plain`), the forwarding path works on the two fields of the `normal` level directly. Otherwise `take` finds the
+next message for a consumer:
 
-- A selecting consumer steps over what it does not select (`cursor`).
-- A message of a group that another consumer has is reserved for that one (`_reserved`), once: nobody meets it again. The
-  owner takes from what is reserved and from the levels, whichever is older. What its owner does not select is anybody's.
+- A consumer with a selector steps over what it does not select (`cursor`).
+- A message of a group that another consumer owns is reserved for that one (`_reserved`), once: no other consumer meets
+  it again. The owner takes from what is reserved and from the levels, whichever is older. A message that the owner of
+  its group does not select may go to any consumer.
 
-Must not know links' engines, sockets or the log. Source: section 4 of the design; JMS 2.0, 3.4.10 and 3.8.1.
+Must not know links' engines, sockets or the log. Source: docs/decisions/031-queue-order.md; JMS 2.0, 3.4.10 and 3.8.1.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def _given(copied: deque[Entry]) -> Iterator[Entry]:
 class Backlog:
     """The waiting messages of one queue."""
 
-    __slots__ = ("_excluded", "_levels", "_reserved", "_cursors", "examination", "groups", "is_plain", "normal")
+    __slots__ = ("_cursors", "_excluded", "_levels", "_reserved", "examination", "groups", "is_plain", "normal")
 
     def __init__(self, excluded: dict[int, set[BacklogConsumer]]) -> None:
         """`excluded`: who said undeliverable-here, by message number."""

@@ -73,7 +73,8 @@ class QueueLinks:
         """Since when nobody consumes, microseconds since the epoch; 0: somebody does."""
 
     def rank(self, *, exclusive: bool) -> None:
-        """Find out who comes before whom, after consumers or the policy changed. `exclusive`: only one gets messages."""
+        """Find out who comes before whom, after consumers or the policy changed. `exclusive`: only one gets
+        messages."""
         consumers = self.consumers
         ranked = tiers([consumer.priority for consumer in consumers])
         if exclusive:

@@ -1,5 +1,5 @@
-"""How far the consumers of a queue that share a selector have looked through the backlog, so that no message is examined
-twice.
+"""How far the consumers of a queue that share a selector have looked through the backlog, so that no message is
+examined twice.
 
 A message that a selector does not select stays for others, in its place. What lies before the cursor's position was
 examined already; what came back into that part since, or was found to match while another cursor looked at it, is
@@ -73,7 +73,7 @@ class Examination:
 class SelectorCursor:
     """One selector's way through the backlog; shared by the consumers that have it, or of one consumer alone."""
 
-    __slots__ = ("_positions", "_excluded", "_hints", "consumer", "examination", "max_bytes", "selector", "users")
+    __slots__ = ("_excluded", "_hints", "_positions", "consumer", "examination", "max_bytes", "selector", "users")
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""The times of a queue's messages: those that are delayed, in the order in which they are due, and what is known of those
-that expire.
+"""The times of a queue's messages: those that are delayed, in the order in which they are due, and what is known of
+those that expire.
 
 Delayed messages are sorted by their time with the message's number behind it: putting one in its place and taking one
 out of the middle cost the logarithm of the count, with a million messages too. Must not know the clock.

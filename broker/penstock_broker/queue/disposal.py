@@ -1,7 +1,8 @@
-"""What ended queues held, let go a slice per turn: to free a million messages at once would hold up everybody.
+"""What ended queues held, freed in slices: to free a million messages in one turn would hold up every client.
 
 Nobody can reach these messages any more: one record of the log has ended them, and their queue is empty. So nothing is
-to be done for each but to forget it. Must not know queues or the log.
+to be done for each of them but to free its memory. Must not know queues or the log. Source:
+docs/decisions/023-bounded-turns.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What an entry's flags say of the order of its message: its priority and whether it belongs to a group.
+"""What an entry's flags say of the order of its message: its priority, and whether it belongs to a group.
 
-The bits are read once per message, when it comes in, so that queues need not look into it. A message of normal
-priority without a group has none of them. Part of the forwarding path. Source: AMQP 1.0 part 3, 3.2.1 and 3.2.4.
+The bits are read once per message, when it comes in, so that queues need not look into it. A message of normal priority
+without a group has none of them. Part of the forwarding path. Source: AMQP 1.0 part 3, 3.2.1 and 3.2.4.
 """
 
 from __future__ import annotations

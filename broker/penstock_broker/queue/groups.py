@@ -1,8 +1,9 @@
-"""Which consumer has which message group of a queue.
+"""Which consumer owns which message group of a queue.
 
 A group belongs to the consumer that took a message of it first, until that consumer leaves or a message closes the
 group. Many groups take little memory: beyond `MAX_IDLE_GROUPS` those that were used longest ago are forgotten, if none
-of their messages is with a consumer; their next message goes to whoever takes it. Must not know levels or links.
+of their messages is with a consumer; their next message goes to any consumer. Must not know priorities or links.
+Source: docs/decisions/031-queue-order.md.
 """
 
 from __future__ import annotations

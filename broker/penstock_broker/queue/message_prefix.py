@@ -1,7 +1,7 @@
-"""What the first bytes of a message tell: the same for all messages that begin so, mostly those of one sender.
+"""What the first bytes of a message say: the same for all messages that begin so, which mostly are those of one sender.
 
-Part of the forwarding path: made when a message begins otherwise than the one before, then one `startswith` and one
-comparison of a byte per message. Must not know queues. Source: AMQP 1.0 part 3, 3.2.
+Part of the forwarding path: a `MessagePrefix` is made when a message begins otherwise than the one before; after that a
+message costs one `startswith` and one comparison of a byte. Must not know queues. Source: AMQP 1.0 part 3, 3.2.
 """
 
 from __future__ import annotations

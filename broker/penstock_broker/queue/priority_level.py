@@ -1,4 +1,4 @@
-"""The messages of one priority: those that nobody has looked at in the order they came, and before them the others.
+"""The messages of one priority: those that came back or were looked at, and behind them the fresh ones.
 
 Must not know queues or links.
 """

@@ -1,11 +1,11 @@
-"""The messages of one queue incarnation: what waits, what came back, what was seen, and the counters.
+"""One queue incarnation: its messages, what was declared of it, its links and its counters.
 
-One tuple per publish is shared by all queues it reaches; a queue holds references. What waits is in its `backlog`, and
-the fields of that which the plain path works on are here too. Delivery counts live in dicts that only redelivered
-messages enter.
+The tuple of a published message (`Entry`) is shared by all queues that it reaches; a queue holds references. What waits
+is in the `backlog`; the two fields of it on which the plain path works are here too. Delivery counts live in dicts that
+only redelivered messages enter.
 
-Written for speed: `publish`, `dispatch` and `settle` work on its fields. Must not know why a link reads
-from it, sockets or the log.
+Written for speed: `messages.publish`, `messages.dispatch` and `messages.settle` work on the fields. Must not know why a
+link takes messages from it, nor sockets or the log.
 """
 
 from __future__ import annotations

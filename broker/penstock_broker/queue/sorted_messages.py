@@ -1,8 +1,7 @@
-"""Messages in the order of their numbers, wherever they come from: what came back, and what was looked at and left. Or
-in the order of whatever else their tuple begins with (`schedule`).
+"""Messages sorted by their number, or by whatever else their tuple begins with (`delayed` sorts by time).
 
-Blocks of sorted lists, so that putting one in its place, finding and taking out cost the logarithm of the count plus
-a short move in one block, with a million messages too. Must not know queues or links.
+Blocks of sorted lists: to put a message in its place, to find one and to take one out cost the logarithm of the count
+plus a short move in one block, with a million messages too. Must not know queues or links.
 """
 
 from __future__ import annotations

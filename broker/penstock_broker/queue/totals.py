@@ -1,8 +1,8 @@
 """What is counted over the life of one queue: totals that only grow, and histograms of durations.
 
 The histograms are cumulative, log2 with 8 buckets per octave: the same buckets as Prometheus native schema 3. Messages
-that arrive, leave or settle in one turn share their times, so callers add runs (`add(duration, count)`), which costs one
-logarithm per run and next to nothing per message. Source: `penstock_api.management.Histogram`.
+that arrive, leave or settle in one turn share their times, so callers add runs (`add(duration, count)`), which costs
+one logarithm per run and next to nothing per message. Source: `penstock_api.management.Histogram`.
 """
 
 from __future__ import annotations

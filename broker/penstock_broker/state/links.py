@@ -1,6 +1,7 @@
-"""What the broker keeps per link: consumers, browsers, producers. Contexts of the endpoint's links.
+"""What the broker keeps per link: consumers, browsers, producers, and links that look a subscription up.
 
-Plain records; whoever ends a link clears its references, because cycles are not collected in the broker process.
+They are the contexts of the endpoint's links. Plain records; whoever ends a link clears its references, because
+reference cycles are not collected in the broker process.
 """
 
 from __future__ import annotations

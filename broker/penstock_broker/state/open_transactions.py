@@ -1,7 +1,7 @@
 """What the broker keeps of transactions: the links that declare them, and what was done in each.
 
-Plain records; whoever ends a transaction clears its references, because cycles are not collected in the broker process.
-Source: AMQP 1.0 part 4; section 4 of the design.
+Plain records; whoever ends a transaction clears its references, because reference cycles are not collected in the
+broker process. Source: AMQP 1.0 part 4; docs/decisions/035-transactions.md.
 """
 
 from __future__ import annotations

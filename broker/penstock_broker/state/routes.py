@@ -1,7 +1,7 @@
-"""Where the messages of a producer go: the queues of one routing outcome, prepared for the forwarding path.
+"""Where the messages of a producer go: the queues that one routing result reaches, prepared for the forwarding path.
 
-A route is built when the first message needs it and lives until the exchange's bindings, or a queue's policies, change.
-Source: sections 3 ("Addresses") and 4 ("What is durable") of the design.
+A route is made when the first message needs it, and holds until the exchange's bindings or a queue's policies change.
+Source: docs/decisions/018-addresses.md and 036-what-is-durable.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The things of the topology. Mutable records; `store.Topology` changes them, others read.
+"""Exchanges, subscriptions and point-to-point queues as records. `store.Topology` changes them, others read them.
 
 Must not know links' engines or the log.
 """

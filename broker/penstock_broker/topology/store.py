@@ -1,12 +1,8 @@
-"""Which messages a subscription takes: selector and no-local, asked at publish, so that nothing else enters its queue.
+"""The topology of the broker: finds, makes, changes and ends exchanges, subscriptions and queues.
 
-`admission` asks, for all subscriptions of a route together. Source: decision 17 of the design (no-local).
-
-The topology of the broker: finds, makes, changes and ends exchanges, subscriptions and queues, and writes what lasts
-to the log. It applies decisions of `penstock_core` and takes none.
-
-Durability order is visible in each method: record, then state; the reply is the caller's and waits for the sync. Must
-not know links' engines or sockets. Source: sections 3 and 4 of the design.
+It writes what lasts to the log. It applies decisions of `penstock_core` and takes none. The order that durability needs
+can be seen in each method: first the record, then the state; the reply is the caller's and waits for the sync. Must not
+know links' engines or sockets. Source: docs/decisions/036-what-is-durable.md and 037-answer-after-sync.md.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ def _no_room(broker: Broker, parts: list[_Part], settlements: list[Settlement]) 
     puts = [(data, 0) for part in parts if part.route.logged_set for data in part.messages]
     if log.accepts_publishing():  # else those stay where they are, as stranded
         for each in settlements:
-            if each.end is not None and dead_letters.condemns(each.consumer.queue, each.end):
-                puts.append((each.held[1][DATA], dead_letters.growth(each.end.error)))
+            if each.end is not None and dead_letters.makes_dead_letter(each.consumer.queue, each.end):
+                puts.append((each.held[1][DATA], dead_letters.added_bytes(each.end.error)))
     acks = sum(1 for each in settlements if each.held[1][FLAGS] & LOGGED)
     try:
         log.check_unit(puts, acks)

@@ -52,7 +52,7 @@ def _named(arrival: Arrival) -> bytes | AmqpError | None:
     try:
         return transacting.transfer_transaction(arrival[0])
     except DecodeError as error:
-        return messages_publish.malformed(error)
+        return messages_publish.unreadable(error)
 
 
 def forsake(producer: Producer, arrivals: list[Arrival], told: AmqpError) -> None:
@@ -117,7 +117,9 @@ def _take_together(
         if isinstance(data, LargePayload):
             return False
         try:
-            messages.append(data if data.startswith(producer.begins.prefix) else messages_publish.learn(producer, data))
+            messages.append(
+                data if data.startswith(producer.begins.prefix) else messages_publish.learn_prefix(producer, data)
+            )
         except DecodeError:
             return False
     limits = broker.transactions.limits
@@ -138,11 +140,11 @@ def _take(
 ) -> AmqpError | None:
     """Keep one message for the commit, or say why not: then the transaction is doomed."""
     try:
-        data = dead_letter_origin.without_claim(data)
+        data = dead_letter_origin.without_origin(data)
         data = message.forwarded(data, message.inspect(data))
         found = _destination(broker, producer, data)
     except DecodeError as error:
-        found = messages_publish.malformed(error)
+        found = messages_publish.unreadable(error)
     if isinstance(found, AmqpError):
         ledger.move(transaction, rules.doom(transaction.state, commit.fault_of(found)))
         return found
