@@ -82,10 +82,10 @@ def turns(messages: int) -> None:
     _show("a pass that finds nothing expired", passes())
 
     def end() -> Iterator[None]:
-        broker.topology.remains.add(*queue.end())
+        broker.topology.disposal.add(*queue.end())
         yield None
-        while broker.topology.remains:
-            broker.topology.remains.let_go()
+        while broker.topology.disposal:
+            broker.topology.disposal.let_go()
             yield None
 
     _show("the end of the queue", end())

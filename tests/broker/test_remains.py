@@ -63,7 +63,7 @@ def slices(timed: TimedBroker, least: int = 0) -> list[int]:
     """Let the broker turn until nothing remains; how many messages went in each turn."""
     gone: list[int] = []
     left = alive()
-    while timed.broker.topology.remains:
+    while timed.broker.topology.disposal:
         timed.turn()
         before, left = left, alive()
         gone.append(before - left)
@@ -113,7 +113,7 @@ def test_a_subscription_goes_in_slices_while_a_witness_works(
     turns = timed.broker.clock.turns
     for number in range(3):
         work(witness, number)
-        assert timed.broker.topology.remains, "the witness had its turns long before the end"
+        assert timed.broker.topology.disposal, "the witness had its turns long before the end"
     assert alive() >= (50 - timed.broker.clock.turns + turns) * LET_GO
     assert max(slices(timed)) <= LET_GO
 
@@ -164,7 +164,7 @@ def test_what_a_kill_in_the_middle_leaves_is_nothing(timed: TimedBroker) -> None
     fill(timed, timed.queue("jobs"))
     close.end_queue(timed.broker, timed.broker.topology.queues["jobs"], GONE)
     timed.turn()
-    assert timed.broker.topology.remains
+    assert timed.broker.topology.disposal
     timed.restart()
     assert "jobs" not in timed.broker.topology.queues
     jobs = timed.make_queue("jobs")

@@ -135,7 +135,7 @@ def leave(broker: Broker, link: InLink | OutLink, held: list[Held], *, orderly: 
             context.after_reply = []
         case Browser():
             context.queue.links.browsers.remove(context)
-            broker.topology.remains.add(context.pending)
+            broker.topology.disposal.add(context.pending)
             context.pending = deque()
             context.is_active = False
         case Producer():

@@ -115,7 +115,7 @@ class Loop(Connections):
     def turn(self, *, may_wait: bool = True) -> None:
         """One turn; it waits for something to do unless it may not."""
         broker = self.broker
-        remains = broker.topology.remains
+        remains = broker.topology.disposal
         has_work = bool(
             broker.work.ready
             or broker.work.browsing

@@ -20,7 +20,7 @@ from penstock_broker.messages import due_times
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.auto_creation import make_destinations
-from penstock_broker.topology.documents import mark_of
+from penstock_broker.topology.documents import managed_of
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, new_router
 from penstock_core.address import check_queue_name
 from penstock_core.binding import Filter, binding_declared
@@ -202,7 +202,7 @@ def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionD
         lifetime=Lifetime(wanted.expiry_policy),
         binding=binding,
         rebind_policy=RebindPolicy(wanted.rebind_policy),
-        managed=mark_of(wanted.owner, wanted.client_overrides),
+        managed=managed_of(wanted.owner, wanted.client_overrides),
     )
 
 

@@ -27,7 +27,7 @@ __all__ = [
     "load_exchange",
     "load_queue",
     "load_subscription",
-    "mark_of",
+    "managed_of",
 ]
 
 BROKER: Final = "broker"
@@ -36,8 +36,8 @@ SUBSCRIPTION: Final = "subscription"
 QUEUE: Final = "queue"
 
 
-def mark_of(owner: management.Owner | None, client_overrides: str) -> Managed | None:
-    """What the rules need to know of an owner mark."""
+def managed_of(owner: management.Owner | None, client_overrides: str) -> Managed | None:
+    """What the rules need to know of the owner mark of a managed subscription; None: it has none."""
     if owner is None:
         return None
     resource = f"{owner.namespace}/{owner.name}"
@@ -145,7 +145,7 @@ def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscrip
         rebind_policy=fields["rebindPolicy"],
         client_overrides=fields["clientOverrides"],
         owner=owner,
-        managed=mark_of(owner, fields["clientOverrides"]),
+        managed=managed_of(owner, fields["clientOverrides"]),
     )
     subscription.queue.name = subscription.name
     subscription.queue.totals.lost_at_restart = fields["lostAtRestart"]

@@ -29,7 +29,7 @@ def new_router(kind: ExchangeType) -> Router[Queue] | HeadersRouter[Queue]:
 
 @dataclass(slots=True, eq=False)
 class Temporary:
-    """The mark of a node that a dynamic source or target made. It is never logged."""
+    """What is known of a node that a dynamic source or target made. Such a node is never logged."""
 
     connection: int
     """The number of the connection that made it, and may alone consume."""
@@ -137,5 +137,5 @@ class PointToPointQueue:
     producers: set[SendingLink] = field(default_factory=set[SendingLink])
     """Links that send here by their own target."""
     idle_since_ms: int | None = None
-    """When the one that looks for unused queues first found it so; only for those made by name."""
+    """When it was first found unused (monotonic, milliseconds); only for queues that auto-creation made."""
     revision: int = 0

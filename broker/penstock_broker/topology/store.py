@@ -68,8 +68,8 @@ class Topology:
         self.by_incarnation: dict[int, Subscription | PointToPointQueue] = {}
         self.made_by_name: dict[NodeKind, set[str]] = {kind: set() for kind in NodeKind}
         """What auto-creation made."""
-        self.remains = Disposal()
-        """What ended queues held."""
+        self.disposal = Disposal()
+        """What ended queues held, to be freed in slices."""
         self.has_unsynced = False
         """A record of this turn's block describes the topology; cleared when the block is written."""
         self.revision = 1
@@ -110,7 +110,7 @@ class Topology:
         exchange.revision = self.next_revision()
         exchange.version += 1
         self.exchanges[exchange.name] = exchange
-        self._mark(NodeKind.TOPIC, exchange.name, exchange.made_by_name)
+        self._note_made_by_name(NodeKind.TOPIC, exchange.name, exchange.made_by_name)
         if exchange.temporary is not None:
             return  # its name is new: nothing can be bound to it
         for subscription in self.bound(exchange.name):
@@ -121,12 +121,12 @@ class Topology:
         """Put an exchange in its place that the log knows already; subscriptions come after."""
         exchange.revision = self.next_revision()
         self.exchanges[exchange.name] = exchange
-        self._mark(NodeKind.TOPIC, exchange.name, exchange.made_by_name)
+        self._note_made_by_name(NodeKind.TOPIC, exchange.name, exchange.made_by_name)
 
     def delete_exchange(self, name: str) -> None:
         """Take an exchange away; subscriptions that are bound to it stay and get nothing more."""
         exchange = self.exchanges.pop(name)
-        self._mark(NodeKind.TOPIC, name, False)
+        self._note_made_by_name(NodeKind.TOPIC, name, False)
         if exchange.temporary is None:
             self._erase(documents.EXCHANGE, name)
         exchange.router = new_router(exchange.type)
@@ -172,7 +172,7 @@ class Topology:
         return subscription
 
     def drop_and_rebind(self, subscription: Subscription, binding: Binding, now_us: int) -> None:
-        """A new incarnation with `sockets`; the messages of the old one are gone in one record."""
+        """A new incarnation with `binding`; the messages of the old one are gone in one record."""
         self._unbind(subscription)
         del self.by_incarnation[subscription.queue.incarnation]
         old = subscription.queue
@@ -182,7 +182,7 @@ class Topology:
         subscription.binding = binding
         subscription.exchange_type = self.exchanges[binding.exchange].type
         self.write(subscription)
-        self._end(old)
+        self._dispose_of(old)
         self.restore(subscription)
 
     def rebind_in_place(self, subscription: Subscription, binding: Binding) -> None:
@@ -200,10 +200,10 @@ class Topology:
         self.changed(subscription)  # no-local may go by the owner
 
     def changed(self, subscription: Subscription) -> None:
-        """Write down that mark, limits or policies of a subscription are others now."""
+        """Write down that the owner mark, limits or policies of a subscription have changed."""
         self.write(subscription)
         self._apply_policies(subscription)
-        self._touch(subscription.binding.exchange)
+        self._policies_changed(subscription.binding.exchange)
 
     def end(self, subscription: Subscription) -> None:
         """The subscription is gone, and its backlog with it. Its consumers are the caller's."""
@@ -212,7 +212,7 @@ class Topology:
         self._unbind(subscription)
         del self.subscriptions[subscription.identity]
         del self.by_incarnation[subscription.queue.incarnation]
-        self._end(subscription.queue)
+        self._dispose_of(subscription.queue)
         self.next_revision()
 
     def write(self, subscription: Subscription) -> None:
@@ -263,17 +263,17 @@ class Topology:
         node.queue.policy.keeps_all = effective_persistence(None, node.persistence, managed=False) is Persistence.ALWAYS
         self._apply_limits(node)
         self.queues[node.name] = node
-        self._mark(NodeKind.QUEUE, node.name, node.made_by_name)
+        self._note_made_by_name(NodeKind.QUEUE, node.name, node.made_by_name)
         self.by_incarnation[node.queue.incarnation] = node
 
     def delete_queue(self, name: str) -> PointToPointQueue:
         """Take a queue away with its messages. Its consumers are the caller's."""
         node = self.queues.pop(name)
-        self._mark(NodeKind.QUEUE, name, False)
+        self._note_made_by_name(NodeKind.QUEUE, name, False)
         if node.durable:
             self._erase(documents.QUEUE, name)
         del self.by_incarnation[node.queue.incarnation]
-        self._end(node.queue)
+        self._dispose_of(node.queue)
         self.next_revision()
         return node
 
@@ -284,12 +284,12 @@ class Topology:
         self.revision += 1
         return self.revision
 
-    def _end(self, queue: Queue) -> None:
-        """A record has ended the queue's life: what it held is nobody's, and let go by and by."""
-        self.remains.add(*queue.end())
+    def _dispose_of(self, queue: Queue) -> None:
+        """A record of the log has ended the queue's life: what it held is freed in slices."""
+        self.disposal.add(*queue.end())
         queue.admits = None  # it may refer to the queue
 
-    def _mark(self, kind: NodeKind, name: str, made_by_name: bool) -> None:
+    def _note_made_by_name(self, kind: NodeKind, name: str, made_by_name: bool) -> None:
         names = self.made_by_name[kind]
         (names.add if made_by_name else names.discard)(name)
 
@@ -317,7 +317,7 @@ class Topology:
             exchange.router.unbind(subscription.queue)
             exchange.version += 1
 
-    def _touch(self, name: str) -> None:
+    def _policies_changed(self, name: str) -> None:
         """Make producers look at the queues' policies again."""
         exchange = self.exchanges.get(name)
         if exchange is not None:
