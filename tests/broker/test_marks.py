@@ -84,7 +84,7 @@ def test_a_message_cut_short_is_looked_into() -> None:
 
 def test_what_begins_alike_has_the_same_header() -> None:
     begins = MessagePrefix(message(9), inspect(message(9)))
-    assert (begins.marks, begins.durable, begins.ttl_us, begins.start) == (208, False, 0, 9)
+    assert (begins.flags, begins.durable, begins.ttl_us, begins.start) == (208, False, 0, 9)
     assert message(9, "g").startswith(begins.prefix) is False
     assert begins.prefix == message(9)[:12]
     assert not message().startswith(UNKNOWN.prefix)

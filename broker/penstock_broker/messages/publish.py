@@ -102,8 +102,8 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
     number = 0 if logged_set else log.next_messages(len(batch))
     entries: list[Entry] = []
     delayed: list[Entry] = []
-    begins = producer.begins
-    prefix, count_at = begins.prefix, begins.count_at
+    beginning = producer.message_prefix
+    prefix, count_at = beginning.prefix, beginning.count_at
     ordered = False
     add = entries.append
     deliveries: list[Ptr] = []
@@ -114,12 +114,12 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
         try:
             if not data.startswith(prefix):
                 data = learn_prefix(producer, data)
-                begins = producer.begins
-                prefix, count_at = begins.prefix, begins.count_at
-            flags = begins.marks
+                beginning = producer.message_prefix
+                prefix, count_at = beginning.prefix, beginning.count_at
+            flags = beginning.flags
             absolute = 0
             if data[count_at] > NO_TIMES:
-                absolute, flags = begins.look(data)
+                absolute, flags = beginning.look(data)
             if flags:
                 ordered = True
         except (DecodeError, IndexError) as error:
@@ -127,12 +127,12 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
             if producer.broken is not None:
                 break
             continue
-        expires = now + begins.ttl_us if begins.ttl_us else 0
+        expires = now + beginning.ttl_us if beginning.ttl_us else 0
         if absolute:
-            expires = expires_at(now, begins.ttl_us // 1000, absolute)
+            expires = expires_at(now, beginning.ttl_us // 1000, absolute)
         size += len(data)
-        if begins.delays and (available := available_at(now, wishes_of(data, begins.head))) > now:
-            route_set = logged_set if begins.durable else kept_set
+        if beginning.delays and (available := available_at(now, wishes_of(data, beginning.head))) > now:
+            route_set = logged_set if beginning.durable else kept_set
             flags |= SCHEDULED
             if route_set:
                 any_logged = True
@@ -145,9 +145,9 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
             continue
         if expires and (not first_expiry or expires < first_expiry):
             first_expiry = expires
-        if logged_set and (begins.durable or kept_set):
+        if logged_set and (beginning.durable or kept_set):
             any_logged = True
-            add((log.put(logged_set if begins.durable else kept_set, data, now), data, now, expires, LOGGED | flags))
+            add((log.put(logged_set if beginning.durable else kept_set, data, now), data, now, expires, LOGGED | flags))
         elif logged_set:
             add((next_message(), data, now, expires, flags))
         else:
@@ -168,19 +168,19 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
 
 
 def learn_prefix(producer: Producer, data: bytes) -> bytes:
-    """See how a message begins (`producer.begins`); return it as it is forwarded. Raises DecodeError."""
-    known = producer.known
+    """See how a message begins (`producer.message_prefix`); return it as it is forwarded. Raises DecodeError."""
+    known = producer.known_prefixes
     head = message.inspect(data)
-    begins = known.get(head)
-    if begins is not None and data.startswith(begins.prefix):
-        producer.begins = begins
+    beginning = known.get(head)
+    if beginning is not None and data.startswith(beginning.prefix):
+        producer.message_prefix = beginning
         return data
     data = dead_letter_origin.without_origin(data)
     head = message.inspect(data)
-    begins = producer.begins = MessagePrefix(data, head)
+    beginning = producer.message_prefix = MessagePrefix(data, head)
     if len(known) >= KNOWN_BEGINNINGS:
         known.clear()
-    known[head] = begins
+    known[head] = beginning
     return message.forwarded(data, head)
 
 
@@ -196,11 +196,11 @@ def _publish_each(
     run: list[Arrival] = []
     for delivery, data, settled in batch:
         try:
-            begins = producer.begins
-            if not data.startswith(begins.prefix):
+            beginning = producer.message_prefix
+            if not data.startswith(beginning.prefix):
                 data = learn_prefix(producer, data)
-                begins = producer.begins
-            found = _route(broker, destination, data, begins.head)
+                beginning = producer.message_prefix
+            found = _route(broker, destination, data, beginning.head)
         except DecodeError as error:
             refuse_unreadable(producer, delivery, settled, unreadable(error))
             if producer.broken is not None:
@@ -222,7 +222,9 @@ def _publish_each(
             asked = found
         if not found.queues:
             _count_unroutable(destination)
-        admitted = messages_store.admitted_route(broker, found, data, begins.head, connection) if found.picky else found
+        admitted = (
+            messages_store.admitted_route(broker, found, data, beginning.head, connection) if found.picky else found
+        )
         if admitted is not route:
             if run and route is not None:
                 _publish_together(broker, producer, route, run)

@@ -43,20 +43,20 @@ def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool =
     if not route.queues:
         return False
     now, log = broker.clock.now_us, broker.log
-    begins = UNKNOWN
+    beginning = UNKNOWN
     entries: list[Entry] = []
     delayed: list[Entry] = []
     size = first_expiry = 0
     is_logged = ordered = False
     for data in messages:
-        if not data.startswith(begins.prefix):
-            begins = MessagePrefix(data, message.inspect(data))
-        absolute, marks = _look(begins, data)
-        available = available_at(now, wishes_of(data, begins.head)) if begins.delays else now
-        expires = expires_at(now, begins.ttl_us // 1000, absolute)
+        if not data.startswith(beginning.prefix):
+            beginning = MessagePrefix(data, message.inspect(data))
+        absolute, marks = _look(beginning, data)
+        available = available_at(now, wishes_of(data, beginning.head)) if beginning.delays else now
+        expires = expires_at(now, beginning.ttl_us // 1000, absolute)
         if available > now:
             marks |= SCHEDULED
-        route_set = route.logged_set if begins.durable or keep else route.kept_set
+        route_set = route.logged_set if beginning.durable or keep else route.kept_set
         if route_set:
             number = log.put(route_set, data, now, marks & SCHEDULED)
             marks |= LOGGED
@@ -72,11 +72,11 @@ def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool =
     return is_logged
 
 
-def _look(begins: MessagePrefix, data: bytes) -> tuple[int, int]:
+def _look(beginning: MessagePrefix, data: bytes) -> tuple[int, int]:
     try:
-        return begins.look(data)
+        return beginning.look(data)
     except (DecodeError, IndexError):
-        return 0, begins.marks
+        return 0, beginning.flags
 
 
 def put_numbered(

@@ -24,7 +24,7 @@ USUAL_COUNT: Final = 10
 class MessagePrefix:
     """How a message begins, up to where its properties begin to differ."""
 
-    __slots__ = ("count_at", "delays", "durable", "head", "is_narrow", "marks", "prefix", "start", "ttl_us")
+    __slots__ = ("count_at", "delays", "durable", "flags", "head", "is_narrow", "prefix", "start", "ttl_us")
 
     def __init__(self, data: bytes, head: Head) -> None:
         """`data`: as it came, `head`: what `inspect` says of it."""
@@ -34,7 +34,7 @@ class MessagePrefix:
         """Where the sections begin once it is forwarded: delivery-annotations are dropped."""
         self.durable = head.durable
         self.ttl_us = (head.ttl or 0) * 1000
-        self.marks = level_flags(head)
+        self.flags = level_flags(head)
         """The flags that tell its priority."""
         same, self.count_at = properties_count(data, head.start) if head.start == head.header_end else LOOK_INSIDE
         self.is_narrow = self.count_at > 1 and data[self.count_at - 2] == 0xC0
@@ -50,14 +50,14 @@ class MessagePrefix:
         """
         count = data[self.count_at]
         if count <= NO_TIMES:
-            return 0, self.marks
+            return 0, self.flags
         if count == USUAL_COUNT and self.is_narrow:
             # As JMS clients write it, see `times.may_expire`: the creation time behind a null.
             end = self.count_at + data[self.count_at - 1]
             if data[end - 10] == 0x40 and data[end - 9] == 0x83 and data[end - 18] != 0x83:
-                return 0, self.marks
+                return 0, self.flags
         absolute, is_grouped = times.expiry_and_group(data, self.start)
-        return absolute, self.marks | GROUPED if is_grouped else self.marks
+        return absolute, self.flags | GROUPED if is_grouped else self.flags
 
 
 _NEVER: Final = b"\xff"

@@ -83,11 +83,11 @@ class Producer(SendingLink):
     """A link that brings messages. `destination` is where they go."""
 
     __slots__ = (
-        "begins",
         "broken",
         "can_reject",
         "destination",
-        "known",
+        "known_prefixes",
+        "message_prefix",
         "owed_credit",
         "transfers",
         "waiting",
@@ -103,9 +103,9 @@ class Producer(SendingLink):
         """Why the link has to be closed, once what came before in the batch is dealt with."""
         self.window = window
         """Messages the client may send ahead."""
-        self.begins = UNKNOWN
+        self.message_prefix = UNKNOWN
         """How the last message began."""
-        self.known: dict[Head, MessagePrefix] = {}
+        self.known_prefixes: dict[Head, MessagePrefix] = {}
         """How some of those before began, by their headers."""
         self.owed_credit = 0
         """Messages accepted since the last top-up."""

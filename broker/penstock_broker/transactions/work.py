@@ -118,7 +118,9 @@ def _take_together(
             return False
         try:
             messages.append(
-                data if data.startswith(producer.begins.prefix) else messages_publish.learn_prefix(producer, data)
+                data
+                if data.startswith(producer.message_prefix.prefix)
+                else messages_publish.learn_prefix(producer, data)
             )
         except DecodeError:
             return False
