@@ -21,8 +21,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
-from penstock_broker.messages import dead_letter_origin, queue_limits
-from penstock_broker.messages import store as messages_store
+from penstock_broker.messages import dead_letter_origin, queue_limits, store
 from penstock_broker.messages.due_times import wishes_of
 from penstock_broker.messages.relay import target_of
 from penstock_broker.queue.message_prefix import NO_TIMES, MessagePrefix
@@ -43,7 +42,7 @@ __all__ = [
     "refuse",
     "refuse_unreadable",
     "route_message",
-    "store",
+    "store_routed",
     "top_up",
     "unreadable",
 ]
@@ -157,7 +156,7 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
             presettled.append(delivery)
         else:
             deliveries.append(delivery)
-    messages_store.put_numbered(broker, route, entries, delayed, size, first_expiry, ordered=ordered)
+    store.put_numbered(broker, route, entries, delayed, size, first_expiry, ordered=ordered)
     destination = producer.destination
     if isinstance(destination, ExchangeTarget):
         destination.exchange.received_bytes += size
@@ -222,9 +221,7 @@ def _publish_each(
             asked = found
         if not found.queues:
             _count_unroutable(destination)
-        admitted = (
-            messages_store.admitted_route(broker, found, data, beginning.head, connection) if found.picky else found
-        )
+        admitted = store.admitted_route(broker, found, data, beginning.head, connection) if found.picky else found
         if admitted is not route:
             if run and route is not None:
                 _publish_together(broker, producer, route, run)
@@ -258,7 +255,7 @@ def _route(broker: Broker, destination: ExchangeTarget | QueueTarget, data: byte
     return route
 
 
-def store(
+def store_routed(
     broker: Broker,
     connection: Connection | None,
     destination: ExchangeTarget | QueueTarget,
@@ -271,14 +268,14 @@ def store(
     """
     is_logged = False
     if not route.picky:
-        is_logged = messages_store.put(broker, route, messages)
+        is_logged = store.put(broker, route, messages)
     else:
 
         def admitted(data: bytes) -> Route:
-            return messages_store.admitted_route(broker, route, data, message.inspect(data), connection)
+            return store.admitted_route(broker, route, data, message.inspect(data), connection)
 
         for taking, run in groupby(messages, admitted):
-            is_logged |= messages_store.put(broker, taking, run)
+            is_logged |= store.put(broker, taking, run)
     for data in messages:
         if isinstance(destination, ExchangeTarget):
             destination.exchange.received_bytes += len(data)

@@ -77,7 +77,7 @@ def commit(broker: Broker, ledger: ConnectionTransactions, transaction: Transact
     try:
         _settle(broker, connection, settlements)
         for part in parts:
-            is_logged |= publish.store(broker, connection, part.destination, part.route, part.messages)
+            is_logged |= publish.store_routed(broker, connection, part.destination, part.route, part.messages)
     except BaseException:
         broker.log.abandon_unit()
         raise
