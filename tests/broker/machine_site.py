@@ -19,15 +19,16 @@ from broker.log.simulated_files import SimulatedFiles
 from broker.machine_model import Identity, Image, ImageMessage, SubscriptionImage
 from proton import Message
 
-from penstock_broker.assembling import assemble
-from penstock_broker.connections import listening
+from penstock_amqp.endpoint.events import DATA, NUMBER
+from penstock_broker.access import listeners
+from penstock_broker.assembly import assemble
 from penstock_broker.log import FileLayer, Log, SyncChoice
 from penstock_broker.log import Settings as LogSettings
-from penstock_broker.queues.queue import DATA, NUMBER, Queue
-from penstock_broker.serving.loop import Loop
+from penstock_broker.loop.loop import Loop
+from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.security import Authentication
 from penstock_broker.settings.settings import Listener, Settings
-from penstock_broker.state.timing import Clock
+from penstock_broker.state.timers import Clock
 from penstock_broker.topology.records import Subscription
 from penstock_core.terms import Exclusivity
 
@@ -101,7 +102,7 @@ class Site:
         assert recovered.damage == ()
         found = self.log.sequence - 1  # the block that opening wrote comes behind what was found
         clock = Clock(lambda: self.now_ms * 1000, lambda: self.now_ms, lambda: self.now_ms / 1000)
-        ports = listening.ports_of(SETTINGS)
+        ports = listeners.ports_of(SETTINGS)
         self._port = ports[0]
         self.loop: Loop = assemble(SETTINGS, self.log, recovered, ports, queue_max_bytes=1 << 30, clock=clock)
         self.broker = self.loop.broker
@@ -123,18 +124,18 @@ class Site:
     def has_work(self) -> bool:
         """The broker would not wait in its next turn."""
         broker = self.broker
-        return bool(broker.ready or broker.browsing or broker.dirty or broker.draining)
+        return bool(broker.work.ready or broker.work.browsing or broker.work.dirty or broker.work.draining)
 
     @property
     def is_synced(self) -> bool:
         """Nothing waits for a sync, in the log or before it."""
-        return self.log.synced == self.log.sequence and self.broker.journal.is_idle
+        return self.log.synced == self.log.sequence and self.broker.sync.is_idle
 
     def end_process(self) -> None:
         """What the kernel does when a process ends: sockets, lock and eventfd go."""
-        for connection in self.broker.connections.values():
+        for connection in self.broker.clients.connections.values():
             connection.free()
-        self.broker.connections.clear()
+        self.broker.clients.connections.clear()
         os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
         self.syncer.close()
         self.loop.close()
@@ -154,7 +155,8 @@ class Site:
                 owner=(each.owner_link.container_id, each.owner_link.link_name) if each.owner_link else None,
                 messages={
                     body_of(entry[DATA]): ImageMessage(
-                        each.queue.attempts.get(entry[NUMBER], 0), entry[NUMBER] in each.queue.seen
+                        each.queue.redelivery.attempts.get(entry[NUMBER], 0),
+                        entry[NUMBER] in each.queue.redelivery.seen,
                     )
                     for entry in each.queue.ready
                 },

@@ -22,17 +22,17 @@ from proton import Event as EngineEvent
 
 from penstock_api.management import Delivery as DeliveryPolicy
 from penstock_api.management import Limits
-from penstock_broker.assembling import assemble
-from penstock_broker.connections import listening
-from penstock_broker.connections.listening import Port
+from penstock_broker.access import listeners
+from penstock_broker.access.listeners import ListeningPort
+from penstock_broker.assembly import assemble
 from penstock_broker.log import Log, SyncChoice
 from penstock_broker.log import Settings as LogSettings
 from penstock_broker.log.files import FileLayer
 from penstock_broker.log.syncing import Syncer
-from penstock_broker.queues.queue import Queue
+from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import Authentication, Listener, Settings
-from penstock_broker.state.timing import Clock
-from penstock_broker.topology.records import PointToPoint
+from penstock_broker.state.timers import Clock
+from penstock_broker.topology.records import PointToPointQueue
 
 __all__ = ["Peer", "TimedBroker"]
 
@@ -168,7 +168,7 @@ class TimedBroker:
         self._settings = Settings.model_validate({**ANYBODY, **(settings or {})})
         self.files = SimulatedFiles()
         self._syncer, self._segment_bytes = syncer, segment_bytes
-        self.port: Port
+        self.port: ListeningPort
         """Where clients come in; it is not bound."""
         self._peers: list[Peer] = []
         self.now_ms = 1_000_000
@@ -189,7 +189,7 @@ class TimedBroker:
             syncer=self._syncer,
         )
         clock = Clock(lambda: (self.now_ms + self.skew_ms) * 1000, lambda: self.now_ms, self._look)
-        ports = listening.ports_of(self._settings)
+        ports = listeners.ports_of(self._settings)
         self.port = ports[0]
         self.loop = assemble(self._settings, self.log, self.recovered, ports, queue_max_bytes=1 << 30, clock=clock)
         self.broker = self.loop.broker
@@ -223,9 +223,9 @@ class TimedBroker:
         for peer in self._peers:
             peer.close()
         self._peers.clear()
-        for connection in self.broker.connections.values():
+        for connection in self.broker.clients.connections.values():
             connection.free()
-        self.broker.connections.clear()
+        self.broker.clients.connections.clear()
         os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
         self.log._syncer.close()  # pyright: ignore[reportPrivateUsage]
         self.loop.close()
@@ -247,7 +247,7 @@ class TimedBroker:
         topology = self.broker.topology
         queue = Queue(name, topology.next_incarnation(), is_logged=durable, now_us=self.now_ms * 1000)
         topology.put_queue(
-            PointToPoint(name=name, durable=durable, queue=queue, delivery=delivery, limits=limits or Limits())
+            PointToPointQueue(name=name, durable=durable, queue=queue, delivery=delivery, limits=limits or Limits())
         )
         self.turn()
         return queue
