@@ -1,4 +1,4 @@
-"""Links and paths in pages, comments and messages lead somewhere: pages move, and nobody reads every place that names one."""
+"""Links and paths in pages, comments and messages lead somewhere. Nobody sees every place that names a page that moves."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
 """A relative link of Markdown: file and anchor, of which one may be empty."""
 PAGE = re.compile(r"(?<![\w./-])docs/[\w./-]+\.md")
 """A page of the documentation, as code, resources, charts and messages name it."""
+DECISIONS = re.compile(r"docs/decisions\s+((?:\d{3}(?:,\s+|\s+and\s+|\s+to\s+)?)+)")
+"""Several decision pages, by their numbers."""
 PATH = re.compile(
     r"`((?:broker|crds|docs|examples|hack|helm|operator|requirements|tests)/[\w.-]+(?:/[\w.-]+)*)(?:[ :][^`]*)?`"
 )
 """A path of the repository in a page's running text, with arguments behind a command."""
+
 
 @functools.cache
 def tracked() -> tuple[Path, ...]:
@@ -62,6 +65,18 @@ def test_pages_that_are_named_anywhere_are_there() -> None:
         for path, text in texts()
         for name in PAGE.findall(text)
         if not (ROOT / name).is_file()
+    ]
+    assert wrong == []
+
+
+def test_decisions_that_are_named_by_number_are_there() -> None:
+    there = {page.name[:3] for page in (ROOT / "docs" / "decisions").glob("[0-9]*.md")}
+    wrong = [
+        f"{path.relative_to(ROOT)}: {number}"
+        for path, text in texts()
+        for numbers in DECISIONS.findall(text)
+        for number in re.findall(r"\d{3}", numbers)
+        if number not in there
     ]
     assert wrong == []
 
