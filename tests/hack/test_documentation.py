@@ -1,4 +1,4 @@
-"""Links and paths in pages, comments and messages lead somewhere. Nobody sees every place that names a page that moves."""
+"""Links and paths in pages, comments and messages lead to files that exist."""
 
 from __future__ import annotations
 
