@@ -284,7 +284,7 @@ class Queue:
     def end(self) -> list[Pile]:
         """The queue's life is over, and it is empty at once, however much that was.
 
-        Everything that waited, and what was remembered of it, is the caller's to let go; so are deliveries in flight.
+        The caller frees everything that waited and what was remembered of it, and deliveries in flight as well.
         """
         expiry, redelivery = self.expiry, self.redelivery
         passing = [expiry.passing.entries] if expiry.passing is not None else []

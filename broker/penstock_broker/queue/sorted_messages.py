@@ -31,7 +31,7 @@ class SortedMessages(Generic[Numbered]):
 
     def __init__(self) -> None:
         self.blocks: list[list[Numbered]] = []
-        """Never holds an empty block: its truth is that of the shelf, at the price of a field."""
+        """Never holds an empty block: true while there is a message, at the cost of one field access."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -110,6 +110,6 @@ class SortedMessages(Generic[Numbered]):
         return entry
 
     def take_all(self) -> list[list[Numbered]]:
-        """All blocks, which are the caller's; nothing is here any more."""
+        """Hand over all blocks; nothing is here any more."""
         blocks, self.blocks, self._count = self.blocks, [], 0
         return blocks
