@@ -286,7 +286,7 @@ class Backlog:
         return entry
 
     def _free(self, group: Group) -> None:
-        """What was reserved for the consumer of a group that is closed is anybody's, in its place."""
+        """What was reserved for the owner of a closed group goes back to its place, for any consumer."""
         assert self.groups is not None
         for messages in self._reserved.get(group.consumer, {}).values():
             for entry in [entry for entry in messages if self.groups.holds(entry, group)]:
@@ -321,7 +321,7 @@ class Backlog:
         return own
 
     def left(self, consumer: BacklogConsumer) -> None:
-        """The consumer is gone: what was reserved for it is anybody's, in its place."""
+        """The consumer is gone: what was reserved for it goes back to its place, for any other."""
         self._drop_cursor(consumer)
         if self.groups is not None:
             self.groups.left(consumer)

@@ -29,7 +29,7 @@ def _key(entry: Entry) -> int:
 class DelayedMessages:
     """A set of entries by the time when something is to be done about them."""
 
-    __slots__ = ("_ceiling", "_newest", "_messages")
+    __slots__ = ("_ceiling", "_messages", "_newest")
 
     def __init__(self) -> None:
         self._messages: SortedMessages[tuple[int, Entry]] = SortedMessages()
