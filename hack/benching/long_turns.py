@@ -85,7 +85,7 @@ def turns(messages: int) -> None:
         broker.topology.disposal.add(*queue.end())
         yield None
         while broker.topology.disposal:
-            broker.topology.disposal.let_go()
+            broker.topology.disposal.free_slice()
             yield None
 
     _show("the end of the queue", end())

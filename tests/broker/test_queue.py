@@ -69,5 +69,5 @@ def test_a_queue_is_empty_at_its_end_but_for_what_is_in_flight() -> None:
     remains = Disposal()
     remains.add(*queue.end())
     assert (queue.depth, queue.depth_bytes, bool(remains)) == (1, 0, True)
-    remains.let_go()
+    remains.free_slice()
     assert not remains

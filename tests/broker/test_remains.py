@@ -13,14 +13,14 @@ from proton import Delivery, Message, Terminus, symbol, timestamp
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.attach import close, temporary
-from penstock_broker.queue.disposal import LET_GO, Disposal
+from penstock_broker.queue.disposal import FREED_PER_TURN, Disposal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.topology.records import Subscription
 from penstock_core.binding import Binding
 from penstock_core.reason import Reason, Refuse
 
 SLICES = 5
-MANY = LET_GO * SLICES
+MANY = FREED_PER_TURN * SLICES
 GONE = Refuse(Reason.NODE_DELETED, "It was deleted.")
 
 
@@ -82,7 +82,7 @@ def test_a_deleted_queue_is_empty_at_once_and_goes_in_slices(timed: TimedBroker,
     assert alive() == MANY
     gone = slices(timed)
     assert SLICES <= len([each for each in gone if each]) <= SLICES + 1
-    assert max(gone) <= LET_GO + 512, "a slice, and what of its last block is beyond it"
+    assert max(gone) <= FREED_PER_TURN + 512, "a slice, and what of its last block is beyond it"
 
 
 def subscription_of(timed: TimedBroker) -> Subscription:
@@ -106,7 +106,7 @@ def test_a_subscription_goes_in_slices_while_a_witness_works(
 ) -> None:
     timed.make_queue("work", durable=False)
     timed.connect().receive("amq.topic", name="news")
-    fill(timed, subscription_of(timed).queue, 50 * LET_GO)
+    fill(timed, subscription_of(timed).queue, 50 * FREED_PER_TURN)
     witness = timed.connect()
     witness.receive("work")
     end(timed)
@@ -114,8 +114,8 @@ def test_a_subscription_goes_in_slices_while_a_witness_works(
     for number in range(3):
         work(witness, number)
         assert timed.broker.topology.disposal, "the witness had its turns long before the end"
-    assert alive() >= (50 - timed.broker.clock.turns + turns) * LET_GO
-    assert max(slices(timed)) <= LET_GO
+    assert alive() >= (50 - timed.broker.clock.turns + turns) * FREED_PER_TURN
+    assert max(slices(timed)) <= FREED_PER_TURN
 
 
 def work(witness: Peer, number: int) -> None:
@@ -134,7 +134,7 @@ def test_a_temporary_queue_goes_in_slices(timed: TimedBroker) -> None:
     connection = next(iter(timed.broker.clients.connections.values()))
     temporary.connection_gone(timed.broker, connection)
     assert (alive(), timed.broker.topology.queues) == (MANY, {})
-    assert max(slices(timed)) <= LET_GO
+    assert max(slices(timed)) <= FREED_PER_TURN
 
 
 def test_a_browser_that_goes_lets_its_copies_go_in_slices(timed: TimedBroker) -> None:
@@ -151,7 +151,7 @@ def test_a_browser_that_goes_lets_its_copies_go_in_slices(timed: TimedBroker) ->
     link.close()
     peer.pump()
     gone = slices(timed)
-    assert not gone or max(gone) <= LET_GO
+    assert not gone or max(gone) <= FREED_PER_TURN
 
 
 def test_what_a_kill_in_the_middle_leaves_is_nothing(timed: TimedBroker) -> None:
@@ -198,5 +198,5 @@ def test_all_kinds_of_piles_go() -> None:
     blocks: list[list[Entry]] = [[entry], [entry]]
     remains.add(numbers, attempts, {}, passing, blocks)
     assert remains
-    remains.let_go()
+    remains.free_slice()
     assert (bool(remains), numbers, attempts, list(passing), blocks) == (False, set[int](), {}, [], [])

@@ -115,7 +115,7 @@ class Loop(Connections):
     def turn(self, *, may_wait: bool = True) -> None:
         """One turn; it waits for something to do unless it may not."""
         broker = self.broker
-        remains = broker.topology.disposal
+        disposal = broker.topology.disposal
         has_work = bool(
             broker.work.ready
             or broker.work.browsing
@@ -124,7 +124,7 @@ class Loop(Connections):
             or broker.work.streaming
             or self._behind
             or self._left
-            or remains
+            or disposal
         )
         self._set_clock()
         log = broker.log
@@ -160,8 +160,8 @@ class Loop(Connections):
             self._catch_up(deadline)
         self._dispatch(deadline)
         self._finish()
-        if remains:
-            remains.let_go()
+        if disposal:
+            disposal.free_slice()
         if log.wants_maintenance:
             log.maintain(MAINTENANCE_MS)
         if not ready and not has_work:

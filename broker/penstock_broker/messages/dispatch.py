@@ -93,7 +93,7 @@ _BURST: Final = 16
 
 
 def serve(broker: Broker, queue: Queue) -> bool:
-    """Send up to `VISIT_MESSAGES`; True if the queue has more for somebody who may get more in a later turn."""
+    """Send up to `VISIT_MESSAGES`; True if the queue has more to send in a later turn."""
     left = VISIT_MESSAGES
     over_budget = False
     backlog = queue.backlog
@@ -311,7 +311,7 @@ def finish_drains(broker: Broker) -> None:
 
 
 def _may_get_more(queue: Queue, consumer: Consumer) -> bool:
-    """True if something that waits may be for this consumer, while the queue has work for somebody."""
+    """True if a waiting message may be for this consumer, while the queue has work for some consumer."""
     for tier in queue.links.tiers or ():
         if consumer in tier:
             break

@@ -33,7 +33,7 @@ PAUSE_US_PER_MESSAGE: Final = 2
 
 
 def keep_time(broker: Broker, queue: Queue) -> None:
-    """Do what is due in the queue, and see that somebody looks when the next thing is."""
+    """Do what is due in the queue, and set the timer for what is due next."""
     now = broker.clock.now_us
     if queue.delayed:
         _make_available(broker, queue)

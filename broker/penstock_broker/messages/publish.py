@@ -368,7 +368,8 @@ def unreadable(error: Exception) -> AmqpError:
 
 
 def refuse_unreadable(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
-    """Refuse a message that can't be read; the link of one that its sender settled is broken, or nobody would learn."""
+    """Refuse a message that can't be read. If its sender settled it already, only closing the link can tell the
+    sender."""
     if settled:
         break_link(producer, delivery, error)
     else:
@@ -376,7 +377,8 @@ def refuse_unreadable(producer: Producer, delivery: Ptr, settled: bool, error: A
 
 
 def refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
-    """Reject one message, or break the link if it has no such outcome; of one that its sender settled nobody hears."""
+    """Reject one message, or close the link if it can't carry that outcome. A message sent settled is dropped in
+    silence."""
     if settled:
         producer.connection.endpoint.settle([delivery])
         producer.owed_credit += 1

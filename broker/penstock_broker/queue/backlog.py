@@ -38,7 +38,8 @@ EXAMINED_PER_VISIT: Final = 200
 
 
 def _given(copied: deque[Entry]) -> Iterator[Entry]:
-    """One after the other, let go of with the next: what was consumed meanwhile is not freed at once in the end."""
+    """Yield the entries and drop each with the next: what was consumed meanwhile is not freed all at once at the
+    end."""
     while copied:
         yield copied.popleft()
 
@@ -93,7 +94,7 @@ class Backlog:
         return [reserved[priority] for reserved in self._reserved.values() if priority in reserved]
 
     def oldest(self) -> list[Entry]:
-        """Candidates for the message that waits longest."""
+        """The first entries of all parts: one of them waits longest."""
         heads = [level.first() for level in self._levels]
         heads += [level.fresh[0] for level in self._levels if level.fresh]
         heads += [messages.first() for reserved in self._reserved.values() for messages in reserved.values()]
@@ -151,7 +152,7 @@ class Backlog:
         return entry
 
     def take_all(self) -> list[Pile]:
-        """All that waits, and what is remembered of groups, which are the caller's; nothing is here any more."""
+        """Hand over all that waits, and what is remembered of groups; the backlog is empty then."""
         piles: list[Pile] = [
             messages.take_all() for reserved in self._reserved.values() for messages in reserved.values()
         ]
@@ -285,7 +286,7 @@ class Backlog:
         return entry
 
     def _free(self, group: Group) -> None:
-        """What was reserved for the consumer of a group that is closed is anybody's, in its place."""
+        """What was reserved for the owner of a closed group goes back to its place, for any consumer."""
         assert self.groups is not None
         for messages in self._reserved.get(group.consumer, {}).values():
             for entry in [entry for entry in messages if self.groups.holds(entry, group)]:
@@ -320,7 +321,7 @@ class Backlog:
         return own
 
     def left(self, consumer: BacklogConsumer) -> None:
-        """The consumer is gone: what was reserved for it is anybody's, in its place."""
+        """The consumer is gone: what was reserved for it goes back to its place, for any other."""
         self._drop_cursor(consumer)
         if self.groups is not None:
             self.groups.left(consumer)
@@ -331,7 +332,7 @@ class Backlog:
             refusers.discard(consumer)
 
     def calm_down(self) -> None:
-        """Go back to the plain way if nothing needs another."""
+        """Go back to the plain way of handing out if nothing needs another one."""
         if self._cursors or any(len(level) for level in self._levels if level is not self.normal):
             return
         if self.groups is not None and (self.groups or self.normal):

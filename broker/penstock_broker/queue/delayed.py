@@ -29,39 +29,39 @@ def _key(entry: Entry) -> int:
 class DelayedMessages:
     """A set of entries by the time when something is to be done about them."""
 
-    __slots__ = ("_ceiling", "_newest", "_shelf")
+    __slots__ = ("_ceiling", "_messages", "_newest")
 
     def __init__(self) -> None:
-        self._shelf: SortedMessages[tuple[int, Entry]] = SortedMessages()
+        self._messages: SortedMessages[tuple[int, Entry]] = SortedMessages()
         self._newest: Entry | None = None
         """Of all that wait the one with the highest number, if that is known."""
         self._ceiling = -1
         """No number here is higher."""
 
     def __len__(self) -> int:
-        return len(self._shelf)
+        return len(self._messages)
 
     def __iter__(self) -> Iterator[Entry]:
         """By time, then number; nothing may change meanwhile."""
-        return (entry for _, entry in self._shelf)
+        return (entry for _, entry in self._messages)
 
     def add(self, entry: Entry) -> None:
         """Put an entry in its place."""
-        self._shelf.add((_key(entry), entry))
+        self._messages.add((_key(entry), entry))
         if entry[NUMBER] > self._ceiling:
             self._ceiling, self._newest = entry[NUMBER], entry
 
     def next_due(self) -> int:
         """When the first is due, microseconds since the epoch. Raises `IndexError` if there is none."""
-        return self._shelf.blocks[0][0][0] >> _NUMBER_BITS
+        return self._messages.blocks[0][0][0] >> _NUMBER_BITS
 
     def pop_first(self) -> Entry:
         """Take out the first that is due. Raises `IndexError` if there is none."""
-        return self._taken(self._shelf.pop_first()[1])
+        return self._taken(self._messages.pop_first()[1])
 
     def remove(self, entry: Entry) -> Entry | None:
         """Take out the entry of the same number; None if it is not here."""
-        found = self._shelf.remove(_key(entry))
+        found = self._messages.remove(_key(entry))
         return None if found is None else self._taken(found[1])
 
     def is_above_all(self, number: int) -> bool:
@@ -72,14 +72,14 @@ class DelayedMessages:
         """The entry with the highest number, left where it is. At once for the one that came last, else it is looked
         for.
         """
-        if self._newest is None and self._shelf:
+        if self._newest is None and self._messages:
             self._newest = max(self, key=lambda entry: entry[NUMBER])
             self._ceiling = self._newest[NUMBER]
         return self._newest
 
     def take_all(self) -> list[list[tuple[int, Entry]]]:
-        """All blocks, which are the caller's; nothing waits any more."""
-        blocks = self._shelf.take_all()
+        """Hand over all blocks; nothing waits any more."""
+        blocks = self._messages.take_all()
         self._newest, self._ceiling = None, -1
         return blocks
 

@@ -13,10 +13,10 @@ from typing import Final, TypeAlias
 
 from penstock_amqp.endpoint.events import Entry
 
-__all__ = ["LET_GO", "Disposal", "Pile"]
+__all__ = ["FREED_PER_TURN", "Disposal", "Pile"]
 
-LET_GO: Final = 4000
-"""Messages, or numbers of such, that are let go in one turn: about a millisecond."""
+FREED_PER_TURN: Final = 4000
+"""Messages, or message numbers, that are freed in one turn: about a millisecond."""
 
 Pile: TypeAlias = (
     deque[Entry]
@@ -27,11 +27,11 @@ Pile: TypeAlias = (
     | Mapping[str, object]
     | Iterator[object]
 )
-"""Messages one by one or in blocks, or what was remembered of them; an iterator lets go of what it has given."""
+"""Messages one by one or in blocks, or what was remembered of them; an iterator must free each item that it yields."""
 
 
 class Disposal:
-    """Piles in the order in which they were left; its truth is whether there is anything."""
+    """Piles to be freed, oldest first; true while there is anything."""
 
     __slots__ = ("_piles",)
 
@@ -42,12 +42,12 @@ class Disposal:
         return bool(self._piles)
 
     def add(self, *piles: Pile) -> None:
-        """Take over what nobody else holds any more."""
+        """Take over piles that nobody else refers to."""
         self._piles.extend(map(_emptied, piles))
 
-    def let_go(self) -> None:
-        """Let the next slice go."""
-        left = LET_GO
+    def free_slice(self) -> None:
+        """Free the next slice."""
+        left = FREED_PER_TURN
         while self._piles and left > 0:
             freed = next(self._piles[0], 0)
             if not freed:
@@ -56,7 +56,7 @@ class Disposal:
 
 
 def _emptied(pile: Pile) -> Iterator[int]:
-    """Empty a pile piece by piece; how many messages each piece was."""
+    """Empty a pile piece by piece; yields how many messages each piece had."""
     match pile:
         case deque() | set():
             while pile:

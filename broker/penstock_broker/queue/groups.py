@@ -24,7 +24,7 @@ _LOOK_AT: Final = 16
 
 
 class Group:
-    """A group that somebody has."""
+    """A group that a consumer owns."""
 
     __slots__ = ("consumer", "held", "name")
 
@@ -32,11 +32,11 @@ class Group:
         self.name = name
         self.consumer = consumer
         self.held = 0
-        """Its messages that are with the consumer, or put by for it."""
+        """Its messages that are with the consumer, or reserved for it."""
 
 
 class Groups:
-    """The groups of one queue that somebody has."""
+    """The groups of one queue that consumers own."""
 
     __slots__ = ("_held", "_is_closed", "_last", "_name", "_owned", "max_idle")
 
@@ -45,7 +45,7 @@ class Groups:
         self._owned: dict[str, Group] = {}
         """Used longest ago first."""
         self._held: dict[int, Group] = {}
-        """By message number, for those that are with a consumer, or put by for it."""
+        """By message number, for those that are with a consumer, or reserved for it."""
         self._last = -1
         """The number of the message that was read last, and what it says."""
         self._name = ""
@@ -55,25 +55,26 @@ class Groups:
         return len(self._owned) + len(self._held)
 
     def owner(self, entry: Entry) -> Group | None:
-        """The group to which a message belongs; None if nobody has it yet."""
+        """The group to which a message belongs; None if no consumer owns it yet."""
         if entry[NUMBER] != self._last:
             self._read(entry)
         return self._owned.get(self._name)
 
     def hold(self, entry: Entry, group: Group) -> None:
-        """The message is with the group's consumer, or put by for it."""
+        """The message is with the group's consumer, or reserved for it."""
         if entry[NUMBER] not in self._held:
             self._held[entry[NUMBER]] = group
             group.held += 1
 
     def holds(self, entry: Entry, group: Group) -> bool:
-        """True if the message is with the group's consumer, or put by for it."""
+        """True if the message is with the group's consumer, or reserved for it."""
         return self._held.get(entry[NUMBER]) is group
 
     def take(self, entry: Entry, consumer: BacklogConsumer) -> Group | None:
-        """The message goes to `consumer`: the group is its own, unless somebody has it who does not select this one.
+        """The message goes to `consumer`, which owns the group from now on, unless another consumer owns it and does
+        not select this message.
 
-        The group is returned if the message closes it: it is nobody's then.
+        The group is returned if the message closes it: no consumer owns it then.
         """
         if entry[NUMBER] != self._last:
             self._read(entry)
@@ -96,12 +97,12 @@ class Groups:
             group.held -= 1
 
     def left(self, consumer: BacklogConsumer) -> None:
-        """The consumer is gone; what it had is anybody's."""
+        """The consumer is gone; any other may own its groups."""
         for name in [name for name, group in self._owned.items() if group.consumer is consumer]:
             del self._owned[name]
 
     def take_all(self) -> tuple[dict[int, Group], dict[str, Group]]:
-        """What is remembered, which is the caller's; nobody has a group any more."""
+        """Hand over what is remembered; no consumer owns a group any more."""
         held, owned = self._held, self._owned
         self._held, self._owned = {}, {}
         return held, owned

@@ -150,11 +150,11 @@ class Queue:
         """Messages to be delivered later."""
         self.expiry = ExpiryState()
         self.stranded: dict[int, Stranded] = {}
-        """Messages whose destination does not take them now, by number: they count, but nobody gets them."""
+        """Messages whose destination does not take them now, by number: they count, but no consumer gets them."""
         self.is_scheduled = False
         """It is in the broker's list of queues that may have something to send."""
         self.delivered_up_to = 0
-        """Highest message number that was sent to anybody."""
+        """Highest message number that was sent to a consumer."""
         self.depth_bytes = 0
         self.in_flight = 0
         """Deliveries that nobody has settled yet."""
@@ -263,7 +263,7 @@ class Queue:
 
     @property
     def remembers(self) -> bool:
-        """Something is known of single messages that `forget` is to be told of."""
+        """Something is known of single messages: `forget` has to be called when one leaves."""
         known = self.redelivery
         return bool(known.attempts or known.seen or known.excluded or self.backlog.groups is not None)
 
@@ -284,7 +284,7 @@ class Queue:
     def end(self) -> list[Pile]:
         """The queue's life is over, and it is empty at once, however much that was.
 
-        Everything that waited, and what was remembered of it, is the caller's to let go; so are deliveries in flight.
+        The caller frees everything that waited and what was remembered of it, and deliveries in flight as well.
         """
         expiry, redelivery = self.expiry, self.redelivery
         passing = [expiry.passing.entries] if expiry.passing is not None else []

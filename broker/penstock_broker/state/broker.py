@@ -138,7 +138,7 @@ class PendingWork:
         self.draining: list[Consumer] = []
         """Consumers that want their credit back once nothing is left to send."""
         self.delivered: set[Queue] = set()
-        """Logged queues that sent new messages in this turn: the log is told up to which number."""
+        """Logged queues that sent new messages in this turn: the log notes up to which number."""
 
     def touch(self, connection: Connection) -> None:
         """There is something to send on this connection."""

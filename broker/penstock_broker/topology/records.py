@@ -122,7 +122,7 @@ class Subscription:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PointToPointQueue:
-    """A queue of its own: what is published to it waits there for whoever consumes."""
+    """A queue that is no subscription's: what is published to it waits there for its consumers."""
 
     name: str
     durable: bool
