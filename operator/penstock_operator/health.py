@@ -7,9 +7,9 @@ from typing import Final
 
 from aiohttp import web
 
+from penstock_operator.cluster.controller import Work
 from penstock_operator.metrics import Metrics
 from penstock_operator.settings import Settings
-from penstock_operator.working import Work
 
 __all__ = ["problem_of", "serve"]
 

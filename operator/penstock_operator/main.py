@@ -10,21 +10,22 @@ from datetime import UTC, datetime
 import aiohttp
 
 from penstock_api.failing import Failure
-from penstock_operator import health, watching
-from penstock_operator.api_server import KINDS, ApiServer
-from penstock_operator.broker_pass import BrokerPass
-from penstock_operator.cache import Cache
-from penstock_operator.collector import Collector
-from penstock_operator.kube import Kube
-from penstock_operator.lag_reader import LagReader
-from penstock_operator.management import Connector
-from penstock_operator.management_amqp import connect as connect_amqp
-from penstock_operator.manifests import text_at
+from penstock_operator import health
+from penstock_operator.brokers.management import Connector
+from penstock_operator.brokers.management_amqp import connect as connect_amqp
+from penstock_operator.brokers.sessions import Sessions
+from penstock_operator.cluster import watch
+from penstock_operator.cluster.api_server import KINDS, ApiServer
+from penstock_operator.cluster.api_server_http import Kube
+from penstock_operator.cluster.cache import Cache
+from penstock_operator.cluster.controller import Work
+from penstock_operator.manifest import text_at
 from penstock_operator.metrics import Metrics
-from penstock_operator.reconciler import Reconciler
-from penstock_operator.sessions import Sessions
+from penstock_operator.reconcile.broker_reconciler import BrokerPass
+from penstock_operator.reconcile.lag_reader import LagReader
+from penstock_operator.reconcile.orphan_collector import Collector
+from penstock_operator.reconcile.reconciler import Reconciler
 from penstock_operator.settings import Settings
-from penstock_operator.working import Work
 
 __all__ = ["operate", "run"]
 
@@ -92,7 +93,7 @@ async def _run_tasks(
 async def _watch(work: Work, settings: Settings) -> None:
     # kopf serves the kinds that it finds when it starts: the first list shows that they are there.
     await work.listed.wait()
-    await watching.watch(work, settings)
+    await watch.watch(work, settings)
 
 
 async def _cluster_id(kube: ApiServer) -> str:

@@ -14,11 +14,11 @@ from typing import Any, cast
 
 from penstock_api.management import BrokerState, EntityType, ExchangeDeclaration, SubscriptionDeclaration
 from penstock_core import identity
-from penstock_operator.api_server import Conflict, Kind, KubeError, kind_of
-from penstock_operator.decisions import Answer, Declare, Reach, Undeclare
-from penstock_operator.management import Target, Unreachable
-from penstock_operator.manifests import Manifest
-from penstock_operator.sessions import News
+from penstock_operator.brokers.management import Target, Unreachable
+from penstock_operator.brokers.sessions import News
+from penstock_operator.cluster.api_server import Conflict, Kind, KubeError, kind_of
+from penstock_operator.manifest import Manifest
+from penstock_operator.plans.decisions import Answer, Declare, Reach, Undeclare
 
 __all__ = ["ApiServerInMemory", "BrokerInMemory", "SessionInMemory", "SessionsInMemory"]
 

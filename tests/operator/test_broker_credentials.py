@@ -11,9 +11,9 @@ import pytest
 from cryptography import x509
 from operating.making import broker
 
-from penstock_operator import certificates, credentials
-from penstock_operator.certificates import Pair
-from penstock_operator.manifests import Manifest, text_at
+from penstock_operator.children import certificates, credentials
+from penstock_operator.children.certificates import Pair
+from penstock_operator.manifest import Manifest, text_at
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 HOSTS = ("main-amqp.shop.svc", "localhost", "*.shop.svc")

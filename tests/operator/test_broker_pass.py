@@ -15,12 +15,12 @@ from penstock_api import understanding
 from penstock_api.management import BrokerState
 from penstock_api.resources import Broker
 from penstock_broker.settings.settings import Settings as BrokerSettings
-from penstock_operator.broker_pass import BrokerPass
-from penstock_operator.cache import Cache, Key
-from penstock_operator.cluster_issuer import DISCOVERY, KEYS
-from penstock_operator.decisions import Report
-from penstock_operator.manifests import dig
-from penstock_operator.sessions import Sessions
+from penstock_operator.brokers.sessions import Sessions
+from penstock_operator.children.cluster_issuer import DISCOVERY, KEYS
+from penstock_operator.cluster.cache import Cache, Key
+from penstock_operator.manifest import dig
+from penstock_operator.plans.decisions import Report
+from penstock_operator.reconcile.broker_reconciler import BrokerPass
 from penstock_operator.settings import Settings
 
 KEY = Key("Broker", "shop", "main")

@@ -8,10 +8,10 @@ import pytest
 from operating.making import NOW, broker, broker_state
 
 from penstock_api.management import BrokerState, ContestedContainer
-from penstock_operator import contested
-from penstock_operator.brokers import BrokerReportView, report
-from penstock_operator.decisions import Reach, Retry
-from penstock_operator.pods import Pinned
+from penstock_operator.children.stateful_set import Pinned
+from penstock_operator.plans import container_contests
+from penstock_operator.plans.broker_report import BrokerReportView, report
+from penstock_operator.plans.decisions import Reach, Retry
 
 PINNED = Pinned("r/broker:1", "r/broker:1", 1)
 
@@ -154,11 +154,11 @@ def contested_by(*counts: int) -> BrokerState:
 
 
 def test_container_ids_that_fight_are_named_with_the_remedy() -> None:
-    found = contested.condition(contested_by(7, 1999))
+    found = container_contests.condition(contested_by(7, 1999))
     assert found is not None
     assert "'c0' (at least 5 times), 'c1' (at least 1000 times)" in found.message
     assert "Give each pod a ClientID of its own, or none" in found.message
-    assert contested.condition(state()) is None
+    assert container_contests.condition(state()) is None
 
 
 def test_a_fight_is_told_while_the_broker_answers_and_hurts_no_readiness() -> None:
@@ -171,7 +171,7 @@ def test_a_fight_is_told_while_the_broker_answers_and_hurts_no_readiness() -> No
     ("count", "shown"), [(1, 1), (4, 2), (5, 5), (9, 5), (10, 10), (19, 10), (20, 20), (99, 50), (123_456, 100_000)]
 )
 def test_figures_are_rounded_so_that_status_keeps_still(count: int, shown: int) -> None:
-    assert contested.shown(contested_by(count)) == (("c0", shown),)
+    assert container_contests.shown(contested_by(count)) == (("c0", shown),)
 
 
 def test_a_word_of_a_later_broker_is_told_as_it_is() -> None:

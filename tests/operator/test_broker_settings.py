@@ -18,7 +18,7 @@ from penstock_broker.settings.creation import AutoCreate, CreatedNodes, CreatedQ
 from penstock_broker.settings.security import ClientCertificates, Grants, Limits, Tls, TokenIssuer
 from penstock_broker.settings.transactions import TransactionSettings
 from penstock_core.permissions import Action, Grant
-from penstock_operator import configuration, pods
+from penstock_operator.children import configuration, stateful_set
 
 
 def loaded(tmp_path: Path, **spec: Any) -> settings.Settings:
@@ -292,14 +292,16 @@ def test_limits_of_transactions(tmp_path: Path) -> None:
 def test_settings_that_a_running_broker_does_not_know_are_named() -> None:
     knows = frozenset(understanding.settings_vocabulary(settings.Settings))
     told = broker(announce={"prefixes": True}, authentication={"anonymous": True, "groups": [{"name": "shop"}]})
-    pinned = pods.Pinned("image:1", "image:1", pods.LATEST)
-    assert pods.not_understood(told, replace(pinned, understood=knows)) == ()
+    pinned = stateful_set.Pinned("image:1", "image:1", stateful_set.LATEST)
+    assert stateful_set.not_understood(told, replace(pinned, understood=knows)) == ()
     older = frozenset(term for term in knows if not term.startswith("settings.announce"))
-    assert pods.not_understood(told, replace(pinned, understood=older)) == ("settings.announce",)
-    assert pods.not_understood(told, pinned) == (), "a release that doesn't say what it knows"
-    assert pods.not_understood(broker(), replace(pinned, understood=older)) == ()
+    assert stateful_set.not_understood(told, replace(pinned, understood=older)) == ("settings.announce",)
+    assert stateful_set.not_understood(told, pinned) == (), "a release that doesn't say what it knows"
+    assert stateful_set.not_understood(broker(), replace(pinned, understood=older)) == ()
     without_prefixes = knows - {"settings.announce.prefixes"}
-    assert pods.not_understood(told, replace(pinned, understood=without_prefixes)) == ("settings.announce.prefixes",)
+    assert stateful_set.not_understood(told, replace(pinned, understood=without_prefixes)) == (
+        "settings.announce.prefixes",
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from operating.making import manifest_of
 
-from penstock_operator.cache import Cache, Change, Key
+from penstock_operator.cluster.cache import Cache, Change, Key
 
 BROKER = Key("Broker", "shop", "main")
 ORDERS = Key("Exchange", "shop", "orders")

@@ -13,15 +13,15 @@ from operating.in_memory import ApiServerInMemory
 from operating.making import broker, manifest_of
 
 from penstock_api.management import Owner
-from penstock_operator.broker_pass import Findings
-from penstock_operator.cache import Cache, Key
-from penstock_operator.collector import Collector
-from penstock_operator.decisions import Answer, Reach, Undeclare
+from penstock_operator.brokers.sessions import Sessions
+from penstock_operator.cluster.cache import Cache, Key
+from penstock_operator.cluster.controller import Work
 from penstock_operator.metrics import Metrics
-from penstock_operator.orphans import Marked
-from penstock_operator.sessions import Sessions
+from penstock_operator.plans.decisions import Answer, Reach, Undeclare
+from penstock_operator.plans.orphans import Marked
+from penstock_operator.reconcile.broker_reconciler import Findings
+from penstock_operator.reconcile.orphan_collector import Collector
 from penstock_operator.settings import Settings
-from penstock_operator.working import Work
 
 BROKER = Key("Broker", "shop", "main")
 

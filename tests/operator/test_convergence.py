@@ -22,14 +22,14 @@ from operating.making import GOOD
 
 from penstock_api import declaration
 from penstock_api.resources import Exchange, Subscription, parse
-from penstock_operator.broker_pass import BrokerPass
-from penstock_operator.cache import Cache, Key
+from penstock_operator.brokers.sessions import Sessions
+from penstock_operator.cluster.cache import Cache, Key
+from penstock_operator.cluster.controller import Work
+from penstock_operator.cluster.work_queue import WorkQueue
 from penstock_operator.metrics import Metrics
-from penstock_operator.reconciler import Reconciler
-from penstock_operator.sessions import Sessions
+from penstock_operator.reconcile.broker_reconciler import BrokerPass
+from penstock_operator.reconcile.reconciler import Reconciler
 from penstock_operator.settings import Settings
-from penstock_operator.work_queue import WorkQueue
-from penstock_operator.working import Work
 
 SETTINGS = Settings(broker_image="b", lag_image="l")
 EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "150"))

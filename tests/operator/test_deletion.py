@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from penstock_api.management import EntityType
-from penstock_operator.decisions import Answer, BrokerView, Reach, Release, Report, Retry, Undeclare
-from penstock_operator.deletion import DeletionView, decide
+from penstock_operator.plans.decisions import Answer, BrokerView, Reach, Release, Report, Retry, Undeclare
+from penstock_operator.plans.deletion import DeletionView, decide
 
 VIEW = DeletionView(
     entity=EntityType.SUBSCRIPTION,

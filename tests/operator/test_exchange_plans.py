@@ -9,8 +9,18 @@ from operating.making import NOW, broker, exchange
 
 from penstock_api.management import EntityType
 from penstock_api.resources import Broker, Exchange
-from penstock_operator.decisions import AddFinalizer, Answer, Apply, BrokerView, Child, Declare, Reach, Report, Retry
-from penstock_operator.exchanges import ExchangeView, decide
+from penstock_operator.plans.decisions import (
+    AddFinalizer,
+    Answer,
+    Apply,
+    BrokerView,
+    Child,
+    Declare,
+    Reach,
+    Report,
+    Retry,
+)
+from penstock_operator.plans.exchange import ExchangeView, decide
 
 OURS = {"finalizers": ["penstock.dev/topology"]}
 OWNER = {

@@ -21,12 +21,15 @@ from operating.making import NOW, broker, broker_state, exchange, manifest_of, s
 
 from penstock_api.resources import parse
 from penstock_api.resources.base import PENDING_STATUS
-from penstock_operator import brokers, conditions, exchanges, status, subscriptions
-from penstock_operator.brokers import BrokerReportView
-from penstock_operator.decisions import Answer, BrokerView, Child, Reach, Report
-from penstock_operator.exchanges import ExchangeView
-from penstock_operator.pods import Pinned
-from penstock_operator.subscriptions import SubscriptionView
+from penstock_operator.children.stateful_set import Pinned
+from penstock_operator.plans import broker_report, conditions
+from penstock_operator.plans import exchange as exchange_plan
+from penstock_operator.plans import subscription as subscription_plan
+from penstock_operator.plans.broker_report import BrokerReportView
+from penstock_operator.plans.decisions import Answer, BrokerView, Child, Reach, Report
+from penstock_operator.plans.exchange import ExchangeView
+from penstock_operator.plans.subscription import SubscriptionView
+from penstock_operator.reconcile import status
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "gitops.md").read_text()
 (BLOCK,) = re.findall(r"resource\.customizations\.health\.penstock\.dev_Subscription: \|\n(.*?)```", PAGE, re.DOTALL)
@@ -86,7 +89,7 @@ def subscribed(
         now=NOW,
         answer=answer,
     )
-    return reported("Subscription", subscriptions.decide(view), metadata, before)
+    return reported("Subscription", subscription_plan.decide(view), metadata, before)
 
 
 def exchanged(reach: Reach = Reach.CONNECTED, child: Child = Child.APPLIED) -> Any:
@@ -102,7 +105,7 @@ def exchanged(reach: Reach = Reach.CONNECTED, child: Child = Child.APPLIED) -> A
         service=child,
         answer=DECLARED,
     )
-    return reported("Exchange", exchanges.decide(view), OURS)
+    return reported("Exchange", exchange_plan.decide(view), OURS)
 
 
 STATE = broker_state()
@@ -122,7 +125,7 @@ def brokered(replicas: int = 1, pod: Any = POD, **changes: Any) -> Any:
         subscriptions=0,
         now=NOW,
     )
-    return reported("Broker", brokers.report(replace(view, **changes)), {})
+    return reported("Broker", broker_report.report(replace(view, **changes)), {})
 
 
 def unseen(kind: str) -> Any:

@@ -16,11 +16,11 @@ from operating.in_memory import ApiServerInMemory
 from operating.making import GOOD
 
 from penstock_api.observing import LATEST
-from penstock_operator import certificates
-from penstock_operator.broker_pass import Findings
-from penstock_operator.cache import Cache, Key
-from penstock_operator.lag_reader import LagReader
-from penstock_operator.observer import ObserverError, ObserverTarget, fetch_latest
+from penstock_operator.brokers.observer_client import ObserverError, ObserverTarget, fetch_latest
+from penstock_operator.children import certificates
+from penstock_operator.cluster.cache import Cache, Key
+from penstock_operator.reconcile.broker_reconciler import Findings
+from penstock_operator.reconcile.lag_reader import LagReader
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 BROKER = Key("Broker", "shop", "main")

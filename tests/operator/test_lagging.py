@@ -10,8 +10,8 @@ from operating.making import NOW, subscription
 
 from penstock_api.resources import Lag
 from penstock_api.result import LagResult, LagState, SubscriptionLag
-from penstock_operator import lagging
-from penstock_operator.conditions import Condition, Truth
+from penstock_operator.plans import lag_status
+from penstock_operator.plans.conditions import Condition, Truth
 
 
 def entry(state: str = "OK", **figures: Any) -> SubscriptionLag:
@@ -43,7 +43,7 @@ def result(*entries: SubscriptionLag) -> LagResult:
 def test_what_is_written() -> None:
     figures = {"messages": 12, "ready": 10, "in_flight": 2, "oldest_age_seconds": 61, "arrival_per_minute": 5}
     found = entry("Lagging", settled_per_minute=3, **figures)
-    assert lagging.lag_status(found, result(found)) == {
+    assert lag_status.lag_status(found, result(found)) == {
         "messages": 12,
         "ready": 10,
         "inFlight": 2,
@@ -58,7 +58,7 @@ def test_what_is_written() -> None:
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    assert lagging.lag_status(entry("Unknown"), result()) == {
+    assert lag_status.lag_status(entry("Unknown"), result()) == {
         "state": "Unknown",
         "observedTime": "2026-03-01T12:00:00Z",
         "runName": "main-lag-17",
@@ -89,7 +89,7 @@ def test_what_is_not_known_is_left_out() -> None:
     ],
 )
 def test_the_condition(thresholds: dict[str, int], found: SubscriptionLag, expected: tuple[str, str]) -> None:
-    condition = lagging.lagging(subscription(lagThresholds=thresholds), found)
+    condition = lag_status.lagging(subscription(lagThresholds=thresholds), found)
     assert (condition.type, condition.truth.value, str(condition.reason)) == ("Lagging", *expected)
 
 
@@ -100,11 +100,11 @@ FINE = Condition("Lagging", Truth.FALSE, "WithinThresholds", "")
 def worth(changes: dict[str, Any], seconds: int = 60, condition: Condition = FINE) -> bool:
     shown = Lag.model_validate({**BASE, "observedTime": NOW})
     later = (NOW + timedelta(seconds=seconds)).isoformat()
-    return lagging.is_worth_writing(shown, "WithinThresholds", {**BASE, "observedTime": later, **changes}, condition)
+    return lag_status.is_worth_writing(shown, "WithinThresholds", {**BASE, "observedTime": later, **changes}, condition)
 
 
 def test_the_first_one_is_always_written() -> None:
-    assert lagging.is_worth_writing(None, None, {**BASE, "observedTime": NOW}, FINE)
+    assert lag_status.is_worth_writing(None, None, {**BASE, "observedTime": NOW}, FINE)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_an_older_window_is_never_written(seconds: int) -> None:
 
 
 def test_three_missed_periods_make_it_unknown() -> None:
-    assert lagging.stale(result(), 5, NOW + timedelta(minutes=14, seconds=59)) is None
-    condition = lagging.stale(result(), 5, NOW + timedelta(minutes=15))
+    assert lag_status.stale(result(), 5, NOW + timedelta(minutes=14, seconds=59)) is None
+    condition = lag_status.stale(result(), 5, NOW + timedelta(minutes=15))
     assert condition is not None
     assert (condition.truth, str(condition.reason)) == (Truth.UNKNOWN, "LagReportStale")

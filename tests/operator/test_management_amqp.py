@@ -16,11 +16,11 @@ from penstock_api import declaration, understanding
 from penstock_api.management import EntityType
 from penstock_api.resources.headers import as_told
 from penstock_broker.settings.settings import Settings
-from penstock_operator import certificates
-from penstock_operator.decisions import Declare, Undeclare
-from penstock_operator.management import NotUnderstood, Target, Unreachable
-from penstock_operator.management_amqp import connect
-from penstock_operator.manifests import items_of
+from penstock_operator.brokers.management import NotUnderstood, Target, Unreachable
+from penstock_operator.brokers.management_amqp import connect
+from penstock_operator.children import certificates
+from penstock_operator.manifest import items_of
+from penstock_operator.plans.decisions import Declare, Undeclare
 
 QUEUE = "psub:durable:global:billing"
 

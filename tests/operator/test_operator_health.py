@@ -7,10 +7,10 @@ import asyncio
 import aiohttp
 
 from penstock_operator import health
-from penstock_operator.cache import Cache, Key
+from penstock_operator.cluster.cache import Cache, Key
+from penstock_operator.cluster.controller import Work
 from penstock_operator.metrics import Metrics
 from penstock_operator.settings import Settings
-from penstock_operator.working import Work
 
 
 def work() -> Work:

@@ -15,14 +15,14 @@ FOLDER = Path(penstock_operator.__file__).parent
 @pytest.mark.parametrize(
     ("package", "only"),
     [
-        ("kubernetes", {"kube"}),
-        ("kopf", {"watching"}),
+        ("kubernetes", {"api_server_http"}),
+        ("kopf", {"watch"}),
         ("penstock_amqp", {"management_amqp"}),
         ("cryptography", {"certificates"}),
     ],
 )
 def test_only_one_module_imports(package: str, only: set[str]) -> None:
-    assert {path.stem for path in FOLDER.glob("*.py") if package in imported(path)} == only
+    assert {path.stem for path in FOLDER.rglob("*.py") if package in imported(path)} == only
 
 
 def imported(path: Path) -> set[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from penstock_api.management import EntityType, Owner
-from penstock_operator.decisions import Undeclare
-from penstock_operator.orphans import Marked, Verdict, judge
+from penstock_operator.plans.decisions import Undeclare
+from penstock_operator.plans.orphans import Marked, Verdict, judge
 
 Policy = Literal["Delete", "DeleteWhenEmpty", "DeleteWhenUnused", "Retain"]
 CLAIM = ("Subscription", "shop", "billing", "q")

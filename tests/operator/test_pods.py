@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 from operating.making import broker
 
-from penstock_operator import pods
-from penstock_operator.manifests import Manifest
-from penstock_operator.pods import Pinned, pin, stateful_set
+from penstock_operator.children import stateful_set as stateful_set_module
+from penstock_operator.children.stateful_set import LATEST, Pinned, pin, stateful_set
+from penstock_operator.manifest import Manifest
 
 PINNED = Pinned(image="r/broker:1", default_image="r/broker:1", revision=1)
 RESTRICTED = {
@@ -219,7 +219,7 @@ def observed(image: str, default: str, revision: str = "1") -> Manifest:
 
 
 def test_a_new_broker_gets_the_operator_s_default_and_newest_revision() -> None:
-    assert pin(broker(), None, "r/broker:2") == Pinned("r/broker:2", "r/broker:2", pods.LATEST)
+    assert pin(broker(), None, "r/broker:2") == Pinned("r/broker:2", "r/broker:2", LATEST)
 
 
 def test_an_upgrade_of_the_operator_changes_nothing_of_a_broker_that_is_there() -> None:
@@ -235,11 +235,11 @@ def test_the_spec_s_image_wins_and_the_kept_default_comes_back_when_it_is_taken_
 
 
 def test_a_revision_is_kept_with_its_image_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pods, "LATEST", 2)
+    monkeypatch.setattr(stateful_set_module, "LATEST", 2)
     there = observed("r/broker:1", "r/broker:1")
     assert pin(broker(), there, "r/broker:2").revision == 1
     assert pin(broker(image="r/broker:2"), there, "r/broker:2").revision == 2
 
 
 def test_an_unreadable_revision_is_the_newest() -> None:
-    assert pin(broker(), observed("r/broker:1", "r/broker:1", "what?"), "x").revision == pods.LATEST
+    assert pin(broker(), observed("r/broker:1", "r/broker:1", "what?"), "x").revision == LATEST

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock_core.reason import Reason as BrokerReason
-from penstock_operator.reasons import NEEDS_A_PERSON, Reason, needs_a_person, word
+from penstock_operator.plans.conditions import NEEDS_A_PERSON, Reason, needs_a_person, word
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operator.md").read_text()
 UNREMARKABLE = {Reason.READY, Reason.PENDING, Reason.REFUSED}

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from operating.making import NOW, broker
 
-from penstock_operator import children, schedule, schedule_state
-from penstock_operator.conditions import Condition, timestamp
-from penstock_operator.manifests import Manifest
+from penstock_operator.children import lag_job, services
+from penstock_operator.manifest import Manifest
+from penstock_operator.plans import lag_schedule
+from penstock_operator.plans.conditions import Condition, timestamp
 
 SECURITY = {
     "allowPrivilegeEscalation": False,
@@ -32,7 +33,7 @@ ARGUMENTS = [
 
 
 def analysed(**analysis: Any) -> list[Any]:
-    return list(schedule.manifests(broker(lagAnalysis=analysis), "r/lag:1", spark_installed=True))
+    return list(lag_job.manifests(broker(lagAnalysis=analysis), "r/lag:1", spark_installed=True))
 
 
 def test_the_whole_application() -> None:
@@ -93,17 +94,17 @@ def test_a_cron_job_has_no_token_either() -> None:
 
 def test_nothing_is_made_for_nothing() -> None:
     assert analysed(backend="None") == []
-    assert schedule.manifests(broker(), "r/lag:1", spark_installed=False) == []
+    assert lag_job.manifests(broker(), "r/lag:1", spark_installed=False) == []
 
 
 def test_brokers_are_spread_over_the_interval() -> None:
-    minutes = {schedule.cron(broker(metadata={"name": f"b{number}"})).split("-")[0] for number in range(100)}
+    minutes = {lag_job.cron(broker(metadata={"name": f"b{number}"})).split("-")[0] for number in range(100)}
     assert minutes == {"0", "1", "2", "3", "4"}
-    assert schedule.cron(broker()) == schedule.cron(broker())
+    assert lag_job.cron(broker()) == lag_job.cron(broker())
 
 
 def test_once_an_hour_is_one_minute_of_it() -> None:
-    minute, *rest = schedule.cron(broker(lagAnalysis={"intervalMinutes": 60})).split()
+    minute, *rest = lag_job.cron(broker(lagAnalysis={"intervalMinutes": 60})).split()
     assert 0 <= int(minute) < 60
     assert rest == ["*", "*", "*", "*"]
 
@@ -111,9 +112,9 @@ def test_once_an_hour_is_one_minute_of_it() -> None:
 def test_a_changed_or_refused_schedule_is_made_anew() -> None:
     _, wanted = analysed(intervalMinutes=1)
     _, other = analysed(intervalMinutes=60)
-    assert not schedule.has_to_be_made_anew(wanted, wanted)
-    assert schedule.has_to_be_made_anew(wanted, other)
-    assert schedule.has_to_be_made_anew(wanted, {**wanted, "status": {"scheduleState": "FailedValidation"}})
+    assert not lag_job.has_to_be_made_anew(wanted, wanted)
+    assert lag_job.has_to_be_made_anew(wanted, other)
+    assert lag_job.has_to_be_made_anew(wanted, {**wanted, "status": {"scheduleState": "FailedValidation"}})
 
 
 def seen(minutes_ago: float, **status: Any) -> Manifest:
@@ -127,7 +128,7 @@ NEXT = {"nextRun": "2026-03-01T12:01:00Z"}
 def told(
     observed: Manifest | None, last_run: Manifest | None = None, *, installed: bool = True, **analysis: Any
 ) -> tuple[str, str]:
-    found: Condition = schedule_state.condition(
+    found: Condition = lag_schedule.condition(
         broker(lagAnalysis=analysis), spark_installed=installed, observed=observed, last_run=last_run, now=NOW
     )
     assert found.type == "LagAnalysisScheduled"
@@ -174,9 +175,7 @@ def test_what_is_said_without_a_schedule() -> None:
 
 
 def test_a_stuck_run_is_named_with_the_command_that_helps() -> None:
-    found = schedule_state.condition(
-        broker(), spark_installed=True, observed=seen(1, **NEXT), last_run=seen(30), now=NOW
-    )
+    found = lag_schedule.condition(broker(), spark_installed=True, observed=seen(1, **NEXT), last_run=seen(30), now=NOW)
     assert "kubectl delete sparkapplication -n shop main-lag" in found.message
 
 
@@ -184,7 +183,7 @@ def test_a_stuck_run_is_named_with_the_command_that_helps() -> None:
 def test_no_service_of_the_broker_selects_a_pod_of_the_job(backend: str) -> None:
     """The Spark operator copies the labels of the schedule to the driver's pod."""
     [_, made] = analysed(backend=backend)
-    selected = children.pod_selector(broker()).items()
+    selected = services.pod_selector(broker()).items()
     for labels in (made["metadata"]["labels"], _pod_labels(made)):
         assert not selected <= labels.items(), labels
 

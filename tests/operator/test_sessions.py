@@ -13,10 +13,10 @@ from support.waiting import wait_until
 
 from penstock_api import declaration
 from penstock_api.management import BrokerState, ContestedContainer, EntityType
-from penstock_operator.decisions import Answer, Declare, Reach, Undeclare
-from penstock_operator.management import Management, NotUnderstood, Target, Unreachable
-from penstock_operator.orphans import Marked
-from penstock_operator.sessions import News, Session, Sessions
+from penstock_operator.brokers.management import Management, NotUnderstood, Target, Unreachable
+from penstock_operator.brokers.sessions import News, Session, Sessions
+from penstock_operator.plans.decisions import Answer, Declare, Reach, Undeclare
+from penstock_operator.plans.orphans import Marked
 
 TARGET = Target(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", password="p")
 

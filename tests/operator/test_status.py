@@ -9,10 +9,10 @@ from operating.in_memory import ApiServerInMemory
 from operating.making import NOW, manifest_of, subscription
 
 from penstock_api.resources import parse
-from penstock_operator import status
-from penstock_operator.api_server import KINDS
-from penstock_operator.conditions import Condition, Truth
-from penstock_operator.decisions import Report
+from penstock_operator.cluster.api_server import KINDS
+from penstock_operator.plans.conditions import Condition, Truth
+from penstock_operator.plans.decisions import Report
+from penstock_operator.reconcile import status
 
 FINE = Report((Condition("Ready", Truth.TRUE, "Ready", "Fine."),), {"queueName": "q"})
 WORSE = Report((Condition("Ready", Truth.FALSE, "StorageFull", "Full."),), {"queueName": "q"})

@@ -13,7 +13,7 @@ from penstock_api import understanding
 from penstock_api.management import EntityType
 from penstock_api.resources import Broker, Exchange, Subscription
 from penstock_core.reason import Reason as BrokerReason
-from penstock_operator.decisions import (
+from penstock_operator.plans.decisions import (
     AddFinalizer,
     Answer,
     BrokerView,
@@ -24,7 +24,7 @@ from penstock_operator.decisions import (
     Retry,
     Undeclare,
 )
-from penstock_operator.subscriptions import SubscriptionView, decide
+from penstock_operator.plans.subscription import SubscriptionView, decide
 
 OURS = {"finalizers": ["penstock.dev/topology"]}
 DECLARED: dict[str, Any] = {

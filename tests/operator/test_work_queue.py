@@ -6,7 +6,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock_operator.work_queue import Priority, WorkQueue
+from penstock_operator.cluster.work_queue import Priority, WorkQueue
 
 RESYNC, CHANGE, DELETION, DEPENDENCY = Priority.RESYNC, Priority.CHANGE, Priority.DELETION, Priority.DEPENDENCY
 

@@ -18,8 +18,8 @@ from penstock_api.resources import Broker
 from penstock_api.resources.listening import listener_settings, tls_settings
 from penstock_cli.up.layout import Layout
 from penstock_cli.up.secrets import OWNER_ONLY, content, find, write
-from penstock_operator import certificates
-from penstock_operator.certificates import Pair
+from penstock_operator.children import certificates
+from penstock_operator.children.certificates import Pair
 
 __all__ = ["HOST", "encrypted_listener", "trusted", "wants_tls"]
 

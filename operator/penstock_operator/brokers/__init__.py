@@ -1,0 +1,1 @@
+"""Clients of running brokers: sessions to their AMQP management, and their observers' lag results."""

@@ -1,0 +1,184 @@
+"""What a broker pod is told: the broker's settings file, and where everything is mounted.
+
+The file's keys are those of `penstock_broker.settings`; a test holds the two together. What is rendered belongs to a
+*pod revision* (see `pods`): a new operator may only add a revision, never change what an old one renders, or it would
+roll pods.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import yaml
+
+from penstock_api.resources import GROUP, Broker, BrokerSpec, quantity_bytes
+from penstock_api.resources.announcing import announcement_settings
+from penstock_api.resources.creation import AutoCreate, creation_settings
+from penstock_api.resources.delivery import ClientDelivery, client_settings
+from penstock_api.resources.listening import listener_settings, tls_settings
+from penstock_api.resources.security import TokenIssuer, mechanisms_without_tls, permission_settings
+from penstock_api.resources.transactions import transaction_settings
+from penstock_operator import names
+from penstock_operator.children import credentials, services
+from penstock_operator.manifest import Manifest
+
+__all__ = [
+    "CLIENT_CA",
+    "CONFIG",
+    "DATA",
+    "FILE",
+    "LEDGER",
+    "OBSERVER",
+    "PASSWORD",
+    "SOCKET",
+    "TLS",
+    "USERS",
+    "config_map",
+    "digest",
+    "render",
+    "token_keys",
+]
+
+CONFIG: Final = "/etc/penstock/broker"
+TLS: Final = "/etc/penstock/tls"
+PASSWORD: Final = "/etc/penstock/management"
+USERS: Final = "/etc/penstock/users"
+CLIENT_CA: Final = "/etc/penstock/client-ca"
+OBSERVER: Final = "/etc/penstock/observer"
+RUN: Final = "/run/penstock"
+SOCKET: Final = f"{RUN}/observer.sock"
+DATA: Final = "/var/lib/penstock/data"
+LEDGER: Final = "/var/lib/penstock/ledger"
+
+FILE: Final = "broker.yaml"
+_PERMISSIONS: Final = "permissions.yaml"
+"""Beside it, and not part of the digest: the broker reads it again when it changes, no pod is rolled."""
+
+
+def render(broker: Broker, cluster_issuer: str = "") -> str:
+    """The settings file of revision 1; `cluster_issuer` is the name that the cluster signs tokens with."""
+    spec = broker.spec
+    tls: Manifest = {"certificate": f"{TLS}/tls.crt", "key": f"{TLS}/tls.key"}
+    management = {
+        "address": f"0.0.0.0:{names.MANAGEMENT_PORT}",
+        "tls": tls,
+        "user": credentials.MANAGEMENT_USER,
+        "passwordFile": f"{PASSWORD}/password",
+    }
+    settings: Manifest = {
+        "listeners": _listeners(broker, tls),
+        "management": management,
+        "observerSocket": SOCKET,
+        "probes": f"0.0.0.0:{names.PROBE_PORT}",
+        "authentication": _authentication(broker, cluster_issuer),
+        "maxMessageBytes": quantity_bytes(spec.max_message_size),
+        "idleTimeoutSeconds": spec.idle_timeout_seconds,
+        **_further(spec),
+    }
+    return yaml.safe_dump(settings, sort_keys=False)
+
+
+def _listeners(broker: Broker, tls: Manifest) -> list[Manifest]:
+    spec = broker.spec
+    listeners: list[Manifest] = []
+    if spec.listeners.amqps:
+        about = {"name": "amqps", "address": f"0.0.0.0:{names.AMQPS_PORT}"}
+        listeners.append({**about, **_with_tls(broker, tls), **listener_settings(spec.listeners, "amqps")})
+    if spec.listeners.amqp:
+        listeners.append(_without_tls(broker))
+    if spec.listeners.web_socket:
+        about = {"name": "wss", "kind": "webSocket", "address": f"0.0.0.0:{names.WEB_SOCKET_PORT}"}
+        listeners.append({**about, **_with_tls(broker, tls), **listener_settings(spec.listeners, "webSocket")})
+    return listeners
+
+
+def _authentication(broker: Broker, cluster_issuer: str) -> Manifest:
+    spec = broker.spec.authentication
+    authentication: Manifest = {"anonymous": spec.anonymous, "allowInsecurePlain": spec.allow_insecure_plain}
+    if spec.users_secret_ref is not None:
+        authentication["usersFolder"] = USERS
+    if spec.client_ca_secret_ref is not None:
+        part = spec.certificate_user
+        authentication["certificateUser"] = part[0].lower() + part[1:]
+    if spec.tokens:
+        issuers = enumerate(spec.tokens)
+        authentication["tokens"] = [_issuer(broker, number, issuer, cluster_issuer) for number, issuer in issuers]
+    if spec.groups:
+        authentication["groups"] = {group.name: list(group.users) for group in spec.groups}
+    return authentication
+
+
+def _further(spec: BrokerSpec) -> Manifest:
+    """Only what is set: the file of a Broker that uses none of it stays as it is, and its pods too."""
+    settings: Manifest = {}
+    if spec.permissions is not None:
+        settings["permissionsFile"] = f"{CONFIG}/{_PERMISSIONS}"
+    limits = spec.limits.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if limits:
+        settings["limits"] = limits
+    if spec.auto_create != AutoCreate():
+        settings["autoCreate"] = creation_settings(spec.auto_create)
+    if spec.delivery != ClientDelivery():
+        settings["delivery"] = client_settings(spec.delivery)
+    for key, further in (
+        ("announce", announcement_settings(spec.announce)),
+        ("transactions", transaction_settings(spec.transactions)),
+    ):
+        if further:
+            settings[key] = further
+    return settings
+
+
+def _issuer(broker: Broker, number: int, issuer: TokenIssuer, cluster_issuer: str) -> Manifest:
+    fields = issuer.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"keys_config_map_ref"})
+    if issuer.is_cluster:
+        fields["issuer"] = cluster_issuer
+    own = f"{GROUP}/{broker.metadata.namespace}/{broker.metadata.name}"
+    return {**fields, "audiences": list(issuer.audiences) or [own], "keysFile": f"{token_keys(number)}/keys"}
+
+
+def token_keys(number: int) -> str:
+    """Where the keys of an issuer are mounted, by its place in the list."""
+    return f"/etc/penstock/token-keys/{number}"
+
+
+def _with_tls(broker: Broker, tls: Manifest) -> Manifest:
+    """TLS of clients, and how they log in there."""
+    authentication = broker.spec.authentication
+    further = tls_settings(broker.spec.listeners)
+    if further:  # else it stays the same map as the management's, which the file shows
+        tls = {**tls, **further}
+    if authentication.client_ca_secret_ref is not None:
+        wanted = authentication.client_certificates.lower()
+        tls = {**tls, "clientCa": f"{CLIENT_CA}/ca.crt", "clientCertificates": wanted}
+    listener: Manifest = {"tls": tls}
+    if authentication.mechanisms is not None:
+        listener["saslMechanisms"] = list(authentication.mechanisms)
+    return listener
+
+
+def _without_tls(broker: Broker) -> Manifest:
+    listener: Manifest = {"name": "amqp", "address": f"0.0.0.0:{names.AMQP_PORT}"}
+    if broker.spec.authentication.mechanisms is not None:
+        listener["saslMechanisms"] = list(mechanisms_without_tls(broker.spec.authentication))
+    return {**listener, **listener_settings(broker.spec.listeners, "amqp")}
+
+
+def digest(rendered: str) -> str:
+    """Part of the pod template: other settings mean other pods."""
+    return hashlib.sha256(rendered.encode()).hexdigest()[:16]
+
+
+def config_map(broker: Broker, rendered: str) -> Manifest:
+    """The ConfigMap `<broker>-config`."""
+    data: Manifest = {FILE: rendered}
+    if broker.spec.permissions is not None:
+        grants = {"permissions": permission_settings(broker.spec.permissions)}
+        data[_PERMISSIONS] = yaml.safe_dump(grants, sort_keys=False)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": services.metadata(broker, broker, f"{broker.metadata.name}-config"),
+        "data": data,
+    }

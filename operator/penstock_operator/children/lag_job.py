@@ -1,0 +1,209 @@
+"""The schedule of a Broker's lag job: a ScheduledSparkApplication of the Kubeflow Spark operator, or a CronJob. Pure.
+
+Driver-only (`local[2]`), without any API token: the job reads the ledger over HTTP and puts its result there, it
+needs nothing of Kubernetes. Forbid, Never, UTC; the minute is spread over Brokers by a hash of their name. Source:
+section 6 of the design.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from penstock_api.resources import Broker
+from penstock_operator import names
+from penstock_operator.children import services
+from penstock_operator.manifest import Manifest, text_at
+
+__all__ = ["DEADLINE_SECONDS", "SPARK_GROUP", "cron", "has_to_be_made_anew", "manifests"]
+
+SPARK_GROUP: Final = "sparkoperator.k8s.io"
+_SPARK_API: Final = f"{SPARK_GROUP}/v1beta2"
+_SPARK_VERSION: Final = "4.3.0"
+_APP: Final = "penstock-lag"
+_MOUNT: Final = "/etc/penstock/observer"
+_USER: Final = 185
+_NO_NETWORK_POLICY: Final = "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
+_SUBMISSION_MILLIS: Final = "120000"
+"""Spark's 10 s are too little for a JVM that starts on a busy node: it loses the run to its own time-out."""
+_KEEP_SECONDS: Final = 3600
+DEADLINE_SECONDS: Final = 1800
+
+
+def cron(broker: Broker) -> str:
+    """Five fields, UTC. Which minute of the interval comes from the name, so that Brokers don't all start at once."""
+    interval = broker.spec.lag_analysis.interval_minutes
+    offset = int.from_bytes(hashlib.sha256(broker.key.encode()).digest()[:4]) % interval
+    match interval:
+        case 1:
+            return "* * * * *"
+        case 60:
+            return f"{offset} * * * *"
+        case _:
+            return f"{offset}-59/{interval} * * * *"
+
+
+def manifests(broker: Broker, lag_image: str, *, spark_installed: bool) -> list[Manifest]:
+    """The schedule and its ServiceAccount, which exists to have no token; nothing if there is nothing to schedule."""
+    backend = broker.spec.lag_analysis.backend
+    image = broker.spec.lag_analysis.image or lag_image
+    match backend:
+        case "ScheduledSparkApplication":
+            return [_service_account(broker), _scheduled_application(broker, image)] if spark_installed else []
+        case "CronJob":
+            return [_service_account(broker), _cron_job(broker, image)]
+        case "None":
+            return []
+
+
+def has_to_be_made_anew(wanted: Manifest, observed: Manifest) -> bool:
+    """Whether a schedule can only be replaced: the Spark operator computes no new time for a changed one, and a
+    schedule that failed validation once stays so.
+    """
+    if wanted.get("kind") != "ScheduledSparkApplication":
+        return False
+    changed = any(
+        text_at(wanted, "spec", field) != text_at(observed, "spec", field) for field in ("schedule", "timeZone")
+    )
+    return changed or text_at(observed, "status", "scheduleState") == "FailedValidation"
+
+
+def _service_account(broker: Broker) -> Manifest:
+    about = services.metadata(broker, broker, f"{broker.metadata.name}-lag")
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about, "automountServiceAccountToken": False}
+
+
+def _arguments(broker: Broker) -> list[str]:
+    name, namespace = broker.metadata.name, broker.metadata.namespace
+    observer = names.service_host(f"{name}-observer", namespace)
+    return [
+        f"--observer=https://{observer}:{names.OBSERVER_PORT}",
+        f"--token-file={_MOUNT}/token",
+        f"--ca-file={_MOUNT}/ca.crt",
+        f"--broker={name}",
+        f"--namespace={namespace}",
+        f"--window={60 * broker.spec.lag_analysis.window_minutes}",
+    ]
+
+
+def _container_security() -> Manifest:
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "runAsUser": _USER,
+        "runAsGroup": _USER,
+        "readOnlyRootFilesystem": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _about(broker: Broker) -> Manifest:
+    """Metadata of the schedule. The Spark operator hands its labels down to the driver's pod, so they must not be those
+    by which the broker's Services select pods: clients would be sent to a job that listens to nothing.
+    """
+    about = services.metadata(broker, broker, f"{broker.metadata.name}-lag")
+    return {**about, "labels": {**services.labels(broker), "app.kubernetes.io/name": _APP}}
+
+
+def _scheduled_application(broker: Broker, image: str) -> Manifest:
+    name = f"{broker.metadata.name}-lag"
+    driver: Manifest = {
+        "cores": 1,
+        "coreRequest": "100m",
+        "memory": broker.spec.lag_analysis.memory,
+        "kubernetesMaster": "local[2]",
+        "serviceAccount": name,
+        "labels": {names.BROKER_LABEL: broker.metadata.name},
+        "secrets": [{"name": f"{broker.metadata.name}-observer", "path": _MOUNT, "secretType": "Generic"}],
+        "securityContext": _container_security(),
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+    }
+    template: Manifest = {
+        "type": "Python",
+        "pythonVersion": "3",
+        "mode": "cluster",
+        "sparkVersion": _SPARK_VERSION,
+        "image": image,
+        "imagePullPolicy": broker.spec.image_pull_policy,
+        "mainApplicationFile": "local:///opt/penstock/lag.py",
+        "arguments": _arguments(broker),
+        # From 4.2 on spark-submit makes a NetworkPolicy for the executors. The Spark operator's role does not allow
+        # that, and here are none.
+        "sparkConf": {
+            "spark.kubernetes.driver.pod.excludedFeatureSteps": _NO_NETWORK_POLICY,
+            "spark.kubernetes.submission.connectionTimeout": _SUBMISSION_MILLIS,
+            "spark.kubernetes.submission.requestTimeout": _SUBMISSION_MILLIS,
+        },
+        "restartPolicy": {"type": "Never"},
+        "timeToLiveSeconds": _KEEP_SECONDS,
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+        "driver": driver,
+        # Required by the kind and unused: with a local master no executor starts.
+        "executor": {"instances": 1, "cores": 1, "memory": "512m", "securityContext": _container_security()},
+    }
+    if broker.spec.image_pull_secrets:
+        template["imagePullSecrets"] = [reference.name for reference in broker.spec.image_pull_secrets]
+    spec: Manifest = {
+        "schedule": cron(broker),
+        "timeZone": "UTC",
+        "suspend": broker.spec.lag_analysis.suspend,
+        "concurrencyPolicy": "Forbid",
+        "successfulRunHistoryLimit": 3,
+        "failedRunHistoryLimit": 3,
+        "template": template,
+    }
+    return {"apiVersion": _SPARK_API, "kind": "ScheduledSparkApplication", "metadata": _about(broker), "spec": spec}
+
+
+def _cron_job(broker: Broker, image: str) -> Manifest:
+    name = f"{broker.metadata.name}-lag"
+    container: Manifest = {
+        "name": "lag",
+        "image": image,
+        "imagePullPolicy": broker.spec.image_pull_policy,
+        "args": ["penstock", "lag", *_arguments(broker)],
+        "env": [
+            {
+                "name": "PENSTOCK_RUN_NAME",
+                "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/job-name']"}},
+            }
+        ],
+        "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}},
+        "securityContext": _container_security(),
+        "volumeMounts": [
+            {"name": "observer", "mountPath": _MOUNT, "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+    }
+    pod: Manifest = {
+        "restartPolicy": "Never",
+        "serviceAccountName": name,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"runAsNonRoot": True, "fsGroup": _USER, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+        "volumes": [
+            {"name": "observer", "secret": {"secretName": f"{broker.metadata.name}-observer", "defaultMode": 0o440}},
+            {"name": "tmp", "emptyDir": {}},
+        ],
+    }
+    if broker.spec.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": reference.name} for reference in broker.spec.image_pull_secrets]
+    spec: Manifest = {
+        "schedule": cron(broker),
+        "timeZone": "Etc/UTC",
+        "suspend": broker.spec.lag_analysis.suspend,
+        "concurrencyPolicy": "Forbid",
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 3,
+        "jobTemplate": {
+            "spec": {
+                "backoffLimit": 0,
+                "activeDeadlineSeconds": DEADLINE_SECONDS,
+                "ttlSecondsAfterFinished": _KEEP_SECONDS,
+                "template": {"metadata": {"labels": {names.BROKER_LABEL: broker.metadata.name}}, "spec": pod},
+            }
+        },
+    }
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _about(broker), "spec": spec}

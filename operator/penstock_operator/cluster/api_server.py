@@ -1,0 +1,118 @@
+"""What the operator wants of the Kubernetes API, as a Protocol on plain maps; `kube` is it over HTTP.
+
+Everything that is written is a server-side apply of exactly what is ours, or a JSON patch with a test.
+
+    KubeError          the API server refused or could not be reached
+    ├─ Conflict    409  somebody changed it first, or owns the field
+    └─ Forbidden   403  the operator's role does not allow it
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from penstock_operator.manifest import Manifest
+
+__all__ = ["KINDS", "ApiServer", "Conflict", "Forbidden", "Kind", "KubeError", "kind_of"]
+
+
+class KubeError(Exception):
+    """The API server refused, or could not be reached (status 0)."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}" if status else message)
+        self.status = status
+
+
+class Conflict(KubeError):
+    """Somebody else was first."""
+
+
+class Forbidden(KubeError):
+    """The operator's role does not allow it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is needed to build a URL."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """The URL path of the collection, one object, or a part of it."""
+        parts = ["api" if "/" not in self.api_version else "apis", self.api_version]
+        if namespace is not None and self.namespaced:
+            parts += ["namespaces", namespace]
+        parts += [part for part in (self.plural, name, subresource) if part is not None]
+        return "/" + "/".join(parts)
+
+
+KINDS: Final[dict[str, Kind]] = {
+    kind.kind: kind
+    for kind in (
+        Kind("penstock.dev/v1alpha1", "Broker", "brokers"),
+        Kind("penstock.dev/v1alpha1", "Exchange", "exchanges"),
+        Kind("penstock.dev/v1alpha1", "Subscription", "subscriptions"),
+        Kind("v1", "ConfigMap", "configmaps"),
+        Kind("v1", "Event", "events"),
+        Kind("v1", "Namespace", "namespaces", namespaced=False),
+        Kind("v1", "Pod", "pods"),
+        Kind("v1", "Secret", "secrets"),
+        Kind("v1", "Service", "services"),
+        Kind("v1", "ServiceAccount", "serviceaccounts"),
+        Kind("apps/v1", "StatefulSet", "statefulsets"),
+        Kind("batch/v1", "CronJob", "cronjobs"),
+        Kind("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", "scheduledsparkapplications"),
+        Kind("sparkoperator.k8s.io/v1beta2", "SparkApplication", "sparkapplications"),
+    )
+}
+
+
+def kind_of(manifest: Mapping[str, object]) -> Kind:
+    """The kind of an object."""
+    return KINDS[str(manifest["kind"])]
+
+
+class ApiServer(Protocol):
+    """One API server. Every method raises KubeError."""
+
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Manifest | None:
+        """The object, None if there is none."""
+        ...
+
+    def list(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[Manifest]:
+        """Every object of a kind, page by page; a page that got too old raises, and the caller starts again."""
+        ...
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """Server-side apply of a child as `penstock-operator`; what others changed in our fields is taken back."""
+        ...
+
+    async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
+        """Server-side apply of the status that is `manager`'s; Conflict if the resource was made anew meanwhile."""
+        ...
+
+    async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
+        """Replace the finalizers; the object as it is now, None if that removed it. Conflict: it was changed."""
+        ...
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        """Create an object that nobody updates, such as an Event."""
+        ...
+
+    async def delete(self, manifest: Manifest) -> None:
+        """Delete exactly this object; absent is fine."""
+        ...
+
+    async def document(self, path: str) -> Manifest | None:
+        """What the API server serves at a path that is no object's, None if nothing."""
+        ...
+
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the cluster has this kind."""
+        ...

@@ -1,0 +1,191 @@
+"""`api_server.ApiServer` over HTTP. The only module that imports `kubernetes`.
+
+Answers are never read through the client's models: those drop what they don't know and refuse what they don't expect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final, Self, cast
+
+import aiohttp
+from kubernetes.aio import client, config
+
+from penstock_api.failing import CannotRun
+from penstock_operator import names
+from penstock_operator.cluster.api_server import Conflict, Forbidden, Kind, KubeError, kind_of
+from penstock_operator.manifest import Manifest, items_of, text_at
+
+__all__ = ["Kube"]
+
+
+_PAGE: Final = 500
+_TIMEOUT_SECONDS: Final = 30
+_APPLY: Final = "application/apply-patch+yaml"
+_JSON_PATCH: Final = "application/json-patch+json"
+_ACCEPTED: Final = "application/json, application/jwk-set+json"
+"""Public keys have a type of their own, and are served as nothing else."""
+_UNREACHABLE: Final = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
+
+
+_ERRORS: Final[dict[int, type[KubeError]]] = {403: Forbidden, 409: Conflict}
+
+
+class Kube:
+    """One connection pool to the API server."""
+
+    def __init__(self, api: client.ApiClient) -> None:
+        self._api = api
+
+    @classmethod
+    async def connect(cls, kubeconfig: str | None = None) -> Self:
+        """The API server of the pod's service account, else of the kubeconfig (`KUBECONFIG`, `~/.kube/config`).
+
+        Raises:
+            CannotRun: there is neither.
+        """
+        configuration = client.Configuration()
+        load = cast(Any, config)  # ships no types
+        try:
+            if kubeconfig is not None:
+                await load.load_kube_config(config_file=kubeconfig, client_configuration=configuration)
+            else:
+                try:
+                    load.load_incluster_config(client_configuration=configuration)
+                except config.ConfigException:
+                    await load.load_kube_config(client_configuration=configuration)
+        except (config.ConfigException, OSError) as error:
+            raise CannotRun(
+                f"No Kubernetes API server is known: {error}.", "Run in a pod, or set KUBECONFIG to a kubeconfig file."
+            ) from error
+        configuration.connection_pool_maxsize = 64
+        return cls(client.ApiClient(configuration))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await cast(Any, self._api).close()
+
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Manifest | None:
+        """The object, None if there is none."""
+        return await self._request("GET", kind.path(namespace, name), missing_ok=True)
+
+    async def list(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[Manifest]:
+        """Every object of a kind, page by page; a page that got too old raises, and the caller starts again."""
+        token = ""
+        while True:
+            query = {"limit": str(_PAGE)}
+            if token:
+                query["continue"] = token
+            page = await self._request("GET", kind.path(namespace), query=query)
+            for item in items_of(page, "items"):
+                # Items of a list don't say what they are.
+                yield {"apiVersion": kind.api_version, "kind": kind.kind, **item}
+            token = text_at(page, "metadata", "continue") or ""
+            if not token:
+                return
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        """Server-side apply of a child as `penstock-operator`; what others changed in our fields is taken back."""
+        about = cast(Manifest, manifest["metadata"])
+        path = kind_of(manifest).path(str(about["namespace"]), str(about["name"]))
+        query = {"fieldManager": names.MANAGER, "force": "true"}
+        return _some(await self._request("PATCH", path, query=query, body=manifest, content=_APPLY))
+
+    async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
+        """Server-side apply of the status that is `manager`'s.
+
+        Raises:
+            Conflict: the resource was deleted and made again meanwhile.
+        """
+        about = cast(Manifest, resource["metadata"])
+        body: Manifest = {
+            "apiVersion": resource["apiVersion"],
+            "kind": resource["kind"],
+            "metadata": {"name": about["name"], "namespace": about["namespace"], "uid": about["uid"]},
+            "status": status,
+        }
+        path = kind_of(resource).path(str(about["namespace"]), str(about["name"]), "status")
+        query = {"fieldManager": manager, "force": "true"}
+        return _some(await self._request("PATCH", path, query=query, body=body, content=_APPLY))
+
+    async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
+        """Replace the finalizers if nothing was changed since; the object as it is now, None if that removed it.
+
+        Raises:
+            Conflict: the object was changed meanwhile.
+        """
+        about = cast(Manifest, resource["metadata"])
+        patch = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": about["resourceVersion"]},
+            {"op": "add", "path": "/metadata/finalizers", "value": [*finalizers]},
+        ]
+        path = kind_of(resource).path(str(about["namespace"]), str(about["name"]))
+        try:
+            return await self._request("PATCH", path, body=patch, content=_JSON_PATCH, missing_ok=True)
+        except KubeError as error:
+            # A failed test is answered with 422.
+            raise Conflict(409, str(error)) if error.status == 422 else error from error
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        """Create an object that nobody updates, such as an Event."""
+        about = cast(Manifest, manifest["metadata"])
+        return _some(await self._request("POST", kind_of(manifest).path(str(about["namespace"])), body=manifest))
+
+    async def delete(self, manifest: Manifest) -> None:
+        """Delete exactly this object; absent is fine."""
+        about = cast(Manifest, manifest["metadata"])
+        body = {"preconditions": {"uid": about["uid"]}, "propagationPolicy": "Background"}
+        path = kind_of(manifest).path(str(about["namespace"]), str(about["name"]))
+        await self._request("DELETE", path, body=body, missing_ok=True)
+
+    async def document(self, path: str) -> Manifest | None:
+        """What the API server serves at a path that is no object's, None if nothing."""
+        return await self._request("GET", path, missing_ok=True)
+
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the cluster has this kind."""
+        group = await self._request("GET", f"/apis/{kind.api_version}", missing_ok=True)
+        return any(found.get("name") == kind.plural for found in items_of(group, "resources"))
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        content: str = "application/json",
+        missing_ok: bool = False,
+    ) -> Manifest | None:
+        # The client is untyped; from here on an answer is a map or an exception.
+        api = cast(Any, self._api)
+        headers = {"Accept": _ACCEPTED, "Content-Type": content}
+        request = await api.param_serialize(
+            method, path, query_params=list((query or {}).items()), header_params=headers, auth_settings=["BearerToken"]
+        )
+        verb, url, sent_headers, *_ = request
+        try:
+            answer = await api.call_api(verb, url, sent_headers, body, _request_timeout=_TIMEOUT_SECONDS)
+            await answer.read()
+        except _UNREACHABLE as error:
+            raise KubeError(0, f"the Kubernetes API server can't be reached: {error!r}") from error
+        status, data = int(answer.status), bytes(answer.data or b"")
+        if 200 <= status < 300:
+            return cast(Manifest, json.loads(data)) if data else {}
+        if status == 404 and missing_ok:
+            return None
+        raise _ERRORS.get(status, KubeError)(status, f"{method} {path}: {_message(data)}")
+
+
+def _some(answer: Manifest | None) -> Manifest:
+    assert answer is not None, "only a request with missing_ok may have no answer"
+    return answer
+
+
+def _message(data: bytes) -> str:
+    try:
+        return text_at(json.loads(data), "message") or data.decode(errors="replace")[:500]
+    except ValueError:
+        return data.decode(errors="replace")[:500]

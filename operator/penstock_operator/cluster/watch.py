@@ -1,0 +1,77 @@
+"""kopf: it watches, and nothing else. Every event goes to the cache and the queue; the handlers are a routing table.
+
+No handler of kopf that changes state is used, so kopf puts no annotation and no finalizer on anything.
+
+Children are watched only by an operator of the whole cluster. In a single namespace its Role may go before it does
+(the namespace is deleted), and kopf gives up as a whole when a watch stays forbidden; there, `Work.look_at_children`
+looks now and then.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+import kopf
+
+from penstock_api.resources import GROUP, VERSION
+from penstock_operator import names
+from penstock_operator.cluster.cache import Key
+from penstock_operator.cluster.controller import Work
+from penstock_operator.settings import Settings
+
+__all__ = ["watch"]
+
+_CHILDREN: Final = (("apps", "v1", "statefulsets"), ("", "v1", "services"), ("", "v1", "configmaps"))
+_SERVER_TIMEOUT_SECONDS: Final = 300
+
+
+async def watch(work: Work, settings: Settings) -> None:
+    """Watch until the process is told to stop; kopf handles SIGTERM and SIGINT."""
+    await kopf.operator(
+        registry=_registry(work, children=not settings.namespaces),
+        settings=_settings(),
+        standalone=True,
+        clusterwide=not settings.namespaces,
+        namespaces=settings.namespaces,
+    )
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.watching.server_timeout = _SERVER_TIMEOUT_SECONDS
+    settings.watching.client_timeout = _SERVER_TIMEOUT_SECONDS + 10
+    settings.watching.connect_timeout = 30
+    settings.watching.chunk_size = 500
+    settings.networking.request_timeout = 60
+    for child in _CHILDREN:
+        settings.watching.label_selectors[child] = f"app.kubernetes.io/managed-by={names.MANAGER}"
+    return settings
+
+
+def _registry(work: Work, *, children: bool) -> kopf.OperatorRegistry:
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+    async def resource(event: Any, **_: Any) -> None:
+        manifest = dict(event["object"])
+        (work.gone if event["type"] == "DELETED" else work.seen)(manifest)
+
+    async def child(meta: Any, **_: Any) -> None:
+        broker = meta.labels.get(names.BROKER_LABEL)
+        if broker is not None:
+            work.child_changed(Key("Broker", meta.namespace, broker))
+
+    for plural in ("brokers", "exchanges", "subscriptions"):
+        kopf.on.event(GROUP, VERSION, plural, registry=registry)(resource)
+    for group, version, plural in _CHILDREN if children else ():
+        kopf.on.event(group, version, plural, registry=registry)(child)
+    return registry
+
+
+logging.getLogger("kopf.objects").setLevel(logging.WARNING)

@@ -1,0 +1,182 @@
+"""What to do for an Exchange: its Service, its declaration, its deletion, one decision at a time. Pure.
+
+Source: section 5 of the design, docs/operator.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock_api import declaration
+from penstock_api.management import EntityType, ExchangeDeclaration, Outcome
+from penstock_api.resources import Exchange
+from penstock_operator import names
+from penstock_operator.children import services
+from penstock_operator.manifest import Manifest
+from penstock_operator.plans import acceptance, conditions, deletion
+from penstock_operator.plans.acceptance import (
+    ACCEPTED,
+    broker_problem,
+    duplicate,
+    not_understood,
+    paused,
+    refuse,
+    refused,
+    retry_of,
+    unasked,
+)
+from penstock_operator.plans.conditions import Condition, Reason, Truth
+from penstock_operator.plans.decisions import (
+    AddFinalizer,
+    Answer,
+    Apply,
+    BrokerView,
+    Child,
+    Decision,
+    Declare,
+    Release,
+    Report,
+    Retry,
+)
+
+__all__ = ["ExchangeView", "decide"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeView:
+    """Everything that the plan looks at."""
+
+    resource: Exchange
+    broker: BrokerView
+    alternate: Exchange | None
+    """What alternateExchangeRef names."""
+    winner: Exchange | None
+    """The oldest Exchange of this name on the same Broker; may be this one."""
+    cluster_id: str
+    cluster_domain: str
+    namespace_terminating: bool = False
+    now: datetime
+    service: Child = Child.UNKNOWN
+    answer: Answer | None = None
+
+    @property
+    def is_duplicate(self) -> bool:
+        """Another resource has the name."""
+        return self.winner is not None and self.winner.metadata.uid != self.resource.metadata.uid
+
+
+def decide(view: ExchangeView) -> Decision:
+    """The next thing to do."""
+    metadata = view.resource.metadata
+    if metadata.deletion_timestamp is not None:
+        return _delete(view) if names.FINALIZER in metadata.finalizers else Release("it does not have our finalizer")
+    if metadata.annotations.get(names.PAUSED) == "true":
+        return _paused(view)
+    unacceptable = _not_acceptable(view)
+    if unacceptable is not None:
+        return _report(view, unacceptable)
+    broker = view.broker.broker
+    assert broker is not None
+    if names.FINALIZER not in metadata.finalizers:
+        return AddFinalizer()
+    if view.service is Child.UNKNOWN:
+        return Apply(services.exchange_service(broker, view.resource, view.cluster_domain))
+    if view.service is Child.TAKEN:
+        return _report(view, _name_taken(view))
+    if view.service is Child.LEAVING:
+        return _report(view, _leaving(view), retry=Retry.BACKOFF)
+    unknown = unasked(view.broker, "Declared")
+    if unknown is not None:
+        return _report(view, ACCEPTED, unknown)
+    if view.answer is None:
+        body = wanted(view)
+        problem = not_understood(view.broker, body)
+        if problem is not None:
+            return _report(view, ACCEPTED, Condition("Declared", Truth.FALSE, Reason.BROKER_TOO_OLD, problem))
+        return Declare(EntityType.EXCHANGE, declaration.exchange_name(view.resource), body)
+    return _conclude(view, view.answer)
+
+
+def wanted(view: ExchangeView) -> ExchangeDeclaration:
+    """What is declared."""
+    alternate = None if view.alternate is None else declaration.exchange_name(view.alternate)
+    return declaration.exchange_declaration(view.resource, alternate=alternate, cluster_id=view.cluster_id)
+
+
+def _delete(view: ExchangeView) -> Decision:
+    decision = deletion.decide(
+        deletion.view_of(
+            view.resource,
+            broker=view.broker,
+            is_duplicate=view.is_duplicate,
+            namespace_terminating=view.namespace_terminating,
+            now=view.now,
+            answer=view.answer,
+        )
+    )
+    if isinstance(decision, Report):
+        return Report(decision.conditions, {**_details(view, None), **decision.details}, decision.retry)
+    return decision
+
+
+def _paused(view: ExchangeView) -> Report:
+    return Report(paused(view.resource.status.conditions), _details(view, None))
+
+
+def _not_acceptable(view: ExchangeView) -> Condition | None:
+    namespace = view.resource.metadata.namespace
+    home, broker_name = declaration.broker_key(view.resource)
+    problem = broker_problem(namespace, (home, broker_name), view.broker.broker)
+    if problem is not None:
+        return problem
+    alternate = view.resource.spec.alternate_exchange_ref
+    if alternate is not None:
+        if view.alternate is None:
+            return refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no Exchange {alternate.name} here; make it.")
+        if declaration.broker_key(view.alternate) != (home, broker_name):
+            return refuse(Reason.EXCHANGE_ON_OTHER_BROKER, f"Exchange {alternate.name} is on another Broker.")
+    if view.winner is not None and view.is_duplicate:
+        return duplicate(view.resource, view.winner, broker_name)
+    return None
+
+
+def _name_taken(view: ExchangeView) -> Condition:
+    service = names.exchange_service(view.resource)
+    message = (
+        f"A Service {service} is there and belongs to somebody else; delete it, or give the Exchange another name."
+    )
+    return refuse(Reason.NAME_TAKEN, message)
+
+
+def _leaving(view: ExchangeView) -> Condition:
+    service = names.exchange_service(view.resource)
+    message = (
+        f"An Exchange of this name was deleted, and the cluster still removes its Service {service}. This one is "
+        "declared when that is gone."
+    )
+    return refuse(Reason.PREDECESSOR_LEAVING, message)
+
+
+def _conclude(view: ExchangeView, answer: Answer) -> Report:
+    if not answer.is_success:
+        condition = refused(view.broker, "Declared", answer)
+        return _report(view, ACCEPTED, condition, retry=retry_of(condition))
+    declared_as = Reason.ADOPTED if answer.body.get("outcome") == Outcome.ADOPTED.value else Reason.DECLARED
+    declared = Condition("Declared", Truth.TRUE, declared_as, "The broker has the exchange.")
+    return _report(view, ACCEPTED, declared, answer=answer)
+
+
+def _report(view: ExchangeView, *found: Condition, retry: Retry = Retry.RESYNC, answer: Answer | None = None) -> Report:
+    return Report(conditions.ready_from(found, "Declared on the broker."), _details(view, answer), retry)
+
+
+def _details(view: ExchangeView, answer: Answer | None) -> Manifest:
+    details: Manifest = {"exchangeName": declaration.exchange_name(view.resource)}
+    broker = view.broker.broker
+    if broker is not None and acceptance.is_allowed(view.resource.metadata.namespace, broker):
+        details["address"] = names.address(broker, view.resource)
+    bound = answer.body.get("boundSubscriptions") if answer is not None else view.resource.status.bound_subscriptions
+    if isinstance(bound, int):
+        details["boundSubscriptions"] = bound
+    return details

@@ -1,0 +1,126 @@
+"""The newest lag result -> `status.lag` and condition Lagging of each Subscription. Pure.
+
+The document comes from a pod and is untrusted: it was parsed by its model, only newer windows count, and an entry
+reaches a Subscription only if it names its uid, its queue and its Broker. Source: section 6 of the design,
+docs/lag.md.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from penstock_api.resources import Lag, Subscription
+from penstock_api.result import LagResult, LagState, SubscriptionLag
+from penstock_operator.manifest import Manifest
+from penstock_operator.plans.conditions import Condition, Reason, Truth, timestamp
+
+__all__ = ["analysis_status", "is_worth_writing", "lag_status", "lagging", "stale"]
+
+_NOTICEABLE: Final = 0.1
+"""Changes of ages and rates below a tenth are not written..."""
+_REFRESH: Final = timedelta(minutes=5)
+"""...unless what is shown is so old."""
+_STALE_PERIODS: Final = 3
+
+_BEHIND: Final = frozenset(
+    {
+        LagState.UNCONSUMED,
+        LagState.BROKER_STUCK,
+        LagState.NO_CREDIT,
+        LagState.POISON,
+        LagState.STALLED,
+        LagState.LAGGING,
+    }
+)
+
+
+def lag_status(entry: SubscriptionLag, result: LagResult) -> Manifest:
+    """`status.lag`."""
+    figures = {
+        "messages": entry.messages,
+        "ready": entry.ready,
+        "inFlight": entry.in_flight,
+        "oldestAgeSeconds": entry.oldest_age_seconds,
+        "arrivalPerMinute": entry.arrival_per_minute,
+        "settledPerMinute": entry.settled_per_minute,
+        "drainSeconds": entry.drain_seconds,
+    }
+    return {
+        **{name: figure for name, figure in figures.items() if figure is not None},
+        "state": entry.state.value,
+        "observedTime": timestamp(entry.observed_time),
+        "runName": result.run_name,
+        "brokersReporting": reporting(result),
+    }
+
+
+def lagging(subscription: Subscription, entry: SubscriptionLag) -> Condition:
+    """Condition Lagging: thresholds first, since a person set them; then the state."""
+    limits = subscription.spec.lag_thresholds
+    if entry.state is LagState.UNKNOWN:
+        return Condition("Lagging", Truth.UNKNOWN, entry.state.value, entry.message)
+    if limits.messages is not None and entry.messages is not None and entry.messages > limits.messages:
+        message = f"{entry.messages} messages, more than {limits.messages}. {entry.message}"
+        return Condition("Lagging", Truth.TRUE, Reason.BACKLOG_ABOVE_THRESHOLD, message)
+    age, oldest = limits.oldest_age_seconds, entry.oldest_age_seconds
+    if age is not None and oldest is not None and oldest > age:
+        message = f"The oldest message has waited {oldest} s, more than {age} s. {entry.message}"
+        return Condition("Lagging", Truth.TRUE, Reason.OLDEST_MESSAGE_TOO_OLD, message)
+    if entry.state in _BEHIND:
+        return Condition("Lagging", Truth.TRUE, entry.state.value, entry.message)
+    return Condition("Lagging", Truth.FALSE, Reason.WITHIN_THRESHOLDS, entry.message)
+
+
+def is_worth_writing(shown: Lag | None, before: str | None, lag: Manifest, condition: Condition) -> bool:
+    """Whether a newer finding is written: the figure, the state or the reason changed, or the rest did noticeably.
+
+    `before` is the reason of the condition that is shown. An older window than the one shown is never written.
+    """
+    if shown is None:
+        return True
+    found = Lag.model_validate(lag)
+    if found.observed_time <= shown.observed_time:
+        return False
+    if (found.state, found.messages, str(condition.reason)) != (shown.state, shown.messages, before):
+        return True
+    pairs = (
+        (shown.oldest_age_seconds, found.oldest_age_seconds),
+        (shown.in_flight, found.in_flight),
+        (shown.arrival_per_minute, found.arrival_per_minute),
+        (shown.settled_per_minute, found.settled_per_minute),
+        (shown.drain_seconds, found.drain_seconds),
+    )
+    noticeable = any(_differs(old, new) for old, new in pairs)
+    return noticeable or found.observed_time - shown.observed_time >= _REFRESH
+
+
+def stale(result: LagResult, interval_minutes: int, now: datetime) -> Condition | None:
+    """The condition of every Subscription when no run has reported for three periods, None while reports come."""
+    if now - result.window_end < timedelta(minutes=_STALE_PERIODS * interval_minutes):
+        return None
+    message = (
+        f"The newest lag result is of {result.window_end:%Y-%m-%d %H:%M} UTC. See condition LagAnalysisScheduled of "
+        "the Broker."
+    )
+    return Condition("Lagging", Truth.UNKNOWN, Reason.LAG_REPORT_STALE, message)
+
+
+def analysis_status(result: LagResult) -> Manifest:
+    """`status.lagAnalysis` of the Broker."""
+    return {
+        "lastRunName": result.run_name,
+        "windowEnd": timestamp(result.window_end),
+        "brokersReporting": reporting(result),
+    }
+
+
+def reporting(result: LagResult) -> str:
+    """Pods that reported, of those expected."""
+    return f"{result.reporting_brokers}/{result.expected_brokers}"
+
+
+def _differs(old: int | None, new: int | None) -> bool:
+    if old is None or new is None:
+        return old is not new
+    return abs(new - old) > _NOTICEABLE * max(old, 1)

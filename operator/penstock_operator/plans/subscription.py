@@ -1,0 +1,221 @@
+"""What to do for a Subscription: the plan, one decision at a time. Pure.
+
+Order of the checks is the order of their conditions: Accepted (may it be declared at all), Bound (does the broker
+have it), Matched (is it as declared). Every outcome has one reason. Source: section 5 of the design,
+docs/operator.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from penstock_api import declaration
+from penstock_api.management import EntityType, Outcome, SubscriptionDeclaration
+from penstock_api.resources import Exchange, Subscription
+from penstock_api.resources.headers import as_told
+from penstock_operator import names
+from penstock_operator.manifest import Manifest, items_of
+from penstock_operator.plans import acceptance, conditions, deletion
+from penstock_operator.plans.acceptance import (
+    ACCEPTED,
+    broker_problem,
+    duplicate,
+    not_understood,
+    paused,
+    refuse,
+    refused,
+    retry_of,
+    unasked,
+)
+from penstock_operator.plans.conditions import Condition, Reason, Truth
+from penstock_operator.plans.decisions import (
+    AddFinalizer,
+    Answer,
+    BrokerView,
+    Decision,
+    Declare,
+    Release,
+    Report,
+    Retry,
+)
+
+__all__ = ["SubscriptionView", "decide"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionView:
+    """Everything that the plan looks at."""
+
+    resource: Subscription
+    broker: BrokerView
+    exchange: Exchange | None
+    """What exchangeRef names, None if there is no such resource."""
+    winner: Subscription | None
+    """The oldest Subscription that wants the same identity on the same Broker; may be this one."""
+    cluster_id: str
+    namespace_terminating: bool = False
+    now: datetime
+    answer: Answer | None = None
+    """The broker's answer to what this pass has sent it."""
+
+    @property
+    def is_duplicate(self) -> bool:
+        """Another resource has the identity."""
+        return self.winner is not None and self.winner.metadata.uid != self.resource.metadata.uid
+
+
+def decide(view: SubscriptionView) -> Decision:
+    """The next thing to do."""
+    metadata = view.resource.metadata
+    if metadata.deletion_timestamp is not None:
+        return _delete(view) if names.FINALIZER in metadata.finalizers else Release("it does not have our finalizer")
+    if metadata.annotations.get(names.PAUSED) == "true":
+        return _paused(view)
+    unacceptable = _not_acceptable(view)
+    if unacceptable is not None:
+        return _report(view, unacceptable)
+    if names.FINALIZER not in metadata.finalizers:
+        return AddFinalizer()
+    unknown = unasked(view.broker, "Bound")
+    if unknown is not None:
+        return _report(view, ACCEPTED, unknown)
+    if view.answer is None:
+        body = wanted(view)
+        problem = not_understood(view.broker, body)
+        if problem is not None:
+            return _report(view, ACCEPTED, Condition("Bound", Truth.FALSE, Reason.BROKER_TOO_OLD, problem))
+        return Declare(EntityType.SUBSCRIPTION, None, body)
+    return _conclude(view, view.answer)
+
+
+def wanted(view: SubscriptionView) -> SubscriptionDeclaration:
+    """What is declared; only after the references were found."""
+    assert view.exchange is not None
+    return declaration.subscription_declaration(
+        view.resource, exchange=declaration.exchange_name(view.exchange), cluster_id=view.cluster_id
+    )
+
+
+def _delete(view: SubscriptionView) -> Decision:
+    decision = deletion.decide(
+        deletion.view_of(
+            view.resource,
+            broker=view.broker,
+            is_duplicate=view.is_duplicate,
+            namespace_terminating=view.namespace_terminating,
+            now=view.now,
+            answer=view.answer,
+        )
+    )
+    return _with_details(view, decision) if isinstance(decision, Report) else decision
+
+
+def _paused(view: SubscriptionView) -> Report:
+    kept = paused(view.resource.status.conditions, but=frozenset({"Lagging"}))
+    return _with_details(view, Report(kept, {}))
+
+
+def _not_acceptable(view: SubscriptionView) -> Condition | None:
+    """Why the spec can't be declared, None if it can."""
+    namespace = view.resource.metadata.namespace
+    home, broker_name = declaration.broker_key(view.resource)
+    exchange = view.exchange
+    problem = broker_problem(namespace, (home, broker_name), view.broker.broker)
+    if problem is not None:
+        return problem
+    exchange_home, exchange_name = declaration.exchange_key(view.resource)
+    if exchange is None or not acceptance.is_allowed(namespace, exchange):
+        if exchange_home != namespace:
+            return refuse(
+                Reason.NAMESPACE_NOT_ALLOWED,
+                f"Exchange {exchange_home}/{exchange_name} is not there, or its `allowedNamespaces` does not name "
+                f"{namespace}.",
+            )
+        return refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no Exchange {exchange_name} in this namespace; make it.")
+    if declaration.broker_key(exchange) != (home, broker_name):
+        return refuse(
+            Reason.EXCHANGE_ON_OTHER_BROKER,
+            f"Exchange {exchange_name} is not on Broker {broker_name}; `exchangeRef` must name one that is.",
+        )
+    if view.winner is not None and view.is_duplicate:
+        return duplicate(view.resource, view.winner, broker_name)
+    return None
+
+
+def _conclude(view: SubscriptionView, answer: Answer) -> Report:
+    """The report on the broker's answer to the declaration."""
+    if not answer.is_success:
+        condition = refused(view.broker, "Bound", answer)
+        return _report(view, ACCEPTED, condition, retry=retry_of(condition))
+    outcome = answer.body.get("outcome")
+    bound_as = {Outcome.ADOPTED.value: Reason.ADOPTED, Outcome.REBOUND.value: Reason.REBOUND}
+    bound = Condition(
+        "Bound", Truth.TRUE, bound_as.get(str(outcome), Reason.DECLARED), "The broker has the subscription."
+    )
+    matched = _matched(view, answer)
+    blocked = matched.reason == Reason.REBIND_BLOCKED
+    return _report(view, ACCEPTED, bound, matched, retry=Retry.BACKOFF if blocked else Retry.RESYNC, answer=answer)
+
+
+def _matched(view: SubscriptionView, answer: Answer) -> Condition:
+    if answer.body.get("outcome") == Outcome.REBIND_BLOCKED.value:
+        blocked_by = answer.body.get("blockedBy", "its rebindPolicy")
+        message = (
+            f"The old binding still holds: {blocked_by} stands in the way of `rebindPolicy: "
+            f"{view.resource.spec.rebind_policy}`. Stop the consumers or empty the queue, or choose `InPlace`."
+        )
+        return Condition("Matched", Truth.FALSE, Reason.REBIND_BLOCKED, message)
+    asked = view.resource.spec.expiry_policy
+    there = answer.body.get("expiryPolicy", asked)
+    if there != asked:
+        message = f"The broker keeps `expiryPolicy: {there}` of the subscription that was there before."
+        return Condition("Matched", Truth.FALSE, Reason.SOURCE_MODIFIED, message)
+    return Condition("Matched", Truth.TRUE, Reason.IN_SYNC, "The broker has what is declared.")
+
+
+def _report(
+    view: SubscriptionView, *found: Condition, retry: Retry = Retry.RESYNC, answer: Answer | None = None
+) -> Report:
+    # A modified source keeps no subscription from working (decision 7); a binding that isn't the declared one does.
+    for_ready = [condition for condition in found if condition.reason != Reason.SOURCE_MODIFIED]
+    ready = conditions.ready_from(for_ready, "Declared on the broker.")
+    modified = tuple(condition for condition in found if condition.reason == Reason.SOURCE_MODIFIED)
+    details: Manifest = {} if answer is None else {"applied": _applied(answer)}
+    return _with_details(view, Report((*ready, *modified), details, retry))
+
+
+def _with_details(view: SubscriptionView, report: Report) -> Report:
+    details: Manifest = {
+        "subscriptionName": declaration.subscription_name(view.resource),
+        "queueName": declaration.queue_name(view.resource),
+    }
+    if view.broker.broker is not None and view.exchange is not None and _may_see(view):
+        details["address"] = names.address(view.broker.broker, view.exchange)
+    applied = view.resource.status.applied
+    if applied is not None:
+        details["applied"] = applied.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return Report(report.conditions, {**details, **report.details}, report.retry)
+
+
+def _may_see(view: SubscriptionView) -> bool:
+    namespace = view.resource.metadata.namespace
+    assert view.broker.broker is not None
+    assert view.exchange is not None
+    return acceptance.is_allowed(namespace, view.broker.broker) and acceptance.is_allowed(namespace, view.exchange)
+
+
+def _applied(answer: Answer) -> Manifest:
+    keys = answer.body.get("bindingKeys")
+    applied: Manifest = {
+        "exchange": answer.body.get("exchange", ""),
+        "bindingKeys": [str(key) for key in cast(list[object], keys)] if isinstance(keys, (list, tuple)) else [],
+        "expiryPolicy": answer.body.get("expiryPolicy", ""),
+        "sharing": answer.body.get("sharing", ""),
+    }
+    bindings = items_of(answer.body, "headerBindings")
+    if bindings:
+        applied["headerBindings"] = [as_told(binding) for binding in bindings]
+    selector = answer.body.get("selector")
+    return {**applied, "selector": selector} if selector is not None else applied

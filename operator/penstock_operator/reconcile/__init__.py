@@ -1,0 +1,1 @@
+"""Carries out what the plans decide, on the API server and on the brokers."""

@@ -1,0 +1,132 @@
+"""Brings the newest lag result of every Broker into the status of its Subscriptions. Thin; `lag_status` decides.
+
+Written by a field manager of its own (`penstock-lag`), so that it never touches what the operator says, and at a
+limited rate, so that ten thousand subscriptions are no storm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import aiohttp
+
+from penstock_api import declaration
+from penstock_api.resources import Broker, Subscription
+from penstock_api.result import LagResult, SubscriptionLag
+from penstock_operator import names
+from penstock_operator.brokers.observer_client import ObserverError, fetch_latest
+from penstock_operator.cluster.api_server import ApiServer, KubeError
+from penstock_operator.cluster.cache import Cache, Key
+from penstock_operator.manifest import Manifest, dig
+from penstock_operator.plans import conditions, lag_status
+from penstock_operator.plans.conditions import Condition
+from penstock_operator.reconcile.broker_reconciler import Findings
+
+__all__ = ["LagReader"]
+
+logger = logging.getLogger(__name__)
+
+_WRITES_PER_SECOND: Final = 20
+
+
+@dataclass(slots=True)
+class LagReader:
+    """Reads results and writes what changed."""
+
+    kube: ApiServer
+    cache: Cache
+    http: aiohttp.ClientSession
+    findings: dict[Key, Findings]
+    clock: Callable[[], datetime]
+    wake: Callable[[Key], None]
+    _seen: dict[Key, LagResult] = field(default_factory=dict[Key, LagResult])
+    _problems: dict[Key, str] = field(default_factory=dict[Key, str])
+
+    async def run(self, period_seconds: float) -> None:
+        """Look at every Broker's newest result, for ever."""
+        while True:
+            for key in self.cache.all("Broker"):
+                await self.look(key)
+            await asyncio.sleep(period_seconds)
+
+    async def look(self, key: Key) -> None:
+        """Look at the newest result of one Broker."""
+        found = self.findings.get(key)
+        entry = self.cache.get(key)
+        broker = None if entry is None else entry.resource
+        if found is None or found.observer is None or not isinstance(broker, Broker):
+            return
+        try:
+            result = await fetch_latest(self.http, found.observer)
+        except ObserverError as error:
+            self._complain(key, str(error))
+            return
+        self._problems.pop(key, None)
+        if result is None:
+            return
+        if (result.broker, result.namespace) != (broker.metadata.name, broker.metadata.namespace):
+            self._complain(key, f"its newest lag result is about Broker {result.namespace}/{result.broker}")
+            return
+        seen = self._seen.get(key)
+        if seen is None or result.window_end > seen.window_end:
+            self._seen[key] = result
+            found.lag = lag_status.analysis_status(result)
+            self.wake(key)
+        await self._write_all(key, broker, self._seen[key])
+
+    async def _write_all(self, key: Key, broker: Broker, result: LagResult) -> None:
+        stale = lag_status.stale(result, broker.spec.lag_analysis.interval_minutes, self.clock())
+        for subscription, entry in _matches(self.cache.subscriptions_of(key), result):
+            condition = stale or lag_status.lagging(subscription, entry)
+            lag = lag_status.lag_status(entry, result)
+            shown = next((it for it in subscription.status.conditions if it.type == "Lagging"), None)
+            before = None if shown is None else shown.reason
+            if stale is not None:
+                if before == str(stale.reason) or subscription.status.lag is None:
+                    continue
+                lag = subscription.status.lag.model_dump(mode="json", by_alias=True, exclude_none=True)
+            elif not lag_status.is_worth_writing(subscription.status.lag, before, lag, condition):
+                continue
+            await self._write(subscription, lag, condition)
+            await asyncio.sleep(1 / _WRITES_PER_SECOND)
+
+    async def _write(self, subscription: Subscription, lag: Manifest, condition: Condition) -> None:
+        key = Key("Subscription", subscription.metadata.namespace, subscription.metadata.name)
+        entry = self.cache.get(key)
+        if entry is None or dig(entry.manifest, "metadata", "uid") != subscription.metadata.uid:
+            return
+        shown = [it for it in subscription.status.conditions if it.type == "Lagging"]
+        rendered = conditions.render(
+            [condition], before=shown, generation=subscription.metadata.generation, now=self.clock()
+        )
+        try:
+            updated = await self.kube.apply_status(
+                entry.manifest, {"lag": lag, "conditions": rendered}, names.LAG_MANAGER
+            )
+        except KubeError as error:
+            # It was deleted meanwhile, or the next look tries again.
+            logger.info("lag of %s was not written: %s", key, error)
+            return
+        self.cache.put(updated)
+
+    def _complain(self, key: Key, problem: str) -> None:
+        """Once per problem: an observer that crashes in a loop must not fill the log."""
+        if self._problems.get(key) != problem:
+            self._problems[key] = problem
+            logger.warning("no lag of %s: %s", key, problem)
+
+
+def _matches(subscriptions: list[Subscription], result: LagResult) -> Iterator[tuple[Subscription, SubscriptionLag]]:
+    """Entries with the Subscription that they are about; uid, name and queue all have to fit."""
+    by_uid = {subscription.metadata.uid: subscription for subscription in subscriptions}
+    for entry in result.subscriptions:
+        subscription = by_uid.get(entry.owner_uid or "")
+        if subscription is None or declaration.queue_name(subscription) != entry.queue_name:
+            continue
+        if (subscription.metadata.namespace, subscription.metadata.name) == (entry.owner_namespace, entry.owner_name):
+            yield subscription, entry

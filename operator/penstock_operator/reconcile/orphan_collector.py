@@ -1,0 +1,81 @@
+"""Looks for what bears the mark of a missing resource, on every connected broker, after each complete list. Thin;
+`orphans` decides.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock_api import declaration
+from penstock_operator.brokers.management import Unreachable
+from penstock_operator.brokers.sessions import Session, Sessions
+from penstock_operator.cluster.cache import Cache, Key
+from penstock_operator.plans import orphans
+from penstock_operator.plans.decisions import Reach
+from penstock_operator.reconcile.broker_reconciler import Findings
+from penstock_operator.settings import Settings
+
+__all__ = ["Collector"]
+
+logger = logging.getLogger(__name__)
+
+Claim = tuple[str, str, str, str]
+
+
+@dataclass(slots=True)
+class Collector:
+    """Remembers since when what is missing."""
+
+    cache: Cache
+    sessions: Sessions
+    settings: Settings
+    cluster_id: str
+    findings: dict[Key, Findings]
+    monotonic: Callable[[], float]
+    wake: Callable[[Key], None]
+    _missing_since: dict[Key, dict[Claim, float]] = field(default_factory=dict[Key, dict[Claim, float]])
+
+    async def run(self) -> None:
+        """Look at every connected broker once."""
+        for key in self.cache.all("Broker"):
+            session = self.sessions.get(f"{key.namespace}/{key.name}")
+            if session is not None and session.reach is Reach.CONNECTED:
+                await self._look(key, session)
+
+    async def _look(self, key: Key, session: Session) -> None:
+        found = self.findings.setdefault(key, Findings())
+        try:
+            marked = await session.marked()
+            verdict = orphans.judge(
+                marked,
+                claims=self._claims(key),
+                missing_since=self._missing_since.get(key, {}),
+                cluster_id=self.cluster_id,
+                namespaces=self.settings.namespaces,
+                now=self.monotonic(),
+                owed=found.owed,
+            )
+            found.owed &= {entity.owner.uid for entity in marked}
+            for entry in verdict.collect:
+                answer = await session.undeclare(entry)
+                logger.info("orphan %s on %s: %s %s", entry.name, key, answer.status, answer.description)
+        except Unreachable as error:
+            logger.info("orphans of %s are not known: %s", key, error)
+            return
+        self._missing_since[key] = dict(verdict.missing_since)
+        if found.orphans != verdict.listed:
+            found.orphans = verdict.listed
+            self.wake(key)
+
+    def _claims(self, key: Key) -> set[Claim]:
+        exchanges = {
+            ("Exchange", it.metadata.namespace, it.metadata.name, declaration.exchange_name(it))
+            for it in self.cache.exchanges_of(key)
+        }
+        subscriptions = {
+            ("Subscription", it.metadata.namespace, it.metadata.name, declaration.queue_name(it))
+            for it in self.cache.subscriptions_of(key)
+        }
+        return exchanges | subscriptions

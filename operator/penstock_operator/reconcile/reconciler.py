@@ -1,0 +1,247 @@
+"""Acts out the plans for Exchanges and Subscriptions: observe, decide, do the one thing, decide again. Thin; decides
+nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TypeVar, assert_never, cast
+
+from penstock_api import declaration
+from penstock_api.resources import Broker, Exchange, Subscription, parse
+from penstock_operator import names
+from penstock_operator.brokers.management import Unreachable
+from penstock_operator.brokers.sessions import Sessions
+from penstock_operator.children import services
+from penstock_operator.cluster.api_server import KINDS, ApiServer, Conflict, kind_of
+from penstock_operator.cluster.cache import Cache, Change, Entry, Key
+from penstock_operator.manifest import Manifest, dig
+from penstock_operator.plans import exchange as plans_exchange
+from penstock_operator.plans import subscription as plans_subscription
+from penstock_operator.plans.conditions import Truth
+from penstock_operator.plans.decisions import (
+    AddFinalizer,
+    Answer,
+    Apply,
+    BrokerView,
+    Child,
+    Decision,
+    Declare,
+    Reach,
+    Release,
+    Report,
+    Retry,
+    Undeclare,
+)
+from penstock_operator.plans.exchange import ExchangeView
+from penstock_operator.plans.subscription import SubscriptionView
+from penstock_operator.reconcile import status
+from penstock_operator.reconcile.broker_reconciler import BrokerPass, Findings
+from penstock_operator.settings import Settings
+
+__all__ = ["Reconciler"]
+
+logger = logging.getLogger(__name__)
+
+View = TypeVar("View", ExchangeView, SubscriptionView)
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Brings one resource at a time to what is declared."""
+
+    kube: ApiServer
+    cache: Cache
+    sessions: Sessions
+    settings: Settings
+    cluster_id: str
+    brokers: BrokerPass
+    clock: Callable[[], datetime]
+    wake: Callable[[Key], None]
+    """Have another resource looked at."""
+
+    async def reconcile(self, key: Key) -> Retry:
+        """Look at one resource and do what has to be done; how soon to look again.
+
+        Raises:
+            KubeError: the API server refused; try again later.
+        """
+        entry = self.cache.get(key)
+        if entry is None:
+            if key.kind == "Broker":
+                await self.sessions.drop(f"{key.namespace}/{key.name}")
+            return Retry.RESYNC
+        match entry.resource:
+            case None:
+                return await self._unreadable(key, entry)
+            case Broker():
+                report = await self.brokers.run(key, entry.resource)
+                if report is None:
+                    return Retry.RESYNC
+                return await self._write(key, entry.manifest, entry.resource, report)
+            case Exchange():
+                return await self._exchange(key, entry.manifest, entry.resource)
+            case Subscription():
+                return await self._subscription(key, entry.manifest, entry.resource)
+
+    async def _exchange(self, key: Key, manifest: Manifest, exchange: Exchange) -> Retry:
+        alternate = exchange.spec.alternate_exchange_ref
+        view = ExchangeView(
+            resource=exchange,
+            broker=self._broker(exchange),
+            alternate=None if alternate is None else self.cache.exchange(key.namespace, alternate.name),
+            winner=self.cache.oldest_exchange(key),
+            cluster_id=self.cluster_id,
+            cluster_domain=self.settings.cluster_domain,
+            namespace_terminating=await self._is_terminating(exchange),
+            now=self.clock(),
+        )
+        return await self._act(key, manifest, view, plans_exchange.decide)
+
+    async def _subscription(self, key: Key, manifest: Manifest, subscription: Subscription) -> Retry:
+        view = SubscriptionView(
+            resource=subscription,
+            broker=self._broker(subscription),
+            exchange=self.cache.exchange(*declaration.exchange_key(subscription)),
+            winner=self.cache.oldest_subscription(key),
+            cluster_id=self.cluster_id,
+            namespace_terminating=await self._is_terminating(subscription),
+            now=self.clock(),
+        )
+        return await self._act(key, manifest, view, plans_subscription.decide)
+
+    async def _act(self, key: Key, manifest: Manifest, view: View, decide: Callable[[View], Decision]) -> Retry:
+        """Do what the plan says next, tell it what came of that, until it has nothing more to do."""
+        while True:
+            match decision := decide(view):
+                case AddFinalizer():
+                    manifest = await self._add_finalizer(manifest)
+                    view = _renewed(view, manifest)
+                case Apply():
+                    assert isinstance(view, ExchangeView), "a Subscription has no children"
+                    view = replace(view, service=await self._apply(decision.manifest, view.resource.metadata.uid))
+                case Declare() | Undeclare():
+                    answer = await self._ask(view.broker, decision)
+                    view = replace(view, answer=answer) if isinstance(answer, Answer) else replace(view, broker=answer)
+                case Release():
+                    if decision.is_owed:
+                        self._owe(view.resource)
+                    return await self._release(key, manifest, decision)
+                case Report():
+                    if _is_ready(decision) and not status.is_ready(manifest):
+                        for dependent in self.cache.dependents(key):
+                            self.wake(dependent)
+                    return await self._write(key, manifest, view.resource, decision)
+                case _:
+                    assert_never(decision)
+
+    def _broker(self, resource: Exchange | Subscription) -> BrokerView:
+        namespace, name = declaration.broker_key(resource)
+        broker = self.cache.broker(namespace, name)
+        if broker is None:
+            unreadable = self.cache.get(Key("Broker", namespace, name)) is not None
+            reach = Reach.UNREACHABLE if unreadable else Reach.ABSENT
+            return BrokerView(reach=reach, problem="This operator can't read the Broker's spec.")
+        if broker.metadata.deletion_timestamp is not None:
+            return BrokerView(reach=Reach.DELETING, broker=broker, problem="The Broker is being deleted.")
+        if broker.spec.replicas == 0:
+            return BrokerView(reach=Reach.STOPPED, broker=broker)
+        session = self.sessions.get(broker.key)
+        if session is None:
+            problem = f"The Broker {name} is not running yet."
+            return BrokerView(reach=Reach.UNREACHABLE, broker=broker, problem=problem)
+        state = session.state
+        return BrokerView(
+            reach=session.reach,
+            broker=broker,
+            problem=session.problem,
+            version="" if state is None else state.version,
+            understands=None if state is None or state.understands is None else frozenset(state.understands),
+        )
+
+    def _owe(self, resource: Exchange | Subscription) -> None:
+        """Note that the broker still has it; noted before the finalizer goes, or nobody would know."""
+        broker = Key("Broker", *declaration.broker_key(resource))
+        self.brokers.findings.setdefault(broker, Findings()).owed.add(resource.metadata.uid)
+
+    async def _ask(self, view: BrokerView, entry: Declare | Undeclare) -> Answer | BrokerView:
+        """The broker's answer; if none comes, what is known of the broker now."""
+        assert view.broker is not None, "nothing is asked of a Broker that isn't there"
+        session = self.sessions.get(view.broker.key)
+        try:
+            if session is None:
+                raise Unreachable("its session was closed")
+            return await (session.declare(entry) if isinstance(entry, Declare) else session.undeclare(entry))
+        except Unreachable as error:
+            return replace(view, reach=Reach.UNREACHABLE, problem=f"The broker does not answer: {error}.")
+
+    async def _is_terminating(self, resource: Exchange | Subscription) -> bool:
+        """Whether the namespace goes as well; only looked up when that matters."""
+        if resource.metadata.deletion_timestamp is None:
+            return False
+        namespace = await self.kube.get(KINDS["Namespace"], None, resource.metadata.namespace)
+        return namespace is None or dig(namespace, "metadata", "deletionTimestamp") is not None
+
+    async def _apply(self, manifest: Manifest, uid: str) -> Child:
+        namespace, name = str(dig(manifest, "metadata", "namespace")), str(dig(manifest, "metadata", "name"))
+        observed = await self.kube.get(kind_of(manifest), namespace, name)
+        if observed is not None and not services.is_ours(observed, uid):
+            return Child.LEAVING if services.is_leaving(observed, uid) else Child.TAKEN
+        await self.kube.apply(manifest)
+        return Child.APPLIED
+
+    async def _add_finalizer(self, manifest: Manifest) -> Manifest:
+        updated = await self.kube.set_finalizers(manifest, [*_finalizers(manifest), names.FINALIZER])
+        if updated is None:
+            raise Conflict(409, "it was removed before it got our finalizer")
+        self.cache.put(updated)
+        return updated
+
+    async def _release(self, key: Key, manifest: Manifest, decision: Release) -> Retry:
+        finalizers = _finalizers(manifest)
+        others = [name for name in finalizers if name != names.FINALIZER]
+        if len(others) < len(finalizers):
+            logger.info("%s is released: %s", key, decision.why)
+            updated = await self.kube.set_finalizers(manifest, others)
+            if updated is not None and others:
+                self.cache.put(updated)
+        return Retry.RESYNC
+
+    async def _write(
+        self, key: Key, manifest: Manifest, resource: Broker | Exchange | Subscription, report: Report
+    ) -> Retry:
+        updated = await status.write(self.kube, manifest, resource, report, self.clock())
+        if self.cache.get(key) is not None and self.cache.put(updated) is Change.SPEC:
+            self.wake(key)
+        return report.retry
+
+    async def _unreadable(self, key: Key, entry: Entry) -> Retry:
+        """The API server took what this operator can't read: the CRD is of another version."""
+        manifest = entry.manifest
+        if dig(manifest, "metadata", "deletionTimestamp") is not None:
+            return await self._release(key, manifest, Release("this operator can't read it"))
+        logger.error("%s can't be read: %s", key, entry.problem)
+        message = f"{entry.problem}. Are the CRDs and the operator of one version?"
+        wanted = status.unreadable(manifest, message, self.clock())
+        if status.differs(manifest, wanted):
+            self.cache.put(await self.kube.apply_status(manifest, wanted, names.MANAGER))
+        return Retry.RESYNC
+
+
+def _renewed(view: View, manifest: Manifest) -> View:
+    """The view with the resource as it is now."""
+    resource = parse(manifest)
+    assert isinstance(resource, type(view.resource))
+    return replace(view, resource=resource)
+
+
+def _finalizers(manifest: Manifest) -> list[str]:
+    found = dig(manifest, "metadata", "finalizers")
+    return [str(name) for name in cast(list[object], found)] if isinstance(found, list) else []
+
+
+def _is_ready(report: Report) -> bool:
+    return any(condition.type == "Ready" and condition.truth is Truth.TRUE for condition in report.conditions)
