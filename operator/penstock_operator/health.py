@@ -7,9 +7,9 @@ from typing import Final
 
 from aiohttp import web
 
-from penstock_operator.cluster.controller import Work
+from penstock_operator.cluster.controller import Controller
 from penstock_operator.metrics import Metrics
-from penstock_operator.settings import Settings
+from penstock_operator.settings import OperatorSettings
 
 __all__ = ["problem_of", "serve"]
 
@@ -19,7 +19,7 @@ _STUCK_SECONDS: Final = 600.0
 _DEAF_LISTS: Final = 3
 
 
-def problem_of(work: Work, began: float, resync_seconds: float, now: float) -> str | None:
+def problem_of(work: Controller, began: float, resync_seconds: float, now: float) -> str | None:
     """Why the operator should be started again, None if it is well."""
     listed = began if work.last_list is None else work.last_list
     silent = now - listed
@@ -31,7 +31,9 @@ def problem_of(work: Work, began: float, resync_seconds: float, now: float) -> s
     return f"work on {', '.join(stuck)} takes longer than {_STUCK_SECONDS:.0f} s" if stuck else None
 
 
-async def serve(settings: Settings, work: Work, metrics: Metrics, monotonic: Callable[[], float]) -> web.AppRunner:
+async def serve(
+    settings: OperatorSettings, work: Controller, metrics: Metrics, monotonic: Callable[[], float]
+) -> web.AppRunner:
     """Serve until the runner is cleaned up."""
     began = monotonic()
 

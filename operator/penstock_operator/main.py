@@ -13,19 +13,19 @@ from penstock_api.failing import Failure
 from penstock_operator import health
 from penstock_operator.brokers.management import Connector
 from penstock_operator.brokers.management_amqp import connect as connect_amqp
-from penstock_operator.brokers.sessions import Sessions
+from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.cluster import watch
-from penstock_operator.cluster.api_server import KINDS, ApiServer
-from penstock_operator.cluster.api_server_http import Kube
+from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer
+from penstock_operator.cluster.api_server_http import HttpApiServer
 from penstock_operator.cluster.cache import Cache
-from penstock_operator.cluster.controller import Work
+from penstock_operator.cluster.controller import Controller
 from penstock_operator.manifest import text_at
 from penstock_operator.metrics import Metrics
-from penstock_operator.reconcile.broker_reconciler import BrokerPass
+from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
 from penstock_operator.reconcile.lag_reader import LagReader
-from penstock_operator.reconcile.orphan_collector import Collector
+from penstock_operator.reconcile.orphan_collector import OrphanCollector
 from penstock_operator.reconcile.reconciler import Reconciler
-from penstock_operator.settings import Settings
+from penstock_operator.settings import OperatorSettings
 
 __all__ = ["operate", "run"]
 
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 _CHILDREN_SECONDS = 20.0
 
 
-def run(settings: Settings) -> int:
+def run(settings: OperatorSettings) -> int:
     """Run the operator until SIGTERM or SIGINT; the exit code.
 
     Raises:
@@ -46,12 +46,12 @@ def run(settings: Settings) -> int:
     return 0
 
 
-async def operate(settings: Settings, connect: Connector = connect_amqp, kubeconfig: str | None = None) -> None:
+async def operate(settings: OperatorSettings, connect: Connector = connect_amqp, kubeconfig: str | None = None) -> None:
     """Run the operator until it is told to stop."""
-    kube = await Kube.connect(kubeconfig)
+    kube = await HttpApiServer.connect(kubeconfig)
     metrics, cache = Metrics(), Cache()
-    work = Work(cache, metrics, time.monotonic)
-    sessions = Sessions(connect, settings.poll_seconds)
+    work = Controller(cache, metrics, time.monotonic)
+    sessions = BrokerSessions(connect, settings.poll_seconds)
     runner = await health.serve(settings, work, metrics, time.monotonic)
     try:
         async with aiohttp.ClientSession() as http:
@@ -63,12 +63,12 @@ async def operate(settings: Settings, connect: Connector = connect_amqp, kubecon
 
 
 async def _run_tasks(
-    settings: Settings, kube: ApiServer, work: Work, sessions: Sessions, http: aiohttp.ClientSession
+    settings: OperatorSettings, kube: ApiServer, work: Controller, sessions: BrokerSessions, http: aiohttp.ClientSession
 ) -> None:
     cluster_id = await _cluster_id(kube)
-    passes = BrokerPass(kube, work.cache, sessions, settings, _now, work.wake, work.wake_all, work.resync_soon)
+    passes = BrokerReconciler(kube, work.cache, sessions, settings, _now, work.wake, work.wake_all, work.resync_soon)
     reconciler = Reconciler(kube, work.cache, sessions, settings, cluster_id, passes, _now, work.wake)
-    collector = Collector(work.cache, sessions, settings, cluster_id, passes.findings, time.monotonic, work.wake)
+    collector = OrphanCollector(work.cache, sessions, settings, cluster_id, passes.findings, time.monotonic, work.wake)
     lag_reader = LagReader(kube, work.cache, http, passes.findings, _now, work.wake)
     tasks = [
         asyncio.create_task(work.resync(kube, settings.namespaces, settings.resync_seconds, collector.run)),
@@ -90,7 +90,7 @@ async def _run_tasks(
         await asyncio.gather(watcher, *tasks, return_exceptions=True)
 
 
-async def _watch(work: Work, settings: Settings) -> None:
+async def _watch(work: Controller, settings: OperatorSettings) -> None:
     # kopf serves the kinds that it finds when it starts: the first list shows that they are there.
     await work.listed.wait()
     await watch.watch(work, settings)
@@ -98,7 +98,7 @@ async def _watch(work: Work, settings: Settings) -> None:
 
 async def _cluster_id(kube: ApiServer) -> str:
     """The uid of kube-system: it tells the marks of this cluster from those of another with the same volume."""
-    namespace = await kube.get(KINDS["Namespace"], None, "kube-system")
+    namespace = await kube.get(API_RESOURCES["Namespace"], None, "kube-system")
     uid = text_at(namespace, "metadata", "uid")
     if uid is None:
         raise Failure("The namespace kube-system can't be read.", "Give the operator's role `get` on it.")

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-__all__ = ["Metrics", "Outcome"]
+__all__ = ["Metrics", "ReconcileResult"]
 
 _BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60)
 
 
 @dataclass(slots=True)
-class Outcome:
+class ReconcileResult:
     """How a pass over one resource ended."""
 
     result: str = "done"
@@ -42,9 +42,9 @@ class Metrics:
         )
 
     @contextmanager
-    def measured(self, kind: str) -> Generator[Outcome]:
+    def measured(self, kind: str) -> Generator[ReconcileResult]:
         """Measure one pass; whoever makes it sets the result."""
-        outcome, began = Outcome(), time.monotonic()
+        outcome, began = ReconcileResult(), time.monotonic()
         try:
             yield outcome
         finally:

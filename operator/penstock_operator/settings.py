@@ -9,13 +9,13 @@ from typing import Final, Self
 
 from penstock_api.failing import Misuse
 
-__all__ = ["Settings"]
+__all__ = ["OperatorSettings"]
 
 _PREFIX: Final = "PENSTOCK_OPERATOR_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class OperatorSettings:
     """Settings of one operator."""
 
     broker_image: str

@@ -14,7 +14,7 @@ from penstock_cli import main
 from penstock_cli.needing import needs_extra
 from penstock_cli.verbs.observer import observer
 from penstock_observer.settings import ObserverSettings
-from penstock_operator.settings import Settings as OperatorSettings
+from penstock_operator.settings import OperatorSettings as OperatorSettings
 
 
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:

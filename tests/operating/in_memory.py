@@ -14,11 +14,11 @@ from typing import Any, cast
 
 from penstock_api.management import BrokerState, EntityType, ExchangeDeclaration, SubscriptionDeclaration
 from penstock_core import identity
-from penstock_operator.brokers.management import Target, Unreachable
-from penstock_operator.brokers.sessions import News
-from penstock_operator.cluster.api_server import Conflict, Kind, KubeError, kind_of
+from penstock_operator.brokers.management import ManagementTarget, Unreachable
+from penstock_operator.brokers.sessions import SessionChange
+from penstock_operator.cluster.api_server import ApiResource, Conflict, KubeError, api_resource_of
 from penstock_operator.manifest import Manifest
-from penstock_operator.plans.decisions import Answer, Declare, Reach, Undeclare
+from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
 
 __all__ = ["ApiServerInMemory", "BrokerInMemory", "SessionInMemory", "SessionsInMemory"]
 
@@ -39,13 +39,13 @@ class ApiServerInMemory:
     """Status writes."""
     _version: int = 0
 
-    async def get(self, kind: Kind, namespace: str | None, name: str) -> Manifest | None:
+    async def get(self, kind: ApiResource, namespace: str | None, name: str) -> Manifest | None:
         if kind.kind == "Namespace":
             return {"metadata": {"name": name, "uid": f"uid-{name}"}}
         at = (kind.kind, namespace or "", name)
         return cast(Manifest, copy.deepcopy(self.objects[at])) if at in self.objects else None
 
-    async def list(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[Manifest]:
+    async def list(self, kind: ApiResource, namespace: str | None = None) -> AsyncIterator[Manifest]:
         for (found, home, _), manifest in sorted(self.objects.items()):
             if found == kind.kind and namespace in (None, home):
                 yield copy.deepcopy(manifest)
@@ -86,7 +86,7 @@ class ApiServerInMemory:
     async def document(self, path: str) -> Manifest | None:
         return cast("Manifest | None", copy.deepcopy(self.documents.get(path)))
 
-    async def serves(self, kind: Kind) -> bool:
+    async def serves(self, kind: ApiResource) -> bool:
         return False
 
     # -- what people do ---------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class ApiServerInMemory:
 
 
 def _name(manifest: Any) -> Name:
-    return kind_of(manifest).kind, manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+    return api_resource_of(manifest).kind, manifest["metadata"]["namespace"], manifest["metadata"]["name"]
 
 
 @dataclass(slots=True)
@@ -164,35 +164,35 @@ class BrokerInMemory:
         self.exchanges.clear()
         self.subscriptions.clear()
 
-    def create(self, entry: Declare) -> Answer:
+    def create(self, entry: DeclareEntity) -> BrokerReply:
         body = entry.body
         if isinstance(body, ExchangeDeclaration):
             assert entry.name is not None
             self.exchanges[entry.name] = body
-            return Answer(status=200, body={"outcome": "Updated"})
+            return BrokerReply(status=200, body={"outcome": "Updated"})
         if body.exchange not in self.exchanges:
-            return Answer(status=404, reason="ExchangeNotFound", description="There is no such exchange.")
+            return BrokerReply(status=404, reason="ExchangeNotFound", description="There is no such exchange.")
         scope = identity.GLOBAL if body.client_id is None else identity.Scope(body.client_id)
         name = identity.queue_name(identity.Identity(scope, body.subscription_name, body.durable))
         there = self.subscriptions.get(name)
         if there is not None and _resource(there) != _resource(body):
-            return Answer(status=409, reason="DuplicateSubscription", description="Another one has it.")
+            return BrokerReply(status=409, reason="DuplicateSubscription", description="Another one has it.")
         self.subscriptions[name] = body
         state: Manifest = {"exchange": body.exchange, "expiryPolicy": "Never", "sharing": "Shared", "bindingKeys": []}
-        return Answer(status=200, body={"outcome": "Updated", **state})
+        return BrokerReply(status=200, body={"outcome": "Updated", **state})
 
-    def delete(self, entry: Undeclare) -> Answer:
+    def delete(self, entry: DeleteEntity) -> BrokerReply:
         if entry.entity is EntityType.SUBSCRIPTION:
             there = self.subscriptions.get(entry.name)
             if there is not None and there.owner is not None and there.owner.uid != entry.owner_uid:
-                return Answer(status=409, reason="Managed")
+                return BrokerReply(status=409, reason="Managed")
             self.subscriptions.pop(entry.name, None)
-            return Answer(status=204)
+            return BrokerReply(status=204)
         bound = any(it.exchange == entry.name for it in self.subscriptions.values())
         if entry.if_unused and bound:
-            return Answer(status=409, reason="BindingsExist")
+            return BrokerReply(status=409, reason="BindingsExist")
         self.exchanges.pop(entry.name, None)
-        return Answer(status=204)
+        return BrokerReply(status=204)
 
 
 def _resource(declared: SubscriptionDeclaration) -> tuple[str, str]:
@@ -212,11 +212,11 @@ class SessionInMemory:
     def reach(self) -> Reach:
         return Reach.CONNECTED if self.broker.is_up else Reach.UNREACHABLE
 
-    async def declare(self, entry: Declare) -> Answer:
+    async def declare(self, entry: DeclareEntity) -> BrokerReply:
         self._check()
         return self.broker.create(entry)
 
-    async def undeclare(self, entry: Undeclare) -> Answer:
+    async def undeclare(self, entry: DeleteEntity) -> BrokerReply:
         self._check()
         return self.broker.delete(entry)
 
@@ -235,10 +235,12 @@ class SessionsInMemory:
     def get(self, broker: str) -> SessionInMemory | None:
         return self.open.get(broker)
 
-    async def ensure(self, broker: str, target: Target, changed: Callable[[News], None]) -> SessionInMemory:
+    async def ensure(
+        self, broker: str, target: ManagementTarget, changed: Callable[[SessionChange], None]
+    ) -> SessionInMemory:
         if broker not in self.open:
             self.open[broker] = SessionInMemory(self.broker)
-            changed(News.REACH)
+            changed(SessionChange.REACH)
         return self.open[broker]
 
     async def drop(self, broker: str) -> None:

@@ -15,15 +15,15 @@ from penstock_api import understanding
 from penstock_api.management import BrokerState
 from penstock_api.resources import Broker
 from penstock_broker.settings.settings import Settings as BrokerSettings
-from penstock_operator.brokers.sessions import Sessions
+from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children.cluster_issuer import DISCOVERY, KEYS
-from penstock_operator.cluster.cache import Cache, Key
+from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import dig
 from penstock_operator.plans.decisions import Report
-from penstock_operator.reconcile.broker_reconciler import BrokerPass
-from penstock_operator.settings import Settings
+from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
+from penstock_operator.settings import OperatorSettings
 
-KEY = Key("Broker", "shop", "main")
+KEY = ResourceKey("Broker", "shop", "main")
 TOKENS = {"tokens": [{"issuer": "Cluster"}]}
 KNOWS = (*understanding.vocabulary(), *understanding.settings_vocabulary(BrokerSettings))
 
@@ -41,11 +41,11 @@ class Place:
 
     async def run(self, made: Broker, default_image: str = "image:1") -> dict[str, tuple[str, str, str]]:
         """One pass; the conditions by type."""
-        passes = BrokerPass(
+        passes = BrokerReconciler(
             self.api,
             Cache(),
-            cast(Sessions, self.sessions),
-            Settings(broker_image=default_image, lag_image="lag:1"),
+            cast(BrokerSessions, self.sessions),
+            OperatorSettings(broker_image=default_image, lag_image="lag:1"),
             lambda: datetime(2026, 3, 1, tzinfo=UTC),
             lambda key: None,
             lambda key: None,

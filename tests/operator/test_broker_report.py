@@ -10,7 +10,7 @@ from operating.making import NOW, broker, broker_state
 from penstock_api.management import BrokerState, ContestedContainer
 from penstock_operator.children.stateful_set import Pinned
 from penstock_operator.plans import container_contests
-from penstock_operator.plans.broker_report import BrokerReportView, report
+from penstock_operator.plans.broker_report import BrokerReportView, report_broker
 from penstock_operator.plans.decisions import Reach, Retry
 
 PINNED = Pinned("r/broker:1", "r/broker:1", 1)
@@ -41,7 +41,7 @@ def told(**changes: Any) -> dict[str, tuple[str, str]]:
         "subscriptions": 7,
         "now": NOW,
     }
-    found = report(BrokerReportView(**{**made, **changes}))
+    found = report_broker(BrokerReportView(**{**made, **changes}))
     return {it.type: (it.truth.value, str(it.reason)) for it in found.conditions}
 
 
@@ -71,7 +71,7 @@ def test_its_status() -> None:
         lag={"lastRunName": "r"},
         now=NOW,
     )
-    assert report(view).details == {
+    assert report_broker(view).details == {
         "replicas": 1,
         "readyReplicas": 1,
         "selector": "app.kubernetes.io/name=penstock-broker,app.kubernetes.io/instance=main",
@@ -84,7 +84,7 @@ def test_its_status() -> None:
         "epoch": 4,
         "lagAnalysis": {"lastRunName": "r"},
     }
-    assert report(view).retry is Retry.RESYNC
+    assert report_broker(view).retry is Retry.RESYNC
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_what_is_waited_for_without_an_event_is_looked_at_again() -> None:
         subscriptions=0,
         now=NOW,
     )
-    found = report(view)
+    found = report_broker(view)
     assert found.retry is Retry.BACKOFF
     assert "Secret main-ca, Service main-amqp" in found.conditions[0].message
 
@@ -201,7 +201,7 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "message": "no cpu"}
     ],
 )
 def test_why_a_pod_is_not_ready(status: dict[str, Any], words: str) -> None:
-    found = report(
+    found = report_broker(
         BrokerReportView(
             broker=broker(),
             pinned=PINNED,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from operating.making import manifest_of
 
-from penstock_operator.cluster.cache import Cache, Change, Key
+from penstock_operator.cluster.cache import Cache, ResourceChange, ResourceKey
 
-BROKER = Key("Broker", "shop", "main")
-ORDERS = Key("Exchange", "shop", "orders")
-BILLING = Key("Subscription", "shop", "billing")
+BROKER = ResourceKey("Broker", "shop", "main")
+ORDERS = ResourceKey("Exchange", "shop", "orders")
+BILLING = ResourceKey("Subscription", "shop", "billing")
 
 
 def made(kind: str, version: int = 1, metadata: dict[str, Any] | None = None, **spec: Any) -> Any:
@@ -27,11 +27,11 @@ def cache() -> Cache:
 
 
 def test_a_new_one_and_a_new_spec_are_work_a_new_status_is_not(cache: Cache) -> None:
-    assert Cache().put(made("Broker")) is Change.SPEC
-    assert cache.put(made("Broker")) is Change.NOTHING
-    assert cache.put({**made("Broker", 2), "status": {"epoch": 3}}) is Change.STATUS
-    assert cache.put(made("Broker", 3, {"generation": 4})) is Change.SPEC
-    assert cache.put(made("Broker", 4, {"generation": 4, "annotations": {"a": "b"}})) is Change.SPEC
+    assert Cache().put(made("Broker")) is ResourceChange.SPEC
+    assert cache.put(made("Broker")) is ResourceChange.NOTHING
+    assert cache.put({**made("Broker", 2), "status": {"epoch": 3}}) is ResourceChange.STATUS
+    assert cache.put(made("Broker", 3, {"generation": 4})) is ResourceChange.SPEC
+    assert cache.put(made("Broker", 4, {"generation": 4, "annotations": {"a": "b"}})) is ResourceChange.SPEC
 
 
 def test_what_a_list_lacks_is_gone(cache: Cache) -> None:
@@ -45,7 +45,7 @@ def test_what_came_while_a_list_was_made_stays(cache: Cache) -> None:
     late = made("Subscription", 5, {"name": "late"})
     cache.put(late)
     assert cache.end_list("Subscription", began, [made("Subscription")], ()) == set()
-    assert cache.get(Key("Subscription", "shop", "late")) is not None
+    assert cache.get(ResourceKey("Subscription", "shop", "late")) is not None
 
 
 def test_what_changed_while_a_list_was_made_is_newer_than_the_list(cache: Cache) -> None:
@@ -75,7 +75,7 @@ def test_dependents_follow_the_references(cache: Cache) -> None:
     assert cache.dependents(ORDERS) == [BILLING]
     cache.put(made("Subscription", 2, {"generation": 4}, exchangeRef={"name": "other"}))
     assert cache.dependents(ORDERS) == []
-    assert cache.dependents(Key("Exchange", "shop", "other")) == [BILLING]
+    assert cache.dependents(ResourceKey("Exchange", "shop", "other")) == [BILLING]
     cache.remove(BILLING)
     assert cache.dependents(BROKER) == [ORDERS]
 
@@ -83,7 +83,7 @@ def test_dependents_follow_the_references(cache: Cache) -> None:
 def test_an_exchange_depends_on_its_alternate(cache: Cache) -> None:
     alternate = {"unroutable": "Alternate", "alternateExchangeRef": {"name": "rest"}}
     cache.put(made("Exchange", 2, {"generation": 4}, **alternate))
-    assert cache.dependents(Key("Exchange", "shop", "rest")) == [ORDERS]
+    assert cache.dependents(ResourceKey("Exchange", "shop", "rest")) == [ORDERS]
 
 
 def test_the_older_one_has_the_identity_until_it_is_gone(cache: Cache) -> None:
@@ -94,8 +94,8 @@ def test_the_older_one_has_the_identity_until_it_is_gone(cache: Cache) -> None:
     winner = cache.oldest_subscription(BILLING)
     assert winner is not None
     assert winner.metadata.name == "older"
-    assert cache.affected(Key("Subscription", "shop", "older")) == {BILLING}
-    cache.remove(Key("Subscription", "shop", "older"))
+    assert cache.affected(ResourceKey("Subscription", "shop", "older")) == {BILLING}
+    cache.remove(ResourceKey("Subscription", "shop", "older"))
     winner = cache.oldest_subscription(BILLING)
     assert winner is not None
     assert winner.metadata.name == "billing"

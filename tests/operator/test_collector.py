@@ -13,17 +13,17 @@ from operating.in_memory import ApiServerInMemory
 from operating.making import broker, manifest_of
 
 from penstock_api.management import Owner
-from penstock_operator.brokers.sessions import Sessions
-from penstock_operator.cluster.cache import Cache, Key
-from penstock_operator.cluster.controller import Work
+from penstock_operator.brokers.sessions import BrokerSessions
+from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.cluster.controller import Controller
 from penstock_operator.metrics import Metrics
-from penstock_operator.plans.decisions import Answer, Reach, Undeclare
-from penstock_operator.plans.orphans import Marked
-from penstock_operator.reconcile.broker_reconciler import Findings
-from penstock_operator.reconcile.orphan_collector import Collector
-from penstock_operator.settings import Settings
+from penstock_operator.plans.decisions import BrokerReply, DeleteEntity, Reach
+from penstock_operator.plans.orphans import MarkedEntity
+from penstock_operator.reconcile.broker_reconciler import BrokerFindings
+from penstock_operator.reconcile.orphan_collector import OrphanCollector
+from penstock_operator.settings import OperatorSettings
 
-BROKER = Key("Broker", "shop", "main")
+BROKER = ResourceKey("Broker", "shop", "main")
 
 
 @dataclass
@@ -31,14 +31,14 @@ class Session:
     """Of a broker that has one subscription, of a resource that is gone."""
 
     reach: Reach = Reach.CONNECTED
-    left: list[Marked] = field(default_factory=list[Marked])
+    left: list[MarkedEntity] = field(default_factory=list[MarkedEntity])
 
-    async def marked(self) -> Sequence[Marked]:
+    async def marked(self) -> Sequence[MarkedEntity]:
         return list(self.left)
 
-    async def undeclare(self, entry: Undeclare) -> Answer:
+    async def undeclare(self, entry: DeleteEntity) -> BrokerReply:
         self.left = [it for it in self.left if it.name != entry.name]
-        return Answer(status=204)
+        return BrokerReply(status=204)
 
 
 @dataclass
@@ -51,18 +51,18 @@ class Every:
         return self.session
 
 
-def left(name: str, uid: str) -> Marked:
+def left(name: str, uid: str) -> MarkedEntity:
     owner = Owner(cluster_id="c1", kind="Subscription", namespace="shop", name=name, uid=uid, deletion_policy="Delete")
-    return Marked(name, owner)
+    return MarkedEntity(name, owner)
 
 
 async def test_what_is_owed_goes_when_the_broker_is_back_and_all_else_waits() -> None:
     cache, session = Cache(), Session(left=[left("seen", "u1"), left("unseen", "u2")])
     cache.put(manifest_of("Broker", broker().spec.model_dump(mode="json", by_alias=True, exclude_none=True), None, {}))
-    findings = {BROKER: Findings(owed={"u1", "long-gone"})}
-    settings = Settings(broker_image="b", lag_image="l")
-    sessions = cast(Sessions, Every(session))
-    collector = Collector(cache, sessions, settings, "c1", findings, lambda: 1000.0, lambda key: None)
+    findings = {BROKER: BrokerFindings(owed={"u1", "long-gone"})}
+    settings = OperatorSettings(broker_image="b", lag_image="l")
+    sessions = cast(BrokerSessions, Every(session))
+    collector = OrphanCollector(cache, sessions, settings, "c1", findings, lambda: 1000.0, lambda key: None)
     await collector.run()
     assert [it.name for it in session.left] == ["unseen"]
     assert findings[BROKER].owed == {"u1"}
@@ -72,7 +72,7 @@ async def test_what_is_owed_goes_when_the_broker_is_back_and_all_else_waits() ->
 
 
 async def test_a_list_can_be_had_sooner() -> None:
-    work = Work(Cache(), Metrics(), lambda: 0.0)
+    work = Controller(Cache(), Metrics(), lambda: 0.0)
     looked: list[int] = []
     twice = asyncio.Event()
 

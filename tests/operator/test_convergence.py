@@ -22,16 +22,16 @@ from operating.making import GOOD
 
 from penstock_api import declaration
 from penstock_api.resources import Exchange, Subscription, parse
-from penstock_operator.brokers.sessions import Sessions
-from penstock_operator.cluster.cache import Cache, Key
-from penstock_operator.cluster.controller import Work
+from penstock_operator.brokers.sessions import BrokerSessions
+from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.cluster.controller import Controller
 from penstock_operator.cluster.work_queue import WorkQueue
 from penstock_operator.metrics import Metrics
-from penstock_operator.reconcile.broker_reconciler import BrokerPass
+from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
 from penstock_operator.reconcile.reconciler import Reconciler
-from penstock_operator.settings import Settings
+from penstock_operator.settings import OperatorSettings
 
-SETTINGS = Settings(broker_image="b", lag_image="l")
+SETTINGS = OperatorSettings(broker_image="b", lag_image="l")
 EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "150"))
 
 
@@ -60,16 +60,16 @@ class World:
     now: float = 0.0
     api: ApiServerInMemory = field(default_factory=ApiServerInMemory)
     broker: BrokerInMemory = field(default_factory=BrokerInMemory)
-    work: Work = field(init=False)
+    work: Controller = field(init=False)
     reconciler: Reconciler = field(init=False)
     told: int = 0
     """Events of the API server that the watches have told."""
 
     def __post_init__(self) -> None:
         cache = Cache()
-        self.work = Work(cache, Metrics(), lambda: self.now, WorkQueue[Key]())
-        sessions = cast(Sessions, SessionsInMemory(self.broker))
-        passes = BrokerPass(
+        self.work = Controller(cache, Metrics(), lambda: self.now, WorkQueue[ResourceKey]())
+        sessions = cast(BrokerSessions, SessionsInMemory(self.broker))
+        passes = BrokerReconciler(
             self.api, cache, sessions, SETTINGS, self.clock, self.work.wake, self.work.wake_all, self.work.resync_soon
         )
         self.reconciler = Reconciler(self.api, cache, sessions, SETTINGS, "c1", passes, self.clock, self.work.wake)

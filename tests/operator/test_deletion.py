@@ -7,8 +7,16 @@ from dataclasses import replace
 import pytest
 
 from penstock_api.management import EntityType
-from penstock_operator.plans.decisions import Answer, BrokerView, Reach, Release, Report, Retry, Undeclare
-from penstock_operator.plans.deletion import DeletionView, decide
+from penstock_operator.plans.decisions import (
+    BrokerReply,
+    BrokerView,
+    DeleteEntity,
+    Reach,
+    RemoveFinalizer,
+    Report,
+    Retry,
+)
+from penstock_operator.plans.deletion import DeletionView, plan_deletion
 
 VIEW = DeletionView(
     entity=EntityType.SUBSCRIPTION,
@@ -22,11 +30,11 @@ VIEW = DeletionView(
     namespace_terminating=False,
     seconds=1,
 )
-GONE = Answer(status=204)
-BUSY = Answer(status=409, reason="ConsumersActive", body={"containers": ["pod-1", "pod-2"]})
-FULL = Answer(status=409, reason="NotEmpty", body={"depth": 17})
-BOUND = Answer(status=409, reason="BindingsExist")
-ANOTHERS = Answer(status=409, reason="Managed")
+GONE = BrokerReply(status=204)
+BUSY = BrokerReply(status=409, reason="ConsumersActive", body={"containers": ["pod-1", "pod-2"]})
+FULL = BrokerReply(status=409, reason="NotEmpty", body={"depth": 17})
+BOUND = BrokerReply(status=409, reason="BindingsExist")
+ANOTHERS = BrokerReply(status=409, reason="Managed")
 
 
 def at(reach: Reach) -> BrokerView:
@@ -57,7 +65,7 @@ def at(reach: Reach) -> BrokerView:
     ],
 )
 def test_released(view: DeletionView) -> None:
-    assert isinstance(decide(view), Release)
+    assert isinstance(plan_deletion(view), RemoveFinalizer)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +83,8 @@ def test_released(view: DeletionView) -> None:
     ],
 )
 def test_what_the_broker_was_not_asked_is_owed(view: DeletionView, is_owed: bool) -> None:
-    decision = decide(view)
-    assert isinstance(decision, Release)
+    decision = plan_deletion(view)
+    assert isinstance(decision, RemoveFinalizer)
     assert decision.is_owed is is_owed
 
 
@@ -95,11 +103,13 @@ def test_what_the_broker_was_not_asked_is_owed(view: DeletionView, is_owed: bool
             [],
             id="namespace-29-s",
         ),
-        pytest.param(replace(VIEW, answer=Answer(status=503, reason="StorageFull")), "StorageFull", [], id="no-room"),
+        pytest.param(
+            replace(VIEW, answer=BrokerReply(status=503, reason="StorageFull")), "StorageFull", [], id="no-room"
+        ),
     ],
 )
 def test_blocked_and_tried_again(view: DeletionView, reason: str, words: list[str]) -> None:
-    decision = decide(view)
+    decision = plan_deletion(view)
     assert isinstance(decision, Report)
     assert [(it.type, it.truth.value, str(it.reason)) for it in decision.conditions] == [
         ("Ready", "False", reason),
@@ -111,7 +121,7 @@ def test_blocked_and_tried_again(view: DeletionView, reason: str, words: list[st
 
 
 def test_protection_waits_for_a_person() -> None:
-    decision = decide(replace(VIEW, is_protected=True, answer=GONE))
+    decision = plan_deletion(replace(VIEW, is_protected=True, answer=GONE))
     assert isinstance(decision, Report)
     assert str(decision.conditions[1].reason) == "ProtectedByAnnotation"
     assert decision.retry is Retry.RESYNC
@@ -132,7 +142,7 @@ def test_protection_waits_for_a_person() -> None:
 def test_what_the_broker_is_asked(
     entity: EntityType, policy: str, forced: bool, if_unused: bool, if_empty: bool
 ) -> None:
-    assert decide(replace(VIEW, entity=entity, policy=policy, is_forced=forced)) == Undeclare(
+    assert plan_deletion(replace(VIEW, entity=entity, policy=policy, is_forced=forced)) == DeleteEntity(
         entity=entity,
         name="psub:durable:global:billing",
         if_unused=if_unused,

@@ -11,16 +11,16 @@ from penstock_api.management import EntityType
 from penstock_api.resources import Broker, Exchange
 from penstock_operator.plans.decisions import (
     AddFinalizer,
-    Answer,
-    Apply,
+    ApplyChild,
+    BrokerReply,
     BrokerView,
-    Child,
-    Declare,
+    ChildState,
+    DeclareEntity,
     Reach,
     Report,
     Retry,
 )
-from penstock_operator.plans.exchange import ExchangeView, decide
+from penstock_operator.plans.exchange import ExchangeView, plan_exchange
 
 OURS = {"finalizers": ["penstock.dev/topology"]}
 OWNER = {
@@ -44,8 +44,8 @@ def view(
     *,
     of: Broker | None = None,
     reach: Reach = Reach.CONNECTED,
-    service: Child = Child.APPLIED,
-    answer: Answer | None = None,
+    service: ChildState = ChildState.APPLIED,
+    answer: BrokerReply | None = None,
 ) -> ExchangeView:
     made = made or exchange(metadata=OURS)
     return ExchangeView(
@@ -67,7 +67,7 @@ def told(decision: object) -> list[tuple[str, str, str]]:
 
 
 def test_a_broker_that_this_operator_does_not_understand_needs_another_operator() -> None:
-    assert told(decide(view(reach=Reach.NOT_UNDERSTOOD))) == [
+    assert told(plan_exchange(view(reach=Reach.NOT_UNDERSTOOD))) == [
         ("Ready", "Unknown", "OperatorTooOld"),
         ("Accepted", "True", "Accepted"),
         ("Declared", "Unknown", "OperatorTooOld"),
@@ -76,15 +76,15 @@ def test_a_broker_that_this_operator_does_not_understand_needs_another_operator(
 
 
 def test_finalizer_then_service_then_declaration() -> None:
-    assert decide(view(exchange())) == AddFinalizer()
-    assert isinstance(decide(view(service=Child.UNKNOWN)), Apply)
-    decision = decide(view())
-    assert isinstance(decision, Declare)
+    assert plan_exchange(view(exchange())) == AddFinalizer()
+    assert isinstance(plan_exchange(view(service=ChildState.UNKNOWN)), ApplyChild)
+    decision = plan_exchange(view())
+    assert isinstance(decision, DeclareEntity)
     assert (decision.entity, decision.name) == (EntityType.EXCHANGE, "orders")
 
 
 def test_its_service_selects_the_broker_s_pods() -> None:
-    assert decide(view(service=Child.UNKNOWN)) == Apply(
+    assert plan_exchange(view(service=ChildState.UNKNOWN)) == ApplyChild(
         {
             "apiVersion": "v1",
             "kind": "Service",
@@ -101,8 +101,8 @@ def test_its_service_selects_the_broker_s_pods() -> None:
 def test_in_another_namespace_its_service_is_an_alias() -> None:
     made = exchange(metadata=OURS, brokerRef={"name": "main", "namespace": "infra"})
     of = broker(metadata={"namespace": "infra"}, allowedNamespaces=["shop"], listeners={"amqp": True})
-    decision = decide(view(made, of=of, service=Child.UNKNOWN))
-    assert isinstance(decision, Apply)
+    decision = plan_exchange(view(made, of=of, service=ChildState.UNKNOWN))
+    assert isinstance(decision, ApplyChild)
     assert decision.manifest["spec"] == {
         "type": "ExternalName",
         "externalName": "main-amqp.infra.svc.cluster.local",
@@ -114,7 +114,7 @@ def test_in_another_namespace_its_service_is_an_alias() -> None:
 
 
 def test_declared_is_ready() -> None:
-    decision = decide(view(answer=Answer(status=201, body={"outcome": "Created", "boundSubscriptions": 4})))
+    decision = plan_exchange(view(answer=BrokerReply(status=201, body={"outcome": "Created", "boundSubscriptions": 4})))
     assert told(decision) == [
         ("Ready", "True", "Ready"),
         ("Accepted", "True", "Accepted"),
@@ -130,13 +130,13 @@ def test_declared_is_ready() -> None:
 
 def test_the_address_is_plain_only_without_tls() -> None:
     of = broker(listeners={"amqps": False, "amqp": True})
-    decision = decide(view(of=of, answer=Answer(status=201)))
+    decision = plan_exchange(view(of=of, answer=BrokerReply(status=201)))
     assert isinstance(decision, Report)
     assert decision.details["address"] == "amqp://orders-x.shop.svc:5672/orders"
 
 
 def test_a_foreign_service_of_its_name_is_not_touched() -> None:
-    decision = decide(view(service=Child.TAKEN))
+    decision = plan_exchange(view(service=ChildState.TAKEN))
     assert told(decision) == [
         ("Ready", "False", "NameTaken"),
         ("Accepted", "False", "NameTaken"),
@@ -145,14 +145,14 @@ def test_a_foreign_service_of_its_name_is_not_touched() -> None:
 
 
 def test_the_service_of_a_predecessor_is_waited_for() -> None:
-    decision = decide(view(service=Child.LEAVING))
+    decision = plan_exchange(view(service=ChildState.LEAVING))
     assert told(decision) == [("Ready", "False", "PredecessorLeaving"), ("Accepted", "False", "PredecessorLeaving")]
     assert isinstance(decision, Report)
     assert decision.retry is Retry.BACKOFF
 
 
 def test_a_refusal_is_tried_again() -> None:
-    decision = decide(view(answer=Answer(status=503, reason="StorageFull", description="Full.")))
+    decision = plan_exchange(view(answer=BrokerReply(status=503, reason="StorageFull", description="Full.")))
     assert told(decision)[0] == ("Ready", "False", "StorageFull")
     assert isinstance(decision, Report)
     assert decision.retry is Retry.BACKOFF
@@ -160,25 +160,29 @@ def test_a_refusal_is_tried_again() -> None:
 
 def test_the_alternate_has_to_be_there_and_on_the_same_broker() -> None:
     made = exchange(metadata=OURS, unroutable="Alternate", alternateExchangeRef={"name": "rest"})
-    assert told(decide(view(made)))[0] == ("Ready", "False", "ExchangeNotFound")
+    assert told(plan_exchange(view(made)))[0] == ("Ready", "False", "ExchangeNotFound")
     elsewhere = exchange(metadata={"name": "rest"}, brokerRef={"name": "other"})
-    assert told(decide(replace(view(made), alternate=elsewhere)))[0] == ("Ready", "False", "ExchangeOnOtherBroker")
+    assert told(plan_exchange(replace(view(made), alternate=elsewhere)))[0] == (
+        "Ready",
+        "False",
+        "ExchangeOnOtherBroker",
+    )
     here = exchange(metadata={"name": "rest"}, exchangeName="the rest")
-    decision = decide(replace(view(made), alternate=here))
-    assert isinstance(decision, Declare)
+    decision = plan_exchange(replace(view(made), alternate=here))
+    assert isinstance(decision, DeclareEntity)
     assert decision.body.to_wire()["alternateExchange"] == "the rest"
 
 
 def test_a_broker_that_does_not_know_what_is_asked_is_not_asked_for_it() -> None:
     old = BrokerView(reach=Reach.CONNECTED, broker=broker(), version="0.1.0", understands=frozenset({"exchange.owner"}))
-    decision = decide(replace(view(), broker=old))
+    decision = plan_exchange(replace(view(), broker=old))
     assert told(decision)[0] == ("Ready", "False", "BrokerTooOld")
     assert ("Declared", "False", "BrokerTooOld") in told(decision)
 
 
 def test_a_refusal_that_time_does_not_mend_is_not_asked_for_in_a_loop() -> None:
-    answer = Answer(status=400, reason="InvalidRequest", description="retention: no such key.")
-    decision = decide(view(answer=answer))
+    answer = BrokerReply(status=400, reason="InvalidRequest", description="retention: no such key.")
+    decision = plan_exchange(view(answer=answer))
     assert isinstance(decision, Report)
     assert decision.retry is Retry.RESYNC
 
@@ -191,12 +195,12 @@ def test_a_refusal_that_time_does_not_mend_is_not_asked_for_in_a_loop() -> None:
     ],
 )
 def test_without_the_broker_it_is_not_declared(reach: Reach, expected: tuple[str, str, str]) -> None:
-    assert told(decide(view(reach=reach)))[0] == expected
+    assert told(plan_exchange(view(reach=reach)))[0] == expected
 
 
 def test_a_duplicate_waits_for_the_older_one() -> None:
     older = exchange(metadata={"name": "first", "uid": "uid-first", "namespace": "secret"})
-    decision = decide(replace(view(), winner=older))
+    decision = plan_exchange(replace(view(), winner=older))
     assert told(decision)[0] == ("Ready", "False", "DuplicateExchange")
     assert isinstance(decision, Report)
     assert "secret" not in decision.conditions[0].message
@@ -204,5 +208,5 @@ def test_a_duplicate_waits_for_the_older_one() -> None:
 
 def test_a_deleted_one_waits_for_its_subscriptions() -> None:
     made = exchange(metadata={**OURS, "deletionTimestamp": NOW.isoformat()})
-    decision = decide(view(made, answer=Answer(status=409, reason="BindingsExist")))
+    decision = plan_exchange(view(made, answer=BrokerReply(status=409, reason="BindingsExist")))
     assert ("DeletionBlocked", "True", "BindingsExist") in told(decision)

@@ -26,7 +26,7 @@ from penstock_operator.plans import broker_report, conditions
 from penstock_operator.plans import exchange as exchange_plan
 from penstock_operator.plans import subscription as subscription_plan
 from penstock_operator.plans.broker_report import BrokerReportView
-from penstock_operator.plans.decisions import Answer, BrokerView, Child, Reach, Report
+from penstock_operator.plans.decisions import BrokerReply, BrokerView, ChildState, Reach, Report
 from penstock_operator.plans.exchange import ExchangeView
 from penstock_operator.plans.subscription import SubscriptionView
 from penstock_operator.reconcile import status
@@ -38,7 +38,7 @@ SCRIPT = textwrap.dedent(BLOCK)
 OURS: dict[str, Any] = {"finalizers": ["penstock.dev/topology"]}
 LEAVING = {**OURS, "deletionTimestamp": "2026-03-01T11:59:55Z"}
 PAUSED = {**OURS, "annotations": {"penstock.dev/paused": "true"}}
-DECLARED = Answer(status=200, body={"outcome": "Created", "expiryPolicy": "Never"})
+DECLARED = BrokerReply(status=200, body={"outcome": "Created", "expiryPolicy": "Never"})
 
 
 def of_argo(manifest: Any) -> tuple[str, str]:
@@ -75,7 +75,7 @@ def reported(kind: str, report: object, metadata: dict[str, Any], before: Any = 
 
 def subscribed(
     reach: Reach = Reach.CONNECTED,
-    answer: Answer | None = DECLARED,
+    answer: BrokerReply | None = DECLARED,
     metadata: dict[str, Any] = OURS,
     before: Any = None,
 ) -> Any:
@@ -89,10 +89,10 @@ def subscribed(
         now=NOW,
         answer=answer,
     )
-    return reported("Subscription", subscription_plan.decide(view), metadata, before)
+    return reported("Subscription", subscription_plan.plan_subscription(view), metadata, before)
 
 
-def exchanged(reach: Reach = Reach.CONNECTED, child: Child = Child.APPLIED) -> Any:
+def exchanged(reach: Reach = Reach.CONNECTED, child: ChildState = ChildState.APPLIED) -> Any:
     made = exchange(metadata=OURS)
     view = ExchangeView(
         resource=made,
@@ -105,7 +105,7 @@ def exchanged(reach: Reach = Reach.CONNECTED, child: Child = Child.APPLIED) -> A
         service=child,
         answer=DECLARED,
     )
-    return reported("Exchange", exchange_plan.decide(view), OURS)
+    return reported("Exchange", exchange_plan.plan_exchange(view), OURS)
 
 
 STATE = broker_state()
@@ -125,7 +125,7 @@ def brokered(replicas: int = 1, pod: Any = POD, **changes: Any) -> Any:
         subscriptions=0,
         now=NOW,
     )
-    return reported("Broker", broker_report.report(replace(view, **changes)), {})
+    return reported("Broker", broker_report.report_broker(replace(view, **changes)), {})
 
 
 def unseen(kind: str) -> Any:
@@ -147,9 +147,9 @@ class Seen:
     says: str = ""
 
 
-BUSY = Answer(status=409, reason="ConsumersActive", body={"containers": ["pod-1"]})
-WRONG = Answer(status=400, condition="amqp:invalid-field", reason="InvalidSelector", description="At 3: no.")
-FULL = Answer(status=503, condition="amqp:resource-limit-exceeded", reason="StorageFull", description="Full.")
+BUSY = BrokerReply(status=409, reason="ConsumersActive", body={"containers": ["pod-1"]})
+WRONG = BrokerReply(status=400, condition="amqp:invalid-field", reason="InvalidSelector", description="At 3: no.")
+FULL = BrokerReply(status=503, condition="amqp:resource-limit-exceeded", reason="StorageFull", description="Full.")
 EVERY: dict[str, tuple[Any, Seen]] = {
     "a-subscription-nobody-has-seen": (unseen("Subscription"), Seen("InProgress", "Progressing", "Waiting for")),
     "an-exchange-nobody-has-seen": (unseen("Exchange"), Seen("InProgress", "Progressing", "Waiting for")),
@@ -171,10 +171,13 @@ EVERY: dict[str, tuple[Any, Seen]] = {
     ),
     "an-exchange-declared": (exchanged(), Seen("Current", "Healthy", "Declared on the broker.")),
     "an-exchange-whose-service-is-anothers": (
-        exchanged(child=Child.TAKEN),
+        exchanged(child=ChildState.TAKEN),
         Seen("Failed", "Degraded", "somebody else"),
     ),
-    "an-exchange-after-another": (exchanged(child=Child.LEAVING), Seen("InProgress", "Progressing", "was deleted")),
+    "an-exchange-after-another": (
+        exchanged(child=ChildState.LEAVING),
+        Seen("InProgress", "Progressing", "was deleted"),
+    ),
     "a-broker-that-serves": (brokered(), Seen("Current", "Healthy", "serves its clients")),
     "a-broker-scaled-to-zero": (brokered(0, None), Seen("Current", "Healthy", "Scaled to zero")),
     "a-broker-that-starts": (brokered(pod=None), Seen("InProgress", "Progressing", "not there yet")),

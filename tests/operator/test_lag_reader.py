@@ -16,14 +16,14 @@ from operating.in_memory import ApiServerInMemory
 from operating.making import GOOD
 
 from penstock_api.observing import LATEST
-from penstock_operator.brokers.observer_client import ObserverError, ObserverTarget, fetch_latest
+from penstock_operator.brokers.observer_client import LagResultUnavailable, ObserverTarget, fetch_latest
 from penstock_operator.children import certificates
-from penstock_operator.cluster.cache import Cache, Key
-from penstock_operator.reconcile.broker_reconciler import Findings
+from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.reconcile.broker_reconciler import BrokerFindings
 from penstock_operator.reconcile.lag_reader import LagReader
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-BROKER = Key("Broker", "shop", "main")
+BROKER = ResourceKey("Broker", "shop", "main")
 BILLING = ("Subscription", "shop", "billing")
 
 
@@ -85,7 +85,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     (tmp_path / "tls.key").write_bytes(pair.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    api, cache, findings = ApiServerInMemory(), Cache(), dict[Key, Findings]()
+    api, cache, findings = ApiServerInMemory(), Cache(), dict[ResourceKey, BrokerFindings]()
     for kind in ("Broker", "Exchange", "Subscription"):
         api.user_applies(GOOD[kind])
     for _, manifest in api.events:
@@ -105,7 +105,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     target = ObserverTarget(
         host="127.0.0.1", port=address[1], server_name="main-observer.shop.svc", ca=ca.certificate, token="secret"
     )
-    findings[BROKER] = Findings(observer=target)
+    findings[BROKER] = BrokerFindings(observer=target)
     async with aiohttp.ClientSession() as http:
         reader = LagReader(api, cache, http, findings, lambda: made.now, lambda _: None)
         made = Stage(reader, api, target, api.objects[BILLING]["metadata"]["uid"])
@@ -205,5 +205,5 @@ async def test_no_result_yet_is_none(stage: Stage) -> None:
     ],
 )
 async def test_an_observer_that_can_t_be_asked_says_why(stage: Stage, change: dict[str, Any], says: str) -> None:
-    with pytest.raises(ObserverError, match=says):
+    with pytest.raises(LagResultUnavailable, match=says):
         await fetch_latest(stage.reader.http, replace(stage.target, **change))

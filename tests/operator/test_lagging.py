@@ -11,7 +11,7 @@ from operating.making import NOW, subscription
 from penstock_api.resources import Lag
 from penstock_api.result import LagResult, LagState, SubscriptionLag
 from penstock_operator.plans import lag_status
-from penstock_operator.plans.conditions import Condition, Truth
+from penstock_operator.plans.conditions import ConditionStatus, StatusCondition
 
 
 def entry(state: str = "OK", **figures: Any) -> SubscriptionLag:
@@ -89,15 +89,15 @@ def test_what_is_not_known_is_left_out() -> None:
     ],
 )
 def test_the_condition(thresholds: dict[str, int], found: SubscriptionLag, expected: tuple[str, str]) -> None:
-    condition = lag_status.lagging(subscription(lagThresholds=thresholds), found)
+    condition = lag_status.lagging_condition(subscription(lagThresholds=thresholds), found)
     assert (condition.type, condition.truth.value, str(condition.reason)) == ("Lagging", *expected)
 
 
 BASE = {"state": "OK", "messages": 100, "oldestAgeSeconds": 100, "runName": "r", "brokersReporting": "1/1"}
-FINE = Condition("Lagging", Truth.FALSE, "WithinThresholds", "")
+FINE = StatusCondition("Lagging", ConditionStatus.FALSE, "WithinThresholds", "")
 
 
-def worth(changes: dict[str, Any], seconds: int = 60, condition: Condition = FINE) -> bool:
+def worth(changes: dict[str, Any], seconds: int = 60, condition: StatusCondition = FINE) -> bool:
     shown = Lag.model_validate({**BASE, "observedTime": NOW})
     later = (NOW + timedelta(seconds=seconds)).isoformat()
     return lag_status.is_worth_writing(shown, "WithinThresholds", {**BASE, "observedTime": later, **changes}, condition)
@@ -125,7 +125,7 @@ def test_only_what_is_noticeable_is_written(changes: dict[str, Any], written: bo
 
 
 def test_another_reason_is_written() -> None:
-    assert worth({}, condition=Condition("Lagging", Truth.TRUE, "BacklogAboveThreshold", ""))
+    assert worth({}, condition=StatusCondition("Lagging", ConditionStatus.TRUE, "BacklogAboveThreshold", ""))
 
 
 def test_nothing_is_shown_that_is_older_than_five_minutes() -> None:
@@ -139,7 +139,7 @@ def test_an_older_window_is_never_written(seconds: int) -> None:
 
 
 def test_three_missed_periods_make_it_unknown() -> None:
-    assert lag_status.stale(result(), 5, NOW + timedelta(minutes=14, seconds=59)) is None
-    condition = lag_status.stale(result(), 5, NOW + timedelta(minutes=15))
+    assert lag_status.stale_condition(result(), 5, NOW + timedelta(minutes=14, seconds=59)) is None
+    condition = lag_status.stale_condition(result(), 5, NOW + timedelta(minutes=15))
     assert condition is not None
-    assert (condition.truth, str(condition.reason)) == (Truth.UNKNOWN, "LagReportStale")
+    assert (condition.truth, str(condition.reason)) == (ConditionStatus.UNKNOWN, "LagReportStale")

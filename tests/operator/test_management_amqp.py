@@ -16,17 +16,17 @@ from penstock_api import declaration, understanding
 from penstock_api.management import EntityType
 from penstock_api.resources.headers import as_told
 from penstock_broker.settings.settings import Settings
-from penstock_operator.brokers.management import NotUnderstood, Target, Unreachable
+from penstock_operator.brokers.management import ManagementTarget, NotUnderstood, Unreachable
 from penstock_operator.brokers.management_amqp import connect
 from penstock_operator.children import certificates
 from penstock_operator.manifest import items_of
-from penstock_operator.plans.decisions import Declare, Undeclare
+from penstock_operator.plans.decisions import DeclareEntity, DeleteEntity
 
 QUEUE = "psub:durable:global:billing"
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Iterator[Target]:
+def target(tmp_path: Path) -> Iterator[ManagementTarget]:
     now = datetime.now(UTC)
     ca = certificates.make_ca("test", now)
     pair = certificates.make_server(ca, ["main-management.shop.svc", "*.shop.svc"], now)
@@ -41,7 +41,7 @@ def target(tmp_path: Path) -> Iterator[Target]:
     }
     with BrokerProcess(tmp_path / "data", management=False, settings={"management": management}) as process:
         port = int(process.addresses["management"].rsplit(":", 1)[1])
-        yield Target(
+        yield ManagementTarget(
             host="127.0.0.1",
             port=port,
             server_name="main-management.shop.svc",
@@ -52,7 +52,7 @@ def target(tmp_path: Path) -> Iterator[Target]:
 
 
 async def test_a_later_broker_is_told_from_one_that_does_not_answer(
-    target: Target, monkeypatch: pytest.MonkeyPatch
+    target: ManagementTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     management = await connect(target)
     said = {**(await management.state()).to_wire(), "version": "9.1", "epoch": "the ninth"}
@@ -72,7 +72,7 @@ async def test_a_later_broker_is_told_from_one_that_does_not_answer(
     await management.close()
 
 
-async def test_declare_query_and_remove(target: Target) -> None:
+async def test_declare_query_and_remove(target: ManagementTarget) -> None:
     management = await connect(target)
     state = await management.state()
     assert (state.epoch, state.durable_work) == (1, "Ok")
@@ -80,17 +80,17 @@ async def test_declare_query_and_remove(target: Target) -> None:
     wanted = declaration.subscription_declaration(subscription(), exchange="orders", cluster_id="c1")
     made = await management.declare(
         [
-            Declare(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange(), cluster_id="c1")),
-            Declare(EntityType.SUBSCRIPTION, None, wanted),
+            DeclareEntity(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange(), cluster_id="c1")),
+            DeclareEntity(EntityType.SUBSCRIPTION, None, wanted),
         ]
     )
     assert [(answer.status, answer.body["outcome"]) for answer in made] == [(201, "Created"), (201, "Created")]
     assert made[1].body["bindingKeys"] == ["#"]
-    (again,) = await management.declare([Declare(EntityType.SUBSCRIPTION, None, wanted)])
+    (again,) = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)])
     assert (again.status, again.body["outcome"]) == (200, "Unchanged")
     marked = {it.name: it.owner.uid for it in await management.marked()}
     assert marked == {"orders": "uid-orders", QUEUE: "uid-billing"}
-    removal = Undeclare(
+    removal = DeleteEntity(
         entity=EntityType.EXCHANGE, name="orders", if_unused=True, if_empty=False, owner_uid="uid-orders"
     )
     (bound,) = await management.undeclare([removal])
@@ -103,50 +103,52 @@ async def test_declare_query_and_remove(target: Target) -> None:
     await management.close()
 
 
-async def test_another_resource_s_subscription_is_not_taken_away(target: Target) -> None:
+async def test_another_resource_s_subscription_is_not_taken_away(target: ManagementTarget) -> None:
     management = await connect(target)
     ours = declaration.exchange_declaration(exchange(), cluster_id="c1")
     wanted = declaration.subscription_declaration(subscription(), exchange="orders", cluster_id="c1")
-    entries = [Declare(EntityType.EXCHANGE, "orders", ours), Declare(EntityType.SUBSCRIPTION, None, wanted)]
+    entries = [DeclareEntity(EntityType.EXCHANGE, "orders", ours), DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)]
     await management.declare(entries)
     (refused,) = await management.undeclare(
-        [Undeclare(entity=EntityType.SUBSCRIPTION, name=QUEUE, if_unused=True, if_empty=False, owner_uid="another")]
+        [DeleteEntity(entity=EntityType.SUBSCRIPTION, name=QUEUE, if_unused=True, if_empty=False, owner_uid="another")]
     )
     assert (refused.status, refused.reason) == (409, "Managed")
     twin = subscription(metadata={"name": "twin", "uid": "uid-twin"}, subscriptionName="billing")
     other = declaration.subscription_declaration(twin, exchange="orders", cluster_id="c1")
-    (refused,) = await management.declare([Declare(EntityType.SUBSCRIPTION, None, other)])
+    (refused,) = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, other)])
     assert (refused.status, refused.reason) == (409, "DuplicateSubscription")
     await management.close()
 
 
-async def test_a_missing_exchange_and_a_bad_selector_have_their_reasons(target: Target) -> None:
+async def test_a_missing_exchange_and_a_bad_selector_have_their_reasons(target: ManagementTarget) -> None:
     management = await connect(target)
     lost = declaration.subscription_declaration(subscription(), exchange="nowhere")
-    await management.declare([Declare(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange()))])
+    await management.declare(
+        [DeclareEntity(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange()))]
+    )
     bad = declaration.subscription_declaration(subscription(filter={"selector": "a = = b"}), exchange="orders")
-    answers = await management.declare([Declare(EntityType.SUBSCRIPTION, None, body) for body in (lost, bad)])
+    answers = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, body) for body in (lost, bad)])
     assert [(it.status, it.reason) for it in answers] == [(404, "ExchangeNotFound"), (400, "InvalidSelector")]
     await management.close()
 
 
-async def test_headers_and_delivery_are_declared_once_and_bad_ones_have_their_reasons(target: Target) -> None:
+async def test_headers_and_delivery_are_declared_once_and_bad_ones_have_their_reasons(target: ManagementTarget) -> None:
     management = await connect(target)
     kinds = {"orders": exchange(), "parcels": exchange(metadata={"name": "parcels"}, type="Headers")}
     await management.declare(
-        [Declare(EntityType.EXCHANGE, name, declaration.exchange_declaration(it)) for name, it in kinds.items()]
+        [DeclareEntity(EntityType.EXCHANGE, name, declaration.exchange_declaration(it)) for name, it in kinds.items()]
     )
     bindings = [{"headers": [{"name": "region", "string": "eu"}, {"name": "amount", "integer": 5}]}]
     made = subscription(headerBindings=bindings, delivery={"maxDeliveries": 3, "deadLetter": "dead"})
     wanted, wrong = (declaration.subscription_declaration(made, exchange=it) for it in ("parcels", "orders"))
-    (first,) = await management.declare([Declare(EntityType.SUBSCRIPTION, None, wanted)])
-    (second,) = await management.declare([Declare(EntityType.SUBSCRIPTION, None, wanted)])
+    (first,) = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)])
+    (second,) = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)])
     assert (first.body["outcome"], second.body["outcome"]) == ("Created", "Unchanged")
     told = [as_told(it) for it in items_of(first.body, "headerBindings")]
     assert told == ["All: amount = 5, region = 'eu'"]
     nowhere = subscription(metadata={"name": "lost", "uid": "u"}, delivery={"deadLetter": "$management"})
     other = declaration.subscription_declaration(nowhere, exchange="orders")
-    answers = await management.declare([Declare(EntityType.SUBSCRIPTION, None, body) for body in (wrong, other)])
+    answers = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, body) for body in (wrong, other)])
     assert [(it.status, it.reason) for it in answers] == [(400, "InvalidBindingKey"), (400, "InvalidAddress")]
     await management.close()
 
@@ -159,6 +161,8 @@ async def test_headers_and_delivery_are_declared_once_and_bad_ones_have_their_re
         ({"port": 1}, "can't be reached"),
     ],
 )
-async def test_who_can_t_be_asked_is_unreachable(target: Target, change: dict[str, str | int], says: str) -> None:
+async def test_who_can_t_be_asked_is_unreachable(
+    target: ManagementTarget, change: dict[str, str | int], says: str
+) -> None:
     with pytest.raises(Unreachable, match=says):
         await connect(replace(target, **change))  # type: ignore[arg-type]  # the values fit their names

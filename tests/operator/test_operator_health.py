@@ -7,14 +7,14 @@ import asyncio
 import aiohttp
 
 from penstock_operator import health
-from penstock_operator.cluster.cache import Cache, Key
-from penstock_operator.cluster.controller import Work
+from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.cluster.controller import Controller
 from penstock_operator.metrics import Metrics
-from penstock_operator.settings import Settings
+from penstock_operator.settings import OperatorSettings
 
 
-def work() -> Work:
-    return Work(Cache(), Metrics(), lambda: 0.0)
+def work() -> Controller:
+    return Controller(Cache(), Metrics(), lambda: 0.0)
 
 
 def test_a_new_operator_is_live_until_its_first_list_is_overdue() -> None:
@@ -44,14 +44,14 @@ def test_watches_that_tell_nothing_are_noticed() -> None:
 def test_work_that_hangs_is_named() -> None:
     made = work()
     made.last_list = 1000
-    made.started[Key("Broker", "shop", "main")] = 400
+    made.started[ResourceKey("Broker", "shop", "main")] = 400
     assert health.problem_of(made, 0, 1000, 1000) is None
     assert health.problem_of(made, 0, 1000, 1001) == "work on Broker shop/main takes longer than 600 s"
 
 
 async def test_it_answers_over_http() -> None:
     made, metrics = work(), Metrics()
-    settings = Settings(broker_image="b", lag_image="l", liveness_host="127.0.0.1", liveness_port=0)
+    settings = OperatorSettings(broker_image="b", lag_image="l", liveness_host="127.0.0.1", liveness_port=0)
     runner = await health.serve(settings, made, metrics, lambda: 0.0)
     try:
         (address,) = runner.addresses

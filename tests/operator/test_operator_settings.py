@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from penstock_api.failing import Misuse
-from penstock_operator.settings import Settings
+from penstock_operator.settings import OperatorSettings
 
 IMAGES = {"PENSTOCK_OPERATOR_BROKER_IMAGE": "b:1", "PENSTOCK_OPERATOR_LAG_IMAGE": "l:1"}
 
 
 def test_the_chart_s_environment() -> None:
-    found = Settings.from_environment(
+    found = OperatorSettings.from_environment(
         {
             **IMAGES,
             "PENSTOCK_OPERATOR_NAMESPACES": "a, b,",
@@ -22,7 +22,7 @@ def test_the_chart_s_environment() -> None:
             "PENSTOCK_OPERATOR_LIVENESS_PORT": "9000",
         }
     )
-    assert found == Settings(
+    assert found == OperatorSettings(
         broker_image="b:1",
         lag_image="l:1",
         namespaces=("a", "b"),
@@ -45,4 +45,4 @@ def test_the_chart_s_environment() -> None:
 )
 def test_what_can_t_be_used_is_named(variables: dict[str, str], names: str) -> None:
     with pytest.raises(Misuse, match=names):
-        Settings.from_environment(variables)
+        OperatorSettings.from_environment(variables)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from penstock_api.management import EntityType, Owner
-from penstock_operator.plans.decisions import Undeclare
-from penstock_operator.plans.orphans import Marked, Verdict, judge
+from penstock_operator.plans.decisions import DeleteEntity
+from penstock_operator.plans.orphans import MarkedEntity, Orphans, find_orphans
 
 Policy = Literal["Delete", "DeleteWhenEmpty", "DeleteWhenUnused", "Retain"]
 CLAIM = ("Subscription", "shop", "billing", "q")
@@ -14,20 +14,20 @@ CLAIM = ("Subscription", "shop", "billing", "q")
 
 def marked(
     policy: Policy = "Delete", cluster: str = "c1", kind: Literal["Exchange", "Subscription"] = "Subscription"
-) -> Marked:
+) -> MarkedEntity:
     owner = Owner(cluster_id=cluster, kind=kind, namespace="shop", name="billing", uid="u1", deletion_policy=policy)
-    return Marked("q", owner)
+    return MarkedEntity("q", owner)
 
 
 def verdict(
-    entity: Marked,
+    entity: MarkedEntity,
     *,
     claims: tuple[tuple[str, str, str, str], ...] = (),
     since: float | None = None,
     namespaces: tuple[str, ...] = (),
     owed: tuple[str, ...] = (),
-) -> Verdict:
-    return judge(
+) -> Orphans:
+    return find_orphans(
         [entity],
         claims=claims,
         missing_since={} if since is None else {entity.claim: since},
@@ -38,12 +38,12 @@ def verdict(
     )
 
 
-def reasons(found: Verdict) -> list[object]:
+def reasons(found: Orphans) -> list[object]:
     return [orphan["reason"] for orphan in found.listed]
 
 
 def test_what_has_its_resource_is_no_orphan() -> None:
-    assert verdict(marked(), claims=(CLAIM,), since=0) == Verdict((), (), {})
+    assert verdict(marked(), claims=(CLAIM,), since=0) == Orphans((), (), {})
 
 
 def test_a_resource_that_claims_another_name_does_not_keep_the_old_one() -> None:
@@ -57,7 +57,7 @@ def test_it_is_listed_at_once_and_collected_after_ten_minutes() -> None:
     assert verdict(marked(), since=1000 - 599).collect == ()
     due = verdict(marked(), since=1000 - 600)
     assert due.collect == (
-        Undeclare(entity=EntityType.SUBSCRIPTION, name="q", if_unused=True, if_empty=False, owner_uid="u1"),
+        DeleteEntity(entity=EntityType.SUBSCRIPTION, name="q", if_unused=True, if_empty=False, owner_uid="u1"),
     )
     assert due.listed == ({"kind": "Subscription", "name": "q", "resource": "shop/billing", "reason": "Collecting"},)
 
@@ -88,5 +88,5 @@ def test_another_cluster_s_marks_are_only_listed() -> None:
 
 
 def test_namespaces_that_the_operator_does_not_see_are_left_alone() -> None:
-    assert verdict(marked(), since=0, namespaces=("elsewhere",)) == Verdict((), (), {})
+    assert verdict(marked(), since=0, namespaces=("elsewhere",)) == Orphans((), (), {})
     assert reasons(verdict(marked(), namespaces=("shop",))) == ["NotYetDue"]

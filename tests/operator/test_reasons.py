@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from penstock_core.reason import Reason as BrokerReason
-from penstock_operator.plans.conditions import NEEDS_A_PERSON, Reason, needs_a_person, word
+from penstock_operator.plans.conditions import NEEDS_A_PERSON, ConditionReason, condition_reason, needs_a_person
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operator.md").read_text()
-UNREMARKABLE = {Reason.READY, Reason.PENDING, Reason.REFUSED}
+UNREMARKABLE = {ConditionReason.READY, ConditionReason.PENDING, ConditionReason.REFUSED}
 
 
-@pytest.mark.parametrize("reason", [reason for reason in Reason if reason not in UNREMARKABLE])
-def test_the_page_of_conditions_knows_every_reason(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", [reason for reason in ConditionReason if reason not in UNREMARKABLE])
+def test_the_page_of_conditions_knows_every_reason(reason: ConditionReason) -> None:
     assert re.search(rf"\b{reason.value}\b", PAGE)
 
 
 def test_what_needs_a_person_is_a_reason() -> None:
-    assert {str(reason) for reason in Reason} | {reason.value for reason in BrokerReason} >= NEEDS_A_PERSON
+    assert {str(reason) for reason in ConditionReason} | {reason.value for reason in BrokerReason} >= NEEDS_A_PERSON
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_what_passes_needs_nobody(reason: str) -> None:
     ("given", "expected"), [("StorageFull", "StorageFull"), ("", "Refused"), (None, "Refused"), ("a b", "Refused")]
 )
 def test_a_word_that_kubernetes_does_not_take_is_replaced(given: str | None, expected: str) -> None:
-    assert word(given) == expected
+    assert condition_reason(given) == expected

@@ -11,7 +11,7 @@ from operating.making import NOW, broker
 from penstock_operator.children import lag_job, services
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans import lag_schedule
-from penstock_operator.plans.conditions import Condition, timestamp
+from penstock_operator.plans.conditions import StatusCondition, timestamp
 
 SECURITY = {
     "allowPrivilegeEscalation": False,
@@ -112,9 +112,9 @@ def test_once_an_hour_is_one_minute_of_it() -> None:
 def test_a_changed_or_refused_schedule_is_made_anew() -> None:
     _, wanted = analysed(intervalMinutes=1)
     _, other = analysed(intervalMinutes=60)
-    assert not lag_job.has_to_be_made_anew(wanted, wanted)
-    assert lag_job.has_to_be_made_anew(wanted, other)
-    assert lag_job.has_to_be_made_anew(wanted, {**wanted, "status": {"scheduleState": "FailedValidation"}})
+    assert not lag_job.must_be_recreated(wanted, wanted)
+    assert lag_job.must_be_recreated(wanted, other)
+    assert lag_job.must_be_recreated(wanted, {**wanted, "status": {"scheduleState": "FailedValidation"}})
 
 
 def seen(minutes_ago: float, **status: Any) -> Manifest:
@@ -128,7 +128,7 @@ NEXT = {"nextRun": "2026-03-01T12:01:00Z"}
 def told(
     observed: Manifest | None, last_run: Manifest | None = None, *, installed: bool = True, **analysis: Any
 ) -> tuple[str, str]:
-    found: Condition = lag_schedule.condition(
+    found: StatusCondition = lag_schedule.condition(
         broker(lagAnalysis=analysis), spark_installed=installed, observed=observed, last_run=last_run, now=NOW
     )
     assert found.type == "LagAnalysisScheduled"

@@ -13,12 +13,12 @@ from support.waiting import wait_until
 
 from penstock_api import declaration
 from penstock_api.management import BrokerState, ContestedContainer, EntityType
-from penstock_operator.brokers.management import Management, NotUnderstood, Target, Unreachable
-from penstock_operator.brokers.sessions import News, Session, Sessions
-from penstock_operator.plans.decisions import Answer, Declare, Reach, Undeclare
-from penstock_operator.plans.orphans import Marked
+from penstock_operator.brokers.management import BrokerManagement, ManagementTarget, NotUnderstood, Unreachable
+from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions, SessionChange
+from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
+from penstock_operator.plans.orphans import MarkedEntity
 
-TARGET = Target(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", password="p")
+TARGET = ManagementTarget(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", password="p")
 
 
 def state(instance: str = "i1", epoch: int = 1) -> BrokerState:
@@ -36,7 +36,7 @@ class Script:
     later: NotUnderstood | None = None
     """It is of a later release."""
 
-    async def connect(self, target: Target) -> Management:
+    async def connect(self, target: ManagementTarget) -> BrokerManagement:
         self.connects += 1
         self._check()
         return Scripted(self)
@@ -56,17 +56,17 @@ class Scripted:
             raise self.script.later
         return self.script.now
 
-    async def declare(self, entries: Sequence[Declare]) -> Sequence[Answer]:
+    async def declare(self, entries: Sequence[DeclareEntity]) -> Sequence[BrokerReply]:
         self._check()
         self.script.batches.append([f"+{entry.entity.name}" for entry in entries])
-        return [Answer(status=201) for _ in entries]
+        return [BrokerReply(status=201) for _ in entries]
 
-    async def undeclare(self, entries: Sequence[Undeclare]) -> Sequence[Answer]:
+    async def undeclare(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
         self._check()
         self.script.batches.append([f"-{entry.entity.name}" for entry in entries])
-        return [Answer(status=204) for _ in entries]
+        return [BrokerReply(status=204) for _ in entries]
 
-    async def marked(self) -> Sequence[Marked]:
+    async def marked(self) -> Sequence[MarkedEntity]:
         self._check()
         return []
 
@@ -81,27 +81,27 @@ class Scripted:
 @dataclass
 class Fixture:
     script: Script
-    sessions: Sessions
+    sessions: BrokerSessions
     changes: int = 0
     states: int = 0
 
-    def changed(self, news: News) -> None:
+    def changed(self, news: SessionChange) -> None:
         match news:
-            case News.REACH:
+            case SessionChange.REACH:
                 self.changes += 1
-            case News.STATE:
+            case SessionChange.STATE:
                 self.states += 1
             case _:
                 assert_never(news)
 
-    async def session(self) -> Session:
+    async def session(self) -> BrokerSession:
         return await self.sessions.ensure("shop/main", TARGET, self.changed)
 
 
 @pytest.fixture
 async def made() -> AsyncIterator[Fixture]:
     script = Script()
-    fixture = Fixture(script, Sessions(script.connect, 0.01))
+    fixture = Fixture(script, BrokerSessions(script.connect, 0.01))
     yield fixture
     await fixture.sessions.close()
 
@@ -113,14 +113,14 @@ async def until(condition: Callable[[], bool]) -> None:
     await wait_until(holds)
 
 
-SUBSCRIPTION = Declare(
+SUBSCRIPTION = DeclareEntity(
     EntityType.SUBSCRIPTION, None, declaration.subscription_declaration(subscription(), exchange="orders")
 )
-EXCHANGE = Declare(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange()))
+EXCHANGE = DeclareEntity(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange()))
 
 
-def removal(entity: EntityType) -> Undeclare:
-    return Undeclare(entity=entity, name="q", if_unused=True, if_empty=False, owner_uid="u")
+def removal(entity: EntityType) -> DeleteEntity:
+    return DeleteEntity(entity=entity, name="q", if_unused=True, if_empty=False, owner_uid="u")
 
 
 async def test_it_connects_and_says_so_once(made: Fixture) -> None:
@@ -201,7 +201,7 @@ async def test_a_lost_broker_is_unreachable_at_once_and_connected_again(made: Fi
 async def test_another_target_is_another_session_that_remembers_the_instance(made: Fixture) -> None:
     first = await made.session()
     await until(lambda: first.reach is Reach.CONNECTED)
-    moved = Target(host="127.0.0.2", port=1, server_name="b", ca=b"", user="u", password="p")
+    moved = ManagementTarget(host="127.0.0.2", port=1, server_name="b", ca=b"", user="u", password="p")
     second = await made.sessions.ensure("shop/main", moved, made.changed)
     assert second is not first
     assert second.state == state()

@@ -9,13 +9,13 @@ from operating.in_memory import ApiServerInMemory
 from operating.making import NOW, manifest_of, subscription
 
 from penstock_api.resources import parse
-from penstock_operator.cluster.api_server import KINDS
-from penstock_operator.plans.conditions import Condition, Truth
+from penstock_operator.cluster.api_server import API_RESOURCES
+from penstock_operator.plans.conditions import ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import Report
 from penstock_operator.reconcile import status
 
-FINE = Report((Condition("Ready", Truth.TRUE, "Ready", "Fine."),), {"queueName": "q"})
-WORSE = Report((Condition("Ready", Truth.FALSE, "StorageFull", "Full."),), {"queueName": "q"})
+FINE = Report((StatusCondition("Ready", ConditionStatus.TRUE, "Ready", "Fine."),), {"queueName": "q"})
+WORSE = Report((StatusCondition("Ready", ConditionStatus.FALSE, "StorageFull", "Full."),), {"queueName": "q"})
 EARLIER = {"type": "Ready", "status": "True", "reason": "Ready", "message": "Fine.", "observedGeneration": 3}
 
 
@@ -53,7 +53,11 @@ def sent_events(manifest: Any, report: Report) -> list[Any]:
 
 def fought(message: str | None) -> Report:
     """A Ready broker whose container-ids are contested in these words, or not."""
-    fight = () if message is None else (Condition("ContainersContested", Truth.TRUE, "TakeoversRepeated", message),)
+    fight = (
+        ()
+        if message is None
+        else (StatusCondition("ContainersContested", ConditionStatus.TRUE, "TakeoversRepeated", message),)
+    )
     return Report((*FINE.conditions, *fight), {})
 
 
@@ -83,7 +87,7 @@ def test_an_event_tells_a_new_reason_once() -> None:
 async def test_writing_goes_to_the_api_server_only_when_needed() -> None:
     api = ApiServerInMemory()
     api.user_applies(manifest_of("Subscription", {}, None, {}))
-    (manifest,) = [found async for found in api.list(KINDS["Subscription"])]
+    (manifest,) = [found async for found in api.list(API_RESOURCES["Subscription"])]
     after = await status.write(api, manifest, parse(manifest), FINE, NOW)
     assert api.written == 1
     assert await status.write(api, after, parse(after), FINE, NOW + timedelta(hours=1)) == after

@@ -15,16 +15,16 @@ from penstock_api.resources import Broker, Exchange, Subscription
 from penstock_core.reason import Reason as BrokerReason
 from penstock_operator.plans.decisions import (
     AddFinalizer,
-    Answer,
+    BrokerReply,
     BrokerView,
-    Declare,
+    DeclareEntity,
+    DeleteEntity,
     Reach,
-    Release,
+    RemoveFinalizer,
     Report,
     Retry,
-    Undeclare,
 )
-from penstock_operator.plans.subscription import SubscriptionView, decide
+from penstock_operator.plans.subscription import SubscriptionView, plan_subscription
 
 OURS = {"finalizers": ["penstock.dev/topology"]}
 DECLARED: dict[str, Any] = {
@@ -50,7 +50,7 @@ def view(
     of: Broker | None = None,
     to: Exchange | None = None,
     reach: Reach = Reach.CONNECTED,
-    answer: Answer | None = None,
+    answer: BrokerReply | None = None,
     winner: Subscription | None = None,
 ) -> SubscriptionView:
     made = made or subscription(metadata=OURS)
@@ -72,24 +72,24 @@ def told(decision: object) -> list[tuple[str, str, str]]:
 
 
 def test_the_finalizer_comes_before_the_declaration() -> None:
-    assert decide(view(subscription())) == AddFinalizer()
+    assert plan_subscription(view(subscription())) == AddFinalizer()
 
 
 def test_then_it_is_declared() -> None:
-    decision = decide(view())
-    assert isinstance(decision, Declare)
+    decision = plan_subscription(view())
+    assert isinstance(decision, DeclareEntity)
     assert (decision.entity, decision.name) == (EntityType.SUBSCRIPTION, None)
     assert decision.body.to_wire()["exchange"] == "orders"
 
 
 def test_an_exchange_is_declared_by_its_name_on_the_broker() -> None:
-    decision = decide(view(to=exchange(exchangeName="Orders EU")))
-    assert isinstance(decision, Declare)
+    decision = plan_subscription(view(to=exchange(exchangeName="Orders EU")))
+    assert isinstance(decision, DeclareEntity)
     assert decision.body.to_wire()["exchange"] == "Orders EU"
 
 
 def test_declared_is_ready() -> None:
-    decision = decide(view(answer=Answer(status=201, body=DECLARED)))
+    decision = plan_subscription(view(answer=BrokerReply(status=201, body=DECLARED)))
     assert told(decision) == [
         ("Ready", "True", "Ready"),
         ("Accepted", "True", "Accepted"),
@@ -106,7 +106,7 @@ def test_declared_is_ready() -> None:
 
 def test_header_bindings_that_hold_are_shown() -> None:
     body = {**DECLARED, "bindingKeys": [], "headerBindings": [{"match": "All", "headers": {"region": "eu"}}]}
-    decision = decide(view(answer=Answer(status=200, body=body)))
+    decision = plan_subscription(view(answer=BrokerReply(status=200, body=body)))
     assert isinstance(decision, Report)
     assert decision.details["applied"] == {
         "exchange": "orders",
@@ -122,14 +122,14 @@ def test_header_bindings_that_hold_are_shown() -> None:
     [("Unchanged", "Declared"), ("Updated", "Declared"), ("Rebound", "Rebound"), ("Adopted", "Adopted")],
 )
 def test_the_outcome_is_the_reason_of_bound(outcome: str, reason: str) -> None:
-    decision = decide(view(answer=Answer(status=200, body={**DECLARED, "outcome": outcome})))
+    decision = plan_subscription(view(answer=BrokerReply(status=200, body={**DECLARED, "outcome": outcome})))
     assert ("Bound", "True", reason) in told(decision)
     assert ("Ready", "True", "Ready") in told(decision)
 
 
 def test_a_blocked_rebind_is_bound_but_not_ready_and_is_tried_again() -> None:
     body = {**DECLARED, "outcome": "RebindBlocked", "blockedBy": "ConsumersActive"}
-    decision = decide(view(answer=Answer(status=200, body=body)))
+    decision = plan_subscription(view(answer=BrokerReply(status=200, body=body)))
     assert told(decision) == [
         ("Ready", "False", "RebindBlocked"),
         ("Accepted", "True", "Accepted"),
@@ -143,7 +143,9 @@ def test_a_blocked_rebind_is_bound_but_not_ready_and_is_tried_again() -> None:
 
 def test_another_lifetime_than_asked_is_told_but_it_works() -> None:
     made = subscription(metadata=OURS, durability="NonDurable", expiryPolicy="SessionEnd")
-    decision = decide(view(made, answer=Answer(status=200, body={**DECLARED, "expiryPolicy": "LinkDetach"})))
+    decision = plan_subscription(
+        view(made, answer=BrokerReply(status=200, body={**DECLARED, "expiryPolicy": "LinkDetach"}))
+    )
     assert told(decision) == [
         ("Ready", "True", "Ready"),
         ("Accepted", "True", "Accepted"),
@@ -154,9 +156,11 @@ def test_another_lifetime_than_asked_is_told_but_it_works() -> None:
 
 @pytest.mark.parametrize("reason", list(BrokerReason), ids=lambda reason: reason.value)
 def test_every_refusal_of_the_broker_is_the_reason_of_bound_and_ready(reason: BrokerReason) -> None:
-    refused = Answer(status=409, condition=reason.condition.value, reason=reason.value, description="Because. Do this.")
+    refused = BrokerReply(
+        status=409, condition=reason.condition.value, reason=reason.value, description="Because. Do this."
+    )
     broker_view = BrokerView(reach=Reach.CONNECTED, broker=broker(), understands=KNOWN)
-    decision = decide(replace(view(answer=refused), broker=broker_view))
+    decision = plan_subscription(replace(view(answer=refused), broker=broker_view))
     assert told(decision)[0] == ("Ready", "False", reason.value)
     assert ("Bound", "False", reason.value) in told(decision)
     assert isinstance(decision, Report)
@@ -164,10 +168,10 @@ def test_every_refusal_of_the_broker_is_the_reason_of_bound_and_ready(reason: Br
 
 
 def test_a_broker_that_does_not_tell_what_it_knows_is_too_old_for_what_it_calls_invalid() -> None:
-    answer = Answer(
+    answer = BrokerReply(
         status=400, condition="amqp:invalid-field", reason="InvalidRequest", description="x: no such field."
     )
-    decision = decide(view(answer=answer))
+    decision = plan_subscription(view(answer=answer))
     assert told(decision) == [
         ("Ready", "False", "BrokerTooOld"),
         ("Accepted", "True", "Accepted"),
@@ -182,7 +186,7 @@ def test_a_broker_that_does_not_tell_what_it_knows_is_too_old_for_what_it_calls_
 
 
 def test_a_broker_that_this_operator_does_not_understand_needs_another_operator() -> None:
-    assert told(decide(view(reach=Reach.NOT_UNDERSTOOD))) == [
+    assert told(plan_subscription(view(reach=Reach.NOT_UNDERSTOOD))) == [
         ("Ready", "Unknown", "OperatorTooOld"),
         ("Accepted", "True", "Accepted"),
         ("Bound", "Unknown", "OperatorTooOld"),
@@ -203,13 +207,17 @@ def test_a_broker_that_this_operator_does_not_understand_needs_another_operator(
     ],
 )
 def test_stalled_only_if_a_person_must_act(reason: str, stalled: bool) -> None:
-    decision = decide(view(answer=Answer(status=400, reason=reason)))
+    decision = plan_subscription(view(answer=BrokerReply(status=400, reason=reason)))
     assert (("Stalled", "True", reason) in told(decision)) is stalled
 
 
 @pytest.mark.parametrize("reason", [None, "", "not camel case", "Ü"])
 def test_a_refusal_without_a_usable_reason_is_refused(reason: str | None) -> None:
-    assert told(decide(view(answer=Answer(status=500, reason=reason))))[0] == ("Ready", "False", "Refused")
+    assert told(plan_subscription(view(answer=BrokerReply(status=500, reason=reason))))[0] == (
+        "Ready",
+        "False",
+        "Refused",
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,7 +229,7 @@ def test_a_refusal_without_a_usable_reason_is_refused(reason: str | None) -> Non
     ],
 )
 def test_without_the_broker_it_is_not_bound(reach: Reach, condition: tuple[str, str, str]) -> None:
-    decision = decide(view(reach=reach))
+    decision = plan_subscription(view(reach=reach))
     assert condition in told(decision)
     assert told(decision)[0] == ("Ready", *condition[1:])
     assert not any(kind == "Stalled" for kind, _, _ in told(decision))
@@ -229,16 +237,22 @@ def test_without_the_broker_it_is_not_bound(reach: Reach, condition: tuple[str, 
 
 def test_a_missing_broker_in_the_same_namespace() -> None:
     absent = replace(view(), broker=BrokerView(reach=Reach.ABSENT))
-    assert told(decide(absent)) == [("Ready", "False", "BrokerNotFound"), ("Accepted", "False", "BrokerNotFound")]
+    assert told(plan_subscription(absent)) == [
+        ("Ready", "False", "BrokerNotFound"),
+        ("Accepted", "False", "BrokerNotFound"),
+    ]
 
 
 def test_a_missing_exchange_in_the_same_namespace() -> None:
     missing = replace(view(), exchange=None)
-    assert told(decide(missing)) == [("Ready", "False", "ExchangeNotFound"), ("Accepted", "False", "ExchangeNotFound")]
+    assert told(plan_subscription(missing)) == [
+        ("Ready", "False", "ExchangeNotFound"),
+        ("Accepted", "False", "ExchangeNotFound"),
+    ]
 
 
 def test_an_exchange_of_another_broker() -> None:
-    decision = decide(view(to=exchange(brokerRef={"name": "other"})))
+    decision = plan_subscription(view(to=exchange(brokerRef={"name": "other"})))
     assert told(decision)[0] == ("Ready", "False", "ExchangeOnOtherBroker")
     assert ("Stalled", "True", "ExchangeOnOtherBroker") in told(decision)
 
@@ -270,15 +284,15 @@ def away(allowed_by_broker: list[str], allowed_by_exchange: list[str]) -> Subscr
     ],
 )
 def test_another_namespace_needs_the_leave_of_both(by_broker: list[str], by_exchange: list[str], allowed: bool) -> None:
-    decision = decide(away(by_broker, by_exchange))
-    assert isinstance(decision, Declare) is allowed
+    decision = plan_subscription(away(by_broker, by_exchange))
+    assert isinstance(decision, DeclareEntity) is allowed
     if not allowed:
         assert told(decision)[0] == ("Ready", "False", "NamespaceNotAllowed")
 
 
 def test_what_is_not_there_and_what_is_not_allowed_read_the_same() -> None:
-    forbidden = decide(away([], []))
-    absent = decide(replace(away([], []), broker=BrokerView(reach=Reach.ABSENT)))
+    forbidden = plan_subscription(away([], []))
+    absent = plan_subscription(replace(away([], []), broker=BrokerView(reach=Reach.ABSENT)))
     assert isinstance(forbidden, Report)
     assert isinstance(absent, Report)
     assert forbidden.conditions == absent.conditions
@@ -287,7 +301,7 @@ def test_what_is_not_there_and_what_is_not_allowed_read_the_same() -> None:
 
 def test_the_older_of_two_wins_and_is_named_in_its_own_namespace() -> None:
     older = subscription(metadata={"name": "first", "uid": "uid-first"})
-    decision = decide(view(winner=older))
+    decision = plan_subscription(view(winner=older))
     assert told(decision)[0] == ("Ready", "False", "DuplicateSubscription")
     assert isinstance(decision, Report)
     assert decision.conditions[0].message.startswith("Subscription first is older")
@@ -295,7 +309,7 @@ def test_the_older_of_two_wins_and_is_named_in_its_own_namespace() -> None:
 
 def test_the_older_of_two_is_not_named_across_namespaces() -> None:
     older = subscription(metadata={"name": "first", "uid": "uid-first", "namespace": "secret"})
-    decision = decide(view(winner=older))
+    decision = plan_subscription(view(winner=older))
     assert isinstance(decision, Report)
     assert "secret" not in decision.conditions[0].message
     assert "first" not in decision.conditions[0].message
@@ -315,7 +329,7 @@ def test_paused_changes_nothing_on_the_broker_and_keeps_what_was_said() -> None:
         ]
     }
     paused = subscription(before, metadata={**OURS, "annotations": {"penstock.dev/paused": "true"}})
-    assert told(decide(view(paused))) == [
+    assert told(plan_subscription(view(paused))) == [
         ("Ready", "True", "Ready"),
         ("Bound", "True", "Declared"),
         ("ReconciliationPaused", "True", "PausedByAnnotation"),
@@ -324,13 +338,13 @@ def test_paused_changes_nothing_on_the_broker_and_keeps_what_was_said() -> None:
 
 def test_a_deleted_one_without_our_finalizer_is_left_alone() -> None:
     made = subscription(metadata={"deletionTimestamp": NOW.isoformat(), "finalizers": ["other/one"]})
-    assert isinstance(decide(view(made)), Release)
+    assert isinstance(plan_subscription(view(made)), RemoveFinalizer)
 
 
 def test_a_deleted_one_is_undeclared_by_its_queue_name() -> None:
     since = (NOW - timedelta(seconds=1)).isoformat()
     made = subscription(metadata={**OURS, "deletionTimestamp": since})
-    assert decide(view(made)) == Undeclare(
+    assert plan_subscription(view(made)) == DeleteEntity(
         entity=EntityType.SUBSCRIPTION,
         name="psub:durable:global:billing",
         if_unused=True,
@@ -343,7 +357,7 @@ def test_a_broker_that_does_not_know_what_is_asked_is_not_asked_for_it() -> None
     knows = frozenset(understanding.vocabulary()) - {"subscription.delivery.maxTtlMs"}
     old = BrokerView(reach=Reach.CONNECTED, broker=broker(), version="0.1.0", understands=knows)
     made = subscription(metadata=OURS, delivery={"maxTtlSeconds": 60})
-    decision = decide(replace(view(made), broker=old))
+    decision = plan_subscription(replace(view(made), broker=old))
     assert told(decision) == [
         ("Ready", "False", "BrokerTooOld"),
         ("Accepted", "True", "Accepted"),
@@ -356,6 +370,8 @@ def test_a_broker_that_does_not_know_what_is_asked_is_not_asked_for_it() -> None
         "The broker, version 0.1.0, does not know `subscription.delivery.maxTtlMs`. Upgrade it by `spec.image` of "
         "Broker main, or leave that out; until then it keeps what it has."
     )
-    assert isinstance(decide(replace(view(), broker=old)), Declare), "what uses nothing new is declared"
+    assert isinstance(plan_subscription(replace(view(), broker=old)), DeclareEntity), (
+        "what uses nothing new is declared"
+    )
     new = replace(old, understands=knows | {"subscription.delivery.maxTtlMs"})
-    assert isinstance(decide(replace(view(made), broker=new)), Declare)
+    assert isinstance(plan_subscription(replace(view(made), broker=new)), DeclareEntity)

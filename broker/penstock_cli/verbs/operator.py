@@ -28,6 +28,6 @@ def operator(**options: str | None) -> int:
     """
     with needs_extra("operator"):
         from penstock_operator.main import run
-        from penstock_operator.settings import Settings
+        from penstock_operator.settings import OperatorSettings
     given = {f"PENSTOCK_OPERATOR_{name.upper()}": value for name, value in options.items() if value is not None}
-    return run(Settings.from_environment({**os.environ, **given}))
+    return run(OperatorSettings.from_environment({**os.environ, **given}))

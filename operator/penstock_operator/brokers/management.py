@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock_api.management import BrokerState
-from penstock_operator.plans.decisions import Answer, Declare, Undeclare
-from penstock_operator.plans.orphans import Marked
+from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity
+from penstock_operator.plans.orphans import MarkedEntity
 
-__all__ = ["Connector", "Management", "NotUnderstood", "Target", "Unreachable"]
+__all__ = ["BrokerManagement", "Connector", "ManagementTarget", "NotUnderstood", "Unreachable"]
 
 
 class Unreachable(Exception):
@@ -25,7 +25,7 @@ class NotUnderstood(Unreachable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class ManagementTarget:
     """Where a broker's management is, and how to prove who we are."""
 
     host: str
@@ -39,22 +39,22 @@ class Target:
     password: str = field(repr=False)
 
 
-class Management(Protocol):
+class BrokerManagement(Protocol):
     """One connection to a broker's management. Every method raises Unreachable when the broker does not answer."""
 
     async def state(self) -> BrokerState:
         """The broker itself."""
         ...
 
-    async def declare(self, entries: Sequence[Declare]) -> Sequence[Answer]:
+    async def declare(self, entries: Sequence[DeclareEntity]) -> Sequence[BrokerReply]:
         """CREATE of each, in order; one refusal changes nothing of the others."""
         ...
 
-    async def undeclare(self, entries: Sequence[Undeclare]) -> Sequence[Answer]:
+    async def undeclare(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
         """DELETE of each, in order."""
         ...
 
-    async def marked(self) -> Sequence[Marked]:
+    async def marked(self) -> Sequence[MarkedEntity]:
         """Everything that bears an owner mark."""
         ...
 
@@ -63,5 +63,5 @@ class Management(Protocol):
         ...
 
 
-Connector = Callable[[Target], Awaitable[Management]]
+Connector = Callable[[ManagementTarget], Awaitable[BrokerManagement]]
 """Connects; raises Unreachable."""

@@ -16,9 +16,9 @@ from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementC
 from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_api.faults import faults
 from penstock_api.management import BrokerState, Deletion, EntityType, Owner
-from penstock_operator.brokers.management import NotUnderstood, Target, Unreachable
-from penstock_operator.plans.decisions import Answer, Declare, Undeclare
-from penstock_operator.plans.orphans import Marked
+from penstock_operator.brokers.management import ManagementTarget, NotUnderstood, Unreachable
+from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity
+from penstock_operator.plans.orphans import MarkedEntity
 
 __all__ = ["connect"]
 
@@ -28,7 +28,7 @@ _TIMEOUT_SECONDS: Final = 10.0
 _NAME: Final = {EntityType.EXCHANGE: "name", EntityType.SUBSCRIPTION: "queueName"}
 
 
-async def connect(target: Target) -> AmqpManagement:
+async def connect(target: ManagementTarget) -> AmqpManagement:
     """Connect to a broker's management listener; raises Unreachable."""
     context = ssl.create_default_context(cadata=target.ca.decode())
     address = Address(host=target.host, port=target.port, tls=context, server_name=target.server_name)
@@ -63,13 +63,13 @@ class AmqpManagement:
                 "has."
             ) from error
 
-    async def declare(self, entries: Sequence[Declare]) -> Sequence[Answer]:
+    async def declare(self, entries: Sequence[DeclareEntity]) -> Sequence[BrokerReply]:
         """CREATE of each, in order."""
         asked = [Entry(entry.entity, entry.name, entry.body) for entry in entries]
         async with _mapped(self._server_name):
             return [_answer(found) for found in await self._client.create_all(asked)]
 
-    async def undeclare(self, entries: Sequence[Undeclare]) -> Sequence[Answer]:
+    async def undeclare(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
         """DELETE of each, in order."""
         asked = [
             Entry(
@@ -82,15 +82,15 @@ class AmqpManagement:
         async with _mapped(self._server_name):
             return [_answer(found) for found in await self._client.delete_all(asked)]
 
-    async def marked(self) -> Sequence[Marked]:
+    async def marked(self) -> Sequence[MarkedEntity]:
         """Everything that bears an owner mark."""
-        found: list[Marked] = []
+        found: list[MarkedEntity] = []
         async with _mapped(self._server_name):
             for entity, name in _NAME.items():
                 for attributes in await self._client.query_all(entity, attributes=[name, "owner"]):
                     owner = _owner(attributes)
                     if owner is not None:
-                        found.append(Marked(str(attributes[name]), owner))
+                        found.append(MarkedEntity(str(attributes[name]), owner))
         return found
 
     async def close(self) -> None:
@@ -112,9 +112,9 @@ def _owner(attributes: Mapping[str, object]) -> Owner | None:
         return None
 
 
-def _answer(answer: ManagementAnswer) -> Answer:
+def _answer(answer: ManagementAnswer) -> BrokerReply:
     body = answer.body
-    return Answer(
+    return BrokerReply(
         status=answer.status,
         description=answer.description,
         condition=answer.condition,

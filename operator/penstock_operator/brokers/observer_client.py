@@ -18,7 +18,7 @@ from penstock_api.faults import faults
 from penstock_api.observing import LATEST, MAX_RESULT_BYTES
 from penstock_api.result import LagResult
 
-__all__ = ["ObserverError", "ObserverTarget", "fetch_latest"]
+__all__ = ["LagResultUnavailable", "ObserverTarget", "fetch_latest"]
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=15)
 
@@ -36,7 +36,7 @@ class ObserverTarget:
     token: str = field(repr=False)
 
 
-class ObserverError(Exception):
+class LagResultUnavailable(Exception):
     """No result could be had; the text says why."""
 
 
@@ -53,7 +53,7 @@ async def fetch_latest(session: aiohttp.ClientSession, target: ObserverTarget) -
         # Off the loop: a result of many thousand subscriptions takes a while to check.
         return await asyncio.to_thread(LagResult.model_validate_json, body)
     except ValidationError as error:
-        raise ObserverError(f"the result does not fit its model: {faults(error)[0]}") from error
+        raise LagResultUnavailable(f"the result does not fit its model: {faults(error)[0]}") from error
 
 
 async def _fetch(session: aiohttp.ClientSession, target: ObserverTarget) -> bytes | None:
@@ -69,15 +69,15 @@ async def _fetch(session: aiohttp.ClientSession, target: ObserverTarget) -> byte
             if answer.status == 404:
                 return None
             if answer.status != 200:
-                raise ObserverError(f"the observer answered {answer.status}")
+                raise LagResultUnavailable(f"the observer answered {answer.status}")
             body = bytearray()
             async for chunk in answer.content.iter_any():
                 body += chunk
                 if len(body) > MAX_RESULT_BYTES:
-                    raise ObserverError(f"the result is larger than {MAX_RESULT_BYTES} bytes")
+                    raise LagResultUnavailable(f"the result is larger than {MAX_RESULT_BYTES} bytes")
             return bytes(body)
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise ObserverError(f"the observer can't be reached: {_cause(error)}") from error
+        raise LagResultUnavailable(f"the observer can't be reached: {_cause(error)}") from error
 
 
 def _bracketed(host: str) -> str:

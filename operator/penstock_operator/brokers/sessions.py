@@ -15,12 +15,18 @@ from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from penstock_api.management import BrokerState
-from penstock_operator.brokers.management import Connector, Management, NotUnderstood, Target, Unreachable
+from penstock_operator.brokers.management import (
+    BrokerManagement,
+    Connector,
+    ManagementTarget,
+    NotUnderstood,
+    Unreachable,
+)
 from penstock_operator.plans import container_contests
-from penstock_operator.plans.decisions import Answer, Declare, Reach, Undeclare
-from penstock_operator.plans.orphans import Marked
+from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
+from penstock_operator.plans.orphans import MarkedEntity
 
-__all__ = ["News", "Session", "Sessions"]
+__all__ = ["BrokerSession", "BrokerSessions", "SessionChange"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +34,10 @@ _BATCH: Final = 500
 _FIRST_RECONNECT_SECONDS: Final = 0.5
 _LONGEST_RECONNECT_SECONDS: Final = 10.0
 
-Entry = TypeVar("Entry", Declare, Undeclare)
+CommandT = TypeVar("CommandT", DeclareEntity, DeleteEntity)
 
 
-class News(Enum):
+class SessionChange(Enum):
     """What a session has found out."""
 
     REACH = "Reach"
@@ -41,16 +47,21 @@ class News(Enum):
 
 
 @dataclass(slots=True)
-class _Asked(Generic[Entry]):
-    entry: Entry
-    answer: asyncio.Future[Answer]
+class _Asked(Generic[CommandT]):
+    entry: CommandT
+    answer: asyncio.Future[BrokerReply]
 
 
-class Session:
+class BrokerSession:
     """The management of one Broker. Made by `Sessions`; its task runs until `close`."""
 
     def __init__(
-        self, label: str, target: Target, connect: Connector, poll_seconds: float, changed: Callable[[News], None]
+        self,
+        label: str,
+        target: ManagementTarget,
+        connect: Connector,
+        poll_seconds: float,
+        changed: Callable[[SessionChange], None],
     ) -> None:
         self.target: Final = target
         self.state: BrokerState | None = None
@@ -61,10 +72,10 @@ class Session:
         self._connect = connect
         self._poll_seconds = poll_seconds
         self._changed = changed
-        self._management: Management | None = None
+        self._management: BrokerManagement | None = None
         self._lost = asyncio.Event()
-        self._declare: list[_Asked[Declare]] = []
-        self._undeclare: list[_Asked[Undeclare]] = []
+        self._declare: list[_Asked[DeclareEntity]] = []
+        self._undeclare: list[_Asked[DeleteEntity]] = []
         self._wanted = asyncio.Event()
         self._tasks = [asyncio.create_task(self._keep_connected()), asyncio.create_task(self._send())]
         for task in self._tasks:
@@ -90,15 +101,15 @@ class Session:
         """False once a bug has ended it; `Sessions` then makes another."""
         return not any(task.done() for task in self._tasks)
 
-    async def declare(self, entry: Declare) -> Answer:
+    async def declare(self, entry: DeclareEntity) -> BrokerReply:
         """CREATE; raises Unreachable."""
         return await self._ask(self._declare, entry)
 
-    async def undeclare(self, entry: Undeclare) -> Answer:
+    async def undeclare(self, entry: DeleteEntity) -> BrokerReply:
         """DELETE; raises Unreachable."""
         return await self._ask(self._undeclare, entry)
 
-    async def marked(self) -> Sequence[Marked]:
+    async def marked(self) -> Sequence[MarkedEntity]:
         """Everything that bears an owner mark; raises Unreachable."""
         management = self._management
         if management is None:
@@ -109,7 +120,7 @@ class Session:
             self._lose(str(error))
             raise
 
-    async def _ask(self, waiting: list[_Asked[Entry]], entry: Entry) -> Answer:
+    async def _ask(self, waiting: list[_Asked[CommandT]], entry: CommandT) -> BrokerReply:
         if self._management is None or not self.is_running:
             raise Unreachable(self.problem)
         asked = _Asked(entry, asyncio.get_running_loop().create_future())
@@ -126,7 +137,7 @@ class Session:
             while self._management is not None and (self._undeclare or self._declare):
                 await self._send_batch(self._management)
 
-    async def _send_batch(self, management: Management) -> None:
+    async def _send_batch(self, management: BrokerManagement) -> None:
         removals, self._undeclare = self._undeclare[:_BATCH], self._undeclare[_BATCH:]
         declarations, self._declare = self._declare[:_BATCH], self._declare[_BATCH:]
         try:
@@ -159,7 +170,7 @@ class Session:
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LONGEST_RECONNECT_SECONDS)
 
-    async def _watch(self, management: Management) -> None:
+    async def _watch(self, management: BrokerManagement) -> None:
         """Look at the broker now and then, until it is lost."""
         while not self._lost.is_set():
             try:
@@ -174,13 +185,13 @@ class Session:
         if self.reach is Reach.CONNECTED and known:
             assert before is not None
             if container_contests.shown(before) != container_contests.shown(state):
-                self._changed(News.STATE)
+                self._changed(SessionChange.STATE)
             return
         if before is not None and before.instance_id != state.instance_id:
             logger.warning("%s has an empty volume; everything is declared again", self._label)
         self.reach, self.problem = Reach.CONNECTED, ""
         logger.info("%s is connected: instance %s, epoch %s", self._label, state.instance_id, state.epoch)
-        self._changed(News.REACH)
+        self._changed(SessionChange.REACH)
 
     def _lose(self, problem: str, reach: Reach = Reach.UNREACHABLE) -> None:
         self._lost.set()
@@ -188,7 +199,7 @@ class Session:
         if self.reach is not reach:
             self.reach = reach
             logger.warning("%s is lost: %s; the operator connects again", self._label, problem)
-            self._changed(News.REACH)
+            self._changed(SessionChange.REACH)
         self._fail_waiting(problem)
 
     async def _disconnect(self) -> None:
@@ -203,19 +214,21 @@ class Session:
         _fail([*declarations], problem)
 
 
-class Sessions:
+class BrokerSessions:
     """The sessions of all Brokers, by Broker."""
 
     def __init__(self, connect: Connector, poll_seconds: float):
         self._connect = connect
         self._poll_seconds = poll_seconds
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, BrokerSession] = {}
 
-    def get(self, broker: str) -> Session | None:
+    def get(self, broker: str) -> BrokerSession | None:
         """The session of a Broker (`namespace/name`)."""
         return self._sessions.get(broker)
 
-    async def ensure(self, broker: str, target: Target, changed: Callable[[News], None]) -> Session:
+    async def ensure(
+        self, broker: str, target: ManagementTarget, changed: Callable[[SessionChange], None]
+    ) -> BrokerSession:
         """The session of a Broker at this target; another address or password means another session."""
         session = self._sessions.get(broker)
         if session is not None and session.target == target and session.is_running:
@@ -224,7 +237,7 @@ class Sessions:
         if session is not None:
             state = session.state
             await session.close()
-        made = Session(f"Broker {broker}", target, self._connect, self._poll_seconds, changed)
+        made = BrokerSession(f"Broker {broker}", target, self._connect, self._poll_seconds, changed)
         made.state = state
         self._sessions[broker] = made
         return made
@@ -241,13 +254,13 @@ class Sessions:
             await self.drop(broker)
 
 
-def _answer(asked: Sequence[_Asked[Entry]], answers: Sequence[Answer]) -> None:
+def _answer(asked: Sequence[_Asked[CommandT]], answers: Sequence[BrokerReply]) -> None:
     for one, answer in zip(asked, answers, strict=True):
         if not one.answer.done():
             one.answer.set_result(answer)
 
 
-def _fail(asked: Sequence[_Asked[Declare] | _Asked[Undeclare]], problem: str) -> None:
+def _fail(asked: Sequence[_Asked[DeclareEntity] | _Asked[DeleteEntity]], problem: str) -> None:
     for one in asked:
         if not one.answer.done():
             one.answer.set_exception(Unreachable(problem))

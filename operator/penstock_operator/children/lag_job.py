@@ -15,7 +15,7 @@ from penstock_operator import names
 from penstock_operator.children import services
 from penstock_operator.manifest import Manifest, text_at
 
-__all__ = ["DEADLINE_SECONDS", "SPARK_GROUP", "cron", "has_to_be_made_anew", "manifests"]
+__all__ = ["DEADLINE_SECONDS", "SPARK_GROUP", "cron", "manifests", "must_be_recreated"]
 
 SPARK_GROUP: Final = "sparkoperator.k8s.io"
 _SPARK_API: Final = f"{SPARK_GROUP}/v1beta2"
@@ -56,7 +56,7 @@ def manifests(broker: Broker, lag_image: str, *, spark_installed: bool) -> list[
             return []
 
 
-def has_to_be_made_anew(wanted: Manifest, observed: Manifest) -> bool:
+def must_be_recreated(wanted: Manifest, observed: Manifest) -> bool:
     """Whether a schedule can only be replaced: the Spark operator computes no new time for a changed one, and a
     schedule that failed validation once stays so.
     """

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from penstock_operator.manifest import Manifest
 
-__all__ = ["KINDS", "ApiServer", "Conflict", "Forbidden", "Kind", "KubeError", "kind_of"]
+__all__ = ["API_RESOURCES", "ApiResource", "ApiServer", "Conflict", "Forbidden", "KubeError", "api_resource_of"]
 
 
 class KubeError(Exception):
@@ -35,7 +35,7 @@ class Forbidden(KubeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ApiResource:
     """What is needed to build a URL."""
 
     api_version: str
@@ -52,40 +52,40 @@ class Kind:
         return "/" + "/".join(parts)
 
 
-KINDS: Final[dict[str, Kind]] = {
+API_RESOURCES: Final[dict[str, ApiResource]] = {
     kind.kind: kind
     for kind in (
-        Kind("penstock.dev/v1alpha1", "Broker", "brokers"),
-        Kind("penstock.dev/v1alpha1", "Exchange", "exchanges"),
-        Kind("penstock.dev/v1alpha1", "Subscription", "subscriptions"),
-        Kind("v1", "ConfigMap", "configmaps"),
-        Kind("v1", "Event", "events"),
-        Kind("v1", "Namespace", "namespaces", namespaced=False),
-        Kind("v1", "Pod", "pods"),
-        Kind("v1", "Secret", "secrets"),
-        Kind("v1", "Service", "services"),
-        Kind("v1", "ServiceAccount", "serviceaccounts"),
-        Kind("apps/v1", "StatefulSet", "statefulsets"),
-        Kind("batch/v1", "CronJob", "cronjobs"),
-        Kind("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", "scheduledsparkapplications"),
-        Kind("sparkoperator.k8s.io/v1beta2", "SparkApplication", "sparkapplications"),
+        ApiResource("penstock.dev/v1alpha1", "Broker", "brokers"),
+        ApiResource("penstock.dev/v1alpha1", "Exchange", "exchanges"),
+        ApiResource("penstock.dev/v1alpha1", "Subscription", "subscriptions"),
+        ApiResource("v1", "ConfigMap", "configmaps"),
+        ApiResource("v1", "Event", "events"),
+        ApiResource("v1", "Namespace", "namespaces", namespaced=False),
+        ApiResource("v1", "Pod", "pods"),
+        ApiResource("v1", "Secret", "secrets"),
+        ApiResource("v1", "Service", "services"),
+        ApiResource("v1", "ServiceAccount", "serviceaccounts"),
+        ApiResource("apps/v1", "StatefulSet", "statefulsets"),
+        ApiResource("batch/v1", "CronJob", "cronjobs"),
+        ApiResource("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", "scheduledsparkapplications"),
+        ApiResource("sparkoperator.k8s.io/v1beta2", "SparkApplication", "sparkapplications"),
     )
 }
 
 
-def kind_of(manifest: Mapping[str, object]) -> Kind:
+def api_resource_of(manifest: Mapping[str, object]) -> ApiResource:
     """The kind of an object."""
-    return KINDS[str(manifest["kind"])]
+    return API_RESOURCES[str(manifest["kind"])]
 
 
 class ApiServer(Protocol):
     """One API server. Every method raises KubeError."""
 
-    async def get(self, kind: Kind, namespace: str | None, name: str) -> Manifest | None:
+    async def get(self, kind: ApiResource, namespace: str | None, name: str) -> Manifest | None:
         """The object, None if there is none."""
         ...
 
-    def list(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[Manifest]:
+    def list(self, kind: ApiResource, namespace: str | None = None) -> AsyncIterator[Manifest]:
         """Every object of a kind, page by page; a page that got too old raises, and the caller starts again."""
         ...
 
@@ -113,6 +113,6 @@ class ApiServer(Protocol):
         """What the API server serves at a path that is no object's, None if nothing."""
         ...
 
-    async def serves(self, kind: Kind) -> bool:
+    async def serves(self, kind: ApiResource) -> bool:
         """Whether the cluster has this kind."""
         ...

@@ -15,10 +15,10 @@ from kubernetes.aio import client, config
 
 from penstock_api.failing import CannotRun
 from penstock_operator import names
-from penstock_operator.cluster.api_server import Conflict, Forbidden, Kind, KubeError, kind_of
+from penstock_operator.cluster.api_server import ApiResource, Conflict, Forbidden, KubeError, api_resource_of
 from penstock_operator.manifest import Manifest, items_of, text_at
 
-__all__ = ["Kube"]
+__all__ = ["HttpApiServer"]
 
 
 _PAGE: Final = 500
@@ -33,7 +33,7 @@ _UNREACHABLE: Final = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 _ERRORS: Final[dict[int, type[KubeError]]] = {403: Forbidden, 409: Conflict}
 
 
-class Kube:
+class HttpApiServer:
     """One connection pool to the API server."""
 
     def __init__(self, api: client.ApiClient) -> None:
@@ -67,11 +67,11 @@ class Kube:
         """Close the connections."""
         await cast(Any, self._api).close()
 
-    async def get(self, kind: Kind, namespace: str | None, name: str) -> Manifest | None:
+    async def get(self, kind: ApiResource, namespace: str | None, name: str) -> Manifest | None:
         """The object, None if there is none."""
         return await self._request("GET", kind.path(namespace, name), missing_ok=True)
 
-    async def list(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[Manifest]:
+    async def list(self, kind: ApiResource, namespace: str | None = None) -> AsyncIterator[Manifest]:
         """Every object of a kind, page by page; a page that got too old raises, and the caller starts again."""
         token = ""
         while True:
@@ -89,7 +89,7 @@ class Kube:
     async def apply(self, manifest: Manifest) -> Manifest:
         """Server-side apply of a child as `penstock-operator`; what others changed in our fields is taken back."""
         about = cast(Manifest, manifest["metadata"])
-        path = kind_of(manifest).path(str(about["namespace"]), str(about["name"]))
+        path = api_resource_of(manifest).path(str(about["namespace"]), str(about["name"]))
         query = {"fieldManager": names.MANAGER, "force": "true"}
         return _some(await self._request("PATCH", path, query=query, body=manifest, content=_APPLY))
 
@@ -106,7 +106,7 @@ class Kube:
             "metadata": {"name": about["name"], "namespace": about["namespace"], "uid": about["uid"]},
             "status": status,
         }
-        path = kind_of(resource).path(str(about["namespace"]), str(about["name"]), "status")
+        path = api_resource_of(resource).path(str(about["namespace"]), str(about["name"]), "status")
         query = {"fieldManager": manager, "force": "true"}
         return _some(await self._request("PATCH", path, query=query, body=body, content=_APPLY))
 
@@ -121,7 +121,7 @@ class Kube:
             {"op": "test", "path": "/metadata/resourceVersion", "value": about["resourceVersion"]},
             {"op": "add", "path": "/metadata/finalizers", "value": [*finalizers]},
         ]
-        path = kind_of(resource).path(str(about["namespace"]), str(about["name"]))
+        path = api_resource_of(resource).path(str(about["namespace"]), str(about["name"]))
         try:
             return await self._request("PATCH", path, body=patch, content=_JSON_PATCH, missing_ok=True)
         except KubeError as error:
@@ -131,20 +131,22 @@ class Kube:
     async def create(self, manifest: Manifest) -> Manifest:
         """Create an object that nobody updates, such as an Event."""
         about = cast(Manifest, manifest["metadata"])
-        return _some(await self._request("POST", kind_of(manifest).path(str(about["namespace"])), body=manifest))
+        return _some(
+            await self._request("POST", api_resource_of(manifest).path(str(about["namespace"])), body=manifest)
+        )
 
     async def delete(self, manifest: Manifest) -> None:
         """Delete exactly this object; absent is fine."""
         about = cast(Manifest, manifest["metadata"])
         body = {"preconditions": {"uid": about["uid"]}, "propagationPolicy": "Background"}
-        path = kind_of(manifest).path(str(about["namespace"]), str(about["name"]))
+        path = api_resource_of(manifest).path(str(about["namespace"]), str(about["name"]))
         await self._request("DELETE", path, body=body, missing_ok=True)
 
     async def document(self, path: str) -> Manifest | None:
         """What the API server serves at a path that is no object's, None if nothing."""
         return await self._request("GET", path, missing_ok=True)
 
-    async def serves(self, kind: Kind) -> bool:
+    async def serves(self, kind: ApiResource) -> bool:
         """Whether the cluster has this kind."""
         group = await self._request("GET", f"/apis/{kind.api_version}", missing_ok=True)
         return any(found.get("name") == kind.plural for found in items_of(group, "resources"))

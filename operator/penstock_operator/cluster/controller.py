@@ -9,14 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from penstock_operator.cluster.api_server import KINDS, ApiServer, KubeError
-from penstock_operator.cluster.cache import KIND_NAMES, Cache, Change, Key, key_of
+from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError
+from penstock_operator.cluster.cache import KIND_NAMES, Cache, ResourceChange, ResourceKey, key_of
 from penstock_operator.cluster.work_queue import Priority, WorkQueue
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.metrics import Metrics
 from penstock_operator.plans.decisions import Retry
 
-__all__ = ["Work"]
+__all__ = ["Controller"]
 
 logger = logging.getLogger(__name__)
 
@@ -25,16 +25,16 @@ _RELIST_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
-class Work:
+class Controller:
     """The queue with what feeds it."""
 
     cache: Cache
     metrics: Metrics
     monotonic: Callable[[], float]
-    queue: WorkQueue[Key] = field(default_factory=WorkQueue[Key])
+    queue: WorkQueue[ResourceKey] = field(default_factory=WorkQueue[ResourceKey])
     last_list: float | None = None
     """When all kinds were listed last."""
-    started: dict[Key, float] = field(default_factory=dict[Key, float])
+    started: dict[ResourceKey, float] = field(default_factory=dict[ResourceKey, float])
     """What is being worked on, since when."""
     deaf_lists: int = 0
     """Lists in a row that found changes while the watches said nothing at all: the watches are dead."""
@@ -44,16 +44,16 @@ class Work:
     _added: asyncio.Event = field(default_factory=asyncio.Event)
     _sooner: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def add(self, key: Key, priority: Priority, delay: float = 0) -> None:
+    def add(self, key: ResourceKey, priority: Priority, delay: float = 0) -> None:
         """Have a resource looked at."""
         self.queue.add(key, priority, self.monotonic(), delay)
         self._added.set()
 
-    def wake(self, key: Key) -> None:
+    def wake(self, key: ResourceKey) -> None:
         """Have a resource looked at because of another."""
         self.add(key, Priority.DEPENDENCY)
 
-    def wake_all(self, key: Key) -> None:
+    def wake_all(self, key: ResourceKey) -> None:
         """Have a Broker and everything on it looked at."""
         for affected in (key, *self.cache.dependents(key)):
             self.wake(affected)
@@ -61,7 +61,7 @@ class Work:
     def seen(self, manifest: Manifest) -> None:
         """A watch says that a resource is so."""
         self._events += 1
-        if self.cache.put(manifest) is Change.SPEC:
+        if self.cache.put(manifest) is ResourceChange.SPEC:
             self._changed(key_of(manifest))
 
     def gone(self, manifest: Manifest) -> None:
@@ -73,7 +73,7 @@ class Work:
         if entry is None or dig(entry.manifest, "metadata", "uid") == dig(manifest, "metadata", "uid"):
             self._removed(key)
 
-    def child_changed(self, broker: Key) -> None:
+    def child_changed(self, broker: ResourceKey) -> None:
         """A watch says that a child of a Broker changed."""
         if self.cache.get(broker) is not None:
             self.wake(broker)
@@ -110,13 +110,13 @@ class Work:
                 for key in self.cache.all(kind):
                     self.add(key, Priority.RESYNC)
 
-    async def work(self, reconcile: Callable[[Key], Awaitable[Retry]]) -> None:
+    async def work(self, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> None:
         """Take keys and reconcile them, for ever."""
         while True:
             if not await self.step(reconcile):
                 await self._wait()
 
-    async def step(self, reconcile: Callable[[Key], Awaitable[Retry]]) -> bool:
+    async def step(self, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> bool:
         """Reconcile one key that is due; False if there is none. Nothing is decided before a complete list."""
         key = self.queue.take(self.monotonic()) if self.cache.is_complete else None
         if key is None:
@@ -127,7 +127,7 @@ class Work:
         self._added.set()
         return True
 
-    async def _one(self, key: Key, reconcile: Callable[[Key], Awaitable[Retry]]) -> None:
+    async def _one(self, key: ResourceKey, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> None:
         with self.metrics.measured(key.kind) as outcome:
             try:
                 retry = await reconcile(key)
@@ -165,8 +165,8 @@ class Work:
     async def list_all(self, kube: ApiServer, namespaces: tuple[str, ...]) -> None:
         """List all kinds; what changed, or is gone, is put in the queue. Raises KubeError."""
         events, first = self._events, not self.cache.is_complete
-        changed: set[Key] = set()
-        affected: set[Key] = set()
+        changed: set[ResourceKey] = set()
+        affected: set[ResourceKey] = set()
         for kind in KIND_NAMES:
             began = self.cache.begin_list()
             manifests = [manifest async for manifest in _everywhere(kube, kind, namespaces)]
@@ -184,24 +184,24 @@ class Work:
             self._changed(key)
         self._added.set()
 
-    def _changed(self, key: Key) -> None:
+    def _changed(self, key: ResourceKey) -> None:
         entry = self.cache.get(key)
         deleting = entry is not None and dig(entry.manifest, "metadata", "deletionTimestamp") is not None
         self.add(key, Priority.DELETION if deleting else Priority.CHANGE)
         self._wake_each(self.cache.affected(key))
 
-    def _removed(self, key: Key) -> None:
+    def _removed(self, key: ResourceKey) -> None:
         affected = self.cache.affected(key)
         if self.cache.remove(key):
             self.add(key, Priority.CHANGE)
             self._wake_each(affected)
 
-    def _wake_each(self, keys: Iterable[Key]) -> None:
+    def _wake_each(self, keys: Iterable[ResourceKey]) -> None:
         for key in keys:
             self.wake(key)
 
 
 async def _everywhere(kube: ApiServer, kind: str, namespaces: tuple[str, ...]) -> AsyncIterator[Manifest]:
     for namespace in namespaces or (None,):
-        async for manifest in kube.list(KINDS[kind], namespace):
+        async for manifest in kube.list(API_RESOURCES[kind], namespace):
             yield manifest

@@ -16,9 +16,9 @@ import kopf
 
 from penstock_api.resources import GROUP, VERSION
 from penstock_operator import names
-from penstock_operator.cluster.cache import Key
-from penstock_operator.cluster.controller import Work
-from penstock_operator.settings import Settings
+from penstock_operator.cluster.cache import ResourceKey
+from penstock_operator.cluster.controller import Controller
+from penstock_operator.settings import OperatorSettings
 
 __all__ = ["watch"]
 
@@ -26,7 +26,7 @@ _CHILDREN: Final = (("apps", "v1", "statefulsets"), ("", "v1", "services"), ("",
 _SERVER_TIMEOUT_SECONDS: Final = 300
 
 
-async def watch(work: Work, settings: Settings) -> None:
+async def watch(work: Controller, settings: OperatorSettings) -> None:
     """Watch until the process is told to stop; kopf handles SIGTERM and SIGINT."""
     await kopf.operator(
         registry=_registry(work, children=not settings.namespaces),
@@ -51,7 +51,7 @@ def _settings() -> kopf.OperatorSettings:
     return settings
 
 
-def _registry(work: Work, *, children: bool) -> kopf.OperatorRegistry:
+def _registry(work: Controller, *, children: bool) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -65,7 +65,7 @@ def _registry(work: Work, *, children: bool) -> kopf.OperatorRegistry:
     async def child(meta: Any, **_: Any) -> None:
         broker = meta.labels.get(names.BROKER_LABEL)
         if broker is not None:
-            work.child_changed(Key("Broker", meta.namespace, broker))
+            work.child_changed(ResourceKey("Broker", meta.namespace, broker))
 
     for plural in ("brokers", "exchanges", "subscriptions"):
         kopf.on.event(GROUP, VERSION, plural, registry=registry)(resource)

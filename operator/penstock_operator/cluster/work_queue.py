@@ -16,7 +16,7 @@ from typing import Final, Generic, TypeVar
 
 __all__ = ["FIRST_RETRY_SECONDS", "LONGEST_RETRY_SECONDS", "Priority", "WorkQueue"]
 
-Key = TypeVar("Key", bound=Hashable)
+KeyT = TypeVar("KeyT", bound=Hashable)
 
 FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 30.0
@@ -40,14 +40,14 @@ class _Waiting:
 
 
 @dataclass(slots=True)
-class WorkQueue(Generic[Key]):
+class WorkQueue(Generic[KeyT]):
     """Keys that wait, and those that are being worked on."""
 
-    _waiting: dict[Key, _Waiting] = field(default_factory=dict[Key, _Waiting])
-    _delayed: list[tuple[float, int, Key]] = field(default_factory=list[tuple[float, int, Key]])
-    _ready: list[tuple[int, int, Key]] = field(default_factory=list[tuple[int, int, Key]])
-    _working: set[Key] = field(default_factory=set[Key])
-    _failures: dict[Key, int] = field(default_factory=dict[Key, int])
+    _waiting: dict[KeyT, _Waiting] = field(default_factory=dict[KeyT, _Waiting])
+    _delayed: list[tuple[float, int, KeyT]] = field(default_factory=list[tuple[float, int, KeyT]])
+    _ready: list[tuple[int, int, KeyT]] = field(default_factory=list[tuple[int, int, KeyT]])
+    _working: set[KeyT] = field(default_factory=set[KeyT])
+    _failures: dict[KeyT, int] = field(default_factory=dict[KeyT, int])
     _sequence: int = 0
     """Breaks ties: first come, first served."""
 
@@ -59,7 +59,7 @@ class WorkQueue(Generic[Key]):
         """Keys that were taken and not done yet."""
         return len(self._working)
 
-    def add(self, key: Key, priority: Priority, now: float, delay: float = 0) -> None:
+    def add(self, key: KeyT, priority: Priority, now: float, delay: float = 0) -> None:
         """Have `key` looked at, at the latest after `delay` seconds and with at least this priority."""
         due = now + delay
         waiting = self._waiting.get(key)
@@ -71,7 +71,7 @@ class WorkQueue(Generic[Key]):
         if key not in self._working:
             self._push(key, due)
 
-    def take(self, now: float) -> Key | None:
+    def take(self, now: float) -> KeyT | None:
         """The next key to work on, None if none is due."""
         while self._delayed and self._delayed[0][0] <= now:
             due, _, key = heapq.heappop(self._delayed)
@@ -90,12 +90,12 @@ class WorkQueue(Generic[Key]):
             return key
         return None
 
-    def done(self, key: Key) -> None:
+    def done(self, key: KeyT) -> None:
         """Work on `key` ended well; the next failure is its first."""
         self._failures.pop(key, None)
         self._release(key)
 
-    def retry(self, key: Key, priority: Priority, now: float) -> float:
+    def retry(self, key: KeyT, priority: Priority, now: float) -> float:
         """Work on `key` has to be repeated; after how many seconds it will be."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
@@ -110,11 +110,11 @@ class WorkQueue(Generic[Key]):
             return 0.0
         return self._delayed[0][0] if self._delayed else None
 
-    def _push(self, key: Key, due: float) -> None:
+    def _push(self, key: KeyT, due: float) -> None:
         self._sequence += 1
         heapq.heappush(self._delayed, (due, self._sequence, key))
 
-    def _release(self, key: Key) -> None:
+    def _release(self, key: KeyT) -> None:
         self._working.discard(key)
         waiting = self._waiting.get(key)
         if waiting is not None:

@@ -20,8 +20,8 @@ from penstock_api.resources import Broker, Exchange, Subscription
 from penstock_core.reason import Reason as BrokerReason
 from penstock_operator import names
 from penstock_operator.plans import conditions
-from penstock_operator.plans.conditions import Condition, Reason, Truth
-from penstock_operator.plans.decisions import Answer, BrokerView, Reach, Retry
+from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
+from penstock_operator.plans.decisions import BrokerReply, BrokerView, Reach, Retry
 
 __all__ = [
     "ACCEPTED",
@@ -40,7 +40,7 @@ __all__ = [
 
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-Declaring = TypeVar("Declaring", Exchange, Subscription)
+DeclaringT = TypeVar("DeclaringT", Exchange, Subscription)
 
 
 def is_allowed(namespace: str, target: Broker | Exchange) -> bool:
@@ -49,24 +49,24 @@ def is_allowed(namespace: str, target: Broker | Exchange) -> bool:
     return namespace == target.metadata.namespace or "*" in allowed or namespace in allowed
 
 
-def oldest(candidates: Iterable[Declaring]) -> Declaring | None:
+def oldest(candidates: Iterable[DeclaringT]) -> DeclaringT | None:
     """The one that wins: made first; of the same second, the lower uid, so that all operators agree."""
     return min(
         candidates, key=lambda it: (it.metadata.creation_timestamp or _BEGINNING, it.metadata.uid, it.key), default=None
     )
 
 
-ACCEPTED: Final = Condition(
-    "Accepted", Truth.TRUE, Reason.ACCEPTED, "The spec is valid and its references may be followed."
+ACCEPTED: Final = StatusCondition(
+    "Accepted", ConditionStatus.TRUE, ConditionReason.ACCEPTED, "The spec is valid and its references may be followed."
 )
 
 
-def refuse(reason: Reason, message: str) -> Condition:
+def refuse(reason: ConditionReason, message: str) -> StatusCondition:
     """The spec can't be declared as it stands."""
-    return Condition("Accepted", Truth.FALSE, reason, message)
+    return StatusCondition("Accepted", ConditionStatus.FALSE, reason, message)
 
 
-def broker_problem(namespace: str, key: tuple[str, str], broker: Broker | None) -> Condition | None:
+def broker_problem(namespace: str, key: tuple[str, str], broker: Broker | None) -> StatusCondition | None:
     """Why a resource of `namespace` may not use the Broker that it names by (namespace, name); None if it may.
 
     A Broker elsewhere that allows nothing looks like one that is not there: its reader may not see which.
@@ -76,10 +76,10 @@ def broker_problem(namespace: str, key: tuple[str, str], broker: Broker | None) 
     home, name = key
     if home != namespace:
         return refuse(
-            Reason.NAMESPACE_NOT_ALLOWED,
+            ConditionReason.NAMESPACE_NOT_ALLOWED,
             f"Broker {home}/{name} is not there, or its `allowedNamespaces` does not name {namespace}.",
         )
-    return refuse(Reason.BROKER_NOT_FOUND, f"There is no Broker {name} in this namespace; make it.")
+    return refuse(ConditionReason.BROKER_NOT_FOUND, f"There is no Broker {name} in this namespace; make it.")
 
 
 def not_understood(view: BrokerView, wanted: Document) -> str | None:
@@ -96,23 +96,23 @@ def not_understood(view: BrokerView, wanted: Document) -> str | None:
     )
 
 
-def unasked(view: BrokerView, kind: str) -> Condition | None:
+def unasked(view: BrokerView, kind: str) -> StatusCondition | None:
     """The condition `kind` of a resource whose broker can't be asked now; None if it can."""
     match view.reach:
         case Reach.CONNECTED:
             return None
         case Reach.STOPPED:
             message = "The Broker is scaled to zero; it is declared when the Broker runs again."
-            return Condition(kind, Truth.FALSE, Reason.BROKER_STOPPED, message)
+            return StatusCondition(kind, ConditionStatus.FALSE, ConditionReason.BROKER_STOPPED, message)
         case Reach.NOT_UNDERSTOOD:
-            return Condition(kind, Truth.UNKNOWN, Reason.OPERATOR_TOO_OLD, view.problem)
+            return StatusCondition(kind, ConditionStatus.UNKNOWN, ConditionReason.OPERATOR_TOO_OLD, view.problem)
         case Reach.ABSENT | Reach.DELETING | Reach.UNREACHABLE:
-            return Condition(kind, Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, view.problem)
+            return StatusCondition(kind, ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, view.problem)
         case _:
             assert_never(view.reach)
 
 
-def refused(view: BrokerView, kind: str, answer: Answer) -> Condition:
+def refused(view: BrokerView, kind: str, answer: BrokerReply) -> StatusCondition:
     """The condition `kind` after the broker has refused a declaration.
 
     What it calls an invalid request is valid to this operator, which sends no other: a broker that doesn't tell what it
@@ -121,29 +121,29 @@ def refused(view: BrokerView, kind: str, answer: Answer) -> Condition:
     said = f"The broker refused with {answer.condition or answer.status}: {answer.description}"
     is_earlier = answer.reason == BrokerReason.INVALID_REQUEST.value and view.understands is None
     if not is_earlier or view.broker is None:
-        return Condition(kind, Truth.FALSE, conditions.word(answer.reason), said)
+        return StatusCondition(kind, ConditionStatus.FALSE, conditions.condition_reason(answer.reason), said)
     message = (
         f"{said} It is of an earlier release (version {view.version or 'unknown'}): upgrade it by `spec.image` of "
         f"Broker {view.broker.metadata.name}, or leave out what it names; until then it keeps what it has."
     )
-    return Condition(kind, Truth.FALSE, Reason.BROKER_TOO_OLD, message)
+    return StatusCondition(kind, ConditionStatus.FALSE, ConditionReason.BROKER_TOO_OLD, message)
 
 
-def retry_of(condition: Condition) -> Retry:
+def retry_of(condition: StatusCondition) -> Retry:
     """When a resource with this failure is looked at again."""
     return Retry.RESYNC if conditions.needs_a_person(condition.reason) else Retry.BACKOFF
 
 
-def duplicate(resource: Exchange | Subscription, winner: Exchange | Subscription, broker: str) -> Condition:
+def duplicate(resource: Exchange | Subscription, winner: Exchange | Subscription, broker: str) -> StatusCondition:
     """An older resource, `winner`, has what this one wants to be. One in another namespace isn't named: its name is
     not for every reader of this one.
     """
     match resource:
         case Exchange():
-            reason, field = Reason.DUPLICATE_EXCHANGE, "exchangeName"
+            reason, field = ConditionReason.DUPLICATE_EXCHANGE, "exchangeName"
             what = repr(declaration.exchange_name(resource))
         case Subscription():
-            reason, field = Reason.DUPLICATE_SUBSCRIPTION, "subscriptionName"
+            reason, field = ConditionReason.DUPLICATE_SUBSCRIPTION, "subscriptionName"
             what = str(declaration.subscription_identity(resource))
         case _:
             assert_never(resource)
@@ -155,12 +155,15 @@ def duplicate(resource: Exchange | Subscription, winner: Exchange | Subscription
     )
 
 
-def paused(before: Iterable[resources.Condition], *, but: frozenset[str] = frozenset()) -> tuple[Condition, ...]:
+def paused(before: Iterable[resources.Condition], *, but: frozenset[str] = frozenset()) -> tuple[StatusCondition, ...]:
     """The conditions as they were, without the types in `but`, and the one that says that nothing is changed."""
     kept = (
-        Condition(one.type, Truth(one.status), one.reason, one.message)
+        StatusCondition(one.type, ConditionStatus(one.status), one.reason, one.message)
         for one in before
         if one.type != "ReconciliationPaused" and one.type not in but
     )
     said = f"Nothing is changed on the broker while the annotation `{names.PAUSED}` is set."
-    return (*kept, Condition("ReconciliationPaused", Truth.TRUE, Reason.PAUSED_BY_ANNOTATION, said))
+    return (
+        *kept,
+        StatusCondition("ReconciliationPaused", ConditionStatus.TRUE, ConditionReason.PAUSED_BY_ANNOTATION, said),
+    )

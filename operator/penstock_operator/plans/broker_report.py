@@ -17,10 +17,10 @@ from penstock_operator.children import cluster_issuer, services
 from penstock_operator.children.stateful_set import Pinned
 from penstock_operator.manifest import Manifest, dig, items_of, text_at
 from penstock_operator.plans import conditions, container_contests, lag_schedule
-from penstock_operator.plans.conditions import Condition, Reason, Truth
+from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import Reach, Report, Retry
 
-__all__ = ["BrokerReportView", "is_serving", "report"]
+__all__ = ["BrokerReportView", "is_serving", "report_broker"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +66,17 @@ class BrokerReportView:
     now: datetime
 
 
-def report(view: BrokerReportView) -> Report:
+def report_broker(view: BrokerReportView) -> Report:
     """The status of a Broker."""
     available = _available(view)
     deciding = (_accepted(view), available)
     ready = conditions.ready_from(deciding, "The broker serves its clients.")
-    if available.reason == Reason.SCALED_TO_ZERO and deciding[0].truth is Truth.TRUE:
+    if available.reason == ConditionReason.SCALED_TO_ZERO and deciding[0].truth is ConditionStatus.TRUE:
         # What was asked for is reached; kstatus would wait for ever otherwise.
-        ready = (Condition("Ready", Truth.TRUE, Reason.SCALED_TO_ZERO, available.message), *deciding)
+        ready = (
+            StatusCondition("Ready", ConditionStatus.TRUE, ConditionReason.SCALED_TO_ZERO, available.message),
+            *deciding,
+        )
     further = [condition for condition in _further(view) if condition is not None]
     scheduled = lag_schedule.condition(
         view.broker,
@@ -82,88 +85,90 @@ def report(view: BrokerReportView) -> Report:
         last_run=view.last_run,
         now=view.now,
     )
-    waits = available.truth is not Truth.TRUE and available.reason != Reason.SCALED_TO_ZERO
+    waits = available.truth is not ConditionStatus.TRUE and available.reason != ConditionReason.SCALED_TO_ZERO
     missing = view.users_missing or view.client_ca_missing or view.token_keys_missing or view.issuer_unknown
     retry = Retry.BACKOFF if waits or missing or view.leaving or view.untold else Retry.RESYNC
     return Report((*ready, *further, scheduled), _details(view), retry)
 
 
-def _further(view: BrokerReportView) -> tuple[Condition | None, ...]:
+def _further(view: BrokerReportView) -> tuple[StatusCondition | None, ...]:
     fights = (
         None if view.state is None or view.reach is not Reach.CONNECTED else container_contests.condition(view.state)
     )
     return _storage(view), _version(view), _insecure(view), fights, _observer(view), _paused(view)
 
 
-def _paused(view: BrokerReportView) -> Condition | None:
+def _paused(view: BrokerReportView) -> StatusCondition | None:
     if view.broker.metadata.annotations.get(names.PAUSED) != "true":
         return None
     message = f"Its children are left as they are while the annotation `{names.PAUSED}` is set."
-    return Condition("ReconciliationPaused", Truth.TRUE, Reason.PAUSED_BY_ANNOTATION, message)
+    return StatusCondition("ReconciliationPaused", ConditionStatus.TRUE, ConditionReason.PAUSED_BY_ANNOTATION, message)
 
 
-def _accepted(view: BrokerReportView) -> Condition:
+def _accepted(view: BrokerReportView) -> StatusCondition:
     if view.taken:
         message = (
             f"There is already {', '.join(view.taken)}, which belongs to somebody else. Delete it, or give the Broker "
             "another name."
         )
-        return Condition("Accepted", Truth.FALSE, Reason.NAME_TAKEN, message)
+        return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.NAME_TAKEN, message)
     if view.leaving:
         message = (
             "A Broker of this name was deleted, and the cluster still removes what belonged to it: "
             f"{', '.join(view.leaving)}. This one is set up when that is gone."
         )
-        return Condition("Accepted", Truth.FALSE, Reason.PREDECESSOR_LEAVING, message)
+        return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.PREDECESSOR_LEAVING, message)
     users = view.broker.spec.authentication.users_secret_ref
     if view.users_missing and users is not None:
         message = f"There is no Secret {users.name}; make it: each key is a user, its value the password."
-        return Condition("Accepted", Truth.FALSE, Reason.USERS_SECRET_NOT_FOUND, message)
+        return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.USERS_SECRET_NOT_FOUND, message)
     ca = view.broker.spec.authentication.client_ca_secret_ref
     if view.client_ca_missing and ca is not None:
         message = f"There is no Secret {ca.name} with a key `ca.crt`; make it: who signs clients' certificates, in PEM."
-        return Condition("Accepted", Truth.FALSE, Reason.CLIENT_CA_NOT_FOUND, message)
+        return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.CLIENT_CA_NOT_FOUND, message)
     if view.token_keys_missing:
         found = ", ".join(view.token_keys_missing)
         message = f"There is no ConfigMap {found} with a key `keys`; make it: the issuer's public keys, JWKS or PEM."
-        return Condition("Accepted", Truth.FALSE, Reason.TOKEN_KEYS_NOT_FOUND, message)
+        return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.TOKEN_KEYS_NOT_FOUND, message)
     if view.issuer_unknown:
         message = (
             "The API server does not tell this operator what the cluster signs ServiceAccount tokens with "
             f"({cluster_issuer.DISCOVERY}, {cluster_issuer.KEYS}); allow it, or give the issuer and `keysConfigMapRef`."
         )
-        return Condition("Accepted", Truth.FALSE, Reason.CLUSTER_ISSUER_UNKNOWN, message)
+        return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.CLUSTER_ISSUER_UNKNOWN, message)
     if view.too_old:
         known = "" if view.state is None else view.state.version
         message = (
             f"The image {view.pinned.image}, version {known}, does not know {_terms(view.too_old)}. "
             "Set `spec.image` to a newer one, or leave that out; until then the pods stay as they are."
         )
-        return Condition("Accepted", Truth.FALSE, Reason.BROKER_TOO_OLD, message)
+        return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.BROKER_TOO_OLD, message)
     if view.untold:
         message = (
             f"The broker has not told yet whether it knows {_terms(view.untold)}; until it has, the pods stay as they "
             f"are. {view.problem}"
         )
-        return Condition("Accepted", Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, message.strip())
-    return Condition("Accepted", Truth.TRUE, Reason.ACCEPTED, "The spec is valid and its children are ours.")
+        return StatusCondition("Accepted", ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, message.strip())
+    return StatusCondition(
+        "Accepted", ConditionStatus.TRUE, ConditionReason.ACCEPTED, "The spec is valid and its children are ours."
+    )
 
 
 def _terms(settings: Iterable[str]) -> str:
     return ", ".join(f"`{term}`" for term in settings)
 
 
-def _available(view: BrokerReportView) -> Condition:
+def _available(view: BrokerReportView) -> StatusCondition:
     if view.broker.spec.replicas == 0:
         message = "Scaled to zero; its volumes are kept."
-        return Condition("Available", Truth.FALSE, Reason.SCALED_TO_ZERO, message)
+        return StatusCondition("Available", ConditionStatus.FALSE, ConditionReason.SCALED_TO_ZERO, message)
     if _ready_replicas(view) < view.broker.spec.replicas:
-        return Condition("Available", Truth.FALSE, Reason.POD_NOT_READY, _why_not_ready(view))
+        return StatusCondition("Available", ConditionStatus.FALSE, ConditionReason.POD_NOT_READY, _why_not_ready(view))
     if view.reach is Reach.NOT_UNDERSTOOD:
-        return Condition("Available", Truth.UNKNOWN, Reason.OPERATOR_TOO_OLD, view.problem)
+        return StatusCondition("Available", ConditionStatus.UNKNOWN, ConditionReason.OPERATOR_TOO_OLD, view.problem)
     if view.reach is not Reach.CONNECTED:
-        return Condition("Available", Truth.UNKNOWN, Reason.BROKER_UNREACHABLE, view.problem)
-    return Condition("Available", Truth.TRUE, Reason.SERVING, "The broker serves its clients.")
+        return StatusCondition("Available", ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, view.problem)
+    return StatusCondition("Available", ConditionStatus.TRUE, ConditionReason.SERVING, "The broker serves its clients.")
 
 
 def _why_not_ready(view: BrokerReportView) -> str:
@@ -181,41 +186,43 @@ def _why_not_ready(view: BrokerReportView) -> str:
     return f"Pod {name} is {text_at(view.pod, 'status', 'phase') or 'Pending'} and not ready yet."
 
 
-def _storage(view: BrokerReportView) -> Condition | None:
+def _storage(view: BrokerReportView) -> StatusCondition | None:
     if view.state is None:
         return None
     match view.state.durable_work:
         case "Ok":
-            return Condition("StorageHealthy", Truth.TRUE, "Ok", "Durable messages are taken.")
+            return StatusCondition("StorageHealthy", ConditionStatus.TRUE, "Ok", "Durable messages are taken.")
         case "Full":
             message = "The volume is full: publishing of durable messages is refused until consumers have drained some."
-            return Condition("StorageHealthy", Truth.FALSE, "StorageFull", message)
+            return StatusCondition("StorageHealthy", ConditionStatus.FALSE, "StorageFull", message)
         case "Failed":
             message = "The volume failed: durable work has stopped. See the broker's log; then delete the pod."
-            return Condition("StorageHealthy", Truth.FALSE, "StorageFailed", message)
+            return StatusCondition("StorageHealthy", ConditionStatus.FALSE, "StorageFailed", message)
         case later:
             message = f"The broker says {later} of its volume, which this operator doesn't know: upgrade the operator."
-            return Condition("StorageHealthy", Truth.UNKNOWN, Reason.OPERATOR_TOO_OLD, message)
+            return StatusCondition("StorageHealthy", ConditionStatus.UNKNOWN, ConditionReason.OPERATOR_TOO_OLD, message)
 
 
-def _version(view: BrokerReportView) -> Condition | None:
+def _version(view: BrokerReportView) -> StatusCondition | None:
     if view.broker.spec.image is not None:
         return None
     pinned = view.pinned.image
     if pinned == view.default_image:
-        return Condition("VersionAligned", Truth.TRUE, Reason.PINNED, f"The pods run {pinned}.")
+        return StatusCondition(
+            "VersionAligned", ConditionStatus.TRUE, ConditionReason.PINNED, f"The pods run {pinned}."
+        )
     message = (
         f"The pods run {pinned}; new Brokers get {view.default_image}. Set `spec.image` to it to have them replaced."
     )
-    return Condition("VersionAligned", Truth.FALSE, Reason.UPDATE_AVAILABLE, message)
+    return StatusCondition("VersionAligned", ConditionStatus.FALSE, ConditionReason.UPDATE_AVAILABLE, message)
 
 
-def _insecure(view: BrokerReportView) -> Condition | None:
+def _insecure(view: BrokerReportView) -> StatusCondition | None:
     spec = view.broker.spec
     if not (spec.listeners.amqp and spec.authentication.allow_insecure_plain):
         return None
     message = "Passwords are taken on port 5672 without TLS: whoever sees the traffic can read them."
-    return Condition("InsecurePlain", Truth.TRUE, Reason.PLAIN_TEXT_PASSWORDS, message)
+    return StatusCondition("InsecurePlain", ConditionStatus.TRUE, ConditionReason.PLAIN_TEXT_PASSWORDS, message)
 
 
 def _ready_replicas(view: BrokerReportView) -> int:
@@ -240,13 +247,13 @@ def _container(pod: Manifest | None, name: str) -> Manifest:
     return {}
 
 
-def _observer(view: BrokerReportView) -> Condition | None:
+def _observer(view: BrokerReportView) -> StatusCondition | None:
     """Only while something is wrong with it."""
     waiting = text_at(_container(view.pod, "observer"), "state", "waiting", "reason")
     if waiting is None or waiting in ("ContainerCreating", "PodInitializing"):
         return None
     message = f"The observer does not run ({waiting}): messages flow, metrics and lag stand still. See its log."
-    return Condition("ObserverFailing", Truth.TRUE, waiting, message)
+    return StatusCondition("ObserverFailing", ConditionStatus.TRUE, waiting, message)
 
 
 def _details(view: BrokerReportView) -> Manifest:

@@ -25,21 +25,21 @@ from penstock_operator.manifest import Manifest
 
 __all__ = [
     "NEEDS_A_PERSON",
-    "Condition",
-    "Reason",
-    "Truth",
+    "ConditionReason",
+    "ConditionStatus",
+    "StatusCondition",
+    "condition_reason",
     "needs_a_person",
     "ready_from",
     "render",
     "timestamp",
-    "word",
 ]
 
 
 _LONGEST_MESSAGE = 4096
 
 
-class Truth(StrEnum):
+class ConditionStatus(StrEnum):
     """Status of a condition."""
 
     TRUE = "True"
@@ -48,37 +48,37 @@ class Truth(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class StatusCondition:
     """One condition to set; one that is not set any more goes."""
 
     type: str
-    truth: Truth
+    truth: ConditionStatus
     reason: str
     message: str
 
 
-def ready_from(conditions: Sequence[Condition], message: str) -> tuple[Condition, ...]:
+def ready_from(conditions: Sequence[StatusCondition], message: str) -> tuple[StatusCondition, ...]:
     """The conditions with Ready in front: the first that isn't True gives it its reason. Stalled is there if a person
     must act.
     """
-    failing = next((condition for condition in conditions if condition.truth is not Truth.TRUE), None)
+    failing = next((condition for condition in conditions if condition.truth is not ConditionStatus.TRUE), None)
     if failing is None:
-        return (Condition("Ready", Truth.TRUE, Reason.READY, message), *conditions)
-    ready = Condition("Ready", failing.truth, failing.reason, failing.message)
+        return (StatusCondition("Ready", ConditionStatus.TRUE, ConditionReason.READY, message), *conditions)
+    ready = StatusCondition("Ready", failing.truth, failing.reason, failing.message)
     if needs_a_person(failing.reason):
-        return (ready, *conditions, Condition("Stalled", Truth.TRUE, failing.reason, failing.message))
+        return (ready, *conditions, StatusCondition("Stalled", ConditionStatus.TRUE, failing.reason, failing.message))
     return (ready, *conditions)
 
 
 def render(
-    conditions: Iterable[Condition], *, before: Sequence[Stored], generation: int, now: datetime
+    conditions: Iterable[StatusCondition], *, before: Sequence[Stored], generation: int, now: datetime
 ) -> list[Manifest]:
     """The conditions as status has them; `before` says since when an unchanged one has been so."""
     known = {stored.type: stored for stored in before}
     return [_render(condition, known.get(condition.type), generation, now) for condition in conditions]
 
 
-def _render(condition: Condition, before: Stored | None, generation: int, now: datetime) -> Manifest:
+def _render(condition: StatusCondition, before: Stored | None, generation: int, now: datetime) -> Manifest:
     unchanged = before is not None and before.status == condition.truth.value
     since = before.last_transition_time if before is not None and unchanged else now
     return {
@@ -96,7 +96,7 @@ def timestamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class Reason(StrEnum):
+class ConditionReason(StrEnum):
     """The operator's own reasons."""
 
     READY = "Ready"
@@ -153,18 +153,18 @@ class Reason(StrEnum):
 
 NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(
     {
-        Reason.INVALID_SPEC,
-        Reason.BROKER_TOO_OLD,
-        Reason.OPERATOR_TOO_OLD,
-        Reason.NAMESPACE_NOT_ALLOWED,
-        Reason.EXCHANGE_ON_OTHER_BROKER,
-        Reason.DUPLICATE_SUBSCRIPTION,
-        Reason.DUPLICATE_EXCHANGE,
-        Reason.NAME_TAKEN,
-        Reason.USERS_SECRET_NOT_FOUND,
-        Reason.CLIENT_CA_NOT_FOUND,
-        Reason.TOKEN_KEYS_NOT_FOUND,
-        Reason.CLUSTER_ISSUER_UNKNOWN,
+        ConditionReason.INVALID_SPEC,
+        ConditionReason.BROKER_TOO_OLD,
+        ConditionReason.OPERATOR_TOO_OLD,
+        ConditionReason.NAMESPACE_NOT_ALLOWED,
+        ConditionReason.EXCHANGE_ON_OTHER_BROKER,
+        ConditionReason.DUPLICATE_SUBSCRIPTION,
+        ConditionReason.DUPLICATE_EXCHANGE,
+        ConditionReason.NAME_TAKEN,
+        ConditionReason.USERS_SECRET_NOT_FOUND,
+        ConditionReason.CLIENT_CA_NOT_FOUND,
+        ConditionReason.TOKEN_KEYS_NOT_FOUND,
+        ConditionReason.CLUSTER_ISSUER_UNKNOWN,
         BrokerReason.EXCLUSIVITY_MISMATCH.value,
         BrokerReason.MANAGED.value,
         BrokerReason.INVALID_SELECTOR.value,
@@ -188,6 +188,6 @@ def needs_a_person(reason: str) -> bool:
     return reason in NEEDS_A_PERSON
 
 
-def word(reason: str | None) -> str:
+def condition_reason(reason: str | None) -> str:
     """A broker's reason as a condition may have it; `Refused` if it gave none, or none that Kubernetes takes."""
-    return reason if reason is not None and _CAMEL_CASE.fullmatch(reason) else Reason.REFUSED
+    return reason if reason is not None and _CAMEL_CASE.fullmatch(reason) else ConditionReason.REFUSED

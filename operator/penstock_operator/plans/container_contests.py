@@ -8,7 +8,7 @@ docs/management.md.
 from __future__ import annotations
 
 from penstock_api.management import BrokerState
-from penstock_operator.plans.conditions import Condition, Reason, Truth
+from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 
 __all__ = ["TYPE", "condition", "shown"]
 
@@ -20,7 +20,7 @@ def shown(state: BrokerState) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((each.container_id, _rounded(each.takeovers)) for each in state.contested_containers))
 
 
-def condition(state: BrokerState) -> Condition | None:
+def condition(state: BrokerState) -> StatusCondition | None:
     """Only while there are some."""
     found = shown(state)
     if not found:
@@ -32,7 +32,7 @@ def condition(state: BrokerState) -> Condition | None:
         "each pod a ClientID of its own, or none; pods that share a subscription need none if it is `scope: Global`. "
         f"It is about {who}."
     )
-    return Condition(TYPE, Truth.TRUE, Reason.TAKEOVERS_REPEATED, message)
+    return StatusCondition(TYPE, ConditionStatus.TRUE, ConditionReason.TAKEOVERS_REPEATED, message)
 
 
 def _rounded(count: int) -> int:

@@ -14,21 +14,21 @@ from enum import Enum
 from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
 from penstock_api.resources import Broker
 from penstock_operator.manifest import Manifest
-from penstock_operator.plans.conditions import Condition
+from penstock_operator.plans.conditions import StatusCondition
 
 __all__ = [
     "AddFinalizer",
-    "Answer",
-    "Apply",
+    "ApplyChild",
+    "BrokerReply",
     "BrokerView",
-    "Child",
+    "ChildState",
     "Decision",
-    "Declare",
+    "DeclareEntity",
+    "DeleteEntity",
     "Reach",
-    "Release",
+    "RemoveFinalizer",
     "Report",
     "Retry",
-    "Undeclare",
 ]
 
 
@@ -48,7 +48,7 @@ class Reach(Enum):
     CONNECTED = "Connected"
 
 
-class Child(Enum):
+class ChildState(Enum):
     """What is known of a child object."""
 
     UNKNOWN = "Unknown"
@@ -84,7 +84,7 @@ class BrokerView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class BrokerReply:
     """What the broker said."""
 
     status: int
@@ -105,14 +105,14 @@ class AddFinalizer:
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
+class ApplyChild:
     """Apply a child object."""
 
     manifest: Manifest
 
 
 @dataclass(frozen=True, slots=True)
-class Declare:
+class DeclareEntity:
     """CREATE on the broker."""
 
     entity: EntityType
@@ -121,7 +121,7 @@ class Declare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undeclare:
+class DeleteEntity:
     """DELETE on the broker."""
 
     entity: EntityType
@@ -132,7 +132,7 @@ class Undeclare:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class RemoveFinalizer:
     """Take our finalizer away; `why` goes to the log."""
 
     why: str
@@ -144,10 +144,10 @@ class Release:
 class Report:
     """Write status, if it changed, and be done for now."""
 
-    conditions: tuple[Condition, ...]
+    conditions: tuple[StatusCondition, ...]
     details: Manifest
     """Further fields of status."""
     retry: Retry = Retry.RESYNC
 
 
-Decision = AddFinalizer | Apply | Declare | Undeclare | Release | Report
+Decision = AddFinalizer | ApplyChild | DeclareEntity | DeleteEntity | RemoveFinalizer | Report

@@ -19,10 +19,18 @@ from penstock_api.resources import Exchange, Subscription
 from penstock_core.reason import Reason as BrokerReason
 from penstock_operator import names
 from penstock_operator.manifest import Manifest
-from penstock_operator.plans.conditions import Condition, Reason, Truth, word
-from penstock_operator.plans.decisions import Answer, BrokerView, Reach, Release, Report, Retry, Undeclare
+from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition, condition_reason
+from penstock_operator.plans.decisions import (
+    BrokerReply,
+    BrokerView,
+    DeleteEntity,
+    Reach,
+    RemoveFinalizer,
+    Report,
+    Retry,
+)
 
-__all__ = ["GRACE_SECONDS", "DeletionView", "decide", "view_of"]
+__all__ = ["GRACE_SECONDS", "DeletionView", "plan_deletion", "view_of"]
 
 GRACE_SECONDS: Final = 30
 """How long a terminating namespace, or a broker that doesn't answer, can hold a deletion up."""
@@ -45,7 +53,7 @@ class DeletionView:
     namespace_terminating: bool
     seconds: float
     """Since the deletion was asked for."""
-    answer: Answer | None = None
+    answer: BrokerReply | None = None
 
 
 def view_of(
@@ -55,7 +63,7 @@ def view_of(
     is_duplicate: bool,
     namespace_terminating: bool,
     now: datetime,
-    answer: Answer | None,
+    answer: BrokerReply | None,
 ) -> DeletionView:
     """The view of a resource that has a deletionTimestamp."""
     metadata = resource.metadata
@@ -82,30 +90,30 @@ def view_of(
     )
 
 
-def decide(view: DeletionView) -> Undeclare | Release | Report:
+def plan_deletion(view: DeletionView) -> DeleteEntity | RemoveFinalizer | Report:
     """The next thing to do for a resource that has our finalizer and a deletionTimestamp."""
     if view.is_protected and not view.namespace_terminating:
         return _blocked(
-            Reason.PROTECTED_BY_ANNOTATION,
+            ConditionReason.PROTECTED_BY_ANNOTATION,
             f"Deletion waits: the annotation `{names.DELETE_PROTECTION}` is set. Remove it to let the deletion go on.",
             Retry.RESYNC,
         )
     if view.is_duplicate:
-        return Release("another resource has declared the same entity")
+        return RemoveFinalizer("another resource has declared the same entity")
     if view.broker.reach in (Reach.ABSENT, Reach.DELETING):
-        return Release("its Broker is gone")
+        return RemoveFinalizer("its Broker is gone")
     if view.policy == "Retain":
-        return Release("its deletionPolicy is Retain")
+        return RemoveFinalizer("its deletionPolicy is Retain")
     if view.broker.reach is Reach.STOPPED:
-        return Release("its Broker is scaled to zero", is_owed=True)
+        return RemoveFinalizer("its Broker is scaled to zero", is_owed=True)
     if view.answer is not None and view.answer.is_success:
-        return Release("the broker has removed it")
+        return RemoveFinalizer("the broker has removed it")
     if view.seconds >= GRACE_SECONDS and view.namespace_terminating:
-        return Release("its namespace is terminating", is_owed=True)
+        return RemoveFinalizer("its namespace is terminating", is_owed=True)
     if view.broker.reach in (Reach.UNREACHABLE, Reach.NOT_UNDERSTOOD):
         return _unreachable(view)
     if view.answer is None:
-        return Undeclare(
+        return DeleteEntity(
             entity=view.entity,
             name=view.name,
             if_unused=not view.is_forced and _waits_for_users(view),
@@ -122,20 +130,22 @@ def _waits_for_users(view: DeletionView) -> bool:
     return view.entity is EntityType.SUBSCRIPTION or view.policy == "DeleteWhenUnused"
 
 
-def _unreachable(view: DeletionView) -> Release | Report:
+def _unreachable(view: DeletionView) -> RemoveFinalizer | Report:
     if view.is_forced or view.seconds >= GRACE_SECONDS:
-        return Release("its broker does not answer; what is left there is collected when it is back", is_owed=True)
+        return RemoveFinalizer(
+            "its broker does not answer; what is left there is collected when it is back", is_owed=True
+        )
     return _blocked(
-        Reason.BROKER_UNREACHABLE,
+        ConditionReason.BROKER_UNREACHABLE,
         f"Deletion waits for the broker: {view.broker.problem} Annotate with `{names.FORCE_DELETE}=true` not to wait.",
         Retry.BACKOFF,
     )
 
 
-def _refused(view: DeletionView, answer: Answer) -> Release | Report:
+def _refused(view: DeletionView, answer: BrokerReply) -> RemoveFinalizer | Report:
     match answer.reason:
         case BrokerReason.MANAGED.value:
-            return Release("the broker says that another resource declares it by now")
+            return RemoveFinalizer("the broker says that another resource declares it by now")
         case BrokerReason.CONSUMERS_ACTIVE.value:
             containers = _words(answer.body.get("containers"))
             who = f"consumers in {', '.join(containers)}" if containers else "consumers"
@@ -145,7 +155,7 @@ def _refused(view: DeletionView, answer: Answer) -> Release | Report:
         case BrokerReason.BINDINGS_EXIST.value:
             message = "Deletion waits: subscriptions are bound to it. Delete them"
         case _:
-            return _blocked(word(answer.reason), f"The broker refused: {answer.description}", Retry.BACKOFF)
+            return _blocked(condition_reason(answer.reason), f"The broker refused: {answer.description}", Retry.BACKOFF)
     lost = " and lose the messages" if view.entity is EntityType.SUBSCRIPTION else ""
     message = f"{message}, or annotate with `{names.FORCE_DELETE}=true` to delete it at once{lost}."
     return _blocked(str(answer.reason), message, Retry.BACKOFF)
@@ -158,7 +168,7 @@ def _words(value: object) -> Sequence[str]:
 def _blocked(reason: str, message: str, retry: Retry) -> Report:
     details: Manifest = {}
     conditions = (
-        Condition("Ready", Truth.FALSE, reason, message),
-        Condition("DeletionBlocked", Truth.TRUE, reason, message),
+        StatusCondition("Ready", ConditionStatus.FALSE, reason, message),
+        StatusCondition("DeletionBlocked", ConditionStatus.TRUE, reason, message),
     )
     return Report(conditions, details, retry)

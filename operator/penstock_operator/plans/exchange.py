@@ -26,21 +26,21 @@ from penstock_operator.plans.acceptance import (
     retry_of,
     unasked,
 )
-from penstock_operator.plans.conditions import Condition, Reason, Truth
+from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import (
     AddFinalizer,
-    Answer,
-    Apply,
+    ApplyChild,
+    BrokerReply,
     BrokerView,
-    Child,
+    ChildState,
     Decision,
-    Declare,
-    Release,
+    DeclareEntity,
+    RemoveFinalizer,
     Report,
     Retry,
 )
 
-__all__ = ["ExchangeView", "decide"]
+__all__ = ["ExchangeView", "plan_exchange"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,8 @@ class ExchangeView:
     cluster_domain: str
     namespace_terminating: bool = False
     now: datetime
-    service: Child = Child.UNKNOWN
-    answer: Answer | None = None
+    service: ChildState = ChildState.UNKNOWN
+    answer: BrokerReply | None = None
 
     @property
     def is_duplicate(self) -> bool:
@@ -66,11 +66,15 @@ class ExchangeView:
         return self.winner is not None and self.winner.metadata.uid != self.resource.metadata.uid
 
 
-def decide(view: ExchangeView) -> Decision:
+def plan_exchange(view: ExchangeView) -> Decision:
     """The next thing to do."""
     metadata = view.resource.metadata
     if metadata.deletion_timestamp is not None:
-        return _delete(view) if names.FINALIZER in metadata.finalizers else Release("it does not have our finalizer")
+        return (
+            _delete(view)
+            if names.FINALIZER in metadata.finalizers
+            else RemoveFinalizer("it does not have our finalizer")
+        )
     if metadata.annotations.get(names.PAUSED) == "true":
         return _paused(view)
     unacceptable = _not_acceptable(view)
@@ -80,11 +84,11 @@ def decide(view: ExchangeView) -> Decision:
     assert broker is not None
     if names.FINALIZER not in metadata.finalizers:
         return AddFinalizer()
-    if view.service is Child.UNKNOWN:
-        return Apply(services.exchange_service(broker, view.resource, view.cluster_domain))
-    if view.service is Child.TAKEN:
+    if view.service is ChildState.UNKNOWN:
+        return ApplyChild(services.exchange_service(broker, view.resource, view.cluster_domain))
+    if view.service is ChildState.TAKEN:
         return _report(view, _name_taken(view))
-    if view.service is Child.LEAVING:
+    if view.service is ChildState.LEAVING:
         return _report(view, _leaving(view), retry=Retry.BACKOFF)
     unknown = unasked(view.broker, "Declared")
     if unknown is not None:
@@ -93,8 +97,12 @@ def decide(view: ExchangeView) -> Decision:
         body = wanted(view)
         problem = not_understood(view.broker, body)
         if problem is not None:
-            return _report(view, ACCEPTED, Condition("Declared", Truth.FALSE, Reason.BROKER_TOO_OLD, problem))
-        return Declare(EntityType.EXCHANGE, declaration.exchange_name(view.resource), body)
+            return _report(
+                view,
+                ACCEPTED,
+                StatusCondition("Declared", ConditionStatus.FALSE, ConditionReason.BROKER_TOO_OLD, problem),
+            )
+        return DeclareEntity(EntityType.EXCHANGE, declaration.exchange_name(view.resource), body)
     return _conclude(view, view.answer)
 
 
@@ -105,7 +113,7 @@ def wanted(view: ExchangeView) -> ExchangeDeclaration:
 
 
 def _delete(view: ExchangeView) -> Decision:
-    decision = deletion.decide(
+    decision = deletion.plan_deletion(
         deletion.view_of(
             view.resource,
             broker=view.broker,
@@ -124,7 +132,7 @@ def _paused(view: ExchangeView) -> Report:
     return Report(paused(view.resource.status.conditions), _details(view, None))
 
 
-def _not_acceptable(view: ExchangeView) -> Condition | None:
+def _not_acceptable(view: ExchangeView) -> StatusCondition | None:
     namespace = view.resource.metadata.namespace
     home, broker_name = declaration.broker_key(view.resource)
     problem = broker_problem(namespace, (home, broker_name), view.broker.broker)
@@ -133,45 +141,49 @@ def _not_acceptable(view: ExchangeView) -> Condition | None:
     alternate = view.resource.spec.alternate_exchange_ref
     if alternate is not None:
         if view.alternate is None:
-            return refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no Exchange {alternate.name} here; make it.")
+            return refuse(ConditionReason.EXCHANGE_NOT_FOUND, f"There is no Exchange {alternate.name} here; make it.")
         if declaration.broker_key(view.alternate) != (home, broker_name):
-            return refuse(Reason.EXCHANGE_ON_OTHER_BROKER, f"Exchange {alternate.name} is on another Broker.")
+            return refuse(ConditionReason.EXCHANGE_ON_OTHER_BROKER, f"Exchange {alternate.name} is on another Broker.")
     if view.winner is not None and view.is_duplicate:
         return duplicate(view.resource, view.winner, broker_name)
     return None
 
 
-def _name_taken(view: ExchangeView) -> Condition:
+def _name_taken(view: ExchangeView) -> StatusCondition:
     service = names.exchange_service(view.resource)
     message = (
         f"A Service {service} is there and belongs to somebody else; delete it, or give the Exchange another name."
     )
-    return refuse(Reason.NAME_TAKEN, message)
+    return refuse(ConditionReason.NAME_TAKEN, message)
 
 
-def _leaving(view: ExchangeView) -> Condition:
+def _leaving(view: ExchangeView) -> StatusCondition:
     service = names.exchange_service(view.resource)
     message = (
         f"An Exchange of this name was deleted, and the cluster still removes its Service {service}. This one is "
         "declared when that is gone."
     )
-    return refuse(Reason.PREDECESSOR_LEAVING, message)
+    return refuse(ConditionReason.PREDECESSOR_LEAVING, message)
 
 
-def _conclude(view: ExchangeView, answer: Answer) -> Report:
+def _conclude(view: ExchangeView, answer: BrokerReply) -> Report:
     if not answer.is_success:
         condition = refused(view.broker, "Declared", answer)
         return _report(view, ACCEPTED, condition, retry=retry_of(condition))
-    declared_as = Reason.ADOPTED if answer.body.get("outcome") == Outcome.ADOPTED.value else Reason.DECLARED
-    declared = Condition("Declared", Truth.TRUE, declared_as, "The broker has the exchange.")
+    declared_as = (
+        ConditionReason.ADOPTED if answer.body.get("outcome") == Outcome.ADOPTED.value else ConditionReason.DECLARED
+    )
+    declared = StatusCondition("Declared", ConditionStatus.TRUE, declared_as, "The broker has the exchange.")
     return _report(view, ACCEPTED, declared, answer=answer)
 
 
-def _report(view: ExchangeView, *found: Condition, retry: Retry = Retry.RESYNC, answer: Answer | None = None) -> Report:
+def _report(
+    view: ExchangeView, *found: StatusCondition, retry: Retry = Retry.RESYNC, answer: BrokerReply | None = None
+) -> Report:
     return Report(conditions.ready_from(found, "Declared on the broker."), _details(view, answer), retry)
 
 
-def _details(view: ExchangeView, answer: Answer | None) -> Manifest:
+def _details(view: ExchangeView, answer: BrokerReply | None) -> Manifest:
     details: Manifest = {"exchangeName": declaration.exchange_name(view.resource)}
     broker = view.broker.broker
     if broker is not None and acceptance.is_allowed(view.resource.metadata.namespace, broker):

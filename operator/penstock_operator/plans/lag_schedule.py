@@ -13,7 +13,7 @@ from typing import Final
 from penstock_api.resources import Broker
 from penstock_operator.children import lag_job
 from penstock_operator.manifest import Manifest, text_at
-from penstock_operator.plans.conditions import Condition, Reason, Truth
+from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 
 __all__ = ["condition"]
 
@@ -22,33 +22,37 @@ _LATE_PERIODS: Final = 3
 
 def condition(
     broker: Broker, *, spark_installed: bool, observed: Manifest | None, last_run: Manifest | None, now: datetime
-) -> Condition:
+) -> StatusCondition:
     """LagAnalysisScheduled: whether runs can be expected, and what to do if not. `last_run`: the newest
     SparkApplication.
     """
     analysis = broker.spec.lag_analysis
     if analysis.backend == "None":
-        return _scheduled(Truth.FALSE, Reason.DISABLED, "`spec.lagAnalysis.backend` is `None`.")
+        return _scheduled(ConditionStatus.FALSE, ConditionReason.DISABLED, "`spec.lagAnalysis.backend` is `None`.")
     if analysis.suspend:
-        return _scheduled(Truth.FALSE, Reason.SUSPENDED, "`spec.lagAnalysis.suspend` is set.")
+        return _scheduled(ConditionStatus.FALSE, ConditionReason.SUSPENDED, "`spec.lagAnalysis.suspend` is set.")
     if analysis.backend == "CronJob":
         return _scheduled(
-            Truth.TRUE, Reason.SCHEDULED, f"CronJob {broker.metadata.name}-lag runs at `{lag_job.cron(broker)}` UTC."
+            ConditionStatus.TRUE,
+            ConditionReason.SCHEDULED,
+            f"CronJob {broker.metadata.name}-lag runs at `{lag_job.cron(broker)}` UTC.",
         )
     if not spark_installed:
         return _scheduled(
-            Truth.FALSE,
-            Reason.CRD_NOT_INSTALLED,
+            ConditionStatus.FALSE,
+            ConditionReason.CRD_NOT_INSTALLED,
             f"This cluster has no ScheduledSparkApplication ({lag_job.SPARK_GROUP}). Install the Kubeflow "
             "Spark operator for this namespace, or set `spec.lagAnalysis.backend: CronJob`.",
         )
     if text_at(observed, "status", "scheduleState") == "FailedValidation":
         why = text_at(observed, "status", "reason") or "it says no reason"
-        return _scheduled(Truth.FALSE, Reason.VALIDATION_FAILED, f"The Spark operator refused the schedule: {why}.")
+        return _scheduled(
+            ConditionStatus.FALSE, ConditionReason.VALIDATION_FAILED, f"The Spark operator refused the schedule: {why}."
+        )
     return _stuck(broker, last_run, now) or _unseen(broker, observed, now) or _running(broker, observed)
 
 
-def _stuck(broker: Broker, last_run: Manifest | None, now: datetime) -> Condition | None:
+def _stuck(broker: Broker, last_run: Manifest | None, now: datetime) -> StatusCondition | None:
     """The Spark operator starts no run while the last one is anything but COMPLETED or FAILED."""
     state = text_at(last_run, "status", "applicationState", "state") or ""
     made = _moment(text_at(last_run, "metadata", "creationTimestamp"))
@@ -61,14 +65,14 @@ def _stuck(broker: Broker, last_run: Manifest | None, now: datetime) -> Conditio
         return None
     name = text_at(last_run, "metadata", "name")
     return _scheduled(
-        Truth.FALSE,
-        Reason.RUN_STUCK,
+        ConditionStatus.FALSE,
+        ConditionReason.RUN_STUCK,
         f"Run {name} has been {state or 'not started'} since {made:%H:%M} UTC and holds up the schedule. Look at it, "
         f"then: kubectl delete sparkapplication -n {broker.metadata.namespace} {name}",
     )
 
 
-def _unseen(broker: Broker, observed: Manifest | None, now: datetime) -> Condition | None:
+def _unseen(broker: Broker, observed: Manifest | None, now: datetime) -> StatusCondition | None:
     """A schedule that no Spark operator looks at: none is installed for this namespace, or it does not run."""
     late = timedelta(minutes=_LATE_PERIODS * broker.spec.lag_analysis.interval_minutes)
     made = _moment(text_at(observed, "metadata", "creationTimestamp"))
@@ -76,24 +80,26 @@ def _unseen(broker: Broker, observed: Manifest | None, now: datetime) -> Conditi
     if last is None or now - last < late:
         return None
     return _scheduled(
-        Truth.FALSE,
-        Reason.RUN_OVERDUE,
+        ConditionStatus.FALSE,
+        ConditionReason.RUN_OVERDUE,
         f"No run was started since {last:%Y-%m-%d %H:%M} UTC. Does the Spark operator run, and does it look after this "
         "namespace (`spark.jobNamespaces` of its chart)?",
     )
 
 
-def _running(broker: Broker, observed: Manifest | None) -> Condition:
+def _running(broker: Broker, observed: Manifest | None) -> StatusCondition:
     following = text_at(observed, "status", "nextRun")
     if following is None:
         return _scheduled(
-            Truth.UNKNOWN, Reason.PENDING, f"The schedule `{lag_job.cron(broker)}` UTC is made, not yet seen."
+            ConditionStatus.UNKNOWN,
+            ConditionReason.PENDING,
+            f"The schedule `{lag_job.cron(broker)}` UTC is made, not yet seen.",
         )
-    return _scheduled(Truth.TRUE, Reason.SCHEDULED, f"Runs at `{lag_job.cron(broker)}` UTC.")
+    return _scheduled(ConditionStatus.TRUE, ConditionReason.SCHEDULED, f"Runs at `{lag_job.cron(broker)}` UTC.")
 
 
-def _scheduled(truth: Truth, reason: Reason, message: str) -> Condition:
-    return Condition("LagAnalysisScheduled", truth, reason, message)
+def _scheduled(truth: ConditionStatus, reason: ConditionReason, message: str) -> StatusCondition:
+    return StatusCondition("LagAnalysisScheduled", truth, reason, message)
 
 
 def _moment(text: str | None) -> datetime | None:

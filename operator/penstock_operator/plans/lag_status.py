@@ -13,9 +13,9 @@ from typing import Final
 from penstock_api.resources import Lag, Subscription
 from penstock_api.result import LagResult, LagState, SubscriptionLag
 from penstock_operator.manifest import Manifest
-from penstock_operator.plans.conditions import Condition, Reason, Truth, timestamp
+from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition, timestamp
 
-__all__ = ["analysis_status", "is_worth_writing", "lag_status", "lagging", "stale"]
+__all__ = ["analysis_status", "is_worth_writing", "lag_status", "lagging_condition", "stale_condition"]
 
 _NOTICEABLE: Final = 0.1
 """Changes of ages and rates below a tenth are not written..."""
@@ -55,24 +55,24 @@ def lag_status(entry: SubscriptionLag, result: LagResult) -> Manifest:
     }
 
 
-def lagging(subscription: Subscription, entry: SubscriptionLag) -> Condition:
+def lagging_condition(subscription: Subscription, entry: SubscriptionLag) -> StatusCondition:
     """Condition Lagging: thresholds first, since a person set them; then the state."""
     limits = subscription.spec.lag_thresholds
     if entry.state is LagState.UNKNOWN:
-        return Condition("Lagging", Truth.UNKNOWN, entry.state.value, entry.message)
+        return StatusCondition("Lagging", ConditionStatus.UNKNOWN, entry.state.value, entry.message)
     if limits.messages is not None and entry.messages is not None and entry.messages > limits.messages:
         message = f"{entry.messages} messages, more than {limits.messages}. {entry.message}"
-        return Condition("Lagging", Truth.TRUE, Reason.BACKLOG_ABOVE_THRESHOLD, message)
+        return StatusCondition("Lagging", ConditionStatus.TRUE, ConditionReason.BACKLOG_ABOVE_THRESHOLD, message)
     age, oldest = limits.oldest_age_seconds, entry.oldest_age_seconds
     if age is not None and oldest is not None and oldest > age:
         message = f"The oldest message has waited {oldest} s, more than {age} s. {entry.message}"
-        return Condition("Lagging", Truth.TRUE, Reason.OLDEST_MESSAGE_TOO_OLD, message)
+        return StatusCondition("Lagging", ConditionStatus.TRUE, ConditionReason.OLDEST_MESSAGE_TOO_OLD, message)
     if entry.state in _BEHIND:
-        return Condition("Lagging", Truth.TRUE, entry.state.value, entry.message)
-    return Condition("Lagging", Truth.FALSE, Reason.WITHIN_THRESHOLDS, entry.message)
+        return StatusCondition("Lagging", ConditionStatus.TRUE, entry.state.value, entry.message)
+    return StatusCondition("Lagging", ConditionStatus.FALSE, ConditionReason.WITHIN_THRESHOLDS, entry.message)
 
 
-def is_worth_writing(shown: Lag | None, before: str | None, lag: Manifest, condition: Condition) -> bool:
+def is_worth_writing(shown: Lag | None, before: str | None, lag: Manifest, condition: StatusCondition) -> bool:
     """Whether a newer finding is written: the figure, the state or the reason changed, or the rest did noticeably.
 
     `before` is the reason of the condition that is shown. An older window than the one shown is never written.
@@ -95,7 +95,7 @@ def is_worth_writing(shown: Lag | None, before: str | None, lag: Manifest, condi
     return noticeable or found.observed_time - shown.observed_time >= _REFRESH
 
 
-def stale(result: LagResult, interval_minutes: int, now: datetime) -> Condition | None:
+def stale_condition(result: LagResult, interval_minutes: int, now: datetime) -> StatusCondition | None:
     """The condition of every Subscription when no run has reported for three periods, None while reports come."""
     if now - result.window_end < timedelta(minutes=_STALE_PERIODS * interval_minutes):
         return None
@@ -103,7 +103,7 @@ def stale(result: LagResult, interval_minutes: int, now: datetime) -> Condition 
         f"The newest lag result is of {result.window_end:%Y-%m-%d %H:%M} UTC. See condition LagAnalysisScheduled of "
         "the Broker."
     )
-    return Condition("Lagging", Truth.UNKNOWN, Reason.LAG_REPORT_STALE, message)
+    return StatusCondition("Lagging", ConditionStatus.UNKNOWN, ConditionReason.LAG_REPORT_STALE, message)
 
 
 def analysis_status(result: LagResult) -> Manifest:

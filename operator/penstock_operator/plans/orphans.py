@@ -13,18 +13,18 @@ from typing import Final
 
 from penstock_api.management import EntityType, Owner
 from penstock_operator.manifest import Manifest
-from penstock_operator.plans.decisions import Undeclare
+from penstock_operator.plans.decisions import DeleteEntity
 
-__all__ = ["PATIENCE_SECONDS", "Marked", "Verdict", "judge"]
+__all__ = ["COLLECT_AFTER_SECONDS", "MarkedEntity", "Orphans", "find_orphans"]
 
-PATIENCE_SECONDS: Final = 600
+COLLECT_AFTER_SECONDS: Final = 600
 LISTED: Final = 50
 
 _ENTITIES: Final = {"Exchange": EntityType.EXCHANGE, "Subscription": EntityType.SUBSCRIPTION}
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class MarkedEntity:
     """An entity on the broker, and whose it is."""
 
     name: str
@@ -37,17 +37,17 @@ class Marked:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Orphans:
     """What to do, and what to remember until next time."""
 
-    collect: tuple[Undeclare, ...]
+    collect: tuple[DeleteEntity, ...]
     listed: tuple[Manifest, ...]
     """For `Broker.status.orphans`."""
     missing_since: Mapping[tuple[str, str, str, str], float]
 
 
-def judge(
-    marked: Iterable[Marked],
+def find_orphans(
+    marked: Iterable[MarkedEntity],
     *,
     claims: Collection[tuple[str, str, str, str]],
     missing_since: Mapping[tuple[str, str, str, str], float],
@@ -55,11 +55,11 @@ def judge(
     namespaces: Collection[str],
     now: float,
     owed: Collection[str] = (),
-) -> Verdict:
+) -> Orphans:
     """Judge everything that bears a mark; `claims` are those of all resources, from a complete list, `owed` the uids of
     resources that were seen being deleted while their broker could not be asked.
     """
-    collect: list[Undeclare] = []
+    collect: list[DeleteEntity] = []
     listed: list[Manifest] = []
     since: dict[tuple[str, str, str, str], float] = {}
     for entity in sorted(marked, key=lambda it: it.claim):
@@ -73,23 +73,23 @@ def judge(
         since[entity.claim] = missing_since.get(entity.claim, now)
         if owner.deletion_policy == "Retain":
             listed.append(_orphan(entity, "Retain"))
-        elif owner.uid not in owed and now - since[entity.claim] < PATIENCE_SECONDS:
+        elif owner.uid not in owed and now - since[entity.claim] < COLLECT_AFTER_SECONDS:
             listed.append(_orphan(entity, "NotYetDue"))
         else:
             # It stays listed until the broker has let it go.
             listed.append(_orphan(entity, "Collecting"))
             collect.append(_undeclare(entity))
-    return Verdict(tuple(collect), tuple(listed[:LISTED]), since)
+    return Orphans(tuple(collect), tuple(listed[:LISTED]), since)
 
 
-def _orphan(entity: Marked, reason: str) -> Manifest:
+def _orphan(entity: MarkedEntity, reason: str) -> Manifest:
     resource = f"{entity.owner.namespace}/{entity.owner.name}"
     return {"kind": entity.owner.kind, "name": entity.name, "resource": resource, "reason": reason}
 
 
-def _undeclare(entity: Marked) -> Undeclare:
+def _undeclare(entity: MarkedEntity) -> DeleteEntity:
     policy = entity.owner.deletion_policy
-    return Undeclare(
+    return DeleteEntity(
         entity=_ENTITIES[entity.owner.kind],
         name=entity.name,
         if_unused=entity.owner.kind == "Subscription" or policy == "DeleteWhenUnused",

@@ -29,19 +29,19 @@ from penstock_operator.plans.acceptance import (
     retry_of,
     unasked,
 )
-from penstock_operator.plans.conditions import Condition, Reason, Truth
+from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import (
     AddFinalizer,
-    Answer,
+    BrokerReply,
     BrokerView,
     Decision,
-    Declare,
-    Release,
+    DeclareEntity,
+    RemoveFinalizer,
     Report,
     Retry,
 )
 
-__all__ = ["SubscriptionView", "decide"]
+__all__ = ["SubscriptionView", "plan_subscription"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class SubscriptionView:
     cluster_id: str
     namespace_terminating: bool = False
     now: datetime
-    answer: Answer | None = None
+    answer: BrokerReply | None = None
     """The broker's answer to what this pass has sent it."""
 
     @property
@@ -66,11 +66,15 @@ class SubscriptionView:
         return self.winner is not None and self.winner.metadata.uid != self.resource.metadata.uid
 
 
-def decide(view: SubscriptionView) -> Decision:
+def plan_subscription(view: SubscriptionView) -> Decision:
     """The next thing to do."""
     metadata = view.resource.metadata
     if metadata.deletion_timestamp is not None:
-        return _delete(view) if names.FINALIZER in metadata.finalizers else Release("it does not have our finalizer")
+        return (
+            _delete(view)
+            if names.FINALIZER in metadata.finalizers
+            else RemoveFinalizer("it does not have our finalizer")
+        )
     if metadata.annotations.get(names.PAUSED) == "true":
         return _paused(view)
     unacceptable = _not_acceptable(view)
@@ -85,8 +89,10 @@ def decide(view: SubscriptionView) -> Decision:
         body = wanted(view)
         problem = not_understood(view.broker, body)
         if problem is not None:
-            return _report(view, ACCEPTED, Condition("Bound", Truth.FALSE, Reason.BROKER_TOO_OLD, problem))
-        return Declare(EntityType.SUBSCRIPTION, None, body)
+            return _report(
+                view, ACCEPTED, StatusCondition("Bound", ConditionStatus.FALSE, ConditionReason.BROKER_TOO_OLD, problem)
+            )
+        return DeclareEntity(EntityType.SUBSCRIPTION, None, body)
     return _conclude(view, view.answer)
 
 
@@ -99,7 +105,7 @@ def wanted(view: SubscriptionView) -> SubscriptionDeclaration:
 
 
 def _delete(view: SubscriptionView) -> Decision:
-    decision = deletion.decide(
+    decision = deletion.plan_deletion(
         deletion.view_of(
             view.resource,
             broker=view.broker,
@@ -117,7 +123,7 @@ def _paused(view: SubscriptionView) -> Report:
     return _with_details(view, Report(kept, {}))
 
 
-def _not_acceptable(view: SubscriptionView) -> Condition | None:
+def _not_acceptable(view: SubscriptionView) -> StatusCondition | None:
     """Why the spec can't be declared, None if it can."""
     namespace = view.resource.metadata.namespace
     home, broker_name = declaration.broker_key(view.resource)
@@ -129,14 +135,16 @@ def _not_acceptable(view: SubscriptionView) -> Condition | None:
     if exchange is None or not acceptance.is_allowed(namespace, exchange):
         if exchange_home != namespace:
             return refuse(
-                Reason.NAMESPACE_NOT_ALLOWED,
+                ConditionReason.NAMESPACE_NOT_ALLOWED,
                 f"Exchange {exchange_home}/{exchange_name} is not there, or its `allowedNamespaces` does not name "
                 f"{namespace}.",
             )
-        return refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no Exchange {exchange_name} in this namespace; make it.")
+        return refuse(
+            ConditionReason.EXCHANGE_NOT_FOUND, f"There is no Exchange {exchange_name} in this namespace; make it."
+        )
     if declaration.broker_key(exchange) != (home, broker_name):
         return refuse(
-            Reason.EXCHANGE_ON_OTHER_BROKER,
+            ConditionReason.EXCHANGE_ON_OTHER_BROKER,
             f"Exchange {exchange_name} is not on Broker {broker_name}; `exchangeRef` must name one that is.",
         )
     if view.winner is not None and view.is_duplicate:
@@ -144,44 +152,47 @@ def _not_acceptable(view: SubscriptionView) -> Condition | None:
     return None
 
 
-def _conclude(view: SubscriptionView, answer: Answer) -> Report:
+def _conclude(view: SubscriptionView, answer: BrokerReply) -> Report:
     """The report on the broker's answer to the declaration."""
     if not answer.is_success:
         condition = refused(view.broker, "Bound", answer)
         return _report(view, ACCEPTED, condition, retry=retry_of(condition))
     outcome = answer.body.get("outcome")
-    bound_as = {Outcome.ADOPTED.value: Reason.ADOPTED, Outcome.REBOUND.value: Reason.REBOUND}
-    bound = Condition(
-        "Bound", Truth.TRUE, bound_as.get(str(outcome), Reason.DECLARED), "The broker has the subscription."
+    bound_as = {Outcome.ADOPTED.value: ConditionReason.ADOPTED, Outcome.REBOUND.value: ConditionReason.REBOUND}
+    bound = StatusCondition(
+        "Bound",
+        ConditionStatus.TRUE,
+        bound_as.get(str(outcome), ConditionReason.DECLARED),
+        "The broker has the subscription.",
     )
     matched = _matched(view, answer)
-    blocked = matched.reason == Reason.REBIND_BLOCKED
+    blocked = matched.reason == ConditionReason.REBIND_BLOCKED
     return _report(view, ACCEPTED, bound, matched, retry=Retry.BACKOFF if blocked else Retry.RESYNC, answer=answer)
 
 
-def _matched(view: SubscriptionView, answer: Answer) -> Condition:
+def _matched(view: SubscriptionView, answer: BrokerReply) -> StatusCondition:
     if answer.body.get("outcome") == Outcome.REBIND_BLOCKED.value:
         blocked_by = answer.body.get("blockedBy", "its rebindPolicy")
         message = (
             f"The old binding still holds: {blocked_by} stands in the way of `rebindPolicy: "
             f"{view.resource.spec.rebind_policy}`. Stop the consumers or empty the queue, or choose `InPlace`."
         )
-        return Condition("Matched", Truth.FALSE, Reason.REBIND_BLOCKED, message)
+        return StatusCondition("Matched", ConditionStatus.FALSE, ConditionReason.REBIND_BLOCKED, message)
     asked = view.resource.spec.expiry_policy
     there = answer.body.get("expiryPolicy", asked)
     if there != asked:
         message = f"The broker keeps `expiryPolicy: {there}` of the subscription that was there before."
-        return Condition("Matched", Truth.FALSE, Reason.SOURCE_MODIFIED, message)
-    return Condition("Matched", Truth.TRUE, Reason.IN_SYNC, "The broker has what is declared.")
+        return StatusCondition("Matched", ConditionStatus.FALSE, ConditionReason.SOURCE_MODIFIED, message)
+    return StatusCondition("Matched", ConditionStatus.TRUE, ConditionReason.IN_SYNC, "The broker has what is declared.")
 
 
 def _report(
-    view: SubscriptionView, *found: Condition, retry: Retry = Retry.RESYNC, answer: Answer | None = None
+    view: SubscriptionView, *found: StatusCondition, retry: Retry = Retry.RESYNC, answer: BrokerReply | None = None
 ) -> Report:
     # A modified source keeps no subscription from working (decision 7); a binding that isn't the declared one does.
-    for_ready = [condition for condition in found if condition.reason != Reason.SOURCE_MODIFIED]
+    for_ready = [condition for condition in found if condition.reason != ConditionReason.SOURCE_MODIFIED]
     ready = conditions.ready_from(for_ready, "Declared on the broker.")
-    modified = tuple(condition for condition in found if condition.reason == Reason.SOURCE_MODIFIED)
+    modified = tuple(condition for condition in found if condition.reason == ConditionReason.SOURCE_MODIFIED)
     details: Manifest = {} if answer is None else {"applied": _applied(answer)}
     return _with_details(view, Report((*ready, *modified), details, retry))
 
@@ -206,7 +217,7 @@ def _may_see(view: SubscriptionView) -> bool:
     return acceptance.is_allowed(namespace, view.broker.broker) and acceptance.is_allowed(namespace, view.exchange)
 
 
-def _applied(answer: Answer) -> Manifest:
+def _applied(answer: BrokerReply) -> Manifest:
     keys = answer.body.get("bindingKeys")
     applied: Manifest = {
         "exchange": answer.body.get("exchange", ""),

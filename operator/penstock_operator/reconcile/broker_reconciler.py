@@ -16,23 +16,23 @@ from typing import Final, assert_never
 from penstock_api.management import BrokerState
 from penstock_api.resources import Broker
 from penstock_operator import names
-from penstock_operator.brokers.management import Target
+from penstock_operator.brokers.management import ManagementTarget
 from penstock_operator.brokers.observer_client import ObserverTarget
-from penstock_operator.brokers.sessions import News, Sessions
+from penstock_operator.brokers.sessions import BrokerSessions, SessionChange
 from penstock_operator.children import cluster_issuer, credentials, lag_job, services
 from penstock_operator.children import stateful_set as children_stateful_set
 from penstock_operator.children.cluster_issuer import ClusterIssuer
 from penstock_operator.children.credentials import Credentials
 from penstock_operator.children.stateful_set import Pinned
-from penstock_operator.cluster.api_server import KINDS, ApiServer, KubeError, kind_of
-from penstock_operator.cluster.cache import Cache, Key
+from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError, api_resource_of
+from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import Manifest, dig, text_at
 from penstock_operator.plans import broker_report
 from penstock_operator.plans.broker_report import BrokerReportView
 from penstock_operator.plans.decisions import Reach, Report
-from penstock_operator.settings import Settings
+from penstock_operator.settings import OperatorSettings
 
-__all__ = ["BrokerPass", "Findings"]
+__all__ = ["BrokerFindings", "BrokerReconciler"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _SECRETS: Final = ("ca", "amqp", "management", "observer")
 
 
 @dataclass(slots=True)
-class Findings:
+class BrokerFindings:
     """What other tasks have found out about a Broker, for its next report."""
 
     orphans: tuple[Manifest, ...] = ()
@@ -65,23 +65,23 @@ class _Observed:
 
 
 @dataclass(slots=True)
-class BrokerPass:
+class BrokerReconciler:
     """Brings a Broker's children to what its spec says."""
 
     kube: ApiServer
     cache: Cache
-    sessions: Sessions
-    settings: Settings
+    sessions: BrokerSessions
+    settings: OperatorSettings
     clock: Callable[[], datetime]
-    wake: Callable[[Key], None]
+    wake: Callable[[ResourceKey], None]
     """Have a Broker looked at."""
-    wake_all: Callable[[Key], None]
+    wake_all: Callable[[ResourceKey], None]
     """Have a Broker and everything on it looked at."""
     resync_soon: Callable[[], None]
     """Have everything listed, and orphans looked for, without waiting for the period's end."""
-    findings: dict[Key, Findings] = field(default_factory=dict[Key, Findings])
+    findings: dict[ResourceKey, BrokerFindings] = field(default_factory=dict[ResourceKey, BrokerFindings])
 
-    async def run(self, key: Key, broker: Broker) -> Report | None:
+    async def run(self, key: ResourceKey, broker: Broker) -> Report | None:
         """One pass; None if there is nothing to say.
 
         Raises:
@@ -109,12 +109,12 @@ class BrokerPass:
             # Its children are left alone, but what is declared on it goes on.
             await self._keep_session(key, broker, observed, keys)
         view = await self._view(key, broker, observed, pinned, now)
-        return broker_report.report(replace(view, taken=taken, leaving=leaving, too_old=too_old, untold=untold))
+        return broker_report.report_broker(replace(view, taken=taken, leaving=leaving, too_old=too_old, untold=untold))
 
     async def _observe(self, broker: Broker) -> _Observed:
         """Every object that the Broker may have, and the CRD of the Spark operator."""
         name, namespace = broker.metadata.name, broker.metadata.namespace
-        spark_installed = await self.kube.serves(KINDS["ScheduledSparkApplication"])
+        spark_installed = await self.kube.serves(API_RESOURCES["ScheduledSparkApplication"])
         wanted = [
             ("StatefulSet", name),
             *(("Secret", f"{name}-{stem}") for stem in _SECRETS),
@@ -135,7 +135,9 @@ class BrokerPass:
             issuer = await self._cluster_issuer()
         if spark_installed:
             wanted.append(("ScheduledSparkApplication", f"{name}-lag"))
-        objects = await asyncio.gather(*(self.kube.get(KINDS[kind], namespace, child) for kind, child in wanted))
+        objects = await asyncio.gather(
+            *(self.kube.get(API_RESOURCES[kind], namespace, child) for kind, child in wanted)
+        )
         return _Observed(dict(zip(wanted, objects, strict=True)), spark_installed, issuer)
 
     async def _cluster_issuer(self) -> ClusterIssuer | None:
@@ -207,7 +209,7 @@ class BrokerPass:
         for manifest in wanted:
             kind, name = str(manifest["kind"]), text_at(manifest, "metadata", "name") or ""
             before = observed.get(kind, name)
-            if before is not None and lag_job.has_to_be_made_anew(manifest, before):
+            if before is not None and lag_job.must_be_recreated(manifest, before):
                 logger.info("%s %s/%s is made anew", kind, broker.metadata.namespace, name)
                 await self.kube.delete(before)
             observed.found[kind, name] = await self.kube.apply(manifest)
@@ -219,10 +221,10 @@ class BrokerPass:
                 await self.kube.delete(before)
                 observed.found[kind, f"{broker.metadata.name}-lag"] = None
 
-    async def _keep_session(self, key: Key, broker: Broker, observed: _Observed, keys: Credentials) -> None:
+    async def _keep_session(self, key: ResourceKey, broker: Broker, observed: _Observed, keys: Credentials) -> None:
         """A session to the Service's own address: it needs no DNS, and the certificate still has to have the name."""
         name, namespace = broker.metadata.name, broker.metadata.namespace
-        found = self.findings.setdefault(key, Findings())
+        found = self.findings.setdefault(key, BrokerFindings())
         observer = text_at(observed.get("Service", f"{name}-observer"), "spec", "clusterIP")
         management = text_at(observed.get("Service", f"{name}-management"), "spec", "clusterIP")
         if broker.spec.replicas == 0 or management is None or observer is None:
@@ -236,7 +238,7 @@ class BrokerPass:
             ca=keys.ca.certificate,
             token=keys.token,
         )
-        target = Target(
+        target = ManagementTarget(
             host=management,
             port=names.MANAGEMENT_PORT,
             server_name=names.service_host(f"{name}-management", namespace),
@@ -246,20 +248,20 @@ class BrokerPass:
         )
         await self.sessions.ensure(broker.key, target, lambda news: self._told(key, news))
 
-    def _told(self, key: Key, news: News) -> None:
+    def _told(self, key: ResourceKey, news: SessionChange) -> None:
         match news:
-            case News.REACH:
+            case SessionChange.REACH:
                 self.wake_all(key)
-                if self.findings.setdefault(key, Findings()).owed:
+                if self.findings.setdefault(key, BrokerFindings()).owed:
                     self.resync_soon()
-            case News.STATE:
+            case SessionChange.STATE:
                 self.wake(key)
             case _:
                 assert_never(news)
 
     async def _view(
         self,
-        key: Key,
+        key: ResourceKey,
         broker: Broker,
         observed: _Observed,
         pinned: Pinned,
@@ -269,7 +271,7 @@ class BrokerPass:
         ca = broker.spec.authentication.client_ca_secret_ref
         session = self.sessions.get(broker.key)
         state: BrokerState | None = None if session is None else session.state
-        found = self.findings.get(key, Findings())
+        found = self.findings.get(key, BrokerFindings())
         lag_schedule = observed.get("ScheduledSparkApplication", f"{broker.metadata.name}-lag")
         run = text_at(lag_schedule, "status", "lastRunName")
         return BrokerReportView(
@@ -291,7 +293,7 @@ class BrokerPass:
             schedule=lag_schedule,
             last_run=None
             if run is None
-            else await self.kube.get(KINDS["SparkApplication"], broker.metadata.namespace, run),
+            else await self.kube.get(API_RESOURCES["SparkApplication"], broker.metadata.namespace, run),
             exchanges=len(self.cache.exchanges_of(key)),
             subscriptions=len(self.cache.subscriptions_of(key)),
             orphans=found.orphans,
@@ -311,7 +313,7 @@ def _foreign(broker: Broker, wanted: list[Manifest], observed: _Observed) -> tup
     taken: list[str] = []
     leaving: list[str] = []
     for manifest in wanted:
-        kind, name = kind_of(manifest).kind, text_at(manifest, "metadata", "name") or ""
+        kind, name = api_resource_of(manifest).kind, text_at(manifest, "metadata", "name") or ""
         found = observed.get(kind, name)
         if found is not None and not services.is_ours(found, broker.metadata.uid):
             to = leaving if services.is_leaving(found, broker.metadata.uid) else taken

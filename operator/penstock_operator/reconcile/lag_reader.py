@@ -19,13 +19,13 @@ from penstock_api import declaration
 from penstock_api.resources import Broker, Subscription
 from penstock_api.result import LagResult, SubscriptionLag
 from penstock_operator import names
-from penstock_operator.brokers.observer_client import ObserverError, fetch_latest
+from penstock_operator.brokers.observer_client import LagResultUnavailable, fetch_latest
 from penstock_operator.cluster.api_server import ApiServer, KubeError
-from penstock_operator.cluster.cache import Cache, Key
+from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans import conditions, lag_status
-from penstock_operator.plans.conditions import Condition
-from penstock_operator.reconcile.broker_reconciler import Findings
+from penstock_operator.plans.conditions import StatusCondition
+from penstock_operator.reconcile.broker_reconciler import BrokerFindings
 
 __all__ = ["LagReader"]
 
@@ -41,11 +41,11 @@ class LagReader:
     kube: ApiServer
     cache: Cache
     http: aiohttp.ClientSession
-    findings: dict[Key, Findings]
+    findings: dict[ResourceKey, BrokerFindings]
     clock: Callable[[], datetime]
-    wake: Callable[[Key], None]
-    _seen: dict[Key, LagResult] = field(default_factory=dict[Key, LagResult])
-    _problems: dict[Key, str] = field(default_factory=dict[Key, str])
+    wake: Callable[[ResourceKey], None]
+    _seen: dict[ResourceKey, LagResult] = field(default_factory=dict[ResourceKey, LagResult])
+    _problems: dict[ResourceKey, str] = field(default_factory=dict[ResourceKey, str])
 
     async def run(self, period_seconds: float) -> None:
         """Look at every Broker's newest result, for ever."""
@@ -54,7 +54,7 @@ class LagReader:
                 await self.look(key)
             await asyncio.sleep(period_seconds)
 
-    async def look(self, key: Key) -> None:
+    async def look(self, key: ResourceKey) -> None:
         """Look at the newest result of one Broker."""
         found = self.findings.get(key)
         entry = self.cache.get(key)
@@ -63,7 +63,7 @@ class LagReader:
             return
         try:
             result = await fetch_latest(self.http, found.observer)
-        except ObserverError as error:
+        except LagResultUnavailable as error:
             self._complain(key, str(error))
             return
         self._problems.pop(key, None)
@@ -79,10 +79,10 @@ class LagReader:
             self.wake(key)
         await self._write_all(key, broker, self._seen[key])
 
-    async def _write_all(self, key: Key, broker: Broker, result: LagResult) -> None:
-        stale = lag_status.stale(result, broker.spec.lag_analysis.interval_minutes, self.clock())
+    async def _write_all(self, key: ResourceKey, broker: Broker, result: LagResult) -> None:
+        stale = lag_status.stale_condition(result, broker.spec.lag_analysis.interval_minutes, self.clock())
         for subscription, entry in _matches(self.cache.subscriptions_of(key), result):
-            condition = stale or lag_status.lagging(subscription, entry)
+            condition = stale or lag_status.lagging_condition(subscription, entry)
             lag = lag_status.lag_status(entry, result)
             shown = next((it for it in subscription.status.conditions if it.type == "Lagging"), None)
             before = None if shown is None else shown.reason
@@ -95,8 +95,8 @@ class LagReader:
             await self._write(subscription, lag, condition)
             await asyncio.sleep(1 / _WRITES_PER_SECOND)
 
-    async def _write(self, subscription: Subscription, lag: Manifest, condition: Condition) -> None:
-        key = Key("Subscription", subscription.metadata.namespace, subscription.metadata.name)
+    async def _write(self, subscription: Subscription, lag: Manifest, condition: StatusCondition) -> None:
+        key = ResourceKey("Subscription", subscription.metadata.namespace, subscription.metadata.name)
         entry = self.cache.get(key)
         if entry is None or dig(entry.manifest, "metadata", "uid") != subscription.metadata.uid:
             return
@@ -114,7 +114,7 @@ class LagReader:
             return
         self.cache.put(updated)
 
-    def _complain(self, key: Key, problem: str) -> None:
+    def _complain(self, key: ResourceKey, problem: str) -> None:
         """Once per problem: an observer that crashes in a loop must not fill the log."""
         if self._problems.get(key) != problem:
             self._problems[key] = problem

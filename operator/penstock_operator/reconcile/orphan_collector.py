@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from penstock_api import declaration
 from penstock_operator.brokers.management import Unreachable
-from penstock_operator.brokers.sessions import Session, Sessions
-from penstock_operator.cluster.cache import Cache, Key
+from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions
+from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.plans import orphans
 from penstock_operator.plans.decisions import Reach
-from penstock_operator.reconcile.broker_reconciler import Findings
-from penstock_operator.settings import Settings
+from penstock_operator.reconcile.broker_reconciler import BrokerFindings
+from penstock_operator.settings import OperatorSettings
 
-__all__ = ["Collector"]
+__all__ = ["OrphanCollector"]
 
 logger = logging.getLogger(__name__)
 
@@ -25,17 +25,17 @@ Claim = tuple[str, str, str, str]
 
 
 @dataclass(slots=True)
-class Collector:
+class OrphanCollector:
     """Remembers since when what is missing."""
 
     cache: Cache
-    sessions: Sessions
-    settings: Settings
+    sessions: BrokerSessions
+    settings: OperatorSettings
     cluster_id: str
-    findings: dict[Key, Findings]
+    findings: dict[ResourceKey, BrokerFindings]
     monotonic: Callable[[], float]
-    wake: Callable[[Key], None]
-    _missing_since: dict[Key, dict[Claim, float]] = field(default_factory=dict[Key, dict[Claim, float]])
+    wake: Callable[[ResourceKey], None]
+    _missing_since: dict[ResourceKey, dict[Claim, float]] = field(default_factory=dict[ResourceKey, dict[Claim, float]])
 
     async def run(self) -> None:
         """Look at every connected broker once."""
@@ -44,11 +44,11 @@ class Collector:
             if session is not None and session.reach is Reach.CONNECTED:
                 await self._look(key, session)
 
-    async def _look(self, key: Key, session: Session) -> None:
-        found = self.findings.setdefault(key, Findings())
+    async def _look(self, key: ResourceKey, session: BrokerSession) -> None:
+        found = self.findings.setdefault(key, BrokerFindings())
         try:
             marked = await session.marked()
-            verdict = orphans.judge(
+            verdict = orphans.find_orphans(
                 marked,
                 claims=self._claims(key),
                 missing_since=self._missing_since.get(key, {}),
@@ -69,7 +69,7 @@ class Collector:
             found.orphans = verdict.listed
             self.wake(key)
 
-    def _claims(self, key: Key) -> set[Claim]:
+    def _claims(self, key: ResourceKey) -> set[Claim]:
         exchanges = {
             ("Exchange", it.metadata.namespace, it.metadata.name, declaration.exchange_name(it))
             for it in self.cache.exchanges_of(key)

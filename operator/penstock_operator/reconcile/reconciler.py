@@ -14,39 +14,39 @@ from penstock_api import declaration
 from penstock_api.resources import Broker, Exchange, Subscription, parse
 from penstock_operator import names
 from penstock_operator.brokers.management import Unreachable
-from penstock_operator.brokers.sessions import Sessions
+from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children import services
-from penstock_operator.cluster.api_server import KINDS, ApiServer, Conflict, kind_of
-from penstock_operator.cluster.cache import Cache, Change, Entry, Key
+from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, api_resource_of
+from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest, dig
 from penstock_operator.plans import exchange as plans_exchange
 from penstock_operator.plans import subscription as plans_subscription
-from penstock_operator.plans.conditions import Truth
+from penstock_operator.plans.conditions import ConditionStatus
 from penstock_operator.plans.decisions import (
     AddFinalizer,
-    Answer,
-    Apply,
+    ApplyChild,
+    BrokerReply,
     BrokerView,
-    Child,
+    ChildState,
     Decision,
-    Declare,
+    DeclareEntity,
+    DeleteEntity,
     Reach,
-    Release,
+    RemoveFinalizer,
     Report,
     Retry,
-    Undeclare,
 )
 from penstock_operator.plans.exchange import ExchangeView
 from penstock_operator.plans.subscription import SubscriptionView
 from penstock_operator.reconcile import status
-from penstock_operator.reconcile.broker_reconciler import BrokerPass, Findings
-from penstock_operator.settings import Settings
+from penstock_operator.reconcile.broker_reconciler import BrokerFindings, BrokerReconciler
+from penstock_operator.settings import OperatorSettings
 
 __all__ = ["Reconciler"]
 
 logger = logging.getLogger(__name__)
 
-View = TypeVar("View", ExchangeView, SubscriptionView)
+ViewT = TypeVar("ViewT", ExchangeView, SubscriptionView)
 
 
 @dataclass(slots=True)
@@ -55,15 +55,15 @@ class Reconciler:
 
     kube: ApiServer
     cache: Cache
-    sessions: Sessions
-    settings: Settings
+    sessions: BrokerSessions
+    settings: OperatorSettings
     cluster_id: str
-    brokers: BrokerPass
+    brokers: BrokerReconciler
     clock: Callable[[], datetime]
-    wake: Callable[[Key], None]
+    wake: Callable[[ResourceKey], None]
     """Have another resource looked at."""
 
-    async def reconcile(self, key: Key) -> Retry:
+    async def reconcile(self, key: ResourceKey) -> Retry:
         """Look at one resource and do what has to be done; how soon to look again.
 
         Raises:
@@ -87,7 +87,7 @@ class Reconciler:
             case Subscription():
                 return await self._subscription(key, entry.manifest, entry.resource)
 
-    async def _exchange(self, key: Key, manifest: Manifest, exchange: Exchange) -> Retry:
+    async def _exchange(self, key: ResourceKey, manifest: Manifest, exchange: Exchange) -> Retry:
         alternate = exchange.spec.alternate_exchange_ref
         view = ExchangeView(
             resource=exchange,
@@ -99,9 +99,9 @@ class Reconciler:
             namespace_terminating=await self._is_terminating(exchange),
             now=self.clock(),
         )
-        return await self._act(key, manifest, view, plans_exchange.decide)
+        return await self._act(key, manifest, view, plans_exchange.plan_exchange)
 
-    async def _subscription(self, key: Key, manifest: Manifest, subscription: Subscription) -> Retry:
+    async def _subscription(self, key: ResourceKey, manifest: Manifest, subscription: Subscription) -> Retry:
         view = SubscriptionView(
             resource=subscription,
             broker=self._broker(subscription),
@@ -111,22 +111,28 @@ class Reconciler:
             namespace_terminating=await self._is_terminating(subscription),
             now=self.clock(),
         )
-        return await self._act(key, manifest, view, plans_subscription.decide)
+        return await self._act(key, manifest, view, plans_subscription.plan_subscription)
 
-    async def _act(self, key: Key, manifest: Manifest, view: View, decide: Callable[[View], Decision]) -> Retry:
+    async def _act(
+        self, key: ResourceKey, manifest: Manifest, view: ViewT, decide: Callable[[ViewT], Decision]
+    ) -> Retry:
         """Do what the plan says next, tell it what came of that, until it has nothing more to do."""
         while True:
             match decision := decide(view):
                 case AddFinalizer():
                     manifest = await self._add_finalizer(manifest)
                     view = _renewed(view, manifest)
-                case Apply():
+                case ApplyChild():
                     assert isinstance(view, ExchangeView), "a Subscription has no children"
                     view = replace(view, service=await self._apply(decision.manifest, view.resource.metadata.uid))
-                case Declare() | Undeclare():
+                case DeclareEntity() | DeleteEntity():
                     answer = await self._ask(view.broker, decision)
-                    view = replace(view, answer=answer) if isinstance(answer, Answer) else replace(view, broker=answer)
-                case Release():
+                    view = (
+                        replace(view, answer=answer)
+                        if isinstance(answer, BrokerReply)
+                        else replace(view, broker=answer)
+                    )
+                case RemoveFinalizer():
                     if decision.is_owed:
                         self._owe(view.resource)
                     return await self._release(key, manifest, decision)
@@ -142,7 +148,7 @@ class Reconciler:
         namespace, name = declaration.broker_key(resource)
         broker = self.cache.broker(namespace, name)
         if broker is None:
-            unreadable = self.cache.get(Key("Broker", namespace, name)) is not None
+            unreadable = self.cache.get(ResourceKey("Broker", namespace, name)) is not None
             reach = Reach.UNREACHABLE if unreadable else Reach.ABSENT
             return BrokerView(reach=reach, problem="This operator can't read the Broker's spec.")
         if broker.metadata.deletion_timestamp is not None:
@@ -164,17 +170,17 @@ class Reconciler:
 
     def _owe(self, resource: Exchange | Subscription) -> None:
         """Note that the broker still has it; noted before the finalizer goes, or nobody would know."""
-        broker = Key("Broker", *declaration.broker_key(resource))
-        self.brokers.findings.setdefault(broker, Findings()).owed.add(resource.metadata.uid)
+        broker = ResourceKey("Broker", *declaration.broker_key(resource))
+        self.brokers.findings.setdefault(broker, BrokerFindings()).owed.add(resource.metadata.uid)
 
-    async def _ask(self, view: BrokerView, entry: Declare | Undeclare) -> Answer | BrokerView:
+    async def _ask(self, view: BrokerView, entry: DeclareEntity | DeleteEntity) -> BrokerReply | BrokerView:
         """The broker's answer; if none comes, what is known of the broker now."""
         assert view.broker is not None, "nothing is asked of a Broker that isn't there"
         session = self.sessions.get(view.broker.key)
         try:
             if session is None:
                 raise Unreachable("its session was closed")
-            return await (session.declare(entry) if isinstance(entry, Declare) else session.undeclare(entry))
+            return await (session.declare(entry) if isinstance(entry, DeclareEntity) else session.undeclare(entry))
         except Unreachable as error:
             return replace(view, reach=Reach.UNREACHABLE, problem=f"The broker does not answer: {error}.")
 
@@ -182,16 +188,16 @@ class Reconciler:
         """Whether the namespace goes as well; only looked up when that matters."""
         if resource.metadata.deletion_timestamp is None:
             return False
-        namespace = await self.kube.get(KINDS["Namespace"], None, resource.metadata.namespace)
+        namespace = await self.kube.get(API_RESOURCES["Namespace"], None, resource.metadata.namespace)
         return namespace is None or dig(namespace, "metadata", "deletionTimestamp") is not None
 
-    async def _apply(self, manifest: Manifest, uid: str) -> Child:
+    async def _apply(self, manifest: Manifest, uid: str) -> ChildState:
         namespace, name = str(dig(manifest, "metadata", "namespace")), str(dig(manifest, "metadata", "name"))
-        observed = await self.kube.get(kind_of(manifest), namespace, name)
+        observed = await self.kube.get(api_resource_of(manifest), namespace, name)
         if observed is not None and not services.is_ours(observed, uid):
-            return Child.LEAVING if services.is_leaving(observed, uid) else Child.TAKEN
+            return ChildState.LEAVING if services.is_leaving(observed, uid) else ChildState.TAKEN
         await self.kube.apply(manifest)
-        return Child.APPLIED
+        return ChildState.APPLIED
 
     async def _add_finalizer(self, manifest: Manifest) -> Manifest:
         updated = await self.kube.set_finalizers(manifest, [*_finalizers(manifest), names.FINALIZER])
@@ -200,7 +206,7 @@ class Reconciler:
         self.cache.put(updated)
         return updated
 
-    async def _release(self, key: Key, manifest: Manifest, decision: Release) -> Retry:
+    async def _release(self, key: ResourceKey, manifest: Manifest, decision: RemoveFinalizer) -> Retry:
         finalizers = _finalizers(manifest)
         others = [name for name in finalizers if name != names.FINALIZER]
         if len(others) < len(finalizers):
@@ -211,18 +217,18 @@ class Reconciler:
         return Retry.RESYNC
 
     async def _write(
-        self, key: Key, manifest: Manifest, resource: Broker | Exchange | Subscription, report: Report
+        self, key: ResourceKey, manifest: Manifest, resource: Broker | Exchange | Subscription, report: Report
     ) -> Retry:
         updated = await status.write(self.kube, manifest, resource, report, self.clock())
-        if self.cache.get(key) is not None and self.cache.put(updated) is Change.SPEC:
+        if self.cache.get(key) is not None and self.cache.put(updated) is ResourceChange.SPEC:
             self.wake(key)
         return report.retry
 
-    async def _unreadable(self, key: Key, entry: Entry) -> Retry:
+    async def _unreadable(self, key: ResourceKey, entry: CachedResource) -> Retry:
         """The API server took what this operator can't read: the CRD is of another version."""
         manifest = entry.manifest
         if dig(manifest, "metadata", "deletionTimestamp") is not None:
-            return await self._release(key, manifest, Release("this operator can't read it"))
+            return await self._release(key, manifest, RemoveFinalizer("this operator can't read it"))
         logger.error("%s can't be read: %s", key, entry.problem)
         message = f"{entry.problem}. Are the CRDs and the operator of one version?"
         wanted = status.unreadable(manifest, message, self.clock())
@@ -231,7 +237,7 @@ class Reconciler:
         return Retry.RESYNC
 
 
-def _renewed(view: View, manifest: Manifest) -> View:
+def _renewed(view: ViewT, manifest: Manifest) -> ViewT:
     """The view with the resource as it is now."""
     resource = parse(manifest)
     assert isinstance(resource, type(view.resource))
@@ -244,4 +250,4 @@ def _finalizers(manifest: Manifest) -> list[str]:
 
 
 def _is_ready(report: Report) -> bool:
-    return any(condition.type == "Ready" and condition.truth is Truth.TRUE for condition in report.conditions)
+    return any(condition.type == "Ready" and condition.truth is ConditionStatus.TRUE for condition in report.conditions)

@@ -12,7 +12,7 @@ from penstock_operator import names
 from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.manifest import Manifest, dig, items_of, text_at
 from penstock_operator.plans import conditions, container_contests
-from penstock_operator.plans.conditions import Condition, Reason, Truth
+from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import Report
 
 __all__ = ["differs", "events", "is_ready", "unreadable", "wanted", "write", "written"]
@@ -48,21 +48,23 @@ def events(manifest: Manifest, report: Report, now: datetime) -> list[Manifest]:
     """The Events to send: one if the reason of Ready is another one than before, one for each change of a fight."""
     before = _by_type(manifest, "status")
     found = {condition.type: condition for condition in report.conditions}
-    told: list[Condition] = []
+    told: list[StatusCondition] = []
     ready = found.get("Ready")
-    if ready is not None and str(ready.reason) not in (Reason.PENDING, text_at(before.get("Ready"), "reason")):
+    if ready is not None and str(ready.reason) not in (ConditionReason.PENDING, text_at(before.get("Ready"), "reason")):
         told.append(ready)
     fight, last = found.get(container_contests.TYPE), before.get(container_contests.TYPE)
     if fight is not None and text_at(last, "message") != fight.message:
         # It is there while something is wrong: True is the bad news.
-        told.append(Condition(fight.type, Truth.FALSE, fight.reason, fight.message))
+        told.append(StatusCondition(fight.type, ConditionStatus.FALSE, fight.reason, fight.message))
     elif fight is None and last is not None:
         message = "No container-id keeps changing hands any more."
-        told.append(Condition(container_contests.TYPE, Truth.TRUE, Reason.TAKEOVERS_ENDED, message))
+        told.append(
+            StatusCondition(container_contests.TYPE, ConditionStatus.TRUE, ConditionReason.TAKEOVERS_ENDED, message)
+        )
     return [_event(manifest, condition, conditions.timestamp(now)) for condition in told]
 
 
-def _event(manifest: Manifest, told: Condition, moment: str) -> Manifest:
+def _event(manifest: Manifest, told: StatusCondition, moment: str) -> Manifest:
     """Normal if the condition is True, else a warning."""
     namespace, name = text_at(manifest, "metadata", "namespace"), text_at(manifest, "metadata", "name")
     return {
@@ -76,7 +78,7 @@ def _event(manifest: Manifest, told: Condition, moment: str) -> Manifest:
             "name": name,
             "uid": text_at(manifest, "metadata", "uid"),
         },
-        "type": "Normal" if told.truth is Truth.TRUE else "Warning",
+        "type": "Normal" if told.truth is ConditionStatus.TRUE else "Warning",
         "reason": str(told.reason),
         "message": told.message[:1024],
         "source": {"component": names.MANAGER},
@@ -99,7 +101,7 @@ def unreadable(manifest: Manifest, message: str, now: datetime) -> Manifest:
         {
             "type": kind,
             "status": truth,
-            "reason": str(Reason.INVALID_SPEC),
+            "reason": str(ConditionReason.INVALID_SPEC),
             "message": message[:4096],
             "lastTransitionTime": _since(before.get(kind), truth) or conditions.timestamp(now),
             "observedGeneration": generation,
