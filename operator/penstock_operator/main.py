@@ -31,7 +31,7 @@ __all__ = ["operate", "run"]
 
 logger = logging.getLogger(__name__)
 
-_CHILDREN_SECONDS = 20.0
+_CHILDREN_PERIOD_SECONDS = 20.0
 
 
 def run(settings: OperatorSettings) -> int:
@@ -50,12 +50,12 @@ async def operate(settings: OperatorSettings, connect: Connector = connect_amqp,
     """Run the operator until it is told to stop."""
     kube = await HttpApiServer.connect(kubeconfig)
     metrics, cache = Metrics(), Cache()
-    work = Controller(cache, metrics, time.monotonic)
+    controller = Controller(cache, metrics, time.monotonic)
     sessions = BrokerSessions(connect, settings.poll_seconds)
-    runner = await health.serve(settings, work, metrics, time.monotonic)
+    runner = await health.serve(settings, controller, metrics, time.monotonic)
     try:
         async with aiohttp.ClientSession() as http:
-            await _run_tasks(settings, kube, work, sessions, http)
+            await _run_tasks(settings, kube, controller, sessions, http)
     finally:
         await sessions.close()
         await runner.cleanup()
@@ -63,21 +63,38 @@ async def operate(settings: OperatorSettings, connect: Connector = connect_amqp,
 
 
 async def _run_tasks(
-    settings: OperatorSettings, kube: ApiServer, work: Controller, sessions: BrokerSessions, http: aiohttp.ClientSession
+    settings: OperatorSettings,
+    kube: ApiServer,
+    controller: Controller,
+    sessions: BrokerSessions,
+    http: aiohttp.ClientSession,
 ) -> None:
     cluster_id = await _cluster_id(kube)
-    passes = BrokerReconciler(kube, work.cache, sessions, settings, _now, work.wake, work.wake_all, work.resync_soon)
-    reconciler = Reconciler(kube, work.cache, sessions, settings, cluster_id, passes, _now, work.wake)
-    collector = OrphanCollector(work.cache, sessions, settings, cluster_id, passes.findings, time.monotonic, work.wake)
-    lag_reader = LagReader(kube, work.cache, http, passes.findings, _now, work.wake)
+    broker_reconciler = BrokerReconciler(
+        kube,
+        controller.cache,
+        sessions,
+        settings,
+        _now,
+        controller.enqueue,
+        controller.enqueue_with_dependents,
+        controller.resync_soon,
+    )
+    reconciler = Reconciler(
+        kube, controller.cache, sessions, settings, cluster_id, broker_reconciler, _now, controller.enqueue
+    )
+    collector = OrphanCollector(
+        controller.cache, sessions, settings, cluster_id, broker_reconciler.findings, time.monotonic, controller.enqueue
+    )
+    lag_reader = LagReader(kube, controller.cache, http, broker_reconciler.findings, _now, controller.enqueue)
     tasks = [
-        asyncio.create_task(work.resync(kube, settings.namespaces, settings.resync_seconds, collector.run)),
+        asyncio.create_task(controller.resync(kube, settings.namespaces, settings.resync_seconds, collector.run)),
         asyncio.create_task(lag_reader.run(settings.poll_seconds)),
-        *(asyncio.create_task(work.work(reconciler.reconcile)) for _ in range(settings.workers)),
+        *(asyncio.create_task(controller.run_worker(reconciler.reconcile)) for _ in range(settings.workers)),
     ]
     if settings.namespaces:
-        tasks.append(asyncio.create_task(work.look_at_children(_CHILDREN_SECONDS)))
-    watcher = asyncio.create_task(_watch(work, settings))
+        tasks.append(asyncio.create_task(controller.resync_children(_CHILDREN_PERIOD_SECONDS)))
+    watcher = asyncio.create_task(_watch(controller, settings))
     try:
         done, _ = await asyncio.wait([watcher, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -90,10 +107,10 @@ async def _run_tasks(
         await asyncio.gather(watcher, *tasks, return_exceptions=True)
 
 
-async def _watch(work: Controller, settings: OperatorSettings) -> None:
+async def _watch(controller: Controller, settings: OperatorSettings) -> None:
     # kopf serves the kinds that it finds when it starts: the first list shows that they are there.
-    await work.listed.wait()
-    await watch.watch(work, settings)
+    await controller.listed.wait()
+    await watch.watch(controller, settings)
 
 
 async def _cluster_id(kube: ApiServer) -> str:

@@ -216,7 +216,7 @@ class SessionInMemory:
         self._check()
         return self.broker.create(entry)
 
-    async def undeclare(self, entry: DeleteEntity) -> BrokerReply:
+    async def delete(self, entry: DeleteEntity) -> BrokerReply:
         self._check()
         return self.broker.delete(entry)
 

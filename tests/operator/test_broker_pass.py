@@ -53,7 +53,7 @@ class Place:
         )
         report = await passes.run(KEY, made)
         assert isinstance(report, Report)
-        return {it.type: (it.truth.value, str(it.reason), it.message) for it in report.conditions}
+        return {it.type: (it.status.value, str(it.reason), it.message) for it in report.conditions}
 
     def broker_says(self, state: BrokerState) -> None:
         """What the session heard last."""

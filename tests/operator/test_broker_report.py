@@ -42,7 +42,7 @@ def told(**changes: Any) -> dict[str, tuple[str, str]]:
         "now": NOW,
     }
     found = report_broker(BrokerReportView(**{**made, **changes}))
-    return {it.type: (it.truth.value, str(it.reason)) for it in found.conditions}
+    return {it.type: (it.status.value, str(it.reason)) for it in found.conditions}
 
 
 def test_a_broker_that_serves() -> None:

@@ -33,10 +33,10 @@ class Session:
     reach: Reach = Reach.CONNECTED
     left: list[MarkedEntity] = field(default_factory=list[MarkedEntity])
 
-    async def marked(self) -> Sequence[MarkedEntity]:
+    async def marked_entities(self) -> Sequence[MarkedEntity]:
         return list(self.left)
 
-    async def undeclare(self, entry: DeleteEntity) -> BrokerReply:
+    async def delete(self, entry: DeleteEntity) -> BrokerReply:
         self.left = [it for it in self.left if it.name != entry.name]
         return BrokerReply(status=204)
 
@@ -59,20 +59,20 @@ def left(name: str, uid: str) -> MarkedEntity:
 async def test_what_is_owed_goes_when_the_broker_is_back_and_all_else_waits() -> None:
     cache, session = Cache(), Session(left=[left("seen", "u1"), left("unseen", "u2")])
     cache.put(manifest_of("Broker", broker().spec.model_dump(mode="json", by_alias=True, exclude_none=True), None, {}))
-    findings = {BROKER: BrokerFindings(owed={"u1", "long-gone"})}
+    findings = {BROKER: BrokerFindings(pending_removals={"u1", "long-gone"})}
     settings = OperatorSettings(broker_image="b", lag_image="l")
     sessions = cast(BrokerSessions, Every(session))
     collector = OrphanCollector(cache, sessions, settings, "c1", findings, lambda: 1000.0, lambda key: None)
     await collector.run()
     assert [it.name for it in session.left] == ["unseen"]
-    assert findings[BROKER].owed == {"u1"}
+    assert findings[BROKER].pending_removals == {"u1"}
     await collector.run()
-    assert findings[BROKER].owed == set(), "what the broker no longer has is forgotten"
+    assert findings[BROKER].pending_removals == set(), "what the broker no longer has is forgotten"
     assert [(it["name"], it["reason"]) for it in findings[BROKER].orphans] == [("unseen", "NotYetDue")]
 
 
 async def test_a_list_can_be_had_sooner() -> None:
-    work = Controller(Cache(), Metrics(), lambda: 0.0)
+    controller = Controller(Cache(), Metrics(), lambda: 0.0)
     looked: list[int] = []
     twice = asyncio.Event()
 
@@ -81,9 +81,9 @@ async def test_a_list_can_be_had_sooner() -> None:
         if len(looked) == 2:
             twice.set()
 
-    task = asyncio.create_task(work.resync(ApiServerInMemory(), (), 3600, after))
-    await work.listed.wait()
-    work.resync_soon()
+    task = asyncio.create_task(controller.resync(ApiServerInMemory(), (), 3600, after))
+    await controller.listed.wait()
+    controller.resync_soon()
     async with asyncio.timeout(60):
         await twice.wait()
     task.cancel()

@@ -60,19 +60,28 @@ class World:
     now: float = 0.0
     api: ApiServerInMemory = field(default_factory=ApiServerInMemory)
     broker: BrokerInMemory = field(default_factory=BrokerInMemory)
-    work: Controller = field(init=False)
+    controller: Controller = field(init=False)
     reconciler: Reconciler = field(init=False)
     told: int = 0
     """Events of the API server that the watches have told."""
 
     def __post_init__(self) -> None:
         cache = Cache()
-        self.work = Controller(cache, Metrics(), lambda: self.now, WorkQueue[ResourceKey]())
+        self.controller = Controller(cache, Metrics(), lambda: self.now, WorkQueue[ResourceKey]())
         sessions = cast(BrokerSessions, SessionsInMemory(self.broker))
-        passes = BrokerReconciler(
-            self.api, cache, sessions, SETTINGS, self.clock, self.work.wake, self.work.wake_all, self.work.resync_soon
+        broker_reconciler = BrokerReconciler(
+            self.api,
+            cache,
+            sessions,
+            SETTINGS,
+            self.clock,
+            self.controller.enqueue,
+            self.controller.enqueue_with_dependents,
+            self.controller.resync_soon,
         )
-        self.reconciler = Reconciler(self.api, cache, sessions, SETTINGS, "c1", passes, self.clock, self.work.wake)
+        self.reconciler = Reconciler(
+            self.api, cache, sessions, SETTINGS, "c1", broker_reconciler, self.clock, self.controller.enqueue
+        )
 
     def clock(self) -> datetime:
         return datetime(2026, 3, 1, 12, tzinfo=UTC) + timedelta(seconds=self.now)
@@ -80,17 +89,17 @@ class World:
     def tell(self, count: int) -> None:
         """The watches tell so many events that they had not told yet."""
         for kind, manifest in self.api.events[self.told : self.told + count]:
-            (self.work.gone if kind == "DELETED" else self.work.seen)(manifest)
+            (self.controller.resource_deleted if kind == "DELETED" else self.controller.resource_changed)(manifest)
         self.told = min(self.told + count, len(self.api.events))
 
     def forget(self) -> None:
         """The watches break: what they had not told is lost."""
         self.told = len(self.api.events)
 
-    async def step(self, count: int) -> None:
+    async def reconcile_next(self, count: int) -> None:
         """The operator works on so many keys that are due."""
         for _ in range(count):
-            if not await self.work.step(self.reconciler.reconcile):
+            if not await self.controller.reconcile_next(self.reconciler.reconcile):
                 return
 
     async def calm_down(self) -> None:
@@ -98,11 +107,11 @@ class World:
         self.broker.is_up = True
         for _ in range(6):
             self.api.collect_garbage()
-            await self.work.list_all(cast(Any, self.api), ())
-            for key in self.work.cache.all():
-                self.work.wake(key)
+            await self.controller.list_all(cast(Any, self.api), ())
+            for key in self.controller.cache.all():
+                self.controller.enqueue(key)
             self.tell(len(self.api.events))
-            await self.step(1000)
+            await self.reconcile_next(1000)
             self.now += 60
 
 
@@ -176,9 +185,9 @@ async def play(steps: list[tuple[str, Any]], world: World) -> None:
             case "forget":
                 world.forget()
             case "step":
-                await world.step(argument)
+                await world.reconcile_next(argument)
             case "list":
-                await world.work.list_all(cast(Any, world.api), ())
+                await world.controller.list_all(cast(Any, world.api), ())
             case "down":
                 world.broker.is_up = False
             case "up":
@@ -290,7 +299,7 @@ async def test_a_removal_told_late_does_not_hide_its_successor() -> None:
     world.tell(len(world.api.events))
     await play([("delete", "main"), ("apply", "main"), ("list", None)], world)
     world.tell(1)
-    broker = world.work.cache.broker("shop", "main")
+    broker = world.controller.cache.broker("shop", "main")
     assert broker is not None
     assert broker.metadata.uid == world.api.objects["Broker", "shop", "main"]["metadata"]["uid"]
 

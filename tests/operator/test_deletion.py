@@ -54,14 +54,14 @@ def at(reach: Reach) -> BrokerView:
         pytest.param(replace(VIEW, is_duplicate=True), id="never-declared-anything"),
         pytest.param(replace(VIEW, namespace_terminating=True, seconds=30), id="namespace-terminating-for-30-s"),
         pytest.param(
-            replace(VIEW, namespace_terminating=True, seconds=31, answer=BUSY), id="namespace-goes-though-busy"
+            replace(VIEW, namespace_terminating=True, seconds=31, reply=BUSY), id="namespace-goes-though-busy"
         ),
         pytest.param(
             replace(VIEW, namespace_terminating=True, seconds=31, is_protected=True),
             id="namespace-goes-though-protected",
         ),
-        pytest.param(replace(VIEW, answer=GONE), id="the-broker-has-removed-it"),
-        pytest.param(replace(VIEW, answer=ANOTHERS), id="another-resource-declares-it-by-now"),
+        pytest.param(replace(VIEW, reply=GONE), id="the-broker-has-removed-it"),
+        pytest.param(replace(VIEW, reply=ANOTHERS), id="another-resource-declares-it-by-now"),
     ],
 )
 def test_released(view: DeletionView) -> None:
@@ -74,44 +74,44 @@ def test_released(view: DeletionView) -> None:
         (replace(VIEW, broker=at(Reach.UNREACHABLE), seconds=30), True),
         (replace(VIEW, broker=at(Reach.UNREACHABLE), is_forced=True), True),
         (replace(VIEW, broker=at(Reach.STOPPED)), True),
-        (replace(VIEW, namespace_terminating=True, seconds=31, answer=BUSY), True),
-        (replace(VIEW, answer=GONE), False),
-        (replace(VIEW, answer=ANOTHERS), False),
+        (replace(VIEW, namespace_terminating=True, seconds=31, reply=BUSY), True),
+        (replace(VIEW, reply=GONE), False),
+        (replace(VIEW, reply=ANOTHERS), False),
         (replace(VIEW, policy="Retain", broker=at(Reach.UNREACHABLE), seconds=30), False),
         (replace(VIEW, is_duplicate=True), False),
         (replace(VIEW, broker=at(Reach.DELETING)), False),
     ],
 )
-def test_what_the_broker_was_not_asked_is_owed(view: DeletionView, is_owed: bool) -> None:
+def test_what_the_broker_was_not_asked_is_owed(view: DeletionView, is_removal_pending: bool) -> None:
     decision = plan_deletion(view)
     assert isinstance(decision, RemoveFinalizer)
-    assert decision.is_owed is is_owed
+    assert decision.is_removal_pending is is_removal_pending
 
 
 @pytest.mark.parametrize(
     ("view", "reason", "words"),
     [
-        pytest.param(replace(VIEW, answer=BUSY), "ConsumersActive", ["pod-1, pod-2", "force-delete=true"], id="busy"),
-        pytest.param(replace(VIEW, answer=FULL), "NotEmpty", ["17 message(s)", "lose the messages"], id="not-empty"),
+        pytest.param(replace(VIEW, reply=BUSY), "ConsumersActive", ["pod-1, pod-2", "force-delete=true"], id="busy"),
+        pytest.param(replace(VIEW, reply=FULL), "NotEmpty", ["17 message(s)", "lose the messages"], id="not-empty"),
         pytest.param(
-            replace(VIEW, entity=EntityType.EXCHANGE, answer=BOUND), "BindingsExist", ["Delete them"], id="bound"
+            replace(VIEW, entity=EntityType.EXCHANGE, reply=BOUND), "BindingsExist", ["Delete them"], id="bound"
         ),
         pytest.param(replace(VIEW, broker=at(Reach.UNREACHABLE)), "BrokerUnreachable", ["It is away."], id="away"),
         pytest.param(
-            replace(VIEW, namespace_terminating=True, seconds=29, answer=BUSY),
+            replace(VIEW, namespace_terminating=True, seconds=29, reply=BUSY),
             "ConsumersActive",
             [],
             id="namespace-29-s",
         ),
         pytest.param(
-            replace(VIEW, answer=BrokerReply(status=503, reason="StorageFull")), "StorageFull", [], id="no-room"
+            replace(VIEW, reply=BrokerReply(status=503, reason="StorageFull")), "StorageFull", [], id="no-room"
         ),
     ],
 )
 def test_blocked_and_tried_again(view: DeletionView, reason: str, words: list[str]) -> None:
     decision = plan_deletion(view)
     assert isinstance(decision, Report)
-    assert [(it.type, it.truth.value, str(it.reason)) for it in decision.conditions] == [
+    assert [(it.type, it.status.value, str(it.reason)) for it in decision.conditions] == [
         ("Ready", "False", reason),
         ("DeletionBlocked", "True", reason),
     ]
@@ -121,7 +121,7 @@ def test_blocked_and_tried_again(view: DeletionView, reason: str, words: list[st
 
 
 def test_protection_waits_for_a_person() -> None:
-    decision = plan_deletion(replace(VIEW, is_protected=True, answer=GONE))
+    decision = plan_deletion(replace(VIEW, is_protected=True, reply=GONE))
     assert isinstance(decision, Report)
     assert str(decision.conditions[1].reason) == "ProtectedByAnnotation"
     assert decision.retry is Retry.RESYNC

@@ -45,7 +45,7 @@ def view(
     of: Broker | None = None,
     reach: Reach = Reach.CONNECTED,
     service: ChildState = ChildState.APPLIED,
-    answer: BrokerReply | None = None,
+    reply: BrokerReply | None = None,
 ) -> ExchangeView:
     made = made or exchange(metadata=OURS)
     return ExchangeView(
@@ -57,13 +57,13 @@ def view(
         cluster_domain="cluster.local",
         now=NOW,
         service=service,
-        answer=answer,
+        reply=reply,
     )
 
 
 def told(decision: object) -> list[tuple[str, str, str]]:
     assert isinstance(decision, Report)
-    return [(condition.type, condition.truth.value, str(condition.reason)) for condition in decision.conditions]
+    return [(condition.type, condition.status.value, str(condition.reason)) for condition in decision.conditions]
 
 
 def test_a_broker_that_this_operator_does_not_understand_needs_another_operator() -> None:
@@ -114,7 +114,7 @@ def test_in_another_namespace_its_service_is_an_alias() -> None:
 
 
 def test_declared_is_ready() -> None:
-    decision = plan_exchange(view(answer=BrokerReply(status=201, body={"outcome": "Created", "boundSubscriptions": 4})))
+    decision = plan_exchange(view(reply=BrokerReply(status=201, body={"outcome": "Created", "boundSubscriptions": 4})))
     assert told(decision) == [
         ("Ready", "True", "Ready"),
         ("Accepted", "True", "Accepted"),
@@ -130,7 +130,7 @@ def test_declared_is_ready() -> None:
 
 def test_the_address_is_plain_only_without_tls() -> None:
     of = broker(listeners={"amqps": False, "amqp": True})
-    decision = plan_exchange(view(of=of, answer=BrokerReply(status=201)))
+    decision = plan_exchange(view(of=of, reply=BrokerReply(status=201)))
     assert isinstance(decision, Report)
     assert decision.details["address"] == "amqp://orders-x.shop.svc:5672/orders"
 
@@ -145,14 +145,14 @@ def test_a_foreign_service_of_its_name_is_not_touched() -> None:
 
 
 def test_the_service_of_a_predecessor_is_waited_for() -> None:
-    decision = plan_exchange(view(service=ChildState.LEAVING))
+    decision = plan_exchange(view(service=ChildState.PREDECESSOR))
     assert told(decision) == [("Ready", "False", "PredecessorLeaving"), ("Accepted", "False", "PredecessorLeaving")]
     assert isinstance(decision, Report)
     assert decision.retry is Retry.BACKOFF
 
 
 def test_a_refusal_is_tried_again() -> None:
-    decision = plan_exchange(view(answer=BrokerReply(status=503, reason="StorageFull", description="Full.")))
+    decision = plan_exchange(view(reply=BrokerReply(status=503, reason="StorageFull", description="Full.")))
     assert told(decision)[0] == ("Ready", "False", "StorageFull")
     assert isinstance(decision, Report)
     assert decision.retry is Retry.BACKOFF
@@ -181,8 +181,8 @@ def test_a_broker_that_does_not_know_what_is_asked_is_not_asked_for_it() -> None
 
 
 def test_a_refusal_that_time_does_not_mend_is_not_asked_for_in_a_loop() -> None:
-    answer = BrokerReply(status=400, reason="InvalidRequest", description="retention: no such key.")
-    decision = plan_exchange(view(answer=answer))
+    reply = BrokerReply(status=400, reason="InvalidRequest", description="retention: no such key.")
+    decision = plan_exchange(view(reply=reply))
     assert isinstance(decision, Report)
     assert decision.retry is Retry.RESYNC
 
@@ -208,5 +208,5 @@ def test_a_duplicate_waits_for_the_older_one() -> None:
 
 def test_a_deleted_one_waits_for_its_subscriptions() -> None:
     made = exchange(metadata={**OURS, "deletionTimestamp": NOW.isoformat()})
-    decision = plan_exchange(view(made, answer=BrokerReply(status=409, reason="BindingsExist")))
+    decision = plan_exchange(view(made, reply=BrokerReply(status=409, reason="BindingsExist")))
     assert ("DeletionBlocked", "True", "BindingsExist") in told(decision)

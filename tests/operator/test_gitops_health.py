@@ -36,7 +36,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "gitops.md").read_text()
 SCRIPT = textwrap.dedent(BLOCK)
 
 OURS: dict[str, Any] = {"finalizers": ["penstock.dev/topology"]}
-LEAVING = {**OURS, "deletionTimestamp": "2026-03-01T11:59:55Z"}
+DELETING = {**OURS, "deletionTimestamp": "2026-03-01T11:59:55Z"}
 PAUSED = {**OURS, "annotations": {"penstock.dev/paused": "true"}}
 DECLARED = BrokerReply(status=200, body={"outcome": "Created", "expiryPolicy": "Never"})
 
@@ -75,7 +75,7 @@ def reported(kind: str, report: object, metadata: dict[str, Any], before: Any = 
 
 def subscribed(
     reach: Reach = Reach.CONNECTED,
-    answer: BrokerReply | None = DECLARED,
+    reply: BrokerReply | None = DECLARED,
     metadata: dict[str, Any] = OURS,
     before: Any = None,
 ) -> Any:
@@ -87,7 +87,7 @@ def subscribed(
         winner=made,
         cluster_id="c1",
         now=NOW,
-        answer=answer,
+        reply=reply,
     )
     return reported("Subscription", subscription_plan.plan_subscription(view), metadata, before)
 
@@ -103,7 +103,7 @@ def exchanged(reach: Reach = Reach.CONNECTED, child: ChildState = ChildState.APP
         cluster_domain="cluster.local",
         now=NOW,
         service=child,
-        answer=DECLARED,
+        reply=DECLARED,
     )
     return reported("Exchange", exchange_plan.plan_exchange(view), OURS)
 
@@ -159,10 +159,10 @@ EVERY: dict[str, tuple[Any, Seen]] = {
     "the-broker-is-away": (subscribed(Reach.UNREACHABLE), Seen("InProgress", "Progressing", "It does not answer.")),
     "the-broker-is-stopped": (subscribed(Reach.STOPPED), Seen("InProgress", "Progressing", "scaled to zero")),
     "the-broker-is-too-new": (subscribed(Reach.NOT_UNDERSTOOD), Seen("Failed", "Degraded", "It does not answer.")),
-    "refused-for-good": (subscribed(answer=WRONG), Seen("Failed", "Degraded", "At 3: no.")),
-    "refused-for-now": (subscribed(answer=FULL), Seen("InProgress", "Progressing", "Full.")),
+    "refused-for-good": (subscribed(reply=WRONG), Seen("Failed", "Degraded", "At 3: no.")),
+    "refused-for-now": (subscribed(reply=FULL), Seen("InProgress", "Progressing", "Full.")),
     "its-deletion-waits": (
-        subscribed(answer=BUSY, metadata=LEAVING),
+        subscribed(reply=BUSY, metadata=DELETING),
         Seen("Terminating", "Progressing", "consumers in pod-1"),
     ),
     "paused-when-it-was-ready": (
@@ -175,7 +175,7 @@ EVERY: dict[str, tuple[Any, Seen]] = {
         Seen("Failed", "Degraded", "somebody else"),
     ),
     "an-exchange-after-another": (
-        exchanged(child=ChildState.LEAVING),
+        exchanged(child=ChildState.PREDECESSOR),
         Seen("InProgress", "Progressing", "was deleted"),
     ),
     "a-broker-that-serves": (brokered(), Seen("Current", "Healthy", "serves its clients")),
@@ -186,7 +186,10 @@ EVERY: dict[str, tuple[Any, Seen]] = {
         Seen("InProgress", "Progressing", "No route."),
     ),
     "a-broker-with-a-taken-name": (brokered(taken=("Service main-amqp",)), Seen("Failed", "Degraded", "already")),
-    "a-broker-too-old-for-its-spec": (brokered(too_old=("settings.x",)), Seen("Failed", "Degraded", "`settings.x`")),
+    "a-broker-too-old-for-its-spec": (
+        brokered(unknown_settings=("settings.x",)),
+        Seen("Failed", "Degraded", "`settings.x`"),
+    ),
     "a-full-volume-is-no-failed-rollout": (
         brokered(state=STATE.model_copy(update={"durable_work": "Full"})),
         Seen("Current", "Healthy", "serves"),

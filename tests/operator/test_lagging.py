@@ -90,7 +90,7 @@ def test_what_is_not_known_is_left_out() -> None:
 )
 def test_the_condition(thresholds: dict[str, int], found: SubscriptionLag, expected: tuple[str, str]) -> None:
     condition = lag_status.lagging_condition(subscription(lagThresholds=thresholds), found)
-    assert (condition.type, condition.truth.value, str(condition.reason)) == ("Lagging", *expected)
+    assert (condition.type, condition.status.value, str(condition.reason)) == ("Lagging", *expected)
 
 
 BASE = {"state": "OK", "messages": 100, "oldestAgeSeconds": 100, "runName": "r", "brokersReporting": "1/1"}
@@ -142,4 +142,4 @@ def test_three_missed_periods_make_it_unknown() -> None:
     assert lag_status.stale_condition(result(), 5, NOW + timedelta(minutes=14, seconds=59)) is None
     condition = lag_status.stale_condition(result(), 5, NOW + timedelta(minutes=15))
     assert condition is not None
-    assert (condition.truth, str(condition.reason)) == (ConditionStatus.UNKNOWN, "LagReportStale")
+    assert (condition.status, str(condition.reason)) == (ConditionStatus.UNKNOWN, "LagReportStale")

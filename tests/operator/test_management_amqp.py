@@ -84,22 +84,22 @@ async def test_declare_query_and_remove(target: ManagementTarget) -> None:
             DeclareEntity(EntityType.SUBSCRIPTION, None, wanted),
         ]
     )
-    assert [(answer.status, answer.body["outcome"]) for answer in made] == [(201, "Created"), (201, "Created")]
+    assert [(reply.status, reply.body["outcome"]) for reply in made] == [(201, "Created"), (201, "Created")]
     assert made[1].body["bindingKeys"] == ["#"]
     (again,) = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)])
     assert (again.status, again.body["outcome"]) == (200, "Unchanged")
-    marked = {it.name: it.owner.uid for it in await management.marked()}
-    assert marked == {"orders": "uid-orders", QUEUE: "uid-billing"}
+    marked_entities = {it.name: it.owner.uid for it in await management.marked_entities()}
+    assert marked_entities == {"orders": "uid-orders", QUEUE: "uid-billing"}
     removal = DeleteEntity(
         entity=EntityType.EXCHANGE, name="orders", if_unused=True, if_empty=False, owner_uid="uid-orders"
     )
-    (bound,) = await management.undeclare([removal])
+    (bound,) = await management.delete([removal])
     assert (bound.status, bound.reason) == (409, "BindingsExist")
-    gone = await management.undeclare(
+    gone = await management.delete(
         [replace(removal, entity=EntityType.SUBSCRIPTION, name=QUEUE, owner_uid="uid-billing"), removal]
     )
-    assert [answer.status for answer in gone] == [204, 204]
-    assert await management.marked() == []
+    assert [reply.status for reply in gone] == [204, 204]
+    assert await management.marked_entities() == []
     await management.close()
 
 
@@ -109,7 +109,7 @@ async def test_another_resource_s_subscription_is_not_taken_away(target: Managem
     wanted = declaration.subscription_declaration(subscription(), exchange="orders", cluster_id="c1")
     entries = [DeclareEntity(EntityType.EXCHANGE, "orders", ours), DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)]
     await management.declare(entries)
-    (refused,) = await management.undeclare(
+    (refused,) = await management.delete(
         [DeleteEntity(entity=EntityType.SUBSCRIPTION, name=QUEUE, if_unused=True, if_empty=False, owner_uid="another")]
     )
     assert (refused.status, refused.reason) == (409, "Managed")
@@ -127,8 +127,8 @@ async def test_a_missing_exchange_and_a_bad_selector_have_their_reasons(target: 
         [DeclareEntity(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange()))]
     )
     bad = declaration.subscription_declaration(subscription(filter={"selector": "a = = b"}), exchange="orders")
-    answers = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, body) for body in (lost, bad)])
-    assert [(it.status, it.reason) for it in answers] == [(404, "ExchangeNotFound"), (400, "InvalidSelector")]
+    replies = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, body) for body in (lost, bad)])
+    assert [(it.status, it.reason) for it in replies] == [(404, "ExchangeNotFound"), (400, "InvalidSelector")]
     await management.close()
 
 
@@ -148,8 +148,8 @@ async def test_headers_and_delivery_are_declared_once_and_bad_ones_have_their_re
     assert told == ["All: amount = 5, region = 'eu'"]
     nowhere = subscription(metadata={"name": "lost", "uid": "u"}, delivery={"deadLetter": "$management"})
     other = declaration.subscription_declaration(nowhere, exchange="orders")
-    answers = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, body) for body in (wrong, other)])
-    assert [(it.status, it.reason) for it in answers] == [(400, "InvalidBindingKey"), (400, "InvalidAddress")]
+    replies = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, body) for body in (wrong, other)])
+    assert [(it.status, it.reason) for it in replies] == [(400, "InvalidBindingKey"), (400, "InvalidAddress")]
     await management.close()
 
 

@@ -13,12 +13,12 @@ from penstock_operator.metrics import Metrics
 from penstock_operator.settings import OperatorSettings
 
 
-def work() -> Controller:
+def controller() -> Controller:
     return Controller(Cache(), Metrics(), lambda: 0.0)
 
 
 def test_a_new_operator_is_live_until_its_first_list_is_overdue() -> None:
-    made = work()
+    made = controller()
     assert health.problem_of(made, began=0, resync_seconds=100, now=360) is None
     assert (
         health.problem_of(made, began=0, resync_seconds=100, now=361) == "the resources could not be listed for 361 s"
@@ -26,31 +26,31 @@ def test_a_new_operator_is_live_until_its_first_list_is_overdue() -> None:
 
 
 def test_lists_keep_it_alive() -> None:
-    made = work()
-    made.last_list = 1000
+    made = controller()
+    made.last_listed = 1000
     assert health.problem_of(made, began=0, resync_seconds=100, now=1360) is None
     assert health.problem_of(made, began=0, resync_seconds=100, now=1361) is not None
 
 
 def test_watches_that_tell_nothing_are_noticed() -> None:
-    made = work()
-    made.last_list = 0
-    made.deaf_lists = 2
+    made = controller()
+    made.last_listed = 0
+    made.lists_without_events = 2
     assert health.problem_of(made, 0, 100, 0) is None
-    made.deaf_lists = 3
+    made.lists_without_events = 3
     assert health.problem_of(made, 0, 100, 0) == "3 lists in a row found changes that no watch had told"
 
 
 def test_work_that_hangs_is_named() -> None:
-    made = work()
-    made.last_list = 1000
+    made = controller()
+    made.last_listed = 1000
     made.started[ResourceKey("Broker", "shop", "main")] = 400
     assert health.problem_of(made, 0, 1000, 1000) is None
     assert health.problem_of(made, 0, 1000, 1001) == "work on Broker shop/main takes longer than 600 s"
 
 
 async def test_it_answers_over_http() -> None:
-    made, metrics = work(), Metrics()
+    made, metrics = controller(), Metrics()
     settings = OperatorSettings(broker_image="b", lag_image="l", liveness_host="127.0.0.1", liveness_port=0)
     runner = await health.serve(settings, made, metrics, lambda: 0.0)
     try:

@@ -12,7 +12,7 @@ Policy = Literal["Delete", "DeleteWhenEmpty", "DeleteWhenUnused", "Retain"]
 CLAIM = ("Subscription", "shop", "billing", "q")
 
 
-def marked(
+def entities(
     policy: Policy = "Delete", cluster: str = "c1", kind: Literal["Exchange", "Subscription"] = "Subscription"
 ) -> MarkedEntity:
     owner = Owner(cluster_id=cluster, kind=kind, namespace="shop", name="billing", uid="u1", deletion_policy=policy)
@@ -25,7 +25,7 @@ def verdict(
     claims: tuple[tuple[str, str, str, str], ...] = (),
     since: float | None = None,
     namespaces: tuple[str, ...] = (),
-    owed: tuple[str, ...] = (),
+    pending_removals: tuple[str, ...] = (),
 ) -> Orphans:
     return find_orphans(
         [entity],
@@ -34,7 +34,7 @@ def verdict(
         cluster_id="c1",
         namespaces=namespaces,
         now=1000,
-        owed=owed,
+        pending_removals=pending_removals,
     )
 
 
@@ -43,19 +43,19 @@ def reasons(found: Orphans) -> list[object]:
 
 
 def test_what_has_its_resource_is_no_orphan() -> None:
-    assert verdict(marked(), claims=(CLAIM,), since=0) == Orphans((), (), {})
+    assert verdict(entities(), claims=(CLAIM,), since=0) == Orphans((), (), {})
 
 
 def test_a_resource_that_claims_another_name_does_not_keep_the_old_one() -> None:
     renamed = ("Subscription", "shop", "billing", "another-queue")
-    assert reasons(verdict(marked(), claims=(renamed,), since=1000 - 600)) == ["Collecting"]
+    assert reasons(verdict(entities(), claims=(renamed,), since=1000 - 600)) == ["Collecting"]
 
 
 def test_it_is_listed_at_once_and_collected_after_ten_minutes() -> None:
-    first = verdict(marked())
+    first = verdict(entities())
     assert (first.collect, reasons(first), first.missing_since) == ((), ["NotYetDue"], {CLAIM: 1000})
-    assert verdict(marked(), since=1000 - 599).collect == ()
-    due = verdict(marked(), since=1000 - 600)
+    assert verdict(entities(), since=1000 - 599).collect == ()
+    due = verdict(entities(), since=1000 - 600)
     assert due.collect == (
         DeleteEntity(entity=EntityType.SUBSCRIPTION, name="q", if_unused=True, if_empty=False, owner_uid="u1"),
     )
@@ -63,30 +63,30 @@ def test_it_is_listed_at_once_and_collected_after_ten_minutes() -> None:
 
 
 def test_what_was_seen_being_deleted_is_collected_at_once() -> None:
-    assert reasons(verdict(marked(), owed=("u1",))) == ["Collecting"]
-    assert reasons(verdict(marked(), owed=("u2",))) == ["NotYetDue"]
-    assert reasons(verdict(marked("Retain"), owed=("u1",))) == ["Retain"]
-    made_again = verdict(marked(), owed=("u1",), claims=(CLAIM,))
+    assert reasons(verdict(entities(), pending_removals=("u1",))) == ["Collecting"]
+    assert reasons(verdict(entities(), pending_removals=("u2",))) == ["NotYetDue"]
+    assert reasons(verdict(entities("Retain"), pending_removals=("u1",))) == ["Retain"]
+    made_again = verdict(entities(), pending_removals=("u1",), claims=(CLAIM,))
     assert (made_again.collect, made_again.listed) == ((), ()), "a resource of that name takes over what there is"
 
 
 def test_retain_is_only_ever_listed() -> None:
-    found = verdict(marked("Retain"), since=0)
+    found = verdict(entities("Retain"), since=0)
     assert (found.collect, reasons(found)) == ((), ["Retain"])
 
 
 def test_conditions_of_the_policy_go_along() -> None:
-    (entry,) = verdict(marked("DeleteWhenEmpty"), since=0).collect
+    (entry,) = verdict(entities("DeleteWhenEmpty"), since=0).collect
     assert (entry.if_unused, entry.if_empty) == (True, True)
-    (entry,) = verdict(marked("DeleteWhenUnused", kind="Exchange"), since=0).collect
+    (entry,) = verdict(entities("DeleteWhenUnused", kind="Exchange"), since=0).collect
     assert (entry.entity, entry.if_unused, entry.if_empty) == (EntityType.EXCHANGE, True, False)
 
 
 def test_another_cluster_s_marks_are_only_listed() -> None:
-    found = verdict(marked(cluster="c2"), since=0)
+    found = verdict(entities(cluster="c2"), since=0)
     assert (found.collect, reasons(found), found.missing_since) == ((), ["OtherCluster"], {})
 
 
 def test_namespaces_that_the_operator_does_not_see_are_left_alone() -> None:
-    assert verdict(marked(), since=0, namespaces=("elsewhere",)) == Orphans((), (), {})
-    assert reasons(verdict(marked(), namespaces=("shop",))) == ["NotYetDue"]
+    assert verdict(entities(), since=0, namespaces=("elsewhere",)) == Orphans((), (), {})
+    assert reasons(verdict(entities(), namespaces=("shop",))) == ["NotYetDue"]

@@ -132,7 +132,7 @@ def told(
         broker(lagAnalysis=analysis), spark_installed=installed, observed=observed, last_run=last_run, now=NOW
     )
     assert found.type == "LagAnalysisScheduled"
-    return found.truth.value, str(found.reason)
+    return found.status.value, str(found.reason)
 
 
 @pytest.mark.parametrize(

@@ -61,12 +61,12 @@ class Scripted:
         self.script.batches.append([f"+{entry.entity.name}" for entry in entries])
         return [BrokerReply(status=201) for _ in entries]
 
-    async def undeclare(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
+    async def delete(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
         self._check()
         self.script.batches.append([f"-{entry.entity.name}" for entry in entries])
         return [BrokerReply(status=204) for _ in entries]
 
-    async def marked(self) -> Sequence[MarkedEntity]:
+    async def marked_entities(self) -> Sequence[MarkedEntity]:
         self._check()
         return []
 
@@ -145,13 +145,13 @@ async def test_a_broker_that_is_not_understood_is_not_called_unreachable_and_ask
 async def test_what_is_asked_at_the_same_time_travels_together_in_a_safe_order(made: Fixture) -> None:
     session = await made.session()
     await until(lambda: session.reach is Reach.CONNECTED)
-    answers = await asyncio.gather(
+    replies = await asyncio.gather(
         session.declare(SUBSCRIPTION),
-        session.undeclare(removal(EntityType.EXCHANGE)),
+        session.delete(removal(EntityType.EXCHANGE)),
         session.declare(EXCHANGE),
-        session.undeclare(removal(EntityType.SUBSCRIPTION)),
+        session.delete(removal(EntityType.SUBSCRIPTION)),
     )
-    assert [answer.status for answer in answers] == [201, 204, 201, 204]
+    assert [reply.status for reply in replies] == [201, 204, 201, 204]
     assert made.script.batches == [["-SUBSCRIPTION", "-EXCHANGE"], ["+EXCHANGE", "+SUBSCRIPTION"]]
 
 
@@ -192,7 +192,7 @@ async def test_a_lost_broker_is_unreachable_at_once_and_connected_again(made: Fi
         await session.declare(SUBSCRIPTION)
     assert session.reach is Reach.UNREACHABLE
     with pytest.raises(Unreachable):
-        await session.undeclare(removal(EntityType.EXCHANGE))
+        await session.delete(removal(EntityType.EXCHANGE))
     made.script.is_up = True
     await until(lambda: session.reach is Reach.CONNECTED)
     assert (await session.declare(SUBSCRIPTION)).status == 201

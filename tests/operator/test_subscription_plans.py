@@ -50,7 +50,7 @@ def view(
     of: Broker | None = None,
     to: Exchange | None = None,
     reach: Reach = Reach.CONNECTED,
-    answer: BrokerReply | None = None,
+    reply: BrokerReply | None = None,
     winner: Subscription | None = None,
 ) -> SubscriptionView:
     made = made or subscription(metadata=OURS)
@@ -61,14 +61,14 @@ def view(
         winner=winner or made,
         cluster_id="c1",
         now=NOW,
-        answer=answer,
+        reply=reply,
     )
 
 
 def told(decision: object) -> list[tuple[str, str, str]]:
     """The conditions of a report, without their prose."""
     assert isinstance(decision, Report)
-    return [(condition.type, condition.truth.value, str(condition.reason)) for condition in decision.conditions]
+    return [(condition.type, condition.status.value, str(condition.reason)) for condition in decision.conditions]
 
 
 def test_the_finalizer_comes_before_the_declaration() -> None:
@@ -89,7 +89,7 @@ def test_an_exchange_is_declared_by_its_name_on_the_broker() -> None:
 
 
 def test_declared_is_ready() -> None:
-    decision = plan_subscription(view(answer=BrokerReply(status=201, body=DECLARED)))
+    decision = plan_subscription(view(reply=BrokerReply(status=201, body=DECLARED)))
     assert told(decision) == [
         ("Ready", "True", "Ready"),
         ("Accepted", "True", "Accepted"),
@@ -106,7 +106,7 @@ def test_declared_is_ready() -> None:
 
 def test_header_bindings_that_hold_are_shown() -> None:
     body = {**DECLARED, "bindingKeys": [], "headerBindings": [{"match": "All", "headers": {"region": "eu"}}]}
-    decision = plan_subscription(view(answer=BrokerReply(status=200, body=body)))
+    decision = plan_subscription(view(reply=BrokerReply(status=200, body=body)))
     assert isinstance(decision, Report)
     assert decision.details["applied"] == {
         "exchange": "orders",
@@ -122,14 +122,14 @@ def test_header_bindings_that_hold_are_shown() -> None:
     [("Unchanged", "Declared"), ("Updated", "Declared"), ("Rebound", "Rebound"), ("Adopted", "Adopted")],
 )
 def test_the_outcome_is_the_reason_of_bound(outcome: str, reason: str) -> None:
-    decision = plan_subscription(view(answer=BrokerReply(status=200, body={**DECLARED, "outcome": outcome})))
+    decision = plan_subscription(view(reply=BrokerReply(status=200, body={**DECLARED, "outcome": outcome})))
     assert ("Bound", "True", reason) in told(decision)
     assert ("Ready", "True", "Ready") in told(decision)
 
 
 def test_a_blocked_rebind_is_bound_but_not_ready_and_is_tried_again() -> None:
     body = {**DECLARED, "outcome": "RebindBlocked", "blockedBy": "ConsumersActive"}
-    decision = plan_subscription(view(answer=BrokerReply(status=200, body=body)))
+    decision = plan_subscription(view(reply=BrokerReply(status=200, body=body)))
     assert told(decision) == [
         ("Ready", "False", "RebindBlocked"),
         ("Accepted", "True", "Accepted"),
@@ -144,7 +144,7 @@ def test_a_blocked_rebind_is_bound_but_not_ready_and_is_tried_again() -> None:
 def test_another_lifetime_than_asked_is_told_but_it_works() -> None:
     made = subscription(metadata=OURS, durability="NonDurable", expiryPolicy="SessionEnd")
     decision = plan_subscription(
-        view(made, answer=BrokerReply(status=200, body={**DECLARED, "expiryPolicy": "LinkDetach"}))
+        view(made, reply=BrokerReply(status=200, body={**DECLARED, "expiryPolicy": "LinkDetach"}))
     )
     assert told(decision) == [
         ("Ready", "True", "Ready"),
@@ -160,7 +160,7 @@ def test_every_refusal_of_the_broker_is_the_reason_of_bound_and_ready(reason: Br
         status=409, condition=reason.condition.value, reason=reason.value, description="Because. Do this."
     )
     broker_view = BrokerView(reach=Reach.CONNECTED, broker=broker(), understands=KNOWN)
-    decision = plan_subscription(replace(view(answer=refused), broker=broker_view))
+    decision = plan_subscription(replace(view(reply=refused), broker=broker_view))
     assert told(decision)[0] == ("Ready", "False", reason.value)
     assert ("Bound", "False", reason.value) in told(decision)
     assert isinstance(decision, Report)
@@ -168,10 +168,10 @@ def test_every_refusal_of_the_broker_is_the_reason_of_bound_and_ready(reason: Br
 
 
 def test_a_broker_that_does_not_tell_what_it_knows_is_too_old_for_what_it_calls_invalid() -> None:
-    answer = BrokerReply(
+    reply = BrokerReply(
         status=400, condition="amqp:invalid-field", reason="InvalidRequest", description="x: no such field."
     )
-    decision = plan_subscription(view(answer=answer))
+    decision = plan_subscription(view(reply=reply))
     assert told(decision) == [
         ("Ready", "False", "BrokerTooOld"),
         ("Accepted", "True", "Accepted"),
@@ -207,13 +207,13 @@ def test_a_broker_that_this_operator_does_not_understand_needs_another_operator(
     ],
 )
 def test_stalled_only_if_a_person_must_act(reason: str, stalled: bool) -> None:
-    decision = plan_subscription(view(answer=BrokerReply(status=400, reason=reason)))
+    decision = plan_subscription(view(reply=BrokerReply(status=400, reason=reason)))
     assert (("Stalled", "True", reason) in told(decision)) is stalled
 
 
 @pytest.mark.parametrize("reason", [None, "", "not camel case", "Ü"])
 def test_a_refusal_without_a_usable_reason_is_refused(reason: str | None) -> None:
-    assert told(plan_subscription(view(answer=BrokerReply(status=500, reason=reason))))[0] == (
+    assert told(plan_subscription(view(reply=BrokerReply(status=500, reason=reason))))[0] == (
         "Ready",
         "False",
         "Refused",

@@ -50,11 +50,11 @@ class BrokerManagement(Protocol):
         """CREATE of each, in order; one refusal changes nothing of the others."""
         ...
 
-    async def undeclare(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
+    async def delete(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
         """DELETE of each, in order."""
         ...
 
-    async def marked(self) -> Sequence[MarkedEntity]:
+    async def marked_entities(self) -> Sequence[MarkedEntity]:
         """Everything that bears an owner mark."""
         ...
 

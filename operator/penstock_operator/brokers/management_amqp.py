@@ -65,13 +65,13 @@ class AmqpManagement:
 
     async def declare(self, entries: Sequence[DeclareEntity]) -> Sequence[BrokerReply]:
         """CREATE of each, in order."""
-        asked = [Entry(entry.entity, entry.name, entry.body) for entry in entries]
+        commands = [Entry(entry.entity, entry.name, entry.body) for entry in entries]
         async with _mapped(self._server_name):
-            return [_answer(found) for found in await self._client.create_all(asked)]
+            return [_reply(found) for found in await self._client.create_all(commands)]
 
-    async def undeclare(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
+    async def delete(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
         """DELETE of each, in order."""
-        asked = [
+        commands = [
             Entry(
                 entry.entity,
                 entry.name,
@@ -80,9 +80,9 @@ class AmqpManagement:
             for entry in entries
         ]
         async with _mapped(self._server_name):
-            return [_answer(found) for found in await self._client.delete_all(asked)]
+            return [_reply(found) for found in await self._client.delete_all(commands)]
 
-    async def marked(self) -> Sequence[MarkedEntity]:
+    async def marked_entities(self) -> Sequence[MarkedEntity]:
         """Everything that bears an owner mark."""
         found: list[MarkedEntity] = []
         async with _mapped(self._server_name):
@@ -112,13 +112,13 @@ def _owner(attributes: Mapping[str, object]) -> Owner | None:
         return None
 
 
-def _answer(answer: ManagementAnswer) -> BrokerReply:
-    body = answer.body
+def _reply(reply: ManagementAnswer) -> BrokerReply:
+    body = reply.body
     return BrokerReply(
-        status=answer.status,
-        description=answer.description,
-        condition=answer.condition,
-        reason=answer.reason,
+        status=reply.status,
+        description=reply.description,
+        condition=reply.condition,
+        reason=reply.reason,
         body=cast(Mapping[str, object], body) if isinstance(body, dict) else {},
     )
 

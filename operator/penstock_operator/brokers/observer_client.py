@@ -65,13 +65,13 @@ async def _fetch(session: aiohttp.ClientSession, target: ObserverTarget) -> byte
             server_hostname=target.server_name,
             timeout=_TIMEOUT,
             allow_redirects=False,
-        ) as answer:
-            if answer.status == 404:
+        ) as response:
+            if response.status == 404:
                 return None
-            if answer.status != 200:
-                raise LagResultUnavailable(f"the observer answered {answer.status}")
+            if response.status != 200:
+                raise LagResultUnavailable(f"the observer answered {response.status}")
             body = bytearray()
-            async for chunk in answer.content.iter_any():
+            async for chunk in response.content.iter_any():
                 body += chunk
                 if len(body) > MAX_RESULT_BYTES:
                     raise LagResultUnavailable(f"the result is larger than {MAX_RESULT_BYTES} bytes")

@@ -47,9 +47,9 @@ class SessionChange(Enum):
 
 
 @dataclass(slots=True)
-class _Asked(Generic[CommandT]):
+class _PendingCommand(Generic[CommandT]):
     entry: CommandT
-    answer: asyncio.Future[BrokerReply]
+    reply: asyncio.Future[BrokerReply]
 
 
 class BrokerSession:
@@ -74,8 +74,8 @@ class BrokerSession:
         self._changed = changed
         self._management: BrokerManagement | None = None
         self._lost = asyncio.Event()
-        self._declare: list[_Asked[DeclareEntity]] = []
-        self._undeclare: list[_Asked[DeleteEntity]] = []
+        self._declarations: list[_PendingCommand[DeclareEntity]] = []
+        self._deletions: list[_PendingCommand[DeleteEntity]] = []
         self._wanted = asyncio.Event()
         self._tasks = [asyncio.create_task(self._keep_connected()), asyncio.create_task(self._send())]
         for task in self._tasks:
@@ -103,30 +103,30 @@ class BrokerSession:
 
     async def declare(self, entry: DeclareEntity) -> BrokerReply:
         """CREATE; raises Unreachable."""
-        return await self._ask(self._declare, entry)
+        return await self._ask(self._declarations, entry)
 
-    async def undeclare(self, entry: DeleteEntity) -> BrokerReply:
+    async def delete(self, entry: DeleteEntity) -> BrokerReply:
         """DELETE; raises Unreachable."""
-        return await self._ask(self._undeclare, entry)
+        return await self._ask(self._deletions, entry)
 
-    async def marked(self) -> Sequence[MarkedEntity]:
+    async def marked_entities(self) -> Sequence[MarkedEntity]:
         """Everything that bears an owner mark; raises Unreachable."""
         management = self._management
         if management is None:
             raise Unreachable(self.problem)
         try:
-            return await management.marked()
+            return await management.marked_entities()
         except Unreachable as error:
             self._lose(str(error))
             raise
 
-    async def _ask(self, waiting: list[_Asked[CommandT]], entry: CommandT) -> BrokerReply:
+    async def _ask(self, waiting: list[_PendingCommand[CommandT]], entry: CommandT) -> BrokerReply:
         if self._management is None or not self.is_running:
             raise Unreachable(self.problem)
-        asked = _Asked(entry, asyncio.get_running_loop().create_future())
-        waiting.append(asked)
+        pending = _PendingCommand(entry, asyncio.get_running_loop().create_future())
+        waiting.append(pending)
         self._wanted.set()
-        return await asked.answer
+        return await pending.reply
 
     async def _send(self) -> None:
         while True:
@@ -134,20 +134,20 @@ class BrokerSession:
             # Let every worker that is ready to ask put its question in first.
             await asyncio.sleep(0)
             self._wanted.clear()
-            while self._management is not None and (self._undeclare or self._declare):
+            while self._management is not None and (self._deletions or self._declarations):
                 await self._send_batch(self._management)
 
     async def _send_batch(self, management: BrokerManagement) -> None:
-        removals, self._undeclare = self._undeclare[:_BATCH], self._undeclare[_BATCH:]
-        declarations, self._declare = self._declare[:_BATCH], self._declare[_BATCH:]
+        removals, self._deletions = self._deletions[:_BATCH], self._deletions[_BATCH:]
+        declarations, self._declarations = self._declarations[:_BATCH], self._declarations[_BATCH:]
         try:
             # Exchanges are made before, and removed after, what is bound to them; removals go first.
             if removals:
-                removals.sort(key=lambda asked: asked.entry.entity.value, reverse=True)
-                _answer(removals, await management.undeclare([asked.entry for asked in removals]))
+                removals.sort(key=lambda pending: pending.entry.entity.value, reverse=True)
+                _reply(removals, await management.delete([pending.entry for pending in removals]))
             if declarations:
-                declarations.sort(key=lambda asked: asked.entry.entity.value)
-                _answer(declarations, await management.declare([asked.entry for asked in declarations]))
+                declarations.sort(key=lambda pending: pending.entry.entity.value)
+                _reply(declarations, await management.declare([pending.entry for pending in declarations]))
         except Unreachable as error:
             self._lose(str(error))
             _fail([*removals], str(error))
@@ -208,8 +208,8 @@ class BrokerSession:
             await management.close()
 
     def _fail_waiting(self, problem: str) -> None:
-        removals, self._undeclare = self._undeclare, []
-        declarations, self._declare = self._declare, []
+        removals, self._deletions = self._deletions, []
+        declarations, self._declarations = self._declarations, []
         _fail([*removals], problem)
         _fail([*declarations], problem)
 
@@ -254,13 +254,13 @@ class BrokerSessions:
             await self.drop(broker)
 
 
-def _answer(asked: Sequence[_Asked[CommandT]], answers: Sequence[BrokerReply]) -> None:
-    for one, answer in zip(asked, answers, strict=True):
-        if not one.answer.done():
-            one.answer.set_result(answer)
+def _reply(pending: Sequence[_PendingCommand[CommandT]], replies: Sequence[BrokerReply]) -> None:
+    for one, reply in zip(pending, replies, strict=True):
+        if not one.reply.done():
+            one.reply.set_result(reply)
 
 
-def _fail(asked: Sequence[_Asked[DeclareEntity] | _Asked[DeleteEntity]], problem: str) -> None:
-    for one in asked:
-        if not one.answer.done():
-            one.answer.set_exception(Unreachable(problem))
+def _fail(pending: Sequence[_PendingCommand[DeclareEntity] | _PendingCommand[DeleteEntity]], problem: str) -> None:
+    for one in pending:
+        if not one.reply.done():
+            one.reply.set_exception(Unreachable(problem))

@@ -13,7 +13,16 @@ from penstock_api.resources import Broker, Exchange
 from penstock_operator import names
 from penstock_operator.manifest import Manifest, controller_uid, text_at
 
-__all__ = ["APP", "exchange_service", "is_leaving", "is_ours", "labels", "metadata", "pod_selector", "services"]
+__all__ = [
+    "APP",
+    "exchange_service",
+    "belongs_to_predecessor",
+    "is_ours",
+    "labels",
+    "metadata",
+    "pod_selector",
+    "services",
+]
 
 APP: Final = "penstock-broker"
 
@@ -59,7 +68,7 @@ def is_ours(observed: Manifest, uid: str) -> bool:
     return controller == uid or (controller is None and _is_labelled(observed))
 
 
-def is_leaving(observed: Manifest, uid: str) -> bool:
+def belongs_to_predecessor(observed: Manifest, uid: str) -> bool:
     """Whether it was made for an owner of the same kind and name that is gone, and goes as well."""
     return _is_labelled(observed) and not is_ours(observed, uid)
 

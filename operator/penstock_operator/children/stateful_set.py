@@ -266,8 +266,8 @@ def _volumes(broker: Broker) -> list[Manifest]:
 
 
 def _resources(defaults: dict[str, str], requests: dict[str, str], limits: dict[str, str]) -> Manifest:
-    asked = {**defaults, **requests}
-    return {"requests": asked, "limits": dict(limits)} if limits else {"requests": asked}
+    merged = {**defaults, **requests}
+    return {"requests": merged, "limits": dict(limits)} if limits else {"requests": merged}
 
 
 def _restricted() -> Manifest:

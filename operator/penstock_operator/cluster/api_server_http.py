@@ -169,11 +169,11 @@ class HttpApiServer:
         )
         verb, url, sent_headers, *_ = request
         try:
-            answer = await api.call_api(verb, url, sent_headers, body, _request_timeout=_TIMEOUT_SECONDS)
-            await answer.read()
+            response = await api.call_api(verb, url, sent_headers, body, _request_timeout=_TIMEOUT_SECONDS)
+            await response.read()
         except _UNREACHABLE as error:
             raise KubeError(0, f"the Kubernetes API server can't be reached: {error!r}") from error
-        status, data = int(answer.status), bytes(answer.data or b"")
+        status, data = int(response.status), bytes(response.data or b"")
         if 200 <= status < 300:
             return cast(Manifest, json.loads(data)) if data else {}
         if status == 404 and missing_ok:
@@ -181,9 +181,9 @@ class HttpApiServer:
         raise _ERRORS.get(status, KubeError)(status, f"{method} {path}: {_message(data)}")
 
 
-def _some(answer: Manifest | None) -> Manifest:
-    assert answer is not None, "only a request with missing_ok may have no answer"
-    return answer
+def _some(response: Manifest | None) -> Manifest:
+    assert response is not None, "only a request with missing_ok may have no answer"
+    return response
 
 
 def _message(data: bytes) -> str:

@@ -32,51 +32,51 @@ class Controller:
     metrics: Metrics
     monotonic: Callable[[], float]
     queue: WorkQueue[ResourceKey] = field(default_factory=WorkQueue[ResourceKey])
-    last_list: float | None = None
+    last_listed: float | None = None
     """When all kinds were listed last."""
     started: dict[ResourceKey, float] = field(default_factory=dict[ResourceKey, float])
     """What is being worked on, since when."""
-    deaf_lists: int = 0
+    lists_without_events: int = 0
     """Lists in a row that found changes while the watches said nothing at all: the watches are dead."""
     listed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by the first complete list."""
     _events: int = 0
     _added: asyncio.Event = field(default_factory=asyncio.Event)
-    _sooner: asyncio.Event = field(default_factory=asyncio.Event)
+    _resync_requested: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, key: ResourceKey, priority: Priority, delay: float = 0) -> None:
         """Have a resource looked at."""
         self.queue.add(key, priority, self.monotonic(), delay)
         self._added.set()
 
-    def wake(self, key: ResourceKey) -> None:
+    def enqueue(self, key: ResourceKey) -> None:
         """Have a resource looked at because of another."""
         self.add(key, Priority.DEPENDENCY)
 
-    def wake_all(self, key: ResourceKey) -> None:
+    def enqueue_with_dependents(self, key: ResourceKey) -> None:
         """Have a Broker and everything on it looked at."""
         for affected in (key, *self.cache.dependents(key)):
-            self.wake(affected)
+            self.enqueue(affected)
 
-    def seen(self, manifest: Manifest) -> None:
+    def resource_changed(self, manifest: Manifest) -> None:
         """A watch says that a resource is so."""
         self._events += 1
         if self.cache.put(manifest) is ResourceChange.SPEC:
-            self._changed(key_of(manifest))
+            self._enqueue_changed(key_of(manifest))
 
-    def gone(self, manifest: Manifest) -> None:
+    def resource_deleted(self, manifest: Manifest) -> None:
         """A watch says that a resource is gone."""
         self._events += 1
         key = key_of(manifest)
         entry = self.cache.get(key)
         # Told late: a list has already shown another resource of the same name.
         if entry is None or dig(entry.manifest, "metadata", "uid") == dig(manifest, "metadata", "uid"):
-            self._removed(key)
+            self._remove_and_enqueue(key)
 
     def child_changed(self, broker: ResourceKey) -> None:
         """A watch says that a child of a Broker changed."""
         if self.cache.get(broker) is not None:
-            self.wake(broker)
+            self.enqueue(broker)
 
     async def resync(
         self, kube: ApiServer, namespaces: tuple[str, ...], period: float, after: Callable[[], Awaitable[None]]
@@ -95,14 +95,14 @@ class Controller:
                 self.add(key, Priority.RESYNC)
             await after()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._sooner.wait(), period)
-            self._sooner.clear()
+                await asyncio.wait_for(self._resync_requested.wait(), period)
+            self._resync_requested.clear()
 
     def resync_soon(self) -> None:
         """Have everything listed without waiting for the period's end."""
-        self._sooner.set()
+        self._resync_requested.set()
 
-    async def look_at_children(self, period: float) -> None:
+    async def resync_children(self, period: float) -> None:
         """Have everything that has children looked at every `period` seconds, where no watch tells of them."""
         while True:
             await asyncio.sleep(period)
@@ -110,13 +110,13 @@ class Controller:
                 for key in self.cache.all(kind):
                     self.add(key, Priority.RESYNC)
 
-    async def work(self, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> None:
+    async def run_worker(self, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> None:
         """Take keys and reconcile them, for ever."""
         while True:
-            if not await self.step(reconcile):
+            if not await self.reconcile_next(reconcile):
                 await self._wait()
 
-    async def step(self, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> bool:
+    async def reconcile_next(self, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> bool:
         """Reconcile one key that is due; False if there is none. Nothing is decided before a complete list."""
         key = self.queue.take(self.monotonic()) if self.cache.is_complete else None
         if key is None:
@@ -176,29 +176,29 @@ class Controller:
             changed |= self.cache.end_list(kind, began, manifests, namespaces)
         self.cache.is_complete = True
         self.listed.set()
-        self.last_list = self.monotonic()
+        self.last_listed = self.monotonic()
         self.metrics.listed.set_to_current_time()
         deaf = bool(changed) and not first and events == self._events
-        self.deaf_lists = self.deaf_lists + 1 if deaf else 0
+        self.lists_without_events = self.lists_without_events + 1 if deaf else 0
         for key in changed | affected:
-            self._changed(key)
+            self._enqueue_changed(key)
         self._added.set()
 
-    def _changed(self, key: ResourceKey) -> None:
+    def _enqueue_changed(self, key: ResourceKey) -> None:
         entry = self.cache.get(key)
         deleting = entry is not None and dig(entry.manifest, "metadata", "deletionTimestamp") is not None
         self.add(key, Priority.DELETION if deleting else Priority.CHANGE)
-        self._wake_each(self.cache.affected(key))
+        self._enqueue_each(self.cache.affected(key))
 
-    def _removed(self, key: ResourceKey) -> None:
+    def _remove_and_enqueue(self, key: ResourceKey) -> None:
         affected = self.cache.affected(key)
         if self.cache.remove(key):
             self.add(key, Priority.CHANGE)
-            self._wake_each(affected)
+            self._enqueue_each(affected)
 
-    def _wake_each(self, keys: Iterable[ResourceKey]) -> None:
+    def _enqueue_each(self, keys: Iterable[ResourceKey]) -> None:
         for key in keys:
-            self.wake(key)
+            self.enqueue(key)
 
 
 async def _everywhere(kube: ApiServer, kind: str, namespaces: tuple[str, ...]) -> AsyncIterator[Manifest]:

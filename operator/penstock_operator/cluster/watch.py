@@ -26,10 +26,10 @@ _CHILDREN: Final = (("apps", "v1", "statefulsets"), ("", "v1", "services"), ("",
 _SERVER_TIMEOUT_SECONDS: Final = 300
 
 
-async def watch(work: Controller, settings: OperatorSettings) -> None:
+async def watch(controller: Controller, settings: OperatorSettings) -> None:
     """Watch until the process is told to stop; kopf handles SIGTERM and SIGINT."""
     await kopf.operator(
-        registry=_registry(work, children=not settings.namespaces),
+        registry=_registry(controller, children=not settings.namespaces),
         settings=_settings(),
         standalone=True,
         clusterwide=not settings.namespaces,
@@ -51,7 +51,7 @@ def _settings() -> kopf.OperatorSettings:
     return settings
 
 
-def _registry(work: Controller, *, children: bool) -> kopf.OperatorRegistry:
+def _registry(controller: Controller, *, children: bool) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -60,12 +60,12 @@ def _registry(work: Controller, *, children: bool) -> kopf.OperatorRegistry:
 
     async def resource(event: Any, **_: Any) -> None:
         manifest = dict(event["object"])
-        (work.gone if event["type"] == "DELETED" else work.seen)(manifest)
+        (controller.resource_deleted if event["type"] == "DELETED" else controller.resource_changed)(manifest)
 
     async def child(meta: Any, **_: Any) -> None:
         broker = meta.labels.get(names.BROKER_LABEL)
         if broker is not None:
-            work.child_changed(ResourceKey("Broker", meta.namespace, broker))
+            controller.child_changed(ResourceKey("Broker", meta.namespace, broker))
 
     for plural in ("brokers", "exchanges", "subscriptions"):
         kopf.on.event(GROUP, VERSION, plural, registry=registry)(resource)

@@ -112,16 +112,16 @@ def unasked(view: BrokerView, kind: str) -> StatusCondition | None:
             assert_never(view.reach)
 
 
-def refused(view: BrokerView, kind: str, answer: BrokerReply) -> StatusCondition:
+def refused(view: BrokerView, kind: str, reply: BrokerReply) -> StatusCondition:
     """The condition `kind` after the broker has refused a declaration.
 
     What it calls an invalid request is valid to this operator, which sends no other: a broker that doesn't tell what it
     understands is of an earlier release then.
     """
-    said = f"The broker refused with {answer.condition or answer.status}: {answer.description}"
-    is_earlier = answer.reason == BrokerReason.INVALID_REQUEST.value and view.understands is None
+    said = f"The broker refused with {reply.condition or reply.status}: {reply.description}"
+    is_earlier = reply.reason == BrokerReason.INVALID_REQUEST.value and view.understands is None
     if not is_earlier or view.broker is None:
-        return StatusCondition(kind, ConditionStatus.FALSE, conditions.condition_reason(answer.reason), said)
+        return StatusCondition(kind, ConditionStatus.FALSE, conditions.condition_reason(reply.reason), said)
     message = (
         f"{said} It is of an earlier release (version {view.version or 'unknown'}): upgrade it by `spec.image` of "
         f"Broker {view.broker.metadata.name}, or leave out what it names; until then it keeps what it has."

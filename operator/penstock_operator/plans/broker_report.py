@@ -40,9 +40,9 @@ class BrokerReportView:
     """ConfigMaps of `authentication.tokens` that are not there, or have no `keys`."""
     issuer_unknown: bool = False
     """The API server doesn't say what the cluster signs tokens with, and `authentication.tokens` wants it."""
-    too_old: tuple[str, ...] = ()
+    unknown_settings: tuple[str, ...] = ()
     """Settings that the broker's image doesn't know; nothing of the spec is applied."""
-    untold: tuple[str, ...] = ()
+    unconfirmed_settings: tuple[str, ...] = ()
     """Settings of which the broker that runs has not told yet whether it knows them; nothing is applied until then."""
     stateful_set: Manifest | None = None
     pod: Manifest | None = None
@@ -71,7 +71,7 @@ def report_broker(view: BrokerReportView) -> Report:
     available = _available(view)
     deciding = (_accepted(view), available)
     ready = conditions.ready_from(deciding, "The broker serves its clients.")
-    if available.reason == ConditionReason.SCALED_TO_ZERO and deciding[0].truth is ConditionStatus.TRUE:
+    if available.reason == ConditionReason.SCALED_TO_ZERO and deciding[0].status is ConditionStatus.TRUE:
         # What was asked for is reached; kstatus would wait for ever otherwise.
         ready = (
             StatusCondition("Ready", ConditionStatus.TRUE, ConditionReason.SCALED_TO_ZERO, available.message),
@@ -85,9 +85,9 @@ def report_broker(view: BrokerReportView) -> Report:
         last_run=view.last_run,
         now=view.now,
     )
-    waits = available.truth is not ConditionStatus.TRUE and available.reason != ConditionReason.SCALED_TO_ZERO
+    waits = available.status is not ConditionStatus.TRUE and available.reason != ConditionReason.SCALED_TO_ZERO
     missing = view.users_missing or view.client_ca_missing or view.token_keys_missing or view.issuer_unknown
-    retry = Retry.BACKOFF if waits or missing or view.leaving or view.untold else Retry.RESYNC
+    retry = Retry.BACKOFF if waits or missing or view.leaving or view.unconfirmed_settings else Retry.RESYNC
     return Report((*ready, *further, scheduled), _details(view), retry)
 
 
@@ -136,16 +136,16 @@ def _accepted(view: BrokerReportView) -> StatusCondition:
             f"({cluster_issuer.DISCOVERY}, {cluster_issuer.KEYS}); allow it, or give the issuer and `keysConfigMapRef`."
         )
         return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.CLUSTER_ISSUER_UNKNOWN, message)
-    if view.too_old:
+    if view.unknown_settings:
         known = "" if view.state is None else view.state.version
         message = (
-            f"The image {view.pinned.image}, version {known}, does not know {_terms(view.too_old)}. "
+            f"The image {view.pinned.image}, version {known}, does not know {_terms(view.unknown_settings)}. "
             "Set `spec.image` to a newer one, or leave that out; until then the pods stay as they are."
         )
         return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.BROKER_TOO_OLD, message)
-    if view.untold:
+    if view.unconfirmed_settings:
         message = (
-            f"The broker has not told yet whether it knows {_terms(view.untold)}; until it has, the pods stay as they "
+            f"The broker has not told yet whether it knows {_terms(view.unconfirmed_settings)}; until it has, the pods stay as they "
             f"are. {view.problem}"
         )
         return StatusCondition("Accepted", ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, message.strip())

@@ -52,7 +52,7 @@ class StatusCondition:
     """One condition to set; one that is not set any more goes."""
 
     type: str
-    truth: ConditionStatus
+    status: ConditionStatus
     reason: str
     message: str
 
@@ -61,10 +61,10 @@ def ready_from(conditions: Sequence[StatusCondition], message: str) -> tuple[Sta
     """The conditions with Ready in front: the first that isn't True gives it its reason. Stalled is there if a person
     must act.
     """
-    failing = next((condition for condition in conditions if condition.truth is not ConditionStatus.TRUE), None)
+    failing = next((condition for condition in conditions if condition.status is not ConditionStatus.TRUE), None)
     if failing is None:
         return (StatusCondition("Ready", ConditionStatus.TRUE, ConditionReason.READY, message), *conditions)
-    ready = StatusCondition("Ready", failing.truth, failing.reason, failing.message)
+    ready = StatusCondition("Ready", failing.status, failing.reason, failing.message)
     if needs_a_person(failing.reason):
         return (ready, *conditions, StatusCondition("Stalled", ConditionStatus.TRUE, failing.reason, failing.message))
     return (ready, *conditions)
@@ -79,11 +79,11 @@ def render(
 
 
 def _render(condition: StatusCondition, before: Stored | None, generation: int, now: datetime) -> Manifest:
-    unchanged = before is not None and before.status == condition.truth.value
+    unchanged = before is not None and before.status == condition.status.value
     since = before.last_transition_time if before is not None and unchanged else now
     return {
         "type": condition.type,
-        "status": condition.truth.value,
+        "status": condition.status.value,
         "reason": str(condition.reason),
         "message": condition.message[:_LONGEST_MESSAGE],
         "lastTransitionTime": timestamp(since),

@@ -56,7 +56,7 @@ class ChildState(Enum):
     APPLIED = "Applied"
     TAKEN = "Taken"
     """An object of that name belongs to somebody else."""
-    LEAVING = "Leaving"
+    PREDECESSOR = "Leaving"
     """It was made for a resource that had the same name before, and goes as that one did."""
 
 
@@ -136,7 +136,7 @@ class RemoveFinalizer:
     """Take our finalizer away; `why` goes to the log."""
 
     why: str
-    is_owed: bool = False
+    is_removal_pending: bool = False
     """The broker has not been asked, or not said yes: what it has is to be removed as soon as it can be."""
 
 

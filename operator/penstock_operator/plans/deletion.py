@@ -53,7 +53,7 @@ class DeletionView:
     namespace_terminating: bool
     seconds: float
     """Since the deletion was asked for."""
-    answer: BrokerReply | None = None
+    reply: BrokerReply | None = None
 
 
 def view_of(
@@ -63,7 +63,7 @@ def view_of(
     is_duplicate: bool,
     namespace_terminating: bool,
     now: datetime,
-    answer: BrokerReply | None,
+    reply: BrokerReply | None,
 ) -> DeletionView:
     """The view of a resource that has a deletionTimestamp."""
     metadata = resource.metadata
@@ -86,7 +86,7 @@ def view_of(
         is_duplicate=is_duplicate,
         namespace_terminating=namespace_terminating,
         seconds=(now - metadata.deletion_timestamp).total_seconds(),
-        answer=answer,
+        reply=reply,
     )
 
 
@@ -105,14 +105,14 @@ def plan_deletion(view: DeletionView) -> DeleteEntity | RemoveFinalizer | Report
     if view.policy == "Retain":
         return RemoveFinalizer("its deletionPolicy is Retain")
     if view.broker.reach is Reach.STOPPED:
-        return RemoveFinalizer("its Broker is scaled to zero", is_owed=True)
-    if view.answer is not None and view.answer.is_success:
+        return RemoveFinalizer("its Broker is scaled to zero", is_removal_pending=True)
+    if view.reply is not None and view.reply.is_success:
         return RemoveFinalizer("the broker has removed it")
     if view.seconds >= GRACE_SECONDS and view.namespace_terminating:
-        return RemoveFinalizer("its namespace is terminating", is_owed=True)
+        return RemoveFinalizer("its namespace is terminating", is_removal_pending=True)
     if view.broker.reach in (Reach.UNREACHABLE, Reach.NOT_UNDERSTOOD):
         return _unreachable(view)
-    if view.answer is None:
+    if view.reply is None:
         return DeleteEntity(
             entity=view.entity,
             name=view.name,
@@ -120,7 +120,7 @@ def plan_deletion(view: DeletionView) -> DeleteEntity | RemoveFinalizer | Report
             if_empty=not view.is_forced and view.policy == "DeleteWhenEmpty",
             owner_uid=view.uid,
         )
-    return _refused(view, view.answer)
+    return _refused(view, view.reply)
 
 
 def _waits_for_users(view: DeletionView) -> bool:
@@ -133,7 +133,7 @@ def _waits_for_users(view: DeletionView) -> bool:
 def _unreachable(view: DeletionView) -> RemoveFinalizer | Report:
     if view.is_forced or view.seconds >= GRACE_SECONDS:
         return RemoveFinalizer(
-            "its broker does not answer; what is left there is collected when it is back", is_owed=True
+            "its broker does not answer; what is left there is collected when it is back", is_removal_pending=True
         )
     return _blocked(
         ConditionReason.BROKER_UNREACHABLE,
@@ -142,23 +142,23 @@ def _unreachable(view: DeletionView) -> RemoveFinalizer | Report:
     )
 
 
-def _refused(view: DeletionView, answer: BrokerReply) -> RemoveFinalizer | Report:
-    match answer.reason:
+def _refused(view: DeletionView, reply: BrokerReply) -> RemoveFinalizer | Report:
+    match reply.reason:
         case BrokerReason.MANAGED.value:
             return RemoveFinalizer("the broker says that another resource declares it by now")
         case BrokerReason.CONSUMERS_ACTIVE.value:
-            containers = _words(answer.body.get("containers"))
+            containers = _words(reply.body.get("containers"))
             who = f"consumers in {', '.join(containers)}" if containers else "consumers"
             message = f"Deletion waits: {who} still use it. Stop them"
         case BrokerReason.NOT_EMPTY.value:
-            message = f"Deletion waits: {answer.body.get('depth', 'some')} message(s) are in it. Consume them"
+            message = f"Deletion waits: {reply.body.get('depth', 'some')} message(s) are in it. Consume them"
         case BrokerReason.BINDINGS_EXIST.value:
             message = "Deletion waits: subscriptions are bound to it. Delete them"
         case _:
-            return _blocked(condition_reason(answer.reason), f"The broker refused: {answer.description}", Retry.BACKOFF)
+            return _blocked(condition_reason(reply.reason), f"The broker refused: {reply.description}", Retry.BACKOFF)
     lost = " and lose the messages" if view.entity is EntityType.SUBSCRIPTION else ""
     message = f"{message}, or annotate with `{names.FORCE_DELETE}=true` to delete it at once{lost}."
-    return _blocked(str(answer.reason), message, Retry.BACKOFF)
+    return _blocked(str(reply.reason), message, Retry.BACKOFF)
 
 
 def _words(value: object) -> Sequence[str]:

@@ -58,7 +58,7 @@ class ExchangeView:
     namespace_terminating: bool = False
     now: datetime
     service: ChildState = ChildState.UNKNOWN
-    answer: BrokerReply | None = None
+    reply: BrokerReply | None = None
 
     @property
     def is_duplicate(self) -> bool:
@@ -88,12 +88,12 @@ def plan_exchange(view: ExchangeView) -> Decision:
         return ApplyChild(services.exchange_service(broker, view.resource, view.cluster_domain))
     if view.service is ChildState.TAKEN:
         return _report(view, _name_taken(view))
-    if view.service is ChildState.LEAVING:
+    if view.service is ChildState.PREDECESSOR:
         return _report(view, _leaving(view), retry=Retry.BACKOFF)
     unknown = unasked(view.broker, "Declared")
     if unknown is not None:
         return _report(view, ACCEPTED, unknown)
-    if view.answer is None:
+    if view.reply is None:
         body = wanted(view)
         problem = not_understood(view.broker, body)
         if problem is not None:
@@ -103,7 +103,7 @@ def plan_exchange(view: ExchangeView) -> Decision:
                 StatusCondition("Declared", ConditionStatus.FALSE, ConditionReason.BROKER_TOO_OLD, problem),
             )
         return DeclareEntity(EntityType.EXCHANGE, declaration.exchange_name(view.resource), body)
-    return _conclude(view, view.answer)
+    return _conclude(view, view.reply)
 
 
 def wanted(view: ExchangeView) -> ExchangeDeclaration:
@@ -120,7 +120,7 @@ def _delete(view: ExchangeView) -> Decision:
             is_duplicate=view.is_duplicate,
             namespace_terminating=view.namespace_terminating,
             now=view.now,
-            answer=view.answer,
+            reply=view.reply,
         )
     )
     if isinstance(decision, Report):
@@ -166,29 +166,29 @@ def _leaving(view: ExchangeView) -> StatusCondition:
     return refuse(ConditionReason.PREDECESSOR_LEAVING, message)
 
 
-def _conclude(view: ExchangeView, answer: BrokerReply) -> Report:
-    if not answer.is_success:
-        condition = refused(view.broker, "Declared", answer)
+def _conclude(view: ExchangeView, reply: BrokerReply) -> Report:
+    if not reply.is_success:
+        condition = refused(view.broker, "Declared", reply)
         return _report(view, ACCEPTED, condition, retry=retry_of(condition))
     declared_as = (
-        ConditionReason.ADOPTED if answer.body.get("outcome") == Outcome.ADOPTED.value else ConditionReason.DECLARED
+        ConditionReason.ADOPTED if reply.body.get("outcome") == Outcome.ADOPTED.value else ConditionReason.DECLARED
     )
     declared = StatusCondition("Declared", ConditionStatus.TRUE, declared_as, "The broker has the exchange.")
-    return _report(view, ACCEPTED, declared, answer=answer)
+    return _report(view, ACCEPTED, declared, reply=reply)
 
 
 def _report(
-    view: ExchangeView, *found: StatusCondition, retry: Retry = Retry.RESYNC, answer: BrokerReply | None = None
+    view: ExchangeView, *found: StatusCondition, retry: Retry = Retry.RESYNC, reply: BrokerReply | None = None
 ) -> Report:
-    return Report(conditions.ready_from(found, "Declared on the broker."), _details(view, answer), retry)
+    return Report(conditions.ready_from(found, "Declared on the broker."), _details(view, reply), retry)
 
 
-def _details(view: ExchangeView, answer: BrokerReply | None) -> Manifest:
+def _details(view: ExchangeView, reply: BrokerReply | None) -> Manifest:
     details: Manifest = {"exchangeName": declaration.exchange_name(view.resource)}
     broker = view.broker.broker
     if broker is not None and acceptance.is_allowed(view.resource.metadata.namespace, broker):
         details["address"] = names.address(broker, view.resource)
-    bound = answer.body.get("boundSubscriptions") if answer is not None else view.resource.status.bound_subscriptions
+    bound = reply.body.get("boundSubscriptions") if reply is not None else view.resource.status.bound_subscriptions
     if isinstance(bound, int):
         details["boundSubscriptions"] = bound
     return details

@@ -98,8 +98,8 @@ def _running(broker: Broker, observed: Manifest | None) -> StatusCondition:
     return _scheduled(ConditionStatus.TRUE, ConditionReason.SCHEDULED, f"Runs at `{lag_job.cron(broker)}` UTC.")
 
 
-def _scheduled(truth: ConditionStatus, reason: ConditionReason, message: str) -> StatusCondition:
-    return StatusCondition("LagAnalysisScheduled", truth, reason, message)
+def _scheduled(status: ConditionStatus, reason: ConditionReason, message: str) -> StatusCondition:
+    return StatusCondition("LagAnalysisScheduled", status, reason, message)
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -18,7 +18,7 @@ from penstock_operator.plans.decisions import DeleteEntity
 __all__ = ["COLLECT_AFTER_SECONDS", "MarkedEntity", "Orphans", "find_orphans"]
 
 COLLECT_AFTER_SECONDS: Final = 600
-LISTED: Final = 50
+MAX_LISTED: Final = 50
 
 _ENTITIES: Final = {"Exchange": EntityType.EXCHANGE, "Subscription": EntityType.SUBSCRIPTION}
 
@@ -47,14 +47,14 @@ class Orphans:
 
 
 def find_orphans(
-    marked: Iterable[MarkedEntity],
+    entities: Iterable[MarkedEntity],
     *,
     claims: Collection[tuple[str, str, str, str]],
     missing_since: Mapping[tuple[str, str, str, str], float],
     cluster_id: str,
     namespaces: Collection[str],
     now: float,
-    owed: Collection[str] = (),
+    pending_removals: Collection[str] = (),
 ) -> Orphans:
     """Judge everything that bears a mark; `claims` are those of all resources, from a complete list, `owed` the uids of
     resources that were seen being deleted while their broker could not be asked.
@@ -62,7 +62,7 @@ def find_orphans(
     collect: list[DeleteEntity] = []
     listed: list[Manifest] = []
     since: dict[tuple[str, str, str, str], float] = {}
-    for entity in sorted(marked, key=lambda it: it.claim):
+    for entity in sorted(entities, key=lambda it: it.claim):
         owner = entity.owner
         unseen = bool(namespaces) and owner.namespace not in namespaces
         if entity.claim in claims or (owner.cluster_id == cluster_id and unseen):
@@ -73,13 +73,13 @@ def find_orphans(
         since[entity.claim] = missing_since.get(entity.claim, now)
         if owner.deletion_policy == "Retain":
             listed.append(_orphan(entity, "Retain"))
-        elif owner.uid not in owed and now - since[entity.claim] < COLLECT_AFTER_SECONDS:
+        elif owner.uid not in pending_removals and now - since[entity.claim] < COLLECT_AFTER_SECONDS:
             listed.append(_orphan(entity, "NotYetDue"))
         else:
             # It stays listed until the broker has let it go.
             listed.append(_orphan(entity, "Collecting"))
-            collect.append(_undeclare(entity))
-    return Orphans(tuple(collect), tuple(listed[:LISTED]), since)
+            collect.append(_deletion(entity))
+    return Orphans(tuple(collect), tuple(listed[:MAX_LISTED]), since)
 
 
 def _orphan(entity: MarkedEntity, reason: str) -> Manifest:
@@ -87,7 +87,7 @@ def _orphan(entity: MarkedEntity, reason: str) -> Manifest:
     return {"kind": entity.owner.kind, "name": entity.name, "resource": resource, "reason": reason}
 
 
-def _undeclare(entity: MarkedEntity) -> DeleteEntity:
+def _deletion(entity: MarkedEntity) -> DeleteEntity:
     policy = entity.owner.deletion_policy
     return DeleteEntity(
         entity=_ENTITIES[entity.owner.kind],

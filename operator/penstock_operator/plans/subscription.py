@@ -57,7 +57,7 @@ class SubscriptionView:
     cluster_id: str
     namespace_terminating: bool = False
     now: datetime
-    answer: BrokerReply | None = None
+    reply: BrokerReply | None = None
     """The broker's answer to what this pass has sent it."""
 
     @property
@@ -85,7 +85,7 @@ def plan_subscription(view: SubscriptionView) -> Decision:
     unknown = unasked(view.broker, "Bound")
     if unknown is not None:
         return _report(view, ACCEPTED, unknown)
-    if view.answer is None:
+    if view.reply is None:
         body = wanted(view)
         problem = not_understood(view.broker, body)
         if problem is not None:
@@ -93,7 +93,7 @@ def plan_subscription(view: SubscriptionView) -> Decision:
                 view, ACCEPTED, StatusCondition("Bound", ConditionStatus.FALSE, ConditionReason.BROKER_TOO_OLD, problem)
             )
         return DeclareEntity(EntityType.SUBSCRIPTION, None, body)
-    return _conclude(view, view.answer)
+    return _conclude(view, view.reply)
 
 
 def wanted(view: SubscriptionView) -> SubscriptionDeclaration:
@@ -112,7 +112,7 @@ def _delete(view: SubscriptionView) -> Decision:
             is_duplicate=view.is_duplicate,
             namespace_terminating=view.namespace_terminating,
             now=view.now,
-            answer=view.answer,
+            reply=view.reply,
         )
     )
     return _with_details(view, decision) if isinstance(decision, Report) else decision
@@ -152,12 +152,12 @@ def _not_acceptable(view: SubscriptionView) -> StatusCondition | None:
     return None
 
 
-def _conclude(view: SubscriptionView, answer: BrokerReply) -> Report:
+def _conclude(view: SubscriptionView, reply: BrokerReply) -> Report:
     """The report on the broker's answer to the declaration."""
-    if not answer.is_success:
-        condition = refused(view.broker, "Bound", answer)
+    if not reply.is_success:
+        condition = refused(view.broker, "Bound", reply)
         return _report(view, ACCEPTED, condition, retry=retry_of(condition))
-    outcome = answer.body.get("outcome")
+    outcome = reply.body.get("outcome")
     bound_as = {Outcome.ADOPTED.value: ConditionReason.ADOPTED, Outcome.REBOUND.value: ConditionReason.REBOUND}
     bound = StatusCondition(
         "Bound",
@@ -165,35 +165,35 @@ def _conclude(view: SubscriptionView, answer: BrokerReply) -> Report:
         bound_as.get(str(outcome), ConditionReason.DECLARED),
         "The broker has the subscription.",
     )
-    matched = _matched(view, answer)
+    matched = _matched(view, reply)
     blocked = matched.reason == ConditionReason.REBIND_BLOCKED
-    return _report(view, ACCEPTED, bound, matched, retry=Retry.BACKOFF if blocked else Retry.RESYNC, answer=answer)
+    return _report(view, ACCEPTED, bound, matched, retry=Retry.BACKOFF if blocked else Retry.RESYNC, reply=reply)
 
 
-def _matched(view: SubscriptionView, answer: BrokerReply) -> StatusCondition:
-    if answer.body.get("outcome") == Outcome.REBIND_BLOCKED.value:
-        blocked_by = answer.body.get("blockedBy", "its rebindPolicy")
+def _matched(view: SubscriptionView, reply: BrokerReply) -> StatusCondition:
+    if reply.body.get("outcome") == Outcome.REBIND_BLOCKED.value:
+        blocked_by = reply.body.get("blockedBy", "its rebindPolicy")
         message = (
             f"The old binding still holds: {blocked_by} stands in the way of `rebindPolicy: "
             f"{view.resource.spec.rebind_policy}`. Stop the consumers or empty the queue, or choose `InPlace`."
         )
         return StatusCondition("Matched", ConditionStatus.FALSE, ConditionReason.REBIND_BLOCKED, message)
-    asked = view.resource.spec.expiry_policy
-    there = answer.body.get("expiryPolicy", asked)
-    if there != asked:
-        message = f"The broker keeps `expiryPolicy: {there}` of the subscription that was there before."
+    wanted_policy = view.resource.spec.expiry_policy
+    kept_policy = reply.body.get("expiryPolicy", wanted_policy)
+    if kept_policy != wanted_policy:
+        message = f"The broker keeps `expiryPolicy: {kept_policy}` of the subscription that was there before."
         return StatusCondition("Matched", ConditionStatus.FALSE, ConditionReason.SOURCE_MODIFIED, message)
     return StatusCondition("Matched", ConditionStatus.TRUE, ConditionReason.IN_SYNC, "The broker has what is declared.")
 
 
 def _report(
-    view: SubscriptionView, *found: StatusCondition, retry: Retry = Retry.RESYNC, answer: BrokerReply | None = None
+    view: SubscriptionView, *found: StatusCondition, retry: Retry = Retry.RESYNC, reply: BrokerReply | None = None
 ) -> Report:
     # A modified source keeps no subscription from working (decision 7); a binding that isn't the declared one does.
     for_ready = [condition for condition in found if condition.reason != ConditionReason.SOURCE_MODIFIED]
     ready = conditions.ready_from(for_ready, "Declared on the broker.")
     modified = tuple(condition for condition in found if condition.reason == ConditionReason.SOURCE_MODIFIED)
-    details: Manifest = {} if answer is None else {"applied": _applied(answer)}
+    details: Manifest = {} if reply is None else {"applied": _applied(reply)}
     return _with_details(view, Report((*ready, *modified), details, retry))
 
 
@@ -217,16 +217,16 @@ def _may_see(view: SubscriptionView) -> bool:
     return acceptance.is_allowed(namespace, view.broker.broker) and acceptance.is_allowed(namespace, view.exchange)
 
 
-def _applied(answer: BrokerReply) -> Manifest:
-    keys = answer.body.get("bindingKeys")
+def _applied(reply: BrokerReply) -> Manifest:
+    keys = reply.body.get("bindingKeys")
     applied: Manifest = {
-        "exchange": answer.body.get("exchange", ""),
+        "exchange": reply.body.get("exchange", ""),
         "bindingKeys": [str(key) for key in cast(list[object], keys)] if isinstance(keys, (list, tuple)) else [],
-        "expiryPolicy": answer.body.get("expiryPolicy", ""),
-        "sharing": answer.body.get("sharing", ""),
+        "expiryPolicy": reply.body.get("expiryPolicy", ""),
+        "sharing": reply.body.get("sharing", ""),
     }
-    bindings = items_of(answer.body, "headerBindings")
+    bindings = items_of(reply.body, "headerBindings")
     if bindings:
         applied["headerBindings"] = [as_told(binding) for binding in bindings]
-    selector = answer.body.get("selector")
+    selector = reply.body.get("selector")
     return {**applied, "selector": selector} if selector is not None else applied

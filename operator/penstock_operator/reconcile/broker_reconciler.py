@@ -47,7 +47,7 @@ class BrokerFindings:
     lag: Manifest | None = None
     observer: ObserverTarget | None = None
     """Where its lag results are."""
-    owed: set[str] = field(default_factory=set[str])
+    pending_removals: set[str] = field(default_factory=set[str])
     """uids of deleted resources whose entities the broker could not be asked to remove."""
 
 
@@ -73,9 +73,9 @@ class BrokerReconciler:
     sessions: BrokerSessions
     settings: OperatorSettings
     clock: Callable[[], datetime]
-    wake: Callable[[ResourceKey], None]
+    enqueue: Callable[[ResourceKey], None]
     """Have a Broker looked at."""
-    wake_all: Callable[[ResourceKey], None]
+    enqueue_with_dependents: Callable[[ResourceKey], None]
     """Have a Broker and everything on it looked at."""
     resync_soon: Callable[[], None]
     """Have everything listed, and orphans looked for, without waiting for the period's end."""
@@ -97,8 +97,12 @@ class BrokerReconciler:
         keys = self._credentials(broker, observed, now)
         wanted = self._wanted(broker, pinned, keys, observed)
         taken, leaving = _foreign(broker, wanted, observed)
-        too_old, untold = self._not_understood(broker, pinned, observed)
-        may_apply = not too_old and not untold and (observed.issuer is not None or not cluster_issuer.is_wanted(broker))
+        unknown_settings, unconfirmed_settings = self._not_understood(broker, pinned, observed)
+        may_apply = (
+            not unknown_settings
+            and not unconfirmed_settings
+            and (observed.issuer is not None or not cluster_issuer.is_wanted(broker))
+        )
         if leaving:
             # What may still answer is the broker of the one that had this name before.
             await self.sessions.drop(broker.key)
@@ -109,7 +113,15 @@ class BrokerReconciler:
             # Its children are left alone, but what is declared on it goes on.
             await self._keep_session(key, broker, observed, keys)
         view = await self._view(key, broker, observed, pinned, now)
-        return broker_report.report_broker(replace(view, taken=taken, leaving=leaving, too_old=too_old, untold=untold))
+        return broker_report.report_broker(
+            replace(
+                view,
+                taken=taken,
+                leaving=leaving,
+                unknown_settings=unknown_settings,
+                unconfirmed_settings=unconfirmed_settings,
+            )
+        )
 
     async def _observe(self, broker: Broker) -> _Observed:
         """Every object that the Broker may have, and the CRD of the Spark operator."""
@@ -251,11 +263,11 @@ class BrokerReconciler:
     def _told(self, key: ResourceKey, news: SessionChange) -> None:
         match news:
             case SessionChange.REACH:
-                self.wake_all(key)
-                if self.findings.setdefault(key, BrokerFindings()).owed:
+                self.enqueue_with_dependents(key)
+                if self.findings.setdefault(key, BrokerFindings()).pending_removals:
                     self.resync_soon()
             case SessionChange.STATE:
-                self.wake(key)
+                self.enqueue(key)
             case _:
                 assert_never(news)
 
@@ -316,6 +328,6 @@ def _foreign(broker: Broker, wanted: list[Manifest], observed: _Observed) -> tup
         kind, name = api_resource_of(manifest).kind, text_at(manifest, "metadata", "name") or ""
         found = observed.get(kind, name)
         if found is not None and not services.is_ours(found, broker.metadata.uid):
-            to = leaving if services.is_leaving(found, broker.metadata.uid) else taken
+            to = leaving if services.belongs_to_predecessor(found, broker.metadata.uid) else taken
             to.append(f"{kind} {name}")
     return tuple(taken), tuple(leaving)

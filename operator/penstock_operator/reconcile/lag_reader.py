@@ -43,7 +43,7 @@ class LagReader:
     http: aiohttp.ClientSession
     findings: dict[ResourceKey, BrokerFindings]
     clock: Callable[[], datetime]
-    wake: Callable[[ResourceKey], None]
+    enqueue: Callable[[ResourceKey], None]
     _seen: dict[ResourceKey, LagResult] = field(default_factory=dict[ResourceKey, LagResult])
     _problems: dict[ResourceKey, str] = field(default_factory=dict[ResourceKey, str])
 
@@ -76,7 +76,7 @@ class LagReader:
         if seen is None or result.window_end > seen.window_end:
             self._seen[key] = result
             found.lag = lag_status.analysis_status(result)
-            self.wake(key)
+            self.enqueue(key)
         await self._write_all(key, broker, self._seen[key])
 
     async def _write_all(self, key: ResourceKey, broker: Broker, result: LagResult) -> None:

@@ -34,7 +34,7 @@ class OrphanCollector:
     cluster_id: str
     findings: dict[ResourceKey, BrokerFindings]
     monotonic: Callable[[], float]
-    wake: Callable[[ResourceKey], None]
+    enqueue: Callable[[ResourceKey], None]
     _missing_since: dict[ResourceKey, dict[Claim, float]] = field(default_factory=dict[ResourceKey, dict[Claim, float]])
 
     async def run(self) -> None:
@@ -47,27 +47,27 @@ class OrphanCollector:
     async def _look(self, key: ResourceKey, session: BrokerSession) -> None:
         found = self.findings.setdefault(key, BrokerFindings())
         try:
-            marked = await session.marked()
+            marked_entities = await session.marked_entities()
             verdict = orphans.find_orphans(
-                marked,
+                marked_entities,
                 claims=self._claims(key),
                 missing_since=self._missing_since.get(key, {}),
                 cluster_id=self.cluster_id,
                 namespaces=self.settings.namespaces,
                 now=self.monotonic(),
-                owed=found.owed,
+                pending_removals=found.pending_removals,
             )
-            found.owed &= {entity.owner.uid for entity in marked}
+            found.pending_removals &= {entity.owner.uid for entity in marked_entities}
             for entry in verdict.collect:
-                answer = await session.undeclare(entry)
-                logger.info("orphan %s on %s: %s %s", entry.name, key, answer.status, answer.description)
+                reply = await session.delete(entry)
+                logger.info("orphan %s on %s: %s %s", entry.name, key, reply.status, reply.description)
         except Unreachable as error:
             logger.info("orphans of %s are not known: %s", key, error)
             return
         self._missing_since[key] = dict(verdict.missing_since)
         if found.orphans != verdict.listed:
             found.orphans = verdict.listed
-            self.wake(key)
+            self.enqueue(key)
 
     def _claims(self, key: ResourceKey) -> set[Claim]:
         exchanges = {

@@ -60,7 +60,7 @@ class Reconciler:
     cluster_id: str
     brokers: BrokerReconciler
     clock: Callable[[], datetime]
-    wake: Callable[[ResourceKey], None]
+    enqueue: Callable[[ResourceKey], None]
     """Have another resource looked at."""
 
     async def reconcile(self, key: ResourceKey) -> Retry:
@@ -126,20 +126,16 @@ class Reconciler:
                     assert isinstance(view, ExchangeView), "a Subscription has no children"
                     view = replace(view, service=await self._apply(decision.manifest, view.resource.metadata.uid))
                 case DeclareEntity() | DeleteEntity():
-                    answer = await self._ask(view.broker, decision)
-                    view = (
-                        replace(view, answer=answer)
-                        if isinstance(answer, BrokerReply)
-                        else replace(view, broker=answer)
-                    )
+                    reply = await self._ask(view.broker, decision)
+                    view = replace(view, reply=reply) if isinstance(reply, BrokerReply) else replace(view, broker=reply)
                 case RemoveFinalizer():
-                    if decision.is_owed:
-                        self._owe(view.resource)
+                    if decision.is_removal_pending:
+                        self._note_pending_removal(view.resource)
                     return await self._release(key, manifest, decision)
                 case Report():
                     if _is_ready(decision) and not status.is_ready(manifest):
                         for dependent in self.cache.dependents(key):
-                            self.wake(dependent)
+                            self.enqueue(dependent)
                     return await self._write(key, manifest, view.resource, decision)
                 case _:
                     assert_never(decision)
@@ -168,10 +164,10 @@ class Reconciler:
             understands=None if state is None or state.understands is None else frozenset(state.understands),
         )
 
-    def _owe(self, resource: Exchange | Subscription) -> None:
+    def _note_pending_removal(self, resource: Exchange | Subscription) -> None:
         """Note that the broker still has it; noted before the finalizer goes, or nobody would know."""
         broker = ResourceKey("Broker", *declaration.broker_key(resource))
-        self.brokers.findings.setdefault(broker, BrokerFindings()).owed.add(resource.metadata.uid)
+        self.brokers.findings.setdefault(broker, BrokerFindings()).pending_removals.add(resource.metadata.uid)
 
     async def _ask(self, view: BrokerView, entry: DeclareEntity | DeleteEntity) -> BrokerReply | BrokerView:
         """The broker's answer; if none comes, what is known of the broker now."""
@@ -180,7 +176,7 @@ class Reconciler:
         try:
             if session is None:
                 raise Unreachable("its session was closed")
-            return await (session.declare(entry) if isinstance(entry, DeclareEntity) else session.undeclare(entry))
+            return await (session.declare(entry) if isinstance(entry, DeclareEntity) else session.delete(entry))
         except Unreachable as error:
             return replace(view, reach=Reach.UNREACHABLE, problem=f"The broker does not answer: {error}.")
 
@@ -195,7 +191,7 @@ class Reconciler:
         namespace, name = str(dig(manifest, "metadata", "namespace")), str(dig(manifest, "metadata", "name"))
         observed = await self.kube.get(api_resource_of(manifest), namespace, name)
         if observed is not None and not services.is_ours(observed, uid):
-            return ChildState.LEAVING if services.is_leaving(observed, uid) else ChildState.TAKEN
+            return ChildState.PREDECESSOR if services.belongs_to_predecessor(observed, uid) else ChildState.TAKEN
         await self.kube.apply(manifest)
         return ChildState.APPLIED
 
@@ -221,7 +217,7 @@ class Reconciler:
     ) -> Retry:
         updated = await status.write(self.kube, manifest, resource, report, self.clock())
         if self.cache.get(key) is not None and self.cache.put(updated) is ResourceChange.SPEC:
-            self.wake(key)
+            self.enqueue(key)
         return report.retry
 
     async def _unreadable(self, key: ResourceKey, entry: CachedResource) -> Retry:
@@ -250,4 +246,6 @@ def _finalizers(manifest: Manifest) -> list[str]:
 
 
 def _is_ready(report: Report) -> bool:
-    return any(condition.type == "Ready" and condition.truth is ConditionStatus.TRUE for condition in report.conditions)
+    return any(
+        condition.type == "Ready" and condition.status is ConditionStatus.TRUE for condition in report.conditions
+    )

@@ -78,7 +78,7 @@ def _event(manifest: Manifest, told: StatusCondition, moment: str) -> Manifest:
             "name": name,
             "uid": text_at(manifest, "metadata", "uid"),
         },
-        "type": "Normal" if told.truth is ConditionStatus.TRUE else "Warning",
+        "type": "Normal" if told.status is ConditionStatus.TRUE else "Warning",
         "reason": str(told.reason),
         "message": told.message[:1024],
         "source": {"component": names.MANAGER},
@@ -100,13 +100,13 @@ def unreadable(manifest: Manifest, message: str, now: datetime) -> Manifest:
     rendered = [
         {
             "type": kind,
-            "status": truth,
+            "status": status,
             "reason": str(ConditionReason.INVALID_SPEC),
             "message": message[:4096],
-            "lastTransitionTime": _since(before.get(kind), truth) or conditions.timestamp(now),
+            "lastTransitionTime": _since(before.get(kind), status) or conditions.timestamp(now),
             "observedGeneration": generation,
         }
-        for kind, truth in (("Ready", "False"), ("Stalled", "True"))
+        for kind, status in (("Ready", "False"), ("Stalled", "True"))
     ]
     return {"observedGeneration": generation, "conditions": rendered}
 
@@ -127,8 +127,8 @@ async def write(kube: ApiServer, manifest: Manifest, resource: AnyResource, repo
     return result
 
 
-def _since(condition: Manifest | None, truth: str) -> str | None:
-    return text_at(condition, "lastTransitionTime") if text_at(condition, "status") == truth else None
+def _since(condition: Manifest | None, status: str) -> str | None:
+    return text_at(condition, "lastTransitionTime") if text_at(condition, "status") == status else None
 
 
 def _by_type(manifest: Manifest, *path: str) -> dict[str, Manifest]:
