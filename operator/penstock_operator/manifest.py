@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-__all__ = ["Manifest", "controller_uid", "dig", "items_of", "text_at"]
+__all__ = ["Manifest", "dig", "items_of", "text_at"]
 
 Manifest = dict[str, object]
 
@@ -31,11 +31,3 @@ def items_of(manifest: Mapping[str, object] | None, *path: str) -> list[Manifest
     if not isinstance(value, list):
         return []
     return [cast(Manifest, item) for item in cast(list[object], value) if isinstance(item, dict)]
-
-
-def controller_uid(manifest: Mapping[str, object]) -> str | None:
-    """The uid of the object that controls this one."""
-    for owner in items_of(manifest, "metadata", "ownerReferences"):
-        if owner.get("controller") is True:
-            return text_at(owner, "uid")
-    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import secrets
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,7 +33,7 @@ def name_of(manifest: Manifest) -> str:
 def renewed(
     observed: dict[str, Manifest | None], now: datetime = NOW, hosts: tuple[str, ...] = HOSTS
 ) -> credentials.Credentials:
-    return credentials.renew(observed, broker(), hosts, now)
+    return credentials.renew(observed, broker(), hosts, now, secrets.token_urlsafe)
 
 
 def test_everything_is_made_and_then_kept() -> None:

@@ -51,7 +51,7 @@ class Place:
             lambda key: None,
             lambda: None,
         )
-        report = await passes.run(KEY, made)
+        report = await passes.reconcile(KEY, made)
         assert isinstance(report, Report)
         return {it.type: (it.status.value, str(it.reason), it.message) for it in report.conditions}
 

@@ -8,12 +8,13 @@ import pytest
 from operating.making import NOW, broker, broker_state
 
 from penstock_api.management import BrokerState, ContestedContainer
-from penstock_operator.children.stateful_set import Pinned
-from penstock_operator.plans import container_contests
-from penstock_operator.plans.broker_report import BrokerReportView, report_broker
+from penstock_operator.children.stateful_set import PinnedPods
+from penstock_operator.plans.broker_health import contested, contested_containers
+from penstock_operator.plans.broker_report import report_broker
+from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.decisions import Reach, Retry
 
-PINNED = Pinned("r/broker:1", "r/broker:1", 1)
+PINNED = PinnedPods("r/broker:1", "r/broker:1", 1)
 
 
 def state(durable_work: Any = "Ok") -> BrokerState:
@@ -90,15 +91,15 @@ def test_its_status() -> None:
 @pytest.mark.parametrize(
     ("changes", "kind", "expected"),
     [
-        ({"taken": ("Service main-amqp",)}, "Ready", ("False", "NameTaken")),
-        ({"taken": ("Service main-amqp",)}, "Stalled", ("True", "NameTaken")),
-        ({"leaving": ("Secret main-ca",)}, "Ready", ("False", "PredecessorLeaving")),
+        ({"taken_names": ("Service main-amqp",)}, "Ready", ("False", "NameTaken")),
+        ({"taken_names": ("Service main-amqp",)}, "Stalled", ("True", "NameTaken")),
+        ({"predecessor_children": ("Secret main-ca",)}, "Ready", ("False", "PredecessorLeaving")),
         ({"pod": None}, "Ready", ("False", "PodNotReady")),
         ({"pod": pod(broker_ready=False)}, "Ready", ("False", "PodNotReady")),
         ({"reach": Reach.UNREACHABLE, "problem": "No."}, "Ready", ("Unknown", "BrokerUnreachable")),
         ({"reach": Reach.NOT_UNDERSTOOD, "problem": "What?"}, "Available", ("Unknown", "OperatorTooOld")),
         ({"reach": Reach.NOT_UNDERSTOOD, "problem": "What?"}, "Stalled", ("True", "OperatorTooOld")),
-        ({"untold": ("settings.announce",)}, "Accepted", ("Unknown", "BrokerUnreachable")),
+        ({"unconfirmed_settings": ("settings.announce",)}, "Accepted", ("Unknown", "BrokerUnreachable")),
         ({"state": state("Full")}, "StorageHealthy", ("False", "StorageFull")),
         ({"state": state("Failed")}, "StorageHealthy", ("False", "StorageFailed")),
         ({"state": state("Full")}, "Ready", ("True", "Ready")),
@@ -133,7 +134,7 @@ def test_one_reason_per_outcome(changes: dict[str, Any], kind: str, expected: tu
 def test_what_is_waited_for_without_an_event_is_looked_at_again() -> None:
     view = BrokerReportView(
         broker=broker(),
-        leaving=("Secret main-ca", "Service main-amqp"),
+        predecessor_children=("Secret main-ca", "Service main-amqp"),
         pinned=PINNED,
         default_image="i",
         reach=Reach.UNREACHABLE,
@@ -154,11 +155,11 @@ def contested_by(*counts: int) -> BrokerState:
 
 
 def test_container_ids_that_fight_are_named_with_the_remedy() -> None:
-    found = container_contests.condition(contested_by(7, 1999))
+    found = contested(contested_by(7, 1999))
     assert found is not None
     assert "'c0' (at least 5 times), 'c1' (at least 1000 times)" in found.message
     assert "Give each pod a ClientID of its own, or none" in found.message
-    assert container_contests.condition(state()) is None
+    assert contested(state()) is None
 
 
 def test_a_fight_is_told_while_the_broker_answers_and_hurts_no_readiness() -> None:
@@ -171,7 +172,7 @@ def test_a_fight_is_told_while_the_broker_answers_and_hurts_no_readiness() -> No
     ("count", "shown"), [(1, 1), (4, 2), (5, 5), (9, 5), (10, 10), (19, 10), (20, 20), (99, 50), (123_456, 100_000)]
 )
 def test_figures_are_rounded_so_that_status_keeps_still(count: int, shown: int) -> None:
-    assert container_contests.shown(contested_by(count)) == (("c0", shown),)
+    assert contested_containers(contested_by(count)) == (("c0", shown),)
 
 
 def test_a_word_of_a_later_broker_is_told_as_it_is() -> None:

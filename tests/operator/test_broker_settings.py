@@ -292,14 +292,14 @@ def test_limits_of_transactions(tmp_path: Path) -> None:
 def test_settings_that_a_running_broker_does_not_know_are_named() -> None:
     knows = frozenset(understanding.settings_vocabulary(settings.Settings))
     told = broker(announce={"prefixes": True}, authentication={"anonymous": True, "groups": [{"name": "shop"}]})
-    pinned = stateful_set.Pinned("image:1", "image:1", stateful_set.LATEST)
-    assert stateful_set.not_understood(told, replace(pinned, understood=knows)) == ()
+    pinned = stateful_set.PinnedPods("image:1", "image:1", stateful_set.LATEST)
+    assert stateful_set.unknown_settings(told, replace(pinned, understood=knows)) == ()
     older = frozenset(term for term in knows if not term.startswith("settings.announce"))
-    assert stateful_set.not_understood(told, replace(pinned, understood=older)) == ("settings.announce",)
-    assert stateful_set.not_understood(told, pinned) == (), "a release that doesn't say what it knows"
-    assert stateful_set.not_understood(broker(), replace(pinned, understood=older)) == ()
+    assert stateful_set.unknown_settings(told, replace(pinned, understood=older)) == ("settings.announce",)
+    assert stateful_set.unknown_settings(told, pinned) == (), "a release that doesn't say what it knows"
+    assert stateful_set.unknown_settings(broker(), replace(pinned, understood=older)) == ()
     without_prefixes = knows - {"settings.announce.prefixes"}
-    assert stateful_set.not_understood(told, replace(pinned, understood=without_prefixes)) == (
+    assert stateful_set.unknown_settings(told, replace(pinned, understood=without_prefixes)) == (
         "settings.announce.prefixes",
     )
 

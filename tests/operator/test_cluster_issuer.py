@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from operating.making import broker
 
-from penstock_operator.children import stateful_set as children_stateful_set
 from penstock_operator.children.cluster_issuer import ClusterIssuer, config_map, is_wanted, read
+from penstock_operator.children.stateful_set import broker_stateful_set, pin
 from penstock_operator.manifest import dig, text_at
 
 # As an API server answers; the moduli are shortened.
@@ -58,9 +58,7 @@ def test_it_is_asked_for_only_where_it_is_wanted() -> None:
 
 def test_the_pods_mount_its_keys_beside_those_of_others() -> None:
     made = broker(authentication=TOKENS)
-    stateful_set, config = children_stateful_set.stateful_set(
-        made, children_stateful_set.pin(made, None, "image:1"), "https://cluster"
-    )
+    stateful_set, config = broker_stateful_set(made, pin(made, None, "image:1"), "https://cluster")
     volumes = dig(stateful_set, "spec", "template", "spec", "volumes")
     assert isinstance(volumes, list)
     assert volumes[-2:] == [
@@ -75,7 +73,7 @@ def test_the_pods_mount_its_keys_beside_those_of_others() -> None:
 
 def test_new_keys_roll_no_pod_and_another_issuer_does() -> None:
     made = broker(authentication=TOKENS)
-    pinned = children_stateful_set.pin(made, None, "image:1")
-    one, other = (children_stateful_set.stateful_set(made, pinned, it)[0] for it in ("https://one", "https://other"))
-    assert one == children_stateful_set.stateful_set(made, pinned, "https://one")[0]
+    pinned = pin(made, None, "image:1")
+    one, other = (broker_stateful_set(made, pinned, it)[0] for it in ("https://one", "https://other"))
+    assert one == broker_stateful_set(made, pinned, "https://one")[0]
     assert one != other

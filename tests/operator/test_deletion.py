@@ -69,7 +69,7 @@ def test_released(view: DeletionView) -> None:
 
 
 @pytest.mark.parametrize(
-    ("view", "is_owed"),
+    ("view", "is_removal_pending"),
     [
         (replace(VIEW, broker=at(Reach.UNREACHABLE), seconds=30), True),
         (replace(VIEW, broker=at(Reach.UNREACHABLE), is_forced=True), True),

@@ -21,11 +21,11 @@ from operating.making import NOW, broker, broker_state, exchange, manifest_of, s
 
 from penstock_api.resources import parse
 from penstock_api.resources.base import PENDING_STATUS
-from penstock_operator.children.stateful_set import Pinned
+from penstock_operator.children.stateful_set import PinnedPods
 from penstock_operator.plans import broker_report, conditions
 from penstock_operator.plans import exchange as exchange_plan
 from penstock_operator.plans import subscription as subscription_plan
-from penstock_operator.plans.broker_report import BrokerReportView
+from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.decisions import BrokerReply, BrokerView, ChildState, Reach, Report
 from penstock_operator.plans.exchange import ExchangeView
 from penstock_operator.plans.subscription import SubscriptionView
@@ -115,7 +115,7 @@ POD: Any = {"metadata": {"name": "main-0"}, "status": {"containerStatuses": [{"n
 def brokered(replicas: int = 1, pod: Any = POD, **changes: Any) -> Any:
     view = BrokerReportView(
         broker=broker(replicas=replicas),
-        pinned=Pinned("i", "i", 1),
+        pinned=PinnedPods("i", "i", 1),
         default_image="i",
         reach=Reach.CONNECTED,
         state=STATE,
@@ -185,7 +185,7 @@ EVERY: dict[str, tuple[Any, Seen]] = {
         brokered(reach=Reach.UNREACHABLE, problem="No route."),
         Seen("InProgress", "Progressing", "No route."),
     ),
-    "a-broker-with-a-taken-name": (brokered(taken=("Service main-amqp",)), Seen("Failed", "Degraded", "already")),
+    "a-broker-with-a-taken-name": (brokered(taken_names=("Service main-amqp",)), Seen("Failed", "Degraded", "already")),
     "a-broker-too-old-for-its-spec": (
         brokered(unknown_settings=("settings.x",)),
         Seen("Failed", "Degraded", "`settings.x`"),

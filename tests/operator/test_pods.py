@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 from operating.making import broker
 
-from penstock_operator.children import stateful_set as stateful_set_module
-from penstock_operator.children.stateful_set import LATEST, Pinned, pin, stateful_set
+from penstock_operator.children import stateful_set
+from penstock_operator.children.stateful_set import LATEST, PinnedPods, broker_stateful_set, pin
 from penstock_operator.manifest import Manifest
 
-PINNED = Pinned(image="r/broker:1", default_image="r/broker:1", revision=1)
+PINNED = PinnedPods(image="r/broker:1", default_image="r/broker:1", revision=1)
 RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -23,7 +23,7 @@ SELECTOR = {"app.kubernetes.io/name": "penstock-broker", "app.kubernetes.io/inst
 
 
 def made(**spec: Any) -> Any:
-    return stateful_set(broker(**spec), PINNED)[0]
+    return broker_stateful_set(broker(**spec), PINNED)[0]
 
 
 def test_the_whole_of_it() -> None:
@@ -212,20 +212,20 @@ def test_other_settings_make_other_pods_and_the_same_ones_do_not() -> None:
 
 
 def observed(image: str, default: str, revision: str = "1") -> Manifest:
-    made = stateful_set(broker(image=image), Pinned(image, default, 1))[0]
+    made = broker_stateful_set(broker(image=image), PinnedPods(image, default, 1))[0]
     annotations = cast(Any, made)["metadata"]["annotations"]
     annotations["penstock.dev/pod-revision"] = revision
     return made
 
 
 def test_a_new_broker_gets_the_operator_s_default_and_newest_revision() -> None:
-    assert pin(broker(), None, "r/broker:2") == Pinned("r/broker:2", "r/broker:2", LATEST)
+    assert pin(broker(), None, "r/broker:2") == PinnedPods("r/broker:2", "r/broker:2", LATEST)
 
 
 def test_an_upgrade_of_the_operator_changes_nothing_of_a_broker_that_is_there() -> None:
     before, after = PINNED, pin(broker(), observed("r/broker:1", "r/broker:1"), "r/broker:2")
     assert after == before
-    assert stateful_set(broker(), after) == stateful_set(broker(), before)
+    assert broker_stateful_set(broker(), after) == broker_stateful_set(broker(), before)
 
 
 def test_the_spec_s_image_wins_and_the_kept_default_comes_back_when_it_is_taken_out() -> None:
@@ -235,7 +235,7 @@ def test_the_spec_s_image_wins_and_the_kept_default_comes_back_when_it_is_taken_
 
 
 def test_a_revision_is_kept_with_its_image_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stateful_set_module, "LATEST", 2)
+    monkeypatch.setattr(stateful_set, "LATEST", 2)
     there = observed("r/broker:1", "r/broker:1")
     assert pin(broker(), there, "r/broker:2").revision == 1
     assert pin(broker(image="r/broker:2"), there, "r/broker:2").revision == 2

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from operating.making import NOW, broker
 
-from penstock_operator.children import lag_job, services
+from penstock_operator.children import lag_job
+from penstock_operator.children.metadata import pod_selector
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans import lag_schedule
 from penstock_operator.plans.conditions import StatusCondition, timestamp
@@ -128,7 +129,7 @@ NEXT = {"nextRun": "2026-03-01T12:01:00Z"}
 def told(
     observed: Manifest | None, last_run: Manifest | None = None, *, installed: bool = True, **analysis: Any
 ) -> tuple[str, str]:
-    found: StatusCondition = lag_schedule.condition(
+    found: StatusCondition = lag_schedule.lag_analysis_scheduled(
         broker(lagAnalysis=analysis), spark_installed=installed, observed=observed, last_run=last_run, now=NOW
     )
     assert found.type == "LagAnalysisScheduled"
@@ -175,7 +176,9 @@ def test_what_is_said_without_a_schedule() -> None:
 
 
 def test_a_stuck_run_is_named_with_the_command_that_helps() -> None:
-    found = lag_schedule.condition(broker(), spark_installed=True, observed=seen(1, **NEXT), last_run=seen(30), now=NOW)
+    found = lag_schedule.lag_analysis_scheduled(
+        broker(), spark_installed=True, observed=seen(1, **NEXT), last_run=seen(30), now=NOW
+    )
     assert "kubectl delete sparkapplication -n shop main-lag" in found.message
 
 
@@ -183,7 +186,7 @@ def test_a_stuck_run_is_named_with_the_command_that_helps() -> None:
 def test_no_service_of_the_broker_selects_a_pod_of_the_job(backend: str) -> None:
     """The Spark operator copies the labels of the schedule to the driver's pod."""
     [_, made] = analysed(backend=backend)
-    selected = services.pod_selector(broker()).items()
+    selected = pod_selector(broker()).items()
     for labels in (made["metadata"]["labels"], _pod_labels(made)):
         assert not selected <= labels.items(), labels
 

@@ -22,7 +22,7 @@ from penstock_operator.brokers.management import (
     NotUnderstood,
     Unreachable,
 )
-from penstock_operator.plans import container_contests
+from penstock_operator.plans.broker_health import contested_containers
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
 from penstock_operator.plans.orphans import MarkedEntity
 
@@ -184,7 +184,7 @@ class BrokerSession:
         known = before is not None and (before.instance_id, before.epoch, before.durable_work) == identity
         if self.reach is Reach.CONNECTED and known:
             assert before is not None
-            if container_contests.shown(before) != container_contests.shown(state):
+            if contested_containers(before) != contested_containers(state):
                 self._changed(SessionChange.STATE)
             return
         if before is not None and before.instance_id != state.instance_id:

@@ -1,7 +1,8 @@
 """The CA and the server certificate of one Broker: when a new one is due, and how it is made.
 
-Whether is decided by `due`, from the clock and the names alone; nothing is rotated without need, since clients hold
-the CA. Keys are ECDSA P-256. Source: section 5 of the design (credentials).
+The functions `ca_is_due` and `server_is_due` decide from the time and the host names alone. Nothing is replaced without
+need, because clients keep a copy of the CA. Keys are ECDSA P-256. The clock is an argument; keys and serial numbers are
+random. Source: docs/decisions/059-credentials.md.
 """
 
 from __future__ import annotations
@@ -23,30 +24,30 @@ CA_LIFE: Final = timedelta(days=3650)
 CA_MARGIN: Final = timedelta(days=365)
 SERVER_LIFE: Final = timedelta(days=365)
 SERVER_MARGIN: Final = timedelta(days=90)
-"""A certificate is renewed when less than its margin is left: long before anybody notices, however long the operator
-was away.
+"""A certificate is renewed when it is valid for less than its margin; so an operator that did not run for weeks is
+still in time.
 """
 _BACKDATED: Final = timedelta(hours=1)
-"""Certificates begin a little in the past, for clocks that lag behind."""
+"""Certificates are valid from a little in the past on, for clients whose clocks are behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its key, PEM."""
+    """A certificate and its private key, both PEM."""
 
     certificate: bytes
     key: bytes
 
 
 def ca_is_due(pair: Pair | None, now: datetime) -> bool:
-    """Whether a CA has to be made: there is none, it can't be read, or it ends soon."""
+    """Whether a new CA is needed: there is none, it can't be read, or it expires within `CA_MARGIN`."""
     certificate = _read(pair)
     return certificate is None or certificate.not_valid_after_utc - now < CA_MARGIN
 
 
 def server_is_due(pair: Pair | None, ca: Pair, hosts: Sequence[str], now: datetime) -> bool:
-    """Whether a server certificate has to be made: none, unreadable, another CA's, a host is missing, or it ends
-    soon.
+    """Whether a new server certificate is needed: there is none, it can't be read, another CA signed it, one of `hosts`
+    is missing in it, or it expires within `SERVER_MARGIN`.
     """
     certificate, issuer = _read(pair), _read(ca)
     if certificate is None or issuer is None or certificate.not_valid_after_utc - now < SERVER_MARGIN:
@@ -60,7 +61,7 @@ def server_is_due(pair: Pair | None, ca: Pair, hosts: Sequence[str], now: dateti
 
 
 def make_ca(name: str, now: datetime) -> Pair:
-    """A new CA; `name` is for people."""
+    """A new CA, valid for `CA_LIFE`; `name` is its common name."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(name)
     usage = x509.KeyUsage(
@@ -102,7 +103,7 @@ def make_server(ca: Pair, hosts: Sequence[str], now: datetime) -> Pair:
 
 
 def _read(pair: Pair | None) -> x509.Certificate | None:
-    """The certificate of a pair whose key fits, None if either is unusable."""
+    """The certificate of a pair; None if certificate or key can't be read, or they don't belong together."""
     if pair is None:
         return None
     try:

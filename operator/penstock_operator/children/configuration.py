@@ -1,8 +1,8 @@
-"""What a broker pod is told: the broker's settings file, and where everything is mounted.
+"""The settings file of a broker pod, and the paths at which the pod mounts files and volumes.
 
-The file's keys are those of `penstock_broker.settings`; a test holds the two together. What is rendered belongs to a
-*pod revision* (see `pods`): a new operator may only add a revision, never change what an old one renders, or it would
-roll pods.
+The keys of the file are those of `penstock_broker.settings`; a test compares the two. The rendered file belongs to a
+*pod revision* (see `stateful_set`): a new operator may add a revision, but must not change what an existing one
+renders, or it would replace the pods. Source: docs/decisions/051-broker-pods.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from penstock_api.resources.listening import listener_settings, tls_settings
 from penstock_api.resources.security import TokenIssuer, mechanisms_without_tls, permission_settings
 from penstock_api.resources.transactions import transaction_settings
 from penstock_operator import names
-from penstock_operator.children import credentials, services
+from penstock_operator.children import credentials
+from penstock_operator.children.metadata import child_metadata
 from penstock_operator.manifest import Manifest
 
 __all__ = [
@@ -53,11 +54,13 @@ LEDGER: Final = "/var/lib/penstock/ledger"
 
 FILE: Final = "broker.yaml"
 _PERMISSIONS: Final = "permissions.yaml"
-"""Beside it, and not part of the digest: the broker reads it again when it changes, no pod is rolled."""
+"""A second file of the ConfigMap. It is not part of the digest: the broker reads it again when it changes, so no pod is
+replaced.
+"""
 
 
 def render(broker: Broker, cluster_issuer: str = "") -> str:
-    """The settings file of revision 1; `cluster_issuer` is the name that the cluster signs tokens with."""
+    """The settings file of revision 1, as YAML; `cluster_issuer` is the issuer name in the tokens of this cluster."""
     spec = broker.spec
     tls: Manifest = {"certificate": f"{TLS}/tls.crt", "key": f"{TLS}/tls.key"}
     management = {
@@ -110,7 +113,9 @@ def _authentication(broker: Broker, cluster_issuer: str) -> Manifest:
 
 
 def _further(spec: BrokerSpec) -> Manifest:
-    """Only what is set: the file of a Broker that uses none of it stays as it is, and its pods too."""
+    """The optional settings that are set. Defaults are left out, so that an operator with more settings renders the
+    same file for a Broker that does not use them, and its pods stay.
+    """
     settings: Manifest = {}
     if spec.permissions is not None:
         settings["permissionsFile"] = f"{CONFIG}/{_PERMISSIONS}"
@@ -139,15 +144,15 @@ def _issuer(broker: Broker, number: int, issuer: TokenIssuer, cluster_issuer: st
 
 
 def token_keys(number: int) -> str:
-    """Where the keys of an issuer are mounted, by its place in the list."""
+    """The path at which the keys of a token issuer are mounted; `number` is its index in `authentication.tokens`."""
     return f"/etc/penstock/token-keys/{number}"
 
 
 def _with_tls(broker: Broker, tls: Manifest) -> Manifest:
-    """TLS of clients, and how they log in there."""
+    """The TLS settings and SASL mechanisms of a listener with TLS."""
     authentication = broker.spec.authentication
     further = tls_settings(broker.spec.listeners)
-    if further:  # else it stays the same map as the management's, which the file shows
+    if further:  # If nothing is added, YAML writes a reference to the map of the management listener, as it always did.
         tls = {**tls, **further}
     if authentication.client_ca_secret_ref is not None:
         wanted = authentication.client_certificates.lower()
@@ -166,12 +171,12 @@ def _without_tls(broker: Broker) -> Manifest:
 
 
 def digest(rendered: str) -> str:
-    """Part of the pod template: other settings mean other pods."""
+    """A digest of the settings file. It is part of the pod template, so that other settings replace the pods."""
     return hashlib.sha256(rendered.encode()).hexdigest()[:16]
 
 
 def config_map(broker: Broker, rendered: str) -> Manifest:
-    """The ConfigMap `<broker>-config`."""
+    """The ConfigMap `<broker>-config`: the settings file, and the permissions file if the spec has permissions."""
     data: Manifest = {FILE: rendered}
     if broker.spec.permissions is not None:
         grants = {"permissions": permission_settings(broker.spec.permissions)}
@@ -179,6 +184,6 @@ def config_map(broker: Broker, rendered: str) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": services.metadata(broker, broker, f"{broker.metadata.name}-config"),
+        "metadata": child_metadata(broker, broker, f"{broker.metadata.name}-config"),
         "data": data,
     }

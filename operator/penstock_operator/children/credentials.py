@@ -1,22 +1,22 @@
-"""The Secrets of a Broker: CA, server certificate, management password, observer token. What is good is kept as it is.
+"""The Secrets of a Broker: CA, server certificate, management password, observer token.
 
-Making keys needs randomness, so these functions are not pure; what they keep and what they make anew follows from
-what is there, the hosts and the clock. Source: section 5 of the design (credentials).
+What is there and still good is kept. Time and random text are arguments; only the private keys that `certificates`
+makes are different at each call. Source: docs/decisions/059-credentials.md.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from penstock_api.resources import Broker
-from penstock_operator.children import certificates, services
+from penstock_operator.children import certificates
 from penstock_operator.children.certificates import Pair
+from penstock_operator.children.metadata import child_metadata
 from penstock_operator.manifest import Manifest, text_at
 
 __all__ = ["MANAGEMENT_USER", "Credentials", "hosts_of", "manifests", "renew"]
@@ -27,21 +27,21 @@ _TOKEN_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Everything secret of one Broker."""
+    """All secrets of one Broker."""
 
     ca: Pair
     server: Pair
     password: str
-    """Of the management user."""
+    """Password of the management user."""
     token: str
     """Bearer token of the observer."""
 
 
 def hosts_of(broker: Broker, cluster_domain: str) -> tuple[str, ...]:
-    """The names in the server certificate: every Service of the namespaces that may have an Exchange of this Broker.
+    """The DNS names in the server certificate: all Services of the namespaces that may have an Exchange of this Broker.
 
-    Wild cards, so that a new Exchange needs no new certificate. They claim nothing beyond this Broker, whose CA is
-    its own.
+    They are wildcards, so that a new Exchange needs no new certificate. They give the Broker no power over other
+    Services: only clients of this Broker trust its CA.
     """
     name, home = broker.metadata.name, broker.metadata.namespace
     allowed = [namespace for namespace in sorted(broker.spec.allowed_namespaces) if namespace not in ("*", home)]
@@ -52,8 +52,17 @@ def hosts_of(broker: Broker, cluster_domain: str) -> tuple[str, ...]:
     return tuple(hosts)
 
 
-def renew(observed: Mapping[str, Manifest | None], broker: Broker, hosts: Sequence[str], now: datetime) -> Credentials:
-    """The credentials to have now: those in `observed` (Secrets by name) as far as they are still good."""
+def renew(
+    observed: Mapping[str, Manifest | None],
+    broker: Broker,
+    hosts: Sequence[str],
+    now: datetime,
+    random_text: Callable[[int], str],
+) -> Credentials:
+    """The credentials to use now: those of `observed` (Secrets by name) that are still good, new ones for the rest.
+
+    `random_text(n)`: text made of `n` random bytes, such as `secrets.token_urlsafe`.
+    """
     name = broker.metadata.name
     ca = _pair(observed.get(f"{name}-ca"), "ca.crt", "ca.key")
     if ca is None or certificates.ca_is_due(ca, now):
@@ -64,19 +73,19 @@ def renew(observed: Mapping[str, Manifest | None], broker: Broker, hosts: Sequen
     return Credentials(
         ca=ca,
         server=server,
-        password=_text(observed.get(f"{name}-management"), "password") or secrets.token_urlsafe(_TOKEN_BYTES),
-        token=_text(observed.get(f"{name}-observer"), "token") or secrets.token_urlsafe(_TOKEN_BYTES),
+        password=_text(observed.get(f"{name}-management"), "password") or random_text(_TOKEN_BYTES),
+        token=_text(observed.get(f"{name}-observer"), "token") or random_text(_TOKEN_BYTES),
     )
 
 
 def manifests(broker: Broker, credentials: Credentials) -> list[Manifest]:
-    """The four Secrets, and the ConfigMap from which clients take the CA; the CA's key is for the operator alone."""
+    """The four Secrets, and the ConfigMap from which clients take the CA. No pod mounts the CA's key."""
     name = broker.metadata.name
     ca = credentials.ca.certificate
     config_map: Manifest = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": services.metadata(broker, broker, f"{name}-ca"),
+        "metadata": child_metadata(broker, broker, f"{name}-ca"),
         "data": {"ca.crt": ca.decode()},
     }
     server = {"tls.crt": credentials.server.certificate, "tls.key": credentials.server.key, "ca.crt": ca}
@@ -94,7 +103,7 @@ def _secret(broker: Broker, name: str, data: Mapping[str, bytes], kind: str = "O
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": services.metadata(broker, broker, name),
+        "metadata": child_metadata(broker, broker, name),
         "type": kind,
         "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
     }
@@ -111,7 +120,7 @@ def _bytes(secret: Manifest | None, key: str) -> bytes | None:
 
 
 def _text(secret: Manifest | None, key: str) -> str | None:
-    """Text of at least a token's strength; whatever else is there is made anew."""
+    """The text at `key`; None if it is missing, not ASCII, or too short to be a secret that the operator has made."""
     value = _bytes(secret, key)
     if value is None or len(value) < _TOKEN_BYTES:
         return None

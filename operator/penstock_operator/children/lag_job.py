@@ -1,8 +1,8 @@
-"""The schedule of a Broker's lag job: a ScheduledSparkApplication of the Kubeflow Spark operator, or a CronJob. Pure.
+"""The schedule of a Broker's lag job: a ScheduledSparkApplication of the Kubeflow Spark operator, or a CronJob.
 
-Driver-only (`local[2]`), without any API token: the job reads the ledger over HTTP and puts its result there, it
-needs nothing of Kubernetes. Forbid, Never, UTC; the minute is spread over Brokers by a hash of their name. Source:
-section 6 of the design.
+The job consists of a Spark driver only (`local[2]`) and has no API token: it reads the ledger over HTTP, writes its
+result over HTTP, and does not use the Kubernetes API. Runs do not overlap (`Forbid`) and are not retried; times are
+UTC. Source: docs/decisions/065-lag-schedule.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock_api.resources import Broker
 from penstock_operator import names
-from penstock_operator.children import services
+from penstock_operator.children.metadata import child_metadata, labels
 from penstock_operator.manifest import Manifest, text_at
 
 __all__ = ["DEADLINE_SECONDS", "SPARK_GROUP", "cron", "manifests", "must_be_recreated"]
@@ -25,13 +25,15 @@ _MOUNT: Final = "/etc/penstock/observer"
 _USER: Final = 185
 _NO_NETWORK_POLICY: Final = "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
 _SUBMISSION_MILLIS: Final = "120000"
-"""Spark's 10 s are too little for a JVM that starts on a busy node: it loses the run to its own time-out."""
+"""Spark's default of 10 s is too short for a JVM that starts on a busy node: the run would fail with a timeout."""
 _KEEP_SECONDS: Final = 3600
 DEADLINE_SECONDS: Final = 1800
 
 
 def cron(broker: Broker) -> str:
-    """Five fields, UTC. Which minute of the interval comes from the name, so that Brokers don't all start at once."""
+    """The cron expression, in UTC. The minute within the interval follows from a hash of the Broker's name, so that the
+    jobs of many Brokers do not start at the same time.
+    """
     interval = broker.spec.lag_analysis.interval_minutes
     offset = int.from_bytes(hashlib.sha256(broker.key.encode()).digest()[:4]) % interval
     match interval:
@@ -44,7 +46,7 @@ def cron(broker: Broker) -> str:
 
 
 def manifests(broker: Broker, lag_image: str, *, spark_installed: bool) -> list[Manifest]:
-    """The schedule and its ServiceAccount, which exists to have no token; nothing if there is nothing to schedule."""
+    """The schedule, and a ServiceAccount without any API token for its pods; empty if nothing is scheduled."""
     backend = broker.spec.lag_analysis.backend
     image = broker.spec.lag_analysis.image or lag_image
     match backend:
@@ -57,8 +59,10 @@ def manifests(broker: Broker, lag_image: str, *, spark_installed: bool) -> list[
 
 
 def must_be_recreated(wanted: Manifest, observed: Manifest) -> bool:
-    """Whether a schedule can only be replaced: the Spark operator computes no new time for a changed one, and a
-    schedule that failed validation once stays so.
+    """Whether an existing schedule must be deleted and created again to take effect.
+
+    The Spark operator computes no new start time when the times of a schedule change, and does not look again at a
+    schedule that has failed validation.
     """
     if wanted.get("kind") != "ScheduledSparkApplication":
         return False
@@ -69,7 +73,7 @@ def must_be_recreated(wanted: Manifest, observed: Manifest) -> bool:
 
 
 def _service_account(broker: Broker) -> Manifest:
-    about = services.metadata(broker, broker, f"{broker.metadata.name}-lag")
+    about = child_metadata(broker, broker, f"{broker.metadata.name}-lag")
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about, "automountServiceAccountToken": False}
 
 
@@ -99,11 +103,11 @@ def _container_security() -> Manifest:
 
 
 def _about(broker: Broker) -> Manifest:
-    """Metadata of the schedule. The Spark operator hands its labels down to the driver's pod, so they must not be those
-    by which the broker's Services select pods: clients would be sent to a job that listens to nothing.
+    """Metadata of the schedule. The Spark operator copies its labels to the driver's pod. They must not be those by
+    which the broker's Services select pods: clients would be sent to a pod that does not listen.
     """
-    about = services.metadata(broker, broker, f"{broker.metadata.name}-lag")
-    return {**about, "labels": {**services.labels(broker), "app.kubernetes.io/name": _APP}}
+    about = child_metadata(broker, broker, f"{broker.metadata.name}-lag")
+    return {**about, "labels": {**labels(broker), "app.kubernetes.io/name": _APP}}
 
 
 def _scheduled_application(broker: Broker, image: str) -> Manifest:
@@ -128,8 +132,8 @@ def _scheduled_application(broker: Broker, image: str) -> Manifest:
         "imagePullPolicy": broker.spec.image_pull_policy,
         "mainApplicationFile": "local:///opt/penstock/lag.py",
         "arguments": _arguments(broker),
-        # From 4.2 on spark-submit makes a NetworkPolicy for the executors. The Spark operator's role does not allow
-        # that, and here are none.
+        # Since 4.2, spark-submit creates a NetworkPolicy for the executors. The Spark operator's role does not allow
+        # that, and this job has no executors.
         "sparkConf": {
             "spark.kubernetes.driver.pod.excludedFeatureSteps": _NO_NETWORK_POLICY,
             "spark.kubernetes.submission.connectionTimeout": _SUBMISSION_MILLIS,
@@ -139,7 +143,7 @@ def _scheduled_application(broker: Broker, image: str) -> Manifest:
         "timeToLiveSeconds": _KEEP_SECONDS,
         "volumes": [{"name": "tmp", "emptyDir": {}}],
         "driver": driver,
-        # Required by the kind and unused: with a local master no executor starts.
+        # The CRD requires this field; with a local master no executor starts.
         "executor": {"instances": 1, "cores": 1, "memory": "512m", "securityContext": _container_security()},
     }
     if broker.spec.image_pull_secrets:

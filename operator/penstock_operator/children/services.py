@@ -1,86 +1,21 @@
-"""The objects that belong to a Broker or an Exchange: what they have in common, and the Services. Pure; whole
-manifests.
+"""The Services of a Broker, and the Service of an Exchange.
 
-Labels of children are ours alone: a GitOps tool's tracking labels on the parent are not copied, or the tool would
-prune them. Source: section 5 of the design (names, serviceName, selector, publishNotReadyAddresses).
+They publish pods that are not ready (`publishNotReadyAddresses`): a client that reconnects finds the name while the pod
+starts. Source: docs/decisions/050-names-of-children.md, docs/decisions/051-broker-pods.md.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
 from penstock_api.resources import Broker, Exchange
 from penstock_operator import names
-from penstock_operator.manifest import Manifest, controller_uid, text_at
+from penstock_operator.children.metadata import child_metadata, pod_selector
+from penstock_operator.manifest import Manifest
 
-__all__ = [
-    "APP",
-    "exchange_service",
-    "belongs_to_predecessor",
-    "is_ours",
-    "labels",
-    "metadata",
-    "pod_selector",
-    "services",
-]
-
-APP: Final = "penstock-broker"
+__all__ = ["broker_services", "client_ports", "exchange_service"]
 
 
-def pod_selector(broker: Broker) -> Manifest:
-    """What a StatefulSet selects its pods by. Immutable there, so nothing is ever added."""
-    return {"app.kubernetes.io/name": APP, "app.kubernetes.io/instance": broker.metadata.name}
-
-
-def labels(broker: Broker) -> Manifest:
-    """Labels of every child."""
-    return {
-        **pod_selector(broker),
-        "app.kubernetes.io/managed-by": names.MANAGER,
-        names.BROKER_LABEL: broker.metadata.name,
-    }
-
-
-def metadata(owner: Broker | Exchange, broker: Broker, name: str, annotations: Manifest | None = None) -> Manifest:
-    """Metadata of a child in its owner's namespace; the cluster removes it with its owner."""
-    reference = {
-        "apiVersion": owner.api_version,
-        "kind": owner.kind,
-        "name": owner.metadata.name,
-        "uid": owner.metadata.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    made: Manifest = {
-        "name": name,
-        "namespace": owner.metadata.namespace,
-        "labels": labels(broker),
-        "ownerReferences": [reference],
-    }
-    return {**made, "annotations": annotations} if annotations else made
-
-
-def is_ours(observed: Manifest, uid: str) -> bool:
-    """Whether an object that is there belongs to the owner with this uid. One that nobody controls is ours by its
-    label: a backup was restored, or its owner was deleted without it.
-    """
-    controller = controller_uid(observed)
-    return controller == uid or (controller is None and _is_labelled(observed))
-
-
-def belongs_to_predecessor(observed: Manifest, uid: str) -> bool:
-    """Whether it was made for an owner of the same kind and name that is gone, and goes as well."""
-    return _is_labelled(observed) and not is_ours(observed, uid)
-
-
-def _is_labelled(observed: Manifest) -> bool:
-    return text_at(observed, "metadata", "labels", "app.kubernetes.io/managed-by") == names.MANAGER
-
-
-def services(broker: Broker) -> list[Manifest]:
-    """The four Services of a Broker. They publish pods that aren't ready: who reconnects decides himself, DNS never
-    blinks.
-    """
+def broker_services(broker: Broker) -> list[Manifest]:
+    """The four Services of a Broker: for clients, for each pod, for the management, for the observer."""
     name = broker.metadata.name
     management = _port("management", names.MANAGEMENT_PORT)
     observer = _port("observer", names.OBSERVER_PORT)
@@ -93,10 +28,12 @@ def services(broker: Broker) -> list[Manifest]:
 
 
 def exchange_service(broker: Broker, exchange: Exchange, cluster_domain: str) -> Manifest:
-    """The Service `<exchange>-x`. In another namespace than the Broker's a selector finds no pod: there it is an
-    alias.
+    """The Service `<exchange>-x`.
+
+    A selector finds no pods of another namespace. If the Broker is in another namespace, the Service is an alias
+    (`ExternalName`) of the Broker's Service.
     """
-    about = metadata(exchange, broker, names.exchange_service(exchange))
+    about = child_metadata(exchange, broker, names.exchange_service(exchange))
     if exchange.metadata.namespace == broker.metadata.namespace:
         spec: Manifest = {
             "selector": pod_selector(broker),
@@ -110,7 +47,7 @@ def exchange_service(broker: Broker, exchange: Exchange, cluster_domain: str) ->
 
 
 def client_ports(broker: Broker) -> list[Manifest]:
-    """The ports that clients connect to."""
+    """The ports of the listeners that the Broker has, as a Service lists them."""
     ports: list[Manifest] = []
     if broker.spec.listeners.amqps:
         ports.append(_port("amqps", names.AMQPS_PORT))
@@ -129,4 +66,4 @@ def _service(broker: Broker, name: str, ports: list[Manifest], *, headless: bool
     spec: Manifest = {"selector": pod_selector(broker), "ports": ports, "publishNotReadyAddresses": True}
     if headless:
         spec["clusterIP"] = "None"
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata(broker, broker, name), "spec": spec}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": child_metadata(broker, broker, name), "spec": spec}

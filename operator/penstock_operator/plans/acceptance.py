@@ -1,11 +1,8 @@
-"""Who may use what of another namespace, and which of two resources that want the same thing has it. Pure.
+"""Whether an Exchange or a Subscription may be declared on its Broker: references, duplicates, the pause.
 
-A message must not tell a person of one namespace what is in another: "not there" and "not allowed" read the same.
-Source: section 5 of the design (allow lists, duplicates).
-
-What Exchanges and Subscriptions have in common before they are declared: Accepted, and the pause. Pure.
-
-`exchanges` and `subscriptions` decide with it. Source: docs/operator.md.
+A message must not tell a person of one namespace what is in another one, so "does not exist" and "is not allowed" have
+the same message. Source: docs/decisions/052-namespaces-and-duplicates.md, docs/decisions/056-conditions.md,
+docs/decisions/061-different-releases.md.
 """
 
 from __future__ import annotations
@@ -25,16 +22,16 @@ from penstock_operator.plans.decisions import BrokerReply, BrokerView, Reach, Re
 
 __all__ = [
     "ACCEPTED",
-    "broker_problem",
+    "broker_not_usable",
+    "declaration_refused",
     "duplicate",
     "is_allowed",
-    "not_understood",
+    "not_accepted",
+    "not_connected",
     "oldest",
-    "paused",
-    "refuse",
-    "refused",
+    "paused_conditions",
     "retry_of",
-    "unasked",
+    "terms_not_known",
 ]
 
 
@@ -44,13 +41,13 @@ DeclaringT = TypeVar("DeclaringT", Exchange, Subscription)
 
 
 def is_allowed(namespace: str, target: Broker | Exchange) -> bool:
-    """Whether resources in `namespace` may refer to `target`: its own namespace always may."""
+    """Whether resources of `namespace` may refer to `target`; those of its own namespace always may."""
     allowed = target.spec.allowed_namespaces
     return namespace == target.metadata.namespace or "*" in allowed or namespace in allowed
 
 
 def oldest(candidates: Iterable[DeclaringT]) -> DeclaringT | None:
-    """The one that wins: made first; of the same second, the lower uid, so that all operators agree."""
+    """Of resources that declare the same entity, the one that has it: the oldest, of the same second the lowest uid."""
     return min(
         candidates, key=lambda it: (it.metadata.creation_timestamp or _BEGINNING, it.metadata.uid, it.key), default=None
     )
@@ -61,30 +58,32 @@ ACCEPTED: Final = StatusCondition(
 )
 
 
-def refuse(reason: ConditionReason, message: str) -> StatusCondition:
-    """The spec can't be declared as it stands."""
+def not_accepted(reason: ConditionReason, message: str) -> StatusCondition:
+    """Condition Accepted=False: the spec can't be declared as it is."""
     return StatusCondition("Accepted", ConditionStatus.FALSE, reason, message)
 
 
-def broker_problem(namespace: str, key: tuple[str, str], broker: Broker | None) -> StatusCondition | None:
-    """Why a resource of `namespace` may not use the Broker that it names by (namespace, name); None if it may.
+def broker_not_usable(namespace: str, key: tuple[str, str], broker: Broker | None) -> StatusCondition | None:
+    """Why a resource of `namespace` may not use the Broker `key` (namespace, name); None if it may.
 
-    A Broker elsewhere that allows nothing looks like one that is not there: its reader may not see which.
+    For a Broker of another namespace, the condition does not tell whether it does not exist or is not allowed.
     """
     if broker is not None and is_allowed(namespace, broker):
         return None
     home, name = key
     if home != namespace:
-        return refuse(
+        return not_accepted(
             ConditionReason.NAMESPACE_NOT_ALLOWED,
-            f"Broker {home}/{name} is not there, or its `allowedNamespaces` does not name {namespace}.",
+            f"Broker {home}/{name} does not exist, or its `allowedNamespaces` does not contain {namespace}.",
         )
-    return refuse(ConditionReason.BROKER_NOT_FOUND, f"There is no Broker {name} in this namespace; make it.")
+    return not_accepted(ConditionReason.BROKER_NOT_FOUND, f"There is no Broker {name} in this namespace. Create it.")
 
 
-def not_understood(view: BrokerView, wanted: Document) -> str | None:
-    """Why the broker's release can't be asked for this declaration, None if it can. What is at its default is never
-    asked for, so a newer operator only meets this where a resource uses something new.
+def terms_not_known(view: BrokerView, wanted: Document) -> str | None:
+    """Why a broker of this release can't be sent this declaration, None if it can.
+
+    Fields with their default values are not sent, so a broker older than the operator is affected only if the resource
+    uses a newer feature.
     """
     unknown = understanding.missing(wanted, view.understands)
     if not unknown or view.broker is None:
@@ -96,13 +95,13 @@ def not_understood(view: BrokerView, wanted: Document) -> str | None:
     )
 
 
-def unasked(view: BrokerView, kind: str) -> StatusCondition | None:
-    """The condition `kind` of a resource whose broker can't be asked now; None if it can."""
+def not_connected(view: BrokerView, kind: str) -> StatusCondition | None:
+    """The condition `kind` (Bound or Declared) while the broker's management can't be used; None if it can."""
     match view.reach:
         case Reach.CONNECTED:
             return None
         case Reach.STOPPED:
-            message = "The Broker is scaled to zero; it is declared when the Broker runs again."
+            message = "The Broker is scaled to zero. This resource is declared on it when the Broker runs again."
             return StatusCondition(kind, ConditionStatus.FALSE, ConditionReason.BROKER_STOPPED, message)
         case Reach.NOT_UNDERSTOOD:
             return StatusCondition(kind, ConditionStatus.UNKNOWN, ConditionReason.OPERATOR_TOO_OLD, view.problem)
@@ -112,11 +111,11 @@ def unasked(view: BrokerView, kind: str) -> StatusCondition | None:
             assert_never(view.reach)
 
 
-def refused(view: BrokerView, kind: str, reply: BrokerReply) -> StatusCondition:
-    """The condition `kind` after the broker has refused a declaration.
+def declaration_refused(view: BrokerView, kind: str, reply: BrokerReply) -> StatusCondition:
+    """The condition `kind` (Bound or Declared) after the broker refused a declaration.
 
-    What it calls an invalid request is valid to this operator, which sends no other: a broker that doesn't tell what it
-    understands is of an earlier release then.
+    The operator sends only valid requests. So a broker that calls one invalid, and does not report what it understands,
+    is of an earlier release.
     """
     said = f"The broker refused with {reply.condition or reply.status}: {reply.description}"
     is_earlier = reply.reason == BrokerReason.INVALID_REQUEST.value and view.understands is None
@@ -130,13 +129,14 @@ def refused(view: BrokerView, kind: str, reply: BrokerReply) -> StatusCondition:
 
 
 def retry_of(condition: StatusCondition) -> Retry:
-    """When a resource with this failure is looked at again."""
+    """When a resource with this failure is reconciled again."""
     return Retry.RESYNC if conditions.needs_a_person(condition.reason) else Retry.BACKOFF
 
 
 def duplicate(resource: Exchange | Subscription, winner: Exchange | Subscription, broker: str) -> StatusCondition:
-    """An older resource, `winner`, has what this one wants to be. One in another namespace isn't named: its name is
-    not for every reader of this one.
+    """Condition Accepted=False: an older resource, `winner`, declares the same entity.
+
+    A winner of another namespace is not named, because readers of this resource may not be allowed to see it.
     """
     match resource:
         case Exchange():
@@ -148,15 +148,20 @@ def duplicate(resource: Exchange | Subscription, winner: Exchange | Subscription
         case _:
             assert_never(resource)
     is_visible = winner.metadata.namespace == resource.metadata.namespace
-    who = f"{winner.kind} {winner.metadata.name}" if is_visible else "One of another namespace"
-    return refuse(
+    who = f"{winner.kind} {winner.metadata.name}" if is_visible else "A resource of another namespace"
+    return not_accepted(
         reason,
-        f"{who} is older and declares {what} on Broker {broker}. Choose another `{field}`, or delete one of the two.",
+        (
+            f"{who} is older and already declares {what} on Broker {broker}. Choose another `{field}`, or delete one "
+            "of the two."
+        ),
     )
 
 
-def paused(before: Iterable[resources.Condition], *, but: frozenset[str] = frozenset()) -> tuple[StatusCondition, ...]:
-    """The conditions as they were, without the types in `but`, and the one that says that nothing is changed."""
+def paused_conditions(
+    before: Iterable[resources.Condition], *, but: frozenset[str] = frozenset()
+) -> tuple[StatusCondition, ...]:
+    """The conditions of a paused resource: those that it has, except the types in `but`, and ReconciliationPaused."""
     kept = (
         StatusCondition(one.type, ConditionStatus(one.status), one.reason, one.message)
         for one in before

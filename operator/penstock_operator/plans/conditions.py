@@ -1,13 +1,9 @@
-"""Conditions: how they are made, and what stays of those that were there.
+"""Conditions of a resource's status, all reasons that they can have, and whether a person must act on a reason.
 
-`lastTransitionTime` moves only when `status` does. Source: Kubernetes API conventions; facts of kstatus in
-docs/gitops.md.
-
-Every reason that a condition can have, and whether a person must act on it.
-
-The broker's words (`penstock_core.reason`) are copied as they are; those of the operator's own are listed here.
-`Stalled` makes Flux, Argo CD and kstatus report a failure, so it is only for what no waiting can mend. Source:
-section 5 of the design.
+`lastTransitionTime` changes only when the condition's status does. Reasons of a refusal by the broker
+(`penstock_core.reason`) are used as they are; the operator's own are listed here. Flux, Argo CD and kstatus report
+condition `Stalled` as a failure, so a resource has it only if waiting does not help. Source:
+docs/decisions/056-conditions.md; Kubernetes API conventions; docs/gitops.md (kstatus).
 """
 
 from __future__ import annotations
@@ -36,11 +32,11 @@ __all__ = [
 ]
 
 
-_LONGEST_MESSAGE = 4096
+_MAX_MESSAGE_CHARACTERS = 4096
 
 
 class ConditionStatus(StrEnum):
-    """Status of a condition."""
+    """The status of a condition."""
 
     TRUE = "True"
     FALSE = "False"
@@ -49,7 +45,7 @@ class ConditionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StatusCondition:
-    """One condition to set; one that is not set any more goes."""
+    """One condition to write. A condition of the resource that is not among those written is removed."""
 
     type: str
     status: ConditionStatus
@@ -58,8 +54,9 @@ class StatusCondition:
 
 
 def ready_from(conditions: Sequence[StatusCondition], message: str) -> tuple[StatusCondition, ...]:
-    """The conditions with Ready in front: the first that isn't True gives it its reason. Stalled is there if a person
-    must act.
+    """The conditions with Ready in front; if a person must act, Stalled is added.
+
+    Ready has the status, reason and message of the first condition that isn't True; else it is True with `message`.
     """
     failing = next((condition for condition in conditions if condition.status is not ConditionStatus.TRUE), None)
     if failing is None:
@@ -73,7 +70,7 @@ def ready_from(conditions: Sequence[StatusCondition], message: str) -> tuple[Sta
 def render(
     conditions: Iterable[StatusCondition], *, before: Sequence[Stored], generation: int, now: datetime
 ) -> list[Manifest]:
-    """The conditions as status has them; `before` says since when an unchanged one has been so."""
+    """The conditions as the status contains them; `before`: those that it contains now, for `lastTransitionTime`."""
     known = {stored.type: stored for stored in before}
     return [_render(condition, known.get(condition.type), generation, now) for condition in conditions]
 
@@ -85,22 +82,24 @@ def _render(condition: StatusCondition, before: Stored | None, generation: int, 
         "type": condition.type,
         "status": condition.status.value,
         "reason": str(condition.reason),
-        "message": condition.message[:_LONGEST_MESSAGE],
+        "message": condition.message[:_MAX_MESSAGE_CHARACTERS],
         "lastTransitionTime": timestamp(since),
         "observedGeneration": generation,
     }
 
 
 def timestamp(moment: datetime) -> str:
-    """A time as Kubernetes writes it."""
+    """A UTC time in the format of Kubernetes: RFC 3339, to the second."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class ConditionReason(StrEnum):
-    """The operator's own reasons."""
+    """The operator's own reasons, by the conditions that have them."""
 
+    # Ready, Accepted
     READY = "Ready"
     ACCEPTED = "Accepted"
+    # Declared, Bound, Matched
     DECLARED = "Declared"
     ADOPTED = "Adopted"
     REBOUND = "Rebound"
@@ -108,6 +107,7 @@ class ConditionReason(StrEnum):
     SOURCE_MODIFIED = "SourceModified"
     REBIND_BLOCKED = "RebindBlocked"
     PENDING = "Pending"
+    # Why a resource is not accepted, or not declared
     INVALID_SPEC = "InvalidSpec"
     BROKER_NOT_FOUND = "BrokerNotFound"
     BROKER_STOPPED = "BrokerStopped"
@@ -122,21 +122,25 @@ class ConditionReason(StrEnum):
     NAME_TAKEN = "NameTaken"
     PREDECESSOR_LEAVING = "PredecessorLeaving"
     REFUSED = "Refused"
+    # ReconciliationPaused, DeletionBlocked
     PAUSED_BY_ANNOTATION = "PausedByAnnotation"
     PROTECTED_BY_ANNOTATION = "ProtectedByAnnotation"
-    # Broker
+    # Available and VersionAligned of a Broker
     SERVING = "Serving"
     SCALED_TO_ZERO = "ScaledToZero"
     POD_NOT_READY = "PodNotReady"
     PINNED = "Pinned"
     UPDATE_AVAILABLE = "UpdateAvailable"
+    # Why a Broker is not accepted
     USERS_SECRET_NOT_FOUND = "UsersSecretNotFound"
     CLIENT_CA_NOT_FOUND = "ClientCaNotFound"
     TOKEN_KEYS_NOT_FOUND = "TokenKeysNotFound"
     CLUSTER_ISSUER_UNKNOWN = "ClusterIssuerUnknown"
+    # ContainersContested, InsecurePlain
     TAKEOVERS_REPEATED = "TakeoversRepeated"
     TAKEOVERS_ENDED = "TakeoversEnded"
     PLAIN_TEXT_PASSWORDS = "PlainTextPasswords"
+    # LagAnalysisScheduled
     SCHEDULED = "Scheduled"
     SUSPENDED = "Suspended"
     DISABLED = "Disabled"
@@ -178,16 +182,18 @@ NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(
         BrokerReason.NOT_IMPLEMENTED.value,
     }
 )
-"""Reasons that time does not mend; the resource gets condition Stalled and is looked at again only with the resync."""
+"""Reasons for which waiting does not help: the resource gets condition Stalled, and is reconciled again only when it
+changes and at each resync.
+"""
 
 _CAMEL_CASE: Final = re.compile("[A-Z][A-Za-z0-9]{0,127}")
 
 
 def needs_a_person(reason: str) -> bool:
-    """Whether waiting can't help."""
+    """Whether a person must act, because waiting does not help."""
     return reason in NEEDS_A_PERSON
 
 
 def condition_reason(reason: str | None) -> str:
-    """A broker's reason as a condition may have it; `Refused` if it gave none, or none that Kubernetes takes."""
+    """The reason of a broker's refusal; `Refused` if it gave none, or one that Kubernetes does not accept."""
     return reason if reason is not None and _CAMEL_CASE.fullmatch(reason) else ConditionReason.REFUSED

@@ -1,8 +1,8 @@
-"""What the planners decide, as values, and what they are told; `reconciler` acts them out.
+"""The values that the plans exchange with `reconcile`: what is known of a broker, and what is to be done next.
 
-A planner says the *next* thing to do. Where that needs an answer (of the broker or the API server), it is asked again
-with the answer in its view, until it says Report or Release. So each plan is a pure function, and each of its
-outcomes one reason.
+A plan is a function from a view (all that is known) to a decision: the *next* thing to do. Where that has a result,
+such as the broker's reply, the plan is called again with the result in its view, until it decides to report or to
+remove the finalizer. Source: docs/decisions/056-conditions.md, docs/operator.md.
 """
 
 from __future__ import annotations
@@ -33,64 +33,67 @@ __all__ = [
 
 
 class Reach(Enum):
-    """Whether a Broker's management can be used now."""
+    """Whether the management of a Broker can be used now, and if not, why."""
 
     ABSENT = "Absent"
-    """No such Broker resource."""
+    """There is no such Broker resource."""
     DELETING = "Deleting"
     """The Broker is being deleted."""
     STOPPED = "Stopped"
-    """Scaled to zero."""
+    """The Broker is scaled to zero."""
     UNREACHABLE = "Unreachable"
-    """It ought to run, and nobody answers."""
+    """The broker should be running, but does not answer."""
     NOT_UNDERSTOOD = "NotUnderstood"
-    """It answers in words that this operator doesn't know: it is of a later release."""
+    """The broker answers, but this operator does not understand it: it is of a later release."""
     CONNECTED = "Connected"
 
 
 class ChildState(Enum):
-    """What is known of a child object."""
+    """What is known of a child object in this reconcile."""
 
     UNKNOWN = "Unknown"
-    """Not looked at in this pass."""
+    """It was not read yet."""
     APPLIED = "Applied"
     TAKEN = "Taken"
-    """An object of that name belongs to somebody else."""
+    """An object of that name exists and belongs to somebody else."""
     PREDECESSOR = "Leaving"
-    """It was made for a resource that had the same name before, and goes as that one did."""
+    """It belongs to a deleted resource of the same name, and the cluster is about to delete it."""
 
 
 class Retry(Enum):
-    """When a reported resource is looked at again without an event."""
+    """When a resource is reconciled again although nothing changes."""
 
     RESYNC = "Resync"
-    """With all others, every few minutes."""
+    """Together with all others, at the next resync."""
     BACKOFF = "Backoff"
-    """Soon, then later and later."""
+    """Soon, with a delay that doubles each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerView:
-    """What an Exchange or a Subscription needs to know of its Broker."""
+    """What the plans for Exchanges and Subscriptions need to know of the Broker."""
 
     reach: Reach
     broker: Broker | None = None
     problem: str = ""
-    """Why it is unreachable."""
+    """Why its management can't be used; a sentence, empty if it can."""
     version: str = ""
-    """What the broker says it is; empty if it has never answered."""
+    """The version that the broker has reported; empty if it has never answered."""
     understands: frozenset[str] | None = None
-    """The terms that its declarations may use (`penstock_api.understanding`); None if it doesn't say."""
+    """The terms that declarations may use (`penstock_api.understanding`); None if the broker doesn't report them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerReply:
-    """What the broker said."""
+    """The broker's reply to a declaration or a deletion."""
 
     status: int
+    """As in HTTP."""
     description: str = ""
     condition: str | None = None
+    """The AMQP error condition of a refusal."""
     reason: str | None = None
+    """The reason of a refusal, a word of `penstock_core.reason`."""
     body: Mapping[str, object] = field(default_factory=dict[str, object])
 
     @property
@@ -101,7 +104,7 @@ class BrokerReply:
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """Put our finalizer on the resource before anything is made for it."""
+    """Add the operator's finalizer to the resource, before anything is created for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ class ApplyChild:
 
 @dataclass(frozen=True, slots=True)
 class DeclareEntity:
-    """CREATE on the broker."""
+    """Create or update an exchange or a subscription on the broker (management operation CREATE)."""
 
     entity: EntityType
     name: str | None
@@ -122,7 +125,7 @@ class DeclareEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteEntity:
-    """DELETE on the broker."""
+    """Delete an exchange or a subscription on the broker (management operation DELETE)."""
 
     entity: EntityType
     name: str
@@ -133,16 +136,16 @@ class DeleteEntity:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Take our finalizer away; `why` goes to the log."""
+    """Remove the operator's finalizer, so that the cluster deletes the resource; `why` goes to the log."""
 
     why: str
     is_removal_pending: bool = False
-    """The broker has not been asked, or not said yes: what it has is to be removed as soon as it can be."""
+    """The broker has not confirmed that it deleted the entity; it must be deleted as soon as the broker answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Write status, if it changed, and be done for now."""
+    """Write the status if it changed; this reconcile is then done."""
 
     conditions: tuple[StatusCondition, ...]
     details: Manifest

@@ -1,9 +1,9 @@
-"""What becomes of an Exchange or a Subscription that is being deleted: ask the broker, wait, or let it go.
+"""What to do for an Exchange or a Subscription that is being deleted: ask the broker, wait, or remove the finalizer.
 
-Two promises pull here. No message is lost unless the policy says so; and no deletion hangs on a broker or a namespace
-that is gone. Where the finalizer is released without the broker's word, its owner mark is left, and the removal is
-owed: the collector of orphans does the rest when the broker is back, under the same policy. Source: section 5 of the
-design.
+Two rules must both hold. No message is lost unless the `deletionPolicy` allows it; and no deletion waits for ever for a
+broker or a namespace that is gone. If the finalizer is removed before the broker has deleted the entity, the entity
+keeps its owner mark, and `orphans` finds and deletes it under the same policy when the broker is back. Source:
+docs/decisions/055-deletion.md.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from penstock_operator.plans.decisions import (
 __all__ = ["GRACE_SECONDS", "DeletionView", "plan_deletion", "view_of"]
 
 GRACE_SECONDS: Final = 30
-"""How long a terminating namespace, or a broker that doesn't answer, can hold a deletion up."""
+"""How long a deletion waits in a terminating namespace, or for a broker that does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionView:
-    """What the decision looks at."""
+    """Everything on which the decision depends."""
 
     entity: EntityType
     name: str
-    """Name on the broker."""
+    """The name of the exchange or queue on the broker."""
     uid: str
     policy: str
     is_protected: bool
     is_forced: bool
     broker: BrokerView
     is_duplicate: bool
-    """Another resource has the entity; this one never declared anything."""
+    """An older resource declares the same entity; this one has declared nothing."""
     namespace_terminating: bool
     seconds: float
-    """Since the deletion was asked for."""
+    """Seconds since the deletion was requested."""
     reply: BrokerReply | None = None
 
 
@@ -91,11 +91,11 @@ def view_of(
 
 
 def plan_deletion(view: DeletionView) -> DeleteEntity | RemoveFinalizer | Report:
-    """The next thing to do for a resource that has our finalizer and a deletionTimestamp."""
+    """The next thing to do for a resource that has the operator's finalizer and a deletionTimestamp."""
     if view.is_protected and not view.namespace_terminating:
         return _blocked(
             ConditionReason.PROTECTED_BY_ANNOTATION,
-            f"Deletion waits: the annotation `{names.DELETE_PROTECTION}` is set. Remove it to let the deletion go on.",
+            f"Deletion waits: the annotation `{names.DELETE_PROTECTION}` is set. Remove the annotation to continue.",
             Retry.RESYNC,
         )
     if view.is_duplicate:
@@ -107,7 +107,7 @@ def plan_deletion(view: DeletionView) -> DeleteEntity | RemoveFinalizer | Report
     if view.broker.reach is Reach.STOPPED:
         return RemoveFinalizer("its Broker is scaled to zero", is_removal_pending=True)
     if view.reply is not None and view.reply.is_success:
-        return RemoveFinalizer("the broker has removed it")
+        return RemoveFinalizer("the broker has deleted the entity")
     if view.seconds >= GRACE_SECONDS and view.namespace_terminating:
         return RemoveFinalizer("its namespace is terminating", is_removal_pending=True)
     if view.broker.reach in (Reach.UNREACHABLE, Reach.NOT_UNDERSTOOD):
@@ -124,8 +124,8 @@ def plan_deletion(view: DeletionView) -> DeleteEntity | RemoveFinalizer | Report
 
 
 def _waits_for_users(view: DeletionView) -> bool:
-    """A subscription is never taken from its consumers; an exchange waits for its subscriptions if the policy says
-    so.
+    """Whether the broker must keep an entity that is in use: a subscription with consumers always, an exchange with
+    subscriptions if the policy is DeleteWhenUnused.
     """
     return view.entity is EntityType.SUBSCRIPTION or view.policy == "DeleteWhenUnused"
 
@@ -133,11 +133,14 @@ def _waits_for_users(view: DeletionView) -> bool:
 def _unreachable(view: DeletionView) -> RemoveFinalizer | Report:
     if view.is_forced or view.seconds >= GRACE_SECONDS:
         return RemoveFinalizer(
-            "its broker does not answer; what is left there is collected when it is back", is_removal_pending=True
+            "its broker does not answer; the entity is deleted when the broker is back", is_removal_pending=True
         )
     return _blocked(
         ConditionReason.BROKER_UNREACHABLE,
-        f"Deletion waits for the broker: {view.broker.problem} Annotate with `{names.FORCE_DELETE}=true` not to wait.",
+        (
+            f"Deletion waits for the broker: {view.broker.problem} Annotate with `{names.FORCE_DELETE}=true` to "
+            "delete without waiting."
+        ),
         Retry.BACKOFF,
     )
 
@@ -145,17 +148,19 @@ def _unreachable(view: DeletionView) -> RemoveFinalizer | Report:
 def _refused(view: DeletionView, reply: BrokerReply) -> RemoveFinalizer | Report:
     match reply.reason:
         case BrokerReason.MANAGED.value:
-            return RemoveFinalizer("the broker says that another resource declares it by now")
+            return RemoveFinalizer("another resource declares the entity now")
         case BrokerReason.CONSUMERS_ACTIVE.value:
             containers = _words(reply.body.get("containers"))
             who = f"consumers in {', '.join(containers)}" if containers else "consumers"
-            message = f"Deletion waits: {who} still use it. Stop them"
+            message = f"Deletion waits: it is still used by {who}. Stop them"
         case BrokerReason.NOT_EMPTY.value:
-            message = f"Deletion waits: {reply.body.get('depth', 'some')} message(s) are in it. Consume them"
+            message = f"Deletion waits: {reply.body.get('depth', 'some')} message(s) are in its queue. Consume them"
         case BrokerReason.BINDINGS_EXIST.value:
             message = "Deletion waits: subscriptions are bound to it. Delete them"
         case _:
-            return _blocked(condition_reason(reply.reason), f"The broker refused: {reply.description}", Retry.BACKOFF)
+            return _blocked(
+                condition_reason(reply.reason), f"The broker refused the deletion: {reply.description}", Retry.BACKOFF
+            )
     lost = " and lose the messages" if view.entity is EntityType.SUBSCRIPTION else ""
     message = f"{message}, or annotate with `{names.FORCE_DELETE}=true` to delete it at once{lost}."
     return _blocked(str(reply.reason), message, Retry.BACKOFF)

@@ -1,6 +1,7 @@
-"""What to do for an Exchange: its Service, its declaration, its deletion, one decision at a time. Pure.
+"""What to do next for an Exchange: its finalizer, its Service, its declaration on the broker, its deletion.
 
-Source: section 5 of the design, docs/operator.md.
+Source: docs/decisions/050-names-of-children.md (the Service), docs/decisions/052-namespaces-and-duplicates.md,
+docs/decisions/056-conditions.md, docs/operator.md.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from penstock_api import declaration
 from penstock_api.management import EntityType, ExchangeDeclaration, Outcome
 from penstock_api.resources import Exchange
 from penstock_operator import names
-from penstock_operator.children import services
+from penstock_operator.children.services import exchange_service
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans import acceptance, conditions, deletion
 from penstock_operator.plans.acceptance import (
     ACCEPTED,
-    broker_problem,
+    broker_not_usable,
+    declaration_refused,
     duplicate,
-    not_understood,
-    paused,
-    refuse,
-    refused,
+    not_accepted,
+    not_connected,
+    paused_conditions,
     retry_of,
-    unasked,
+    terms_not_known,
 )
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import (
@@ -45,57 +46,59 @@ __all__ = ["ExchangeView", "plan_exchange"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeView:
-    """Everything that the plan looks at."""
+    """Everything on which the plan for an Exchange depends."""
 
     resource: Exchange
     broker: BrokerView
     alternate: Exchange | None
-    """What alternateExchangeRef names."""
+    """The Exchange that `alternateExchangeRef` names; None if there is no reference, or no such Exchange."""
     winner: Exchange | None
-    """The oldest Exchange of this name on the same Broker; may be this one."""
+    """The oldest Exchange that declares the same name on the same Broker; it can be this one."""
     cluster_id: str
     cluster_domain: str
     namespace_terminating: bool = False
     now: datetime
     service: ChildState = ChildState.UNKNOWN
+    """The Service of the Exchange."""
     reply: BrokerReply | None = None
+    """The broker's reply to the declaration or deletion of this reconcile."""
 
     @property
     def is_duplicate(self) -> bool:
-        """Another resource has the name."""
+        """Whether another, older Exchange declares the same name."""
         return self.winner is not None and self.winner.metadata.uid != self.resource.metadata.uid
 
 
 def plan_exchange(view: ExchangeView) -> Decision:
-    """The next thing to do."""
+    """The next thing to do for an Exchange."""
     metadata = view.resource.metadata
     if metadata.deletion_timestamp is not None:
         return (
             _delete(view)
             if names.FINALIZER in metadata.finalizers
-            else RemoveFinalizer("it does not have our finalizer")
+            else RemoveFinalizer("it does not have the operator's finalizer")
         )
     if metadata.annotations.get(names.PAUSED) == "true":
         return _paused(view)
-    unacceptable = _not_acceptable(view)
-    if unacceptable is not None:
-        return _report(view, unacceptable)
+    obstacle = _obstacle(view)
+    if obstacle is not None:
+        return _report(view, obstacle)
     broker = view.broker.broker
     assert broker is not None
     if names.FINALIZER not in metadata.finalizers:
         return AddFinalizer()
     if view.service is ChildState.UNKNOWN:
-        return ApplyChild(services.exchange_service(broker, view.resource, view.cluster_domain))
+        return ApplyChild(exchange_service(broker, view.resource, view.cluster_domain))
     if view.service is ChildState.TAKEN:
         return _report(view, _name_taken(view))
     if view.service is ChildState.PREDECESSOR:
         return _report(view, _leaving(view), retry=Retry.BACKOFF)
-    unknown = unasked(view.broker, "Declared")
+    unknown = not_connected(view.broker, "Declared")
     if unknown is not None:
         return _report(view, ACCEPTED, unknown)
     if view.reply is None:
         body = wanted(view)
-        problem = not_understood(view.broker, body)
+        problem = terms_not_known(view.broker, body)
         if problem is not None:
             return _report(
                 view,
@@ -107,7 +110,7 @@ def plan_exchange(view: ExchangeView) -> Decision:
 
 
 def wanted(view: ExchangeView) -> ExchangeDeclaration:
-    """What is declared."""
+    """The declaration that is sent to the broker."""
     alternate = None if view.alternate is None else declaration.exchange_name(view.alternate)
     return declaration.exchange_declaration(view.resource, alternate=alternate, cluster_id=view.cluster_id)
 
@@ -129,21 +132,26 @@ def _delete(view: ExchangeView) -> Decision:
 
 
 def _paused(view: ExchangeView) -> Report:
-    return Report(paused(view.resource.status.conditions), _details(view, None))
+    return Report(paused_conditions(view.resource.status.conditions), _details(view, None))
 
 
-def _not_acceptable(view: ExchangeView) -> StatusCondition | None:
+def _obstacle(view: ExchangeView) -> StatusCondition | None:
     namespace = view.resource.metadata.namespace
     home, broker_name = declaration.broker_key(view.resource)
-    problem = broker_problem(namespace, (home, broker_name), view.broker.broker)
+    problem = broker_not_usable(namespace, (home, broker_name), view.broker.broker)
     if problem is not None:
         return problem
     alternate = view.resource.spec.alternate_exchange_ref
     if alternate is not None:
         if view.alternate is None:
-            return refuse(ConditionReason.EXCHANGE_NOT_FOUND, f"There is no Exchange {alternate.name} here; make it.")
+            return not_accepted(
+                ConditionReason.EXCHANGE_NOT_FOUND,
+                f"There is no Exchange {alternate.name} in this namespace. Create it.",
+            )
         if declaration.broker_key(view.alternate) != (home, broker_name):
-            return refuse(ConditionReason.EXCHANGE_ON_OTHER_BROKER, f"Exchange {alternate.name} is on another Broker.")
+            return not_accepted(
+                ConditionReason.EXCHANGE_ON_OTHER_BROKER, f"Exchange {alternate.name} is on another Broker."
+            )
     if view.winner is not None and view.is_duplicate:
         return duplicate(view.resource, view.winner, broker_name)
     return None
@@ -151,24 +159,22 @@ def _not_acceptable(view: ExchangeView) -> StatusCondition | None:
 
 def _name_taken(view: ExchangeView) -> StatusCondition:
     service = names.exchange_service(view.resource)
-    message = (
-        f"A Service {service} is there and belongs to somebody else; delete it, or give the Exchange another name."
-    )
-    return refuse(ConditionReason.NAME_TAKEN, message)
+    message = f"A Service {service} exists and belongs to somebody else. Delete it, or give the Exchange another name."
+    return not_accepted(ConditionReason.NAME_TAKEN, message)
 
 
 def _leaving(view: ExchangeView) -> StatusCondition:
     service = names.exchange_service(view.resource)
     message = (
-        f"An Exchange of this name was deleted, and the cluster still removes its Service {service}. This one is "
-        "declared when that is gone."
+        f"An Exchange of this name was deleted, and the cluster has not yet deleted its Service {service}. This "
+        "Exchange is declared after that."
     )
-    return refuse(ConditionReason.PREDECESSOR_LEAVING, message)
+    return not_accepted(ConditionReason.PREDECESSOR_LEAVING, message)
 
 
 def _conclude(view: ExchangeView, reply: BrokerReply) -> Report:
     if not reply.is_success:
-        condition = refused(view.broker, "Declared", reply)
+        condition = declaration_refused(view.broker, "Declared", reply)
         return _report(view, ACCEPTED, condition, retry=retry_of(condition))
     declared_as = (
         ConditionReason.ADOPTED if reply.body.get("outcome") == Outcome.ADOPTED.value else ConditionReason.DECLARED

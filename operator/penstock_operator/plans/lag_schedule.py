@@ -1,5 +1,4 @@
 """Condition LagAnalysisScheduled of a Broker: can runs of the lag job be expected, and if not, what is to be done.
-Pure.
 
 The Spark operator's schedules get stuck in ways that it doesn't report; each has its reason here. Source: section 6
 of the design.
@@ -15,12 +14,12 @@ from penstock_operator.children import lag_job
 from penstock_operator.manifest import Manifest, text_at
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 
-__all__ = ["condition"]
+__all__ = ["lag_analysis_scheduled"]
 
 _LATE_PERIODS: Final = 3
 
 
-def condition(
+def lag_analysis_scheduled(
     broker: Broker, *, spark_installed: bool, observed: Manifest | None, last_run: Manifest | None, now: datetime
 ) -> StatusCondition:
     """LagAnalysisScheduled: whether runs can be expected, and what to do if not. `last_run`: the newest

@@ -1,4 +1,4 @@
-"""The newest lag result -> `status.lag` and condition Lagging of each Subscription. Pure.
+"""The newest lag result -> `status.lag` and condition Lagging of each Subscription.
 
 The document comes from a pod and is untrusted: it was parsed by its model, only newer windows count, and an entry
 reaches a Subscription only if it names its uid, its queue and its Broker. Source: section 6 of the design,

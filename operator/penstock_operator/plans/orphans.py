@@ -1,8 +1,9 @@
-"""What bears the mark of a resource that isn't there any more: collect it, or only list it. Pure.
+"""Orphans: entities on a broker whose owner mark names a resource that does not exist; delete them, or only list them.
 
-A resource counts as missing only by a complete list, and something is collected only if its policy says Delete and it
-has been missing for ten minutes, or its deletion was seen and is owed; the broker then still checks what the policy
-demands (nobody uses it, it is empty). Nothing is decided from status. Source: section 5 of the design (owner mark).
+A resource is missing if a complete list of all resources does not contain it. An orphan is deleted if its
+deletionPolicy is not Retain and the resource has been missing for ten minutes, or if the operator saw the deletion but
+could not reach the broker. The broker then still checks what the policy demands: that nobody uses it, that it is empty.
+Nothing is decided from status. Source: docs/decisions/054-owner-mark.md, docs/decisions/057-lists-are-the-truth.md.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _ENTITIES: Final = {"Exchange": EntityType.EXCHANGE, "Subscription": EntityType.
 
 @dataclass(frozen=True, slots=True)
 class MarkedEntity:
-    """An entity on the broker, and whose it is."""
+    """An entity on the broker that has an owner mark."""
 
     name: str
     owner: Owner
@@ -38,12 +39,14 @@ class MarkedEntity:
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """What to do, and what to remember until next time."""
+    """The orphans of one broker."""
 
     collect: tuple[DeleteEntity, ...]
+    """What is to be deleted now."""
     listed: tuple[Manifest, ...]
     """For `Broker.status.orphans`."""
     missing_since: Mapping[tuple[str, str, str, str], float]
+    """Since when each resource is missing, as `now` counts; the argument `missing_since` of the next call."""
 
 
 def find_orphans(
@@ -56,8 +59,11 @@ def find_orphans(
     now: float,
     pending_removals: Collection[str] = (),
 ) -> Orphans:
-    """Judge everything that bears a mark; `claims` are those of all resources, from a complete list, `owed` the uids of
-    resources that were seen being deleted while their broker could not be asked.
+    """The orphans among `entities`, all marked entities of one broker.
+
+    `claims`: those of all resources, from a complete list. `namespaces`: those that this operator watches, empty for
+    all. `now`: seconds on a monotonic clock. `pending_removals`: the uids of resources that were deleted while their
+    broker could not be reached.
     """
     collect: list[DeleteEntity] = []
     listed: list[Manifest] = []
@@ -76,7 +82,7 @@ def find_orphans(
         elif owner.uid not in pending_removals and now - since[entity.claim] < COLLECT_AFTER_SECONDS:
             listed.append(_orphan(entity, "NotYetDue"))
         else:
-            # It stays listed until the broker has let it go.
+            # It stays in the status until the broker has deleted it.
             listed.append(_orphan(entity, "Collecting"))
             collect.append(_deletion(entity))
     return Orphans(tuple(collect), tuple(listed[:MAX_LISTED]), since)

@@ -1,8 +1,9 @@
-"""What to do for a Subscription: the plan, one decision at a time. Pure.
+"""What to do next for a Subscription: its finalizer, its declaration on the broker, its deletion.
 
-Order of the checks is the order of their conditions: Accepted (may it be declared at all), Bound (does the broker
-have it), Matched (is it as declared). Every outcome has one reason. Source: section 5 of the design,
-docs/operator.md.
+The checks have the order of their conditions: Accepted (whether it may be declared), Bound (whether the broker has it),
+Matched (whether the broker has it as declared). Source: docs/decisions/014-managed-subscriptions.md,
+docs/decisions/052-namespaces-and-duplicates.md, docs/decisions/053-rebind-policy.md,
+docs/decisions/056-conditions.md, docs/operator.md.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from penstock_operator.manifest import Manifest, items_of
 from penstock_operator.plans import acceptance, conditions, deletion
 from penstock_operator.plans.acceptance import (
     ACCEPTED,
-    broker_problem,
+    broker_not_usable,
+    declaration_refused,
     duplicate,
-    not_understood,
-    paused,
-    refuse,
-    refused,
+    not_accepted,
+    not_connected,
+    paused_conditions,
     retry_of,
-    unasked,
+    terms_not_known,
 )
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import (
@@ -46,48 +47,48 @@ __all__ = ["SubscriptionView", "plan_subscription"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionView:
-    """Everything that the plan looks at."""
+    """Everything on which the plan for a Subscription depends."""
 
     resource: Subscription
     broker: BrokerView
     exchange: Exchange | None
-    """What exchangeRef names, None if there is no such resource."""
+    """The Exchange that `exchangeRef` names, None if there is no such resource."""
     winner: Subscription | None
-    """The oldest Subscription that wants the same identity on the same Broker; may be this one."""
+    """The oldest Subscription with the same identity on the same Broker; it can be this one."""
     cluster_id: str
     namespace_terminating: bool = False
     now: datetime
     reply: BrokerReply | None = None
-    """The broker's answer to what this pass has sent it."""
+    """The broker's reply to the declaration or deletion of this reconcile."""
 
     @property
     def is_duplicate(self) -> bool:
-        """Another resource has the identity."""
+        """Whether another, older Subscription has the same identity."""
         return self.winner is not None and self.winner.metadata.uid != self.resource.metadata.uid
 
 
 def plan_subscription(view: SubscriptionView) -> Decision:
-    """The next thing to do."""
+    """The next thing to do for a Subscription."""
     metadata = view.resource.metadata
     if metadata.deletion_timestamp is not None:
         return (
             _delete(view)
             if names.FINALIZER in metadata.finalizers
-            else RemoveFinalizer("it does not have our finalizer")
+            else RemoveFinalizer("it does not have the operator's finalizer")
         )
     if metadata.annotations.get(names.PAUSED) == "true":
         return _paused(view)
-    unacceptable = _not_acceptable(view)
-    if unacceptable is not None:
-        return _report(view, unacceptable)
+    obstacle = _obstacle(view)
+    if obstacle is not None:
+        return _report(view, obstacle)
     if names.FINALIZER not in metadata.finalizers:
         return AddFinalizer()
-    unknown = unasked(view.broker, "Bound")
+    unknown = not_connected(view.broker, "Bound")
     if unknown is not None:
         return _report(view, ACCEPTED, unknown)
     if view.reply is None:
         body = wanted(view)
-        problem = not_understood(view.broker, body)
+        problem = terms_not_known(view.broker, body)
         if problem is not None:
             return _report(
                 view, ACCEPTED, StatusCondition("Bound", ConditionStatus.FALSE, ConditionReason.BROKER_TOO_OLD, problem)
@@ -97,7 +98,7 @@ def plan_subscription(view: SubscriptionView) -> Decision:
 
 
 def wanted(view: SubscriptionView) -> SubscriptionDeclaration:
-    """What is declared; only after the references were found."""
+    """The declaration that is sent to the broker. The references must have been found."""
     assert view.exchange is not None
     return declaration.subscription_declaration(
         view.resource, exchange=declaration.exchange_name(view.exchange), cluster_id=view.cluster_id
@@ -119,31 +120,31 @@ def _delete(view: SubscriptionView) -> Decision:
 
 
 def _paused(view: SubscriptionView) -> Report:
-    kept = paused(view.resource.status.conditions, but=frozenset({"Lagging"}))
+    kept = paused_conditions(view.resource.status.conditions, but=frozenset({"Lagging"}))
     return _with_details(view, Report(kept, {}))
 
 
-def _not_acceptable(view: SubscriptionView) -> StatusCondition | None:
-    """Why the spec can't be declared, None if it can."""
+def _obstacle(view: SubscriptionView) -> StatusCondition | None:
+    """Why the spec can't be declared, as condition Accepted; None if it can."""
     namespace = view.resource.metadata.namespace
     home, broker_name = declaration.broker_key(view.resource)
     exchange = view.exchange
-    problem = broker_problem(namespace, (home, broker_name), view.broker.broker)
+    problem = broker_not_usable(namespace, (home, broker_name), view.broker.broker)
     if problem is not None:
         return problem
     exchange_home, exchange_name = declaration.exchange_key(view.resource)
     if exchange is None or not acceptance.is_allowed(namespace, exchange):
         if exchange_home != namespace:
-            return refuse(
+            return not_accepted(
                 ConditionReason.NAMESPACE_NOT_ALLOWED,
-                f"Exchange {exchange_home}/{exchange_name} is not there, or its `allowedNamespaces` does not name "
+                f"Exchange {exchange_home}/{exchange_name} does not exist, or its `allowedNamespaces` does not contain "
                 f"{namespace}.",
             )
-        return refuse(
-            ConditionReason.EXCHANGE_NOT_FOUND, f"There is no Exchange {exchange_name} in this namespace; make it."
+        return not_accepted(
+            ConditionReason.EXCHANGE_NOT_FOUND, f"There is no Exchange {exchange_name} in this namespace. Create it."
         )
     if declaration.broker_key(exchange) != (home, broker_name):
-        return refuse(
+        return not_accepted(
             ConditionReason.EXCHANGE_ON_OTHER_BROKER,
             f"Exchange {exchange_name} is not on Broker {broker_name}; `exchangeRef` must name one that is.",
         )
@@ -153,9 +154,9 @@ def _not_acceptable(view: SubscriptionView) -> StatusCondition | None:
 
 
 def _conclude(view: SubscriptionView, reply: BrokerReply) -> Report:
-    """The report on the broker's answer to the declaration."""
+    """The report after the broker's reply to the declaration."""
     if not reply.is_success:
-        condition = refused(view.broker, "Bound", reply)
+        condition = declaration_refused(view.broker, "Bound", reply)
         return _report(view, ACCEPTED, condition, retry=retry_of(condition))
     outcome = reply.body.get("outcome")
     bound_as = {Outcome.ADOPTED.value: ConditionReason.ADOPTED, Outcome.REBOUND.value: ConditionReason.REBOUND}
@@ -174,14 +175,14 @@ def _matched(view: SubscriptionView, reply: BrokerReply) -> StatusCondition:
     if reply.body.get("outcome") == Outcome.REBIND_BLOCKED.value:
         blocked_by = reply.body.get("blockedBy", "its rebindPolicy")
         message = (
-            f"The old binding still holds: {blocked_by} stands in the way of `rebindPolicy: "
+            f"The old binding is still in force: {blocked_by} prevents the change under `rebindPolicy: "
             f"{view.resource.spec.rebind_policy}`. Stop the consumers or empty the queue, or choose `InPlace`."
         )
         return StatusCondition("Matched", ConditionStatus.FALSE, ConditionReason.REBIND_BLOCKED, message)
     wanted_policy = view.resource.spec.expiry_policy
     kept_policy = reply.body.get("expiryPolicy", wanted_policy)
     if kept_policy != wanted_policy:
-        message = f"The broker keeps `expiryPolicy: {kept_policy}` of the subscription that was there before."
+        message = f"The broker keeps `expiryPolicy: {kept_policy}` of the subscription that existed before."
         return StatusCondition("Matched", ConditionStatus.FALSE, ConditionReason.SOURCE_MODIFIED, message)
     return StatusCondition("Matched", ConditionStatus.TRUE, ConditionReason.IN_SYNC, "The broker has what is declared.")
 
@@ -189,7 +190,8 @@ def _matched(view: SubscriptionView, reply: BrokerReply) -> StatusCondition:
 def _report(
     view: SubscriptionView, *found: StatusCondition, retry: Retry = Retry.RESYNC, reply: BrokerReply | None = None
 ) -> Report:
-    # A modified source keeps no subscription from working (decision 7); a binding that isn't the declared one does.
+    # Ready does not depend on SourceModified: the subscription works, and the reply shows what is there
+    # (docs/decisions/007-reply-shows-the-truth.md). It does depend on a binding that is not the declared one.
     for_ready = [condition for condition in found if condition.reason != ConditionReason.SOURCE_MODIFIED]
     ready = conditions.ready_from(for_ready, "Declared on the broker.")
     modified = tuple(condition for condition in found if condition.reason == ConditionReason.SOURCE_MODIFIED)

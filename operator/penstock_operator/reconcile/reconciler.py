@@ -15,7 +15,7 @@ from penstock_api.resources import Broker, Exchange, Subscription, parse
 from penstock_operator import names
 from penstock_operator.brokers.management import Unreachable
 from penstock_operator.brokers.sessions import BrokerSessions
-from penstock_operator.children import services
+from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, api_resource_of
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest, dig
@@ -78,7 +78,7 @@ class Reconciler:
             case None:
                 return await self._unreadable(key, entry)
             case Broker():
-                report = await self.brokers.run(key, entry.resource)
+                report = await self.brokers.reconcile(key, entry.resource)
                 if report is None:
                     return Retry.RESYNC
                 return await self._write(key, entry.manifest, entry.resource, report)
@@ -190,8 +190,8 @@ class Reconciler:
     async def _apply(self, manifest: Manifest, uid: str) -> ChildState:
         namespace, name = str(dig(manifest, "metadata", "namespace")), str(dig(manifest, "metadata", "name"))
         observed = await self.kube.get(api_resource_of(manifest), namespace, name)
-        if observed is not None and not services.is_ours(observed, uid):
-            return ChildState.PREDECESSOR if services.belongs_to_predecessor(observed, uid) else ChildState.TAKEN
+        if observed is not None and not is_ours(observed, uid):
+            return ChildState.PREDECESSOR if belongs_to_predecessor(observed, uid) else ChildState.TAKEN
         await self.kube.apply(manifest)
         return ChildState.APPLIED
 

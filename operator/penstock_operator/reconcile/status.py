@@ -11,7 +11,8 @@ from penstock_api.resources import AnyResource
 from penstock_operator import names
 from penstock_operator.cluster.api_server import ApiServer, KubeError
 from penstock_operator.manifest import Manifest, dig, items_of, text_at
-from penstock_operator.plans import conditions, container_contests
+from penstock_operator.plans import conditions
+from penstock_operator.plans.broker_health import CONTESTED
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import Report
 
@@ -52,15 +53,13 @@ def events(manifest: Manifest, report: Report, now: datetime) -> list[Manifest]:
     ready = found.get("Ready")
     if ready is not None and str(ready.reason) not in (ConditionReason.PENDING, text_at(before.get("Ready"), "reason")):
         told.append(ready)
-    fight, last = found.get(container_contests.TYPE), before.get(container_contests.TYPE)
+    fight, last = found.get(CONTESTED), before.get(CONTESTED)
     if fight is not None and text_at(last, "message") != fight.message:
         # It is there while something is wrong: True is the bad news.
         told.append(StatusCondition(fight.type, ConditionStatus.FALSE, fight.reason, fight.message))
     elif fight is None and last is not None:
         message = "No container-id keeps changing hands any more."
-        told.append(
-            StatusCondition(container_contests.TYPE, ConditionStatus.TRUE, ConditionReason.TAKEOVERS_ENDED, message)
-        )
+        told.append(StatusCondition(CONTESTED, ConditionStatus.TRUE, ConditionReason.TAKEOVERS_ENDED, message))
     return [_event(manifest, condition, conditions.timestamp(now)) for condition in told]
 
 

@@ -1,0 +1,79 @@
+"""Condition Accepted of a Broker: whether its children may be applied, and if not, what stands in the way.
+
+Source: docs/decisions/056-conditions.md, docs/decisions/050-names-of-children.md (names that are taken),
+docs/decisions/061-different-releases.md (settings that the image does not know).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock_operator.children import cluster_issuer
+from penstock_operator.plans.broker_view import BrokerReportView
+from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
+
+__all__ = ["accepted"]
+
+
+def accepted(view: BrokerReportView) -> StatusCondition:
+    """Accepted: False with the first obstacle, Unknown while the broker has not said whether it knows its settings."""
+    if view.taken_names:
+        message = (
+            f"{', '.join(view.taken_names)} already exists and belongs to somebody else. Delete it, or give the Broker "
+            "another name."
+        )
+        return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.NAME_TAKEN, message)
+    if view.predecessor_children:
+        message = (
+            "A Broker of this name was deleted, and the cluster has not yet deleted the objects that belonged to it: "
+            f"{', '.join(view.predecessor_children)}. This Broker is set up after that."
+        )
+        return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.PREDECESSOR_LEAVING, message)
+    users = view.broker.spec.authentication.users_secret_ref
+    if view.users_missing and users is not None:
+        message = f"There is no Secret {users.name}. Create it: each key is a user name, its value the password."
+        return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.USERS_SECRET_NOT_FOUND, message)
+    ca = view.broker.spec.authentication.client_ca_secret_ref
+    if view.client_ca_missing and ca is not None:
+        message = (
+            f"There is no Secret {ca.name} with a key `ca.crt`. Create it: `ca.crt` has the certificates, as PEM, of "
+            "the CAs that sign the clients' certificates."
+        )
+        return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.CLIENT_CA_NOT_FOUND, message)
+    if view.token_keys_missing:
+        found = ", ".join(view.token_keys_missing)
+        message = (
+            f"There is no ConfigMap {found} with a key `keys`. Create it: `keys` has the public keys of the issuer, "
+            "as a JSON Web Key Set or PEM."
+        )
+        return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.TOKEN_KEYS_NOT_FOUND, message)
+    if view.issuer_unknown:
+        message = (
+            "The operator can't read from the API server with which issuer name and keys the cluster signs "
+            f"ServiceAccount tokens ({cluster_issuer.DISCOVERY}, {cluster_issuer.KEYS}). Allow the operator to read "
+            "these paths, or set `issuer` and `keysConfigMapRef`."
+        )
+        return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.CLUSTER_ISSUER_UNKNOWN, message)
+    if view.unknown_settings:
+        known = "" if view.state is None else view.state.version
+        message = (
+            f"The image {view.pinned.image}, version {known}, does not know {_terms(view.unknown_settings)}. "
+            "Set `spec.image` to a newer one, or leave that out; until then the pods stay as they are."
+        )
+        return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.BROKER_TOO_OLD, message)
+    if view.unconfirmed_settings:
+        message = (
+            f"The broker has not told yet whether it knows {_terms(view.unconfirmed_settings)}; until it has, the pods "
+            f"stay as they are. {view.problem}"
+        )
+        return StatusCondition("Accepted", ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, message.strip())
+    return StatusCondition(
+        "Accepted",
+        ConditionStatus.TRUE,
+        ConditionReason.ACCEPTED,
+        "The spec is valid, and all its objects belong to this Broker.",
+    )
+
+
+def _terms(settings: Iterable[str]) -> str:
+    return ", ".join(f"`{term}`" for term in settings)

@@ -1,0 +1,147 @@
+"""The conditions that tell how a Broker does: Available, StorageHealthy, ObserverFailing, ContainersContested.
+
+Source: docs/decisions/056-conditions.md; docs/decisions/048-observer.md (a failing observer does not make the Broker
+unavailable); docs/decisions/013-container-uniqueness.md (contested container-ids).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock_api.management import BrokerState
+from penstock_operator.manifest import Manifest, dig, items_of, text_at
+from penstock_operator.plans.broker_view import BrokerReportView
+from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
+from penstock_operator.plans.decisions import Reach
+
+__all__ = [
+    "CONTESTED",
+    "available",
+    "contested",
+    "contested_containers",
+    "is_serving",
+    "observer_failing",
+    "ready_replicas",
+    "storage",
+]
+
+CONTESTED: Final = "ContainersContested"
+
+
+def available(view: BrokerReportView) -> StatusCondition:
+    """Available: clients are served, as the pod and the broker's management say."""
+    if view.broker.spec.replicas == 0:
+        message = "Scaled to zero; its volumes are kept."
+        return StatusCondition("Available", ConditionStatus.FALSE, ConditionReason.SCALED_TO_ZERO, message)
+    if ready_replicas(view) < view.broker.spec.replicas:
+        return StatusCondition("Available", ConditionStatus.FALSE, ConditionReason.POD_NOT_READY, _why_not_ready(view))
+    if view.reach is Reach.NOT_UNDERSTOOD:
+        return StatusCondition("Available", ConditionStatus.UNKNOWN, ConditionReason.OPERATOR_TOO_OLD, view.problem)
+    if view.reach is not Reach.CONNECTED:
+        return StatusCondition("Available", ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, view.problem)
+    return StatusCondition("Available", ConditionStatus.TRUE, ConditionReason.SERVING, "The broker serves its clients.")
+
+
+def _why_not_ready(view: BrokerReportView) -> str:
+    """The reason that the kubelet or the scheduler gives, as one sentence."""
+    name = f"{view.broker.metadata.name}-0"
+    if view.pod is None:
+        return f"Pod {name} is not there yet."
+    waiting = text_at(_container(view.pod, "broker"), "state", "waiting", "reason")
+    if waiting is not None:
+        said = text_at(_container(view.pod, "broker"), "state", "waiting", "message") or ""
+        return f"Pod {name}: {waiting}. {said}".strip()
+    for condition in items_of(view.pod, "status", "conditions"):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"Pod {name} can't be scheduled: {condition.get('message', '')}"
+    return f"Pod {name} is {text_at(view.pod, 'status', 'phase') or 'Pending'} and not ready yet."
+
+
+def ready_replicas(view: BrokerReportView) -> int:
+    """The number of pods whose broker serves clients. The figure of the StatefulSet is not used: it counts a pod whose
+    observer crashes as not ready, although its broker serves clients.
+    """
+    return int(is_serving(view.pod))
+
+
+def is_serving(pod: Manifest | None) -> bool:
+    """Whether the broker in a pod serves clients."""
+    if pod is None or dig(pod, "metadata", "deletionTimestamp") is not None:
+        return False
+    return _container(pod, "broker").get("ready") is True
+
+
+def _container(pod: Manifest | None, name: str) -> Manifest:
+    """The status of one container of a pod, empty if there is none."""
+    for status in items_of(pod, "status", "containerStatuses"):
+        if status.get("name") == name:
+            return status
+    return {}
+
+
+def storage(view: BrokerReportView) -> StatusCondition | None:
+    """StorageHealthy: whether durable messages can be stored; None until the broker has said."""
+    if view.state is None:
+        return None
+    match view.state.durable_work:
+        case "Ok":
+            return StatusCondition("StorageHealthy", ConditionStatus.TRUE, "Ok", "Durable messages can be stored.")
+        case "Full":
+            message = (
+                "The volume is full: durable messages are rejected until consumers have emptied some of the queues."
+            )
+            return StatusCondition("StorageHealthy", ConditionStatus.FALSE, "StorageFull", message)
+        case "Failed":
+            message = (
+                "Writing to the volume failed: durable messages are not stored any more. Read the broker's log, then "
+                "delete the pod."
+            )
+            return StatusCondition("StorageHealthy", ConditionStatus.FALSE, "StorageFailed", message)
+        case later:
+            message = (
+                f"The broker reports the state {later} for its volume, which this operator does not know. Upgrade the "
+                "operator."
+            )
+            return StatusCondition("StorageHealthy", ConditionStatus.UNKNOWN, ConditionReason.OPERATOR_TOO_OLD, message)
+
+
+def observer_failing(view: BrokerReportView) -> StatusCondition | None:
+    """ObserverFailing; only while the observer does not run."""
+    waiting = text_at(_container(view.pod, "observer"), "state", "waiting", "reason")
+    if waiting is None or waiting in ("ContainerCreating", "PodInitializing"):
+        return None
+    message = (
+        f"The observer does not run ({waiting}). Messages are still delivered, but metrics and lag are not updated. "
+        "See the log of the observer container."
+    )
+    return StatusCondition("ObserverFailing", ConditionStatus.TRUE, waiting, message)
+
+
+def contested(state: BrokerState) -> StatusCondition | None:
+    """ContainersContested; only while clients take container-ids from one another."""
+    found = contested_containers(state)
+    if not found:
+        return None
+    who = ", ".join(f"{name!r} (at least {count} times)" for name, count in found)
+    # The container-ids come last: clients choose them, and a message that is too long is cut off at its end.
+    message = (
+        "Programs that share a container-id keep closing each other's connections or stealing each other's links. Give "
+        "each pod a ClientID of its own, or none; pods that share a subscription need none if it is `scope: Global`. "
+        f"The container-ids are {who}."
+    )
+    return StatusCondition(CONTESTED, ConditionStatus.TRUE, ConditionReason.TAKEOVERS_REPEATED, message)
+
+
+def contested_containers(state: BrokerState) -> tuple[tuple[str, int], ...]:
+    """The contested container-ids in order, each with its number of takeovers: all that the condition says.
+
+    The numbers are rounded down to 1, 2 or 5 times a power of ten, so that a contest of days does not write a new
+    status at each takeover.
+    """
+    return tuple(sorted((each.container_id, _rounded(each.takeovers)) for each in state.contested_containers))
+
+
+def _rounded(count: int) -> int:
+    """The highest of 1, 2, 5, 10, 20, 50... that is not above `count`, which is at least 1."""
+    power: int = 10 ** (len(str(count)) - 1)
+    return next(step * power for step in (5, 2, 1) if step * power <= count)

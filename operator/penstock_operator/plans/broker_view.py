@@ -1,0 +1,63 @@
+"""Everything on which the status of a Broker depends: the view that `broker_report` and its conditions read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock_api.management import BrokerState
+from penstock_api.resources import Broker
+from penstock_operator.children.stateful_set import PinnedPods
+from penstock_operator.manifest import Manifest
+from penstock_operator.plans.decisions import Reach
+
+__all__ = ["BrokerReportView"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerReportView:
+    """Everything on which the status of a Broker depends."""
+
+    broker: Broker
+    taken_names: tuple[str, ...] = ()
+    """Names of children that somebody else's objects have, as `Kind name`."""
+    predecessor_children: tuple[str, ...] = ()
+    """Children of a deleted Broker of the same name that still exist, as `Kind name`."""
+    users_missing: bool = False
+    """The Secret of `authentication.usersSecretRef` does not exist."""
+    client_ca_missing: bool = False
+    """The Secret of `authentication.clientCaSecretRef` does not exist, or has no `ca.crt`."""
+    token_keys_missing: tuple[str, ...] = ()
+    """ConfigMaps of `authentication.tokens` that do not exist, or have no `keys`."""
+    issuer_unknown: bool = False
+    """`authentication.tokens` refers to the cluster's issuer, but the API server does not tell about it."""
+    unknown_settings: tuple[str, ...] = ()
+    """Settings that the broker's image doesn't know; nothing of the spec is applied."""
+    unconfirmed_settings: tuple[str, ...] = ()
+    """Settings of which it is not known yet whether the running broker knows them; nothing is applied until it is."""
+    stateful_set: Manifest | None = None
+    pod: Manifest | None = None
+    """The pod of ordinal 0."""
+    pinned: PinnedPods
+    default_image: str
+    """The image of new Brokers."""
+    reach: Reach
+    problem: str = ""
+    """Why the management can't be used; a sentence, empty if it can."""
+    state: BrokerState | None = None
+    """What the broker has reported about itself; None if it has never answered."""
+    spark_installed: bool
+    """Whether the cluster has the CRD ScheduledSparkApplication."""
+    schedule: Manifest | None = None
+    """The ScheduledSparkApplication of the lag job."""
+    last_run: Manifest | None = None
+    """The newest SparkApplication of the schedule."""
+    exchanges: int
+    """Exchanges that name this Broker."""
+    subscriptions: int
+    """Subscriptions that name this Broker."""
+    orphans: tuple[Manifest, ...] = ()
+    """`status.orphans`."""
+    lag: Manifest | None = None
+    """`status.lagAnalysis`."""
+    now: datetime

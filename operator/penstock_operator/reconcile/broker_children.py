@@ -1,0 +1,144 @@
+"""The children of a Broker as they are in the cluster: read them, apply what they should be, delete what is unwanted.
+
+All of them are read before any is applied. If one of the names belongs to somebody else's object, nothing is applied;
+otherwise a pod could mount a Secret that is not the operator's. Source: docs/decisions/050-names-of-children.md,
+docs/decisions/058-server-side-apply.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock_api.resources import Broker
+from penstock_operator.children import cluster_issuer, lag_job
+from penstock_operator.children.cluster_issuer import ClusterIssuer
+from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
+from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError, api_resource_of
+from penstock_operator.manifest import Manifest, text_at
+
+__all__ = [
+    "SECRETS",
+    "ObservedChildren",
+    "apply_children",
+    "foreign_children",
+    "observe_children",
+    "token_keys_config_maps",
+]
+
+logger = logging.getLogger(__name__)
+
+SECRETS: Final = ("ca", "amqp", "management", "observer")
+"""The Secrets of a Broker: their names after `<broker>-`."""
+
+
+@dataclass(slots=True)
+class ObservedChildren:
+    """The children of one Broker, and the other objects that its pods need, as they were found."""
+
+    found: dict[tuple[str, str], Manifest | None]
+    """By kind and name; None: there is no such object."""
+    spark_installed: bool
+    """Whether the cluster has the CRD ScheduledSparkApplication."""
+    issuer: ClusterIssuer | None = None
+    """The cluster as an issuer of tokens, if the Broker wants it and the API server tells about it."""
+
+    def get(self, kind: str, name: str) -> Manifest | None:
+        """The object, None if there is none."""
+        return self.found.get((kind, name))
+
+
+async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
+    """Read every object that the Broker may have, and the objects that its spec refers to.
+
+    Raises:
+        KubeError: the API server refused.
+    """
+    name, namespace = broker.metadata.name, broker.metadata.namespace
+    spark_installed = await kube.serves(API_RESOURCES["ScheduledSparkApplication"])
+    wanted = [
+        ("StatefulSet", name),
+        *(("Secret", f"{name}-{stem}") for stem in SECRETS),
+        *(("Service", f"{name}-{stem}") for stem in ("amqp", "pods", "management", "observer")),
+        *(("ConfigMap", f"{name}-{stem}") for stem in ("ca", "config")),
+        ("ServiceAccount", f"{name}-lag"),
+        ("CronJob", f"{name}-lag"),
+        ("Pod", f"{name}-0"),
+    ]
+    authentication = broker.spec.authentication
+    for reference in (authentication.users_secret_ref, authentication.client_ca_secret_ref):
+        if reference is not None:
+            wanted.append(("Secret", reference.name))
+    wanted += [("ConfigMap", name) for name in token_keys_config_maps(broker)]
+    issuer = None
+    if cluster_issuer.is_wanted(broker):
+        wanted.append(("ConfigMap", cluster_issuer.config_map_name(broker)))
+        issuer = await _cluster_issuer(kube)
+    if spark_installed:
+        wanted.append(("ScheduledSparkApplication", f"{name}-lag"))
+    objects = await asyncio.gather(*(kube.get(API_RESOURCES[kind], namespace, child) for kind, child in wanted))
+    return ObservedChildren(dict(zip(wanted, objects, strict=True)), spark_installed, issuer)
+
+
+async def _cluster_issuer(kube: ApiServer) -> ClusterIssuer | None:
+    """What the API server tells about itself as an issuer; None if it tells nothing, or not to this operator."""
+    try:
+        documents = [await kube.document(path) for path in (cluster_issuer.DISCOVERY, cluster_issuer.KEYS)]
+    except KubeError as error:
+        if error.status == 0 or error.status >= 500:
+            raise  # A failure that may be over in a moment; the reconcile is repeated.
+        logger.warning("the issuer of the cluster's ServiceAccount tokens can't be read: %s", error)
+        return None
+    return cluster_issuer.read(*documents)
+
+
+def token_keys_config_maps(broker: Broker) -> list[str]:
+    """The names of the ConfigMaps in which people put the keys of token issuers."""
+    references = (issuer.keys_config_map_ref for issuer in broker.spec.authentication.tokens)
+    return sorted({reference.name for reference in references if reference is not None})
+
+
+def foreign_children(
+    broker: Broker, wanted: Sequence[Manifest], observed: ObservedChildren
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The objects, as `Kind name`, that have the name of a child but are not this Broker's.
+
+    First those of somebody else; second the children of an earlier Broker of the same name, which are being removed.
+    """
+    taken: list[str] = []
+    of_predecessor: list[str] = []
+    for manifest in wanted:
+        kind, name = api_resource_of(manifest).kind, text_at(manifest, "metadata", "name") or ""
+        found = observed.get(kind, name)
+        if found is not None and not is_ours(found, broker.metadata.uid):
+            listed = of_predecessor if belongs_to_predecessor(found, broker.metadata.uid) else taken
+            listed.append(f"{kind} {name}")
+    return tuple(taken), tuple(of_predecessor)
+
+
+async def apply_children(
+    kube: ApiServer, broker: Broker, wanted: Sequence[Manifest], observed: ObservedChildren
+) -> None:
+    """Apply the children in this order, and delete a lag schedule that is not wanted any more; updates `observed`.
+
+    Raises:
+        KubeError: the API server refused.
+    """
+    applied: set[tuple[str, str]] = set()
+    for manifest in wanted:
+        kind, name = str(manifest["kind"]), text_at(manifest, "metadata", "name") or ""
+        before = observed.get(kind, name)
+        if before is not None and lag_job.must_be_recreated(manifest, before):
+            logger.info("%s %s/%s is deleted and created again", kind, broker.metadata.namespace, name)
+            await kube.delete(before)
+        observed.found[kind, name] = await kube.apply(manifest)
+        applied.add((kind, name))
+    for kind in ("ScheduledSparkApplication", "CronJob"):
+        before = observed.get(kind, f"{broker.metadata.name}-lag")
+        unwanted = (kind, f"{broker.metadata.name}-lag") not in applied
+        if before is not None and unwanted and is_ours(before, broker.metadata.uid):
+            await kube.delete(before)
+            observed.found[kind, f"{broker.metadata.name}-lag"] = None
