@@ -1,4 +1,7 @@
-"""/livez, /readyz and /metrics of the operator. Live is real: it lists, its watches hear, and no worker hangs."""
+"""/livez, /readyz and /metrics of the operator.
+
+The operator is live while its lists succeed, its watches deliver events, and no reconcile hangs.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,18 @@ _MAX_LISTS_WITHOUT_EVENTS: Final = 3
 
 
 def problem_of(controller: Controller, began: float, resync_seconds: float, now: float) -> str | None:
-    """Why the operator should be started again, None if it is well."""
+    """Why the operator must be restarted, None if it works.
+
+    `began`, `now`: seconds on the clock of the controller.
+    """
     listed = began if controller.last_listed is None else controller.last_listed
     silent = now - listed
     if silent > _MAX_MISSED_LISTS * resync_seconds + _LIST_MARGIN_SECONDS:
         return f"the resources could not be listed for {silent:.0f} s"
     if controller.lists_without_events >= _MAX_LISTS_WITHOUT_EVENTS:
-        return f"{controller.lists_without_events} lists in a row found changes that no watch had told"
+        return (
+            f"{controller.lists_without_events} lists in a row found changes that no watch had told"
+        )
     stuck = [str(key) for key, since in controller.started.items() if now - since > _STUCK_SECONDS]
     return f"work on {', '.join(stuck)} takes longer than {_STUCK_SECONDS:.0f} s" if stuck else None
 
@@ -34,7 +42,7 @@ def problem_of(controller: Controller, began: float, resync_seconds: float, now:
 async def serve(
     settings: OperatorSettings, controller: Controller, metrics: Metrics, monotonic: Callable[[], float]
 ) -> web.AppRunner:
-    """Serve until the runner is cleaned up."""
+    """Serve the three paths until the returned runner is cleaned up."""
     began = monotonic()
 
     async def live(_: web.Request) -> web.Response:
@@ -44,7 +52,7 @@ async def serve(
     async def ready(_: web.Request) -> web.Response:
         if controller.cache.is_complete:
             return web.Response(text="ready\n")
-        return web.Response(status=503, text="the resources were not listed yet\n")
+        return web.Response(status=503, text="the resources have not been listed yet\n")
 
     async def expose(_: web.Request) -> web.Response:
         metrics.queued.set(len(controller.queue))

@@ -1,4 +1,4 @@
-"""The operator process: connects the parts, runs until SIGTERM."""
+"""The operator process: creates the parts, connects them, and runs until SIGTERM."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(settings: OperatorSettings) -> int:
 
     Raises:
         CannotRun: no API server is known.
-        Failure: a task of the operator ended, which none may.
+        Failure: a task of the operator ended too early, which is a bug.
     """
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     asyncio.run(operate(settings))
@@ -47,7 +47,7 @@ def run(settings: OperatorSettings) -> int:
 
 
 async def operate(settings: OperatorSettings, connect: Connector = connect_amqp, kubeconfig: str | None = None) -> None:
-    """Run the operator until it is told to stop."""
+    """Run the operator until SIGTERM or SIGINT; `connect` and `kubeconfig` are for tests."""
     kube = await HttpApiServer.connect(kubeconfig)
     metrics, cache = Metrics(), Cache()
     controller = Controller(cache, metrics, time.monotonic)
@@ -108,13 +108,15 @@ async def _run_tasks(
 
 
 async def _watch(controller: Controller, settings: OperatorSettings) -> None:
-    # kopf serves the kinds that it finds when it starts: the first list shows that they are there.
+    # kopf watches only kinds that exist when it starts. The first list shows that the CRDs are installed.
     await controller.listed.wait()
     await watch.watch(controller, settings)
 
 
 async def _cluster_id(kube: ApiServer) -> str:
-    """The uid of kube-system: it tells the marks of this cluster from those of another with the same volume."""
+    """The uid of the namespace kube-system. In owner marks it tells this cluster from another that used the same
+    volume.
+    """
     namespace = await kube.get(API_RESOURCES["Namespace"], None, "kube-system")
     uid = text_at(namespace, "metadata", "uid")
     if uid is None:

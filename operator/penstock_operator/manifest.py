@@ -1,4 +1,7 @@
-"""Kubernetes objects as they travel: nested maps, read by path. What is missing or of another shape reads as None."""
+"""Kubernetes objects as nested maps, as in JSON, and functions that read them by path.
+
+A field that is missing, or that has another type than asked for, is read as None.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ Manifest = dict[str, object]
 
 
 def dig(node: object, *path: str) -> object:
-    """What is at `path` below `node`, None if nothing is."""
+    """The value at `path` below `node`, None if there is none."""
     if not path:
         return node
     if not isinstance(node, Mapping):

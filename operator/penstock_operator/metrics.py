@@ -1,4 +1,4 @@
-"""The operator's own metrics, with units in their names."""
+"""The operator's own metrics, for Prometheus."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ _BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60)
 
 @dataclass(slots=True)
 class ReconcileResult:
-    """How a pass over one resource ended."""
+    """How the reconcile of one resource ended."""
 
     result: str = "done"
+    """Label `result` of the metric: done, waiting, error or bug."""
 
 
 class Metrics:
-    """What is measured."""
+    """All metrics of the operator."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.listed = Gauge(
             "penstock_operator_list_timestamp_seconds", "When all resources were listed last.", registry=self.registry
         )
-        self.queued = Gauge("penstock_operator_queue_keys", "Resources that wait.", registry=self.registry)
+        self.queued = Gauge(
+            "penstock_operator_queue_keys", "Resources that wait in the work queue.", registry=self.registry
+        )
         self._passes = Counter(
-            "penstock_operator_passes", "Passes over one resource.", ("kind", "result"), registry=self.registry
+            "penstock_operator_passes", "Reconciles of one resource.", ("kind", "result"), registry=self.registry
         )
         self._seconds = Histogram(
             "penstock_operator_pass_seconds",
-            "How long they took.",
+            "How long a reconcile took.",
             ("kind",),
             buckets=_BUCKETS,
             registry=self.registry,
@@ -43,14 +46,14 @@ class Metrics:
 
     @contextmanager
     def measured(self, kind: str) -> Generator[ReconcileResult]:
-        """Measure one pass; whoever makes it sets the result."""
-        outcome, began = ReconcileResult(), time.monotonic()
+        """Measure one reconcile; the caller sets the result."""
+        result, began = ReconcileResult(), time.monotonic()
         try:
-            yield outcome
+            yield result
         finally:
             self._seconds.labels(kind).observe(time.monotonic() - began)
-            self._passes.labels(kind, outcome.result).inc()
+            self._passes.labels(kind, result.result).inc()
 
     def expose(self) -> bytes:
-        """The text format."""
+        """All metrics in the text format of Prometheus."""
         return generate_latest(self.registry)

@@ -1,4 +1,7 @@
-"""Names that others rely on: children, ports, labels, annotations, addresses. Source: section 5 of the design."""
+"""Names that users and other programs rely on: labels, annotations, ports, Services, addresses.
+
+Source: docs/decisions/050-names-of-children.md, docs/operator.md.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,9 @@ __all__ = [
 ]
 
 MANAGER: Final = "penstock-operator"
-"""Field manager of everything that the operator applies; also `app.kubernetes.io/managed-by`."""
+"""The field manager of what the operator applies, and the value of the label `app.kubernetes.io/managed-by`."""
 LAG_MANAGER: Final = "penstock-lag"
-"""Field manager of `status.lag` and condition Lagging."""
+"""The field manager of `status.lag` and condition Lagging."""
 FINALIZER: Final = "penstock.dev/topology"
 BROKER_LABEL: Final = "penstock.dev/broker"
 PAUSED: Final = "penstock.dev/paused"
@@ -47,26 +50,26 @@ PROBE_PORT: Final = 8081
 
 
 def service_host(service: str, namespace: str) -> str:
-    """The DNS name of a Service, which every server certificate has."""
+    """The DNS name of a Service, as server certificates contain it."""
     return f"{service}.{namespace}.svc"
 
 
 def exchange_service(exchange: Exchange) -> str:
-    """The Service that an Exchange has from the first version on, so that it can move to another pod later."""
+    """The name of the Service of an Exchange. Clients use it, so that the Exchange can move to another pod later."""
     return f"{exchange.metadata.name}-x"
 
 
 def address(broker: Broker, exchange: Exchange) -> str:
-    """The URL of an exchange for clients: TLS where the Broker has it."""
+    """The URL of an exchange for clients: amqps if the Broker has that listener, else amqp."""
     host = service_host(exchange_service(exchange), exchange.metadata.namespace)
     return f"{authority(broker, host)}/{declaration.exchange_name(exchange)}"
 
 
 def broker_address(broker: Broker) -> str:
-    """The URL of the Broker for clients."""
+    """The URL of a Broker for clients."""
     return authority(broker, service_host(f"{broker.metadata.name}-amqp", broker.metadata.namespace))
 
 
 def authority(broker: Broker, host: str) -> str:
-    """Scheme, host and port."""
+    """Scheme, host and port of a Broker's URL."""
     return f"amqps://{host}:{AMQPS_PORT}" if broker.spec.listeners.amqps else f"amqp://{host}:{AMQP_PORT}"

@@ -1,4 +1,4 @@
-"""What the operator is told when it starts, from the environment (the chart) or the command line."""
+"""The operator's settings, from environment variables (which the chart sets) or the command line."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ _PREFIX: Final = "PENSTOCK_OPERATOR_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings:
-    """Settings of one operator."""
+    """The settings of one operator."""
 
     broker_image: str
-    """Image of broker pods whose Broker names none; each Broker keeps the one it was made with."""
+    """The image of new Brokers whose spec names none. An existing Broker keeps the image that it was created with."""
     lag_image: str
-    """Image of the lag job where the Broker names none."""
+    """The image of the lag job for Brokers whose spec names none."""
     namespaces: tuple[str, ...] = ()
-    """Namespaces to look after; none: all."""
+    """The namespaces to watch; empty: all."""
     cluster_domain: str = "cluster.local"
-    """DNS domain of the cluster."""
+    """The DNS domain of the cluster."""
     liveness_host: str = ""
-    """Address of /livez, /readyz and /metrics; empty: all."""
+    """The address at which /livez, /readyz and /metrics are served; empty: all addresses."""
     liveness_port: int = 8080
-    """Their port; 0 lets the system choose."""
+    """The port of /livez, /readyz and /metrics; 0: any free port."""
     resync_seconds: float = 120
-    """Time between two complete lists, after which everything is looked at again."""
+    """The time between two complete lists; after each, all resources are reconciled."""
     poll_seconds: float = 5
-    """Time between two looks at each broker and its newest lag result."""
+    """The time between two readings of a broker's state, and of its newest lag result."""
     workers: int = 32
-    """Resources worked on at the same time."""
+    """The number of resources that are reconciled at the same time."""
     log_level: str = "INFO"
 
     def __post_init__(self) -> None:
-        """Refuse what can't work, naming the setting."""
+        """Check the values; raises Misuse with the name of the setting."""
         self._check(bool(self.broker_image), "broker-image", "the name of an image")
         self._check(bool(self.lag_image), "lag-image", "the name of an image")
         self._check(self.resync_seconds >= 1, "resync-seconds", "at least 1")
@@ -54,10 +54,10 @@ class OperatorSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """The settings of `PENSTOCK_OPERATOR_*` variables, such as `PENSTOCK_OPERATOR_BROKER_IMAGE`.
+        """The settings in environment variables such as `PENSTOCK_OPERATOR_BROKER_IMAGE`.
 
         Raises:
-            Misuse: a variable is missing or can't be used.
+            Misuse: a variable is missing or has an invalid value.
         """
         source = os.environ if environment is None else environment
         values = {key.removeprefix(_PREFIX).lower(): value for key, value in source.items() if key.startswith(_PREFIX)}

@@ -211,8 +211,8 @@ def test_an_object_without_status_is_in_progress_for_argo() -> None:
 @pytest.mark.parametrize("manifest", [entry for entry, _ in EVERY.values()], ids=EVERY)
 def test_every_condition_speaks_of_the_generation_that_was_looked_at(manifest: Any) -> None:
     shown = manifest["status"]
-    told = {each.get("observedGeneration") for each in shown["conditions"]}
-    assert told == ({None} if shown["observedGeneration"] == -1 else {shown["observedGeneration"]})
+    generations = {each.get("observedGeneration") for each in shown["conditions"]}
+    assert generations == ({None} if shown["observedGeneration"] == -1 else {shown["observedGeneration"]})
     types = [each["type"] for each in shown["conditions"]]
     assert types.count("Ready") == 1
     assert len(types) == len(set(types))
@@ -226,6 +226,6 @@ def test_stalled_is_never_there_with_ready_true() -> None:
 
 def test_what_cannot_be_read_has_failed() -> None:
     manifest = manifest_of("Subscription", {"invented": 1}, None, {})
-    manifest["status"] = status.unreadable(manifest, "invented: there is no such field.", NOW)
+    manifest["status"] = status.unparsable(manifest, "invented: there is no such field.", NOW)
     assert (of_kstatus(manifest), of_argo(manifest)) == ("Failed", ("Degraded", "invented: there is no such field."))
     assert conditions.timestamp(NOW) == manifest["status"]["conditions"][0]["lastTransitionTime"]

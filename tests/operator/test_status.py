@@ -53,12 +53,12 @@ def sent_events(manifest: Any, report: Report) -> list[Any]:
 
 def fought(message: str | None) -> Report:
     """A Ready broker whose container-ids are contested in these words, or not."""
-    fight = (
+    contest = (
         ()
         if message is None
         else (StatusCondition("ContainersContested", ConditionStatus.TRUE, "TakeoversRepeated", message),)
     )
-    return Report((*FINE.conditions, *fight), {})
+    return Report((*FINE.conditions, *contest), {})
 
 
 def test_an_event_tells_each_change_of_a_fight() -> None:

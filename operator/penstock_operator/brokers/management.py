@@ -1,6 +1,7 @@
-"""What the operator wants of a broker's `$management`, as a Protocol; `management_amqp` is it over AMQP.
+"""The operations that the operator needs of a broker's `$management`, as a Protocol; `management_amqp` implements it.
 
-Messages are those of penstock_api.management; here they are already answers, states and marks.
+The Protocol has the operator's types; the messages of AMQP are those of `penstock_api.management`. Source:
+docs/decisions/047-management-node.md.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ __all__ = ["BrokerManagement", "Connector", "ManagementTarget", "NotUnderstood",
 
 
 class Unreachable(Exception):
-    """The broker does not answer: no connection, a broken one, or no answer in time. The text is a sentence."""
+    """The broker does not answer: no connection, a broken one, or no reply in time. The text says which."""
 
 
 class NotUnderstood(Unreachable):
-    """It answers, but what it says of itself can't be read: it is of a later release than this operator."""
+    """The broker answers, but what it reports can't be parsed: it is of a later release than this operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagementTarget:
-    """Where a broker's management is, and how to prove who we are."""
+    """Address and credentials of a broker's management."""
 
     host: str
-    """Address to connect to."""
+    """The address to connect to."""
     port: int
     server_name: str
-    """Name that the certificate must have."""
+    """The name that the server certificate must have."""
     ca: bytes = field(repr=False)
-    """PEM."""
+    """The certificate of the CA, PEM."""
     user: str
     password: str = field(repr=False)
 
@@ -43,19 +44,19 @@ class BrokerManagement(Protocol):
     """One connection to a broker's management. Every method raises Unreachable when the broker does not answer."""
 
     async def state(self) -> BrokerState:
-        """The broker itself."""
+        """What the broker reports about itself."""
         ...
 
     async def declare(self, entries: Sequence[DeclareEntity]) -> Sequence[BrokerReply]:
-        """CREATE of each, in order; one refusal changes nothing of the others."""
+        """Create or update each entity, in order; one reply each. A refusal does not affect the others."""
         ...
 
     async def delete(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
-        """DELETE of each, in order."""
+        """Delete each entity, in order; one reply each."""
         ...
 
     async def marked_entities(self) -> Sequence[MarkedEntity]:
-        """Everything that bears an owner mark."""
+        """All entities that have an owner mark."""
         ...
 
     async def close(self) -> None:
@@ -64,4 +65,4 @@ class BrokerManagement(Protocol):
 
 
 Connector = Callable[[ManagementTarget], Awaitable[BrokerManagement]]
-"""Connects; raises Unreachable."""
+"""Connects to a broker's management; raises Unreachable."""

@@ -1,4 +1,4 @@
-"""`management.Management` over AMQP: the client of penstock_amqp, with its errors mapped in one place."""
+"""`BrokerManagement` over AMQP: the management client of penstock_amqp, with its errors mapped in one place."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ async def connect(target: ManagementTarget) -> AmqpManagement:
 
 
 class AmqpManagement:
-    """One connection."""
+    """One connection to a broker's management."""
 
     def __init__(self, client: ManagementClient, server_name: str) -> None:
         self._client = client
         self._server_name = server_name
 
     async def state(self) -> BrokerState:
-        """The broker itself."""
+        """What the broker reports about itself."""
         async with _mapped(self._server_name):
             said = await self._client.read(EntityType.BROKER)
         try:
@@ -64,13 +64,13 @@ class AmqpManagement:
             ) from error
 
     async def declare(self, entries: Sequence[DeclareEntity]) -> Sequence[BrokerReply]:
-        """CREATE of each, in order."""
+        """Create or update each entity, in order."""
         commands = [Entry(entry.entity, entry.name, entry.body) for entry in entries]
         async with _mapped(self._server_name):
             return [_reply(found) for found in await self._client.create_all(commands)]
 
     async def delete(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
-        """DELETE of each, in order."""
+        """Delete each entity, in order."""
         commands = [
             Entry(
                 entry.entity,
@@ -83,7 +83,7 @@ class AmqpManagement:
             return [_reply(found) for found in await self._client.delete_all(commands)]
 
     async def marked_entities(self) -> Sequence[MarkedEntity]:
-        """Everything that bears an owner mark."""
+        """All entities that have an owner mark."""
         found: list[MarkedEntity] = []
         async with _mapped(self._server_name):
             for entity, name in _NAME.items():
@@ -94,7 +94,7 @@ class AmqpManagement:
         return found
 
     async def close(self) -> None:
-        """Close the connection; what it was doing is over anyway."""
+        """Close the connection; an error while closing is ignored."""
         try:
             await self._client.close()
         except (OSError, TimeoutError):
@@ -102,13 +102,13 @@ class AmqpManagement:
 
 
 def _owner(attributes: Mapping[str, object]) -> Owner | None:
-    """The mark of an entity; None if there is none, or a later operator set one whose kind or policy isn't known here:
-    then nothing may be done to the entity in its name.
+    """The owner mark of an entity; None if it has none, or if a later release of the operator set one that this release
+    can't parse: such an entity must be left alone.
     """
     try:
         return None if attributes.get("owner") is None else Owner.read(attributes["owner"])
     except ValidationError as error:
-        logger.info("a mark of another release is left alone: %s", error)
+        logger.info("an owner mark of another release is ignored: %s", error)
         return None
 
 
@@ -125,7 +125,7 @@ def _reply(reply: ManagementAnswer) -> BrokerReply:
 
 @asynccontextmanager
 async def _mapped(server_name: str) -> AsyncGenerator[None]:
-    """Every way in which a broker can fail to answer, as Unreachable with a sentence."""
+    """Maps every error of the client to Unreachable with a plain sentence."""
     try:
         yield
     except TimeoutError as error:
@@ -135,6 +135,6 @@ async def _mapped(server_name: str) -> AsyncGenerator[None]:
     except (ManagementError, RequestRefused) as error:
         raise Unreachable(f"{server_name} refused a request: {error}") from error
     except ValidationError as error:
-        raise Unreachable(f"{server_name} answered what does not fit: {faults(error)[0]}") from error
+        raise Unreachable(f"{server_name} sent an invalid reply: {faults(error)[0]}") from error
     except OSError as error:
         raise Unreachable(f"{server_name} can't be reached: {error}") from error

@@ -1,7 +1,7 @@
-"""The newest lag result of a Broker, by HTTPS from the observer of its ordinal 0. The document is untrusted until
-parsed.
+"""Reads the newest lag result of a Broker, by HTTPS from the observer in its pod of ordinal 0.
 
-Source: docs/observer.md; section 6 of the design.
+The document is not trusted: it is limited in size and validated by its model. Source: docs/observer.md,
+docs/decisions/064-result-documents.md.
 """
 
 from __future__ import annotations
@@ -25,35 +25,36 @@ _TIMEOUT: Final = aiohttp.ClientTimeout(total=15)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserverTarget:
-    """Where an observer is, and how to prove who we are."""
+    """Address and credentials of an observer."""
 
     host: str
     port: int
     server_name: str
-    """Name that the certificate must have."""
+    """The name that the server certificate must have."""
     ca: bytes = field(repr=False)
-    """PEM."""
+    """The certificate of the CA, PEM."""
     token: str = field(repr=False)
+    """The bearer token."""
 
 
 class LagResultUnavailable(Exception):
-    """No result could be had; the text says why."""
+    """The lag result could not be read; the text says why."""
 
 
 async def fetch_latest(session: aiohttp.ClientSession, target: ObserverTarget) -> LagResult | None:
     """The newest result, None if there is none yet.
 
     Raises:
-        ObserverError: the observer does not answer, or not with a result.
+        LagResultUnavailable: the observer does not answer, or not with a result.
     """
     body = await _fetch(session, target)
     if body is None:
         return None
     try:
-        # Off the loop: a result of many thousand subscriptions takes a while to check.
+        # On a thread: validating a result of many thousand subscriptions would block the event loop.
         return await asyncio.to_thread(LagResult.model_validate_json, body)
     except ValidationError as error:
-        raise LagResultUnavailable(f"the result does not fit its model: {faults(error)[0]}") from error
+        raise LagResultUnavailable(f"the result is not valid: {faults(error)[0]}") from error
 
 
 async def _fetch(session: aiohttp.ClientSession, target: ObserverTarget) -> bytes | None:
@@ -85,7 +86,7 @@ def _bracketed(host: str) -> str:
 
 
 def _cause(error: Exception) -> str:
-    """Always the same text for the same cause; the library's own names an object of this moment."""
+    """The cause of an error, always in the same words: the library's text contains the address of an object."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return error.os_error.strerror or type(error.os_error).__name__
     return str(error) or type(error).__name__

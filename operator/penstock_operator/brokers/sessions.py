@@ -1,8 +1,9 @@
-"""One session per Broker: it keeps a management connection, notices another instance behind it, and sends in batches.
+"""One session per Broker: it keeps a management connection, notices when the broker behind it is a new instance, and
+sends declarations and deletions in batches.
 
-What many workers ask of one broker at the same time travels in one request. A session that loses its connection says
-Unreachable to everybody and connects again, slower and slower. Source: section 5 of the design (drift, instanceId),
-docs/management.md.
+What many workers send to one broker at the same time travels in one request. When a session loses its connection, it
+raises Unreachable to all that wait for a reply, and connects again, with a delay that doubles each time. Source:
+docs/decisions/047-management-node.md, docs/decisions/054-owner-mark.md, docs/management.md.
 """
 
 from __future__ import annotations
@@ -38,22 +39,24 @@ CommandT = TypeVar("CommandT", DeclareEntity, DeleteEntity)
 
 
 class SessionChange(Enum):
-    """What a session has found out."""
+    """What has changed about a broker."""
 
     REACH = "Reach"
-    """The broker came, went, or is another one: everything on it has to be looked at."""
+    """The broker became reachable or unreachable, or is a new instance: reconcile everything that is declared on it."""
     STATE = "State"
-    """It says something else of itself."""
+    """What the broker reports about itself has changed."""
 
 
 @dataclass(slots=True)
 class _PendingCommand(Generic[CommandT]):
-    entry: CommandT
+    """A declaration or deletion, and the future that gets the broker's reply."""
+
+    command: CommandT
     reply: asyncio.Future[BrokerReply]
 
 
 class BrokerSession:
-    """The management of one Broker. Made by `Sessions`; its task runs until `close`."""
+    """A session to the management of one Broker. `BrokerSessions` creates it; its tasks run until `close`."""
 
     def __init__(
         self,
@@ -65,7 +68,7 @@ class BrokerSession:
     ) -> None:
         self.target: Final = target
         self.state: BrokerState | None = None
-        """What the broker said of itself last; kept while it is unreachable."""
+        """What the broker reported about itself last; kept while it is unreachable."""
         self.reach = Reach.UNREACHABLE
         self.problem = "The operator has not connected yet."
         self._label = label
@@ -76,82 +79,82 @@ class BrokerSession:
         self._lost = asyncio.Event()
         self._declarations: list[_PendingCommand[DeclareEntity]] = []
         self._deletions: list[_PendingCommand[DeleteEntity]] = []
-        self._wanted = asyncio.Event()
-        self._tasks = [asyncio.create_task(self._keep_connected()), asyncio.create_task(self._send())]
+        self._command_added = asyncio.Event()
+        self._tasks = [asyncio.create_task(self._keep_connected()), asyncio.create_task(self._send_commands())]
         for task in self._tasks:
-            task.add_done_callback(self._end)
+            task.add_done_callback(self._task_ended)
 
     async def close(self) -> None:
-        """End the session; whoever waits for an answer gets Unreachable."""
+        """End the session; everybody who waits for a reply gets Unreachable."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.reach, self.problem = Reach.UNREACHABLE, "the session was closed"
-        self._fail_waiting(self.problem)
+        self._fail_pending(self.problem)
         await self._disconnect()
 
-    def _end(self, task: asyncio.Task[None]) -> None:
-        """A task of a session ends by `close` only; anything else is a bug, which its waiters must not wait for."""
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """A task of a session must end only by `close`; otherwise all who wait for a reply would wait for ever."""
         if not task.cancelled():
-            logger.critical("the session of %s ended by a bug", self._label, exc_info=task.exception())
-            self._lose("the operator's session with it ended by a bug; see the operator's log")
+            logger.critical("the session with %s ended because of a bug", self._label, exc_info=task.exception())
+            self._connection_lost("the operator's session with it ended because of a bug; see the operator's log")
 
     @property
     def is_running(self) -> bool:
-        """False once a bug has ended it; `Sessions` then makes another."""
+        """False if a bug has ended the session; `BrokerSessions` then creates another."""
         return not any(task.done() for task in self._tasks)
 
-    async def declare(self, entry: DeclareEntity) -> BrokerReply:
-        """CREATE; raises Unreachable."""
-        return await self._ask(self._declarations, entry)
+    async def declare(self, command: DeclareEntity) -> BrokerReply:
+        """Send a declaration; raises Unreachable."""
+        return await self._submit(self._declarations, command)
 
-    async def delete(self, entry: DeleteEntity) -> BrokerReply:
-        """DELETE; raises Unreachable."""
-        return await self._ask(self._deletions, entry)
+    async def delete(self, command: DeleteEntity) -> BrokerReply:
+        """Send a deletion; raises Unreachable."""
+        return await self._submit(self._deletions, command)
 
     async def marked_entities(self) -> Sequence[MarkedEntity]:
-        """Everything that bears an owner mark; raises Unreachable."""
+        """All entities that have an owner mark; raises Unreachable."""
         management = self._management
         if management is None:
             raise Unreachable(self.problem)
         try:
             return await management.marked_entities()
         except Unreachable as error:
-            self._lose(str(error))
+            self._connection_lost(str(error))
             raise
 
-    async def _ask(self, waiting: list[_PendingCommand[CommandT]], entry: CommandT) -> BrokerReply:
+    async def _submit(self, queue: list[_PendingCommand[CommandT]], command: CommandT) -> BrokerReply:
         if self._management is None or not self.is_running:
             raise Unreachable(self.problem)
-        pending = _PendingCommand(entry, asyncio.get_running_loop().create_future())
-        waiting.append(pending)
-        self._wanted.set()
+        pending = _PendingCommand(command, asyncio.get_running_loop().create_future())
+        queue.append(pending)
+        self._command_added.set()
         return await pending.reply
 
-    async def _send(self) -> None:
+    async def _send_commands(self) -> None:
         while True:
-            await self._wanted.wait()
-            # Let every worker that is ready to ask put its question in first.
+            await self._command_added.wait()
+            # Let all workers that are ready add their commands first, so that these travel in the same request.
             await asyncio.sleep(0)
-            self._wanted.clear()
+            self._command_added.clear()
             while self._management is not None and (self._deletions or self._declarations):
                 await self._send_batch(self._management)
 
     async def _send_batch(self, management: BrokerManagement) -> None:
-        removals, self._deletions = self._deletions[:_BATCH], self._deletions[_BATCH:]
+        deletions, self._deletions = self._deletions[:_BATCH], self._deletions[_BATCH:]
         declarations, self._declarations = self._declarations[:_BATCH], self._declarations[_BATCH:]
         try:
-            # Exchanges are made before, and removed after, what is bound to them; removals go first.
-            if removals:
-                removals.sort(key=lambda pending: pending.entry.entity.value, reverse=True)
-                _reply(removals, await management.delete([pending.entry for pending in removals]))
+            # Deletions go first. The sort keys declare exchanges before subscriptions, and delete them after.
+            if deletions:
+                deletions.sort(key=lambda pending: pending.command.entity.value, reverse=True)
+                _set_replies(deletions, await management.delete([pending.command for pending in deletions]))
             if declarations:
-                declarations.sort(key=lambda pending: pending.entry.entity.value)
-                _reply(declarations, await management.declare([pending.entry for pending in declarations]))
+                declarations.sort(key=lambda pending: pending.command.entity.value)
+                _set_replies(declarations, await management.declare([pending.command for pending in declarations]))
         except Unreachable as error:
-            self._lose(str(error))
-            _fail([*removals], str(error))
-            _fail([*declarations], str(error))
+            self._connection_lost(str(error))
+            _set_unreachable([*deletions], str(error))
+            _set_unreachable([*declarations], str(error))
 
     async def _keep_connected(self) -> None:
         delay = _FIRST_RECONNECT_SECONDS
@@ -159,26 +162,26 @@ class BrokerSession:
             self._lost.clear()
             try:
                 self._management = await self._connect(self.target)
-                self._see(await self._management.state())
+                self._state_received(await self._management.state())
                 delay = _FIRST_RECONNECT_SECONDS
-                await self._watch(self._management)
+                await self._poll(self._management)
             except NotUnderstood as error:
-                self._lose(str(error), Reach.NOT_UNDERSTOOD)
+                self._connection_lost(str(error), Reach.NOT_UNDERSTOOD)
             except Unreachable as error:
-                self._lose(str(error))
+                self._connection_lost(str(error))
             await self._disconnect()
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LONGEST_RECONNECT_SECONDS)
 
-    async def _watch(self, management: BrokerManagement) -> None:
-        """Look at the broker now and then, until it is lost."""
+    async def _poll(self, management: BrokerManagement) -> None:
+        """Read the broker's state every `poll_seconds`, until the connection is lost."""
         while not self._lost.is_set():
             try:
                 await asyncio.wait_for(self._lost.wait(), self._poll_seconds)
             except TimeoutError:
-                self._see(await management.state())
+                self._state_received(await management.state())
 
-    def _see(self, state: BrokerState) -> None:
+    def _state_received(self, state: BrokerState) -> None:
         before, self.state = self.state, state
         identity = (state.instance_id, state.epoch, state.durable_work)
         known = before is not None and (before.instance_id, before.epoch, before.durable_work) == identity
@@ -188,30 +191,30 @@ class BrokerSession:
                 self._changed(SessionChange.STATE)
             return
         if before is not None and before.instance_id != state.instance_id:
-            logger.warning("%s has an empty volume; everything is declared again", self._label)
+            logger.warning("%s is a new instance with an empty volume; everything is declared again", self._label)
         self.reach, self.problem = Reach.CONNECTED, ""
         logger.info("%s is connected: instance %s, epoch %s", self._label, state.instance_id, state.epoch)
         self._changed(SessionChange.REACH)
 
-    def _lose(self, problem: str, reach: Reach = Reach.UNREACHABLE) -> None:
+    def _connection_lost(self, problem: str, reach: Reach = Reach.UNREACHABLE) -> None:
         self._lost.set()
         self.problem = problem
         if self.reach is not reach:
             self.reach = reach
-            logger.warning("%s is lost: %s; the operator connects again", self._label, problem)
+            logger.warning("the connection to %s is lost: %s; the operator connects again", self._label, problem)
             self._changed(SessionChange.REACH)
-        self._fail_waiting(problem)
+        self._fail_pending(problem)
 
     async def _disconnect(self) -> None:
         management, self._management = self._management, None
         if management is not None:
             await management.close()
 
-    def _fail_waiting(self, problem: str) -> None:
-        removals, self._deletions = self._deletions, []
+    def _fail_pending(self, problem: str) -> None:
+        deletions, self._deletions = self._deletions, []
         declarations, self._declarations = self._declarations, []
-        _fail([*removals], problem)
-        _fail([*declarations], problem)
+        _set_unreachable([*deletions], problem)
+        _set_unreachable([*declarations], problem)
 
 
 class BrokerSessions:
@@ -223,13 +226,13 @@ class BrokerSessions:
         self._sessions: dict[str, BrokerSession] = {}
 
     def get(self, broker: str) -> BrokerSession | None:
-        """The session of a Broker (`namespace/name`)."""
+        """The session of a Broker (`namespace/name`), None if there is none."""
         return self._sessions.get(broker)
 
     async def ensure(
         self, broker: str, target: ManagementTarget, changed: Callable[[SessionChange], None]
     ) -> BrokerSession:
-        """The session of a Broker at this target; another address or password means another session."""
+        """The session of a Broker at this target; if address or password changed, a new session replaces the old."""
         session = self._sessions.get(broker)
         if session is not None and session.target == target and session.is_running:
             return session
@@ -243,7 +246,7 @@ class BrokerSessions:
         return made
 
     async def drop(self, broker: str) -> None:
-        """End the session of a Broker that is gone."""
+        """End the session of a Broker, if there is one."""
         session = self._sessions.pop(broker, None)
         if session is not None:
             await session.close()
@@ -254,13 +257,15 @@ class BrokerSessions:
             await self.drop(broker)
 
 
-def _reply(pending: Sequence[_PendingCommand[CommandT]], replies: Sequence[BrokerReply]) -> None:
-    for one, reply in zip(pending, replies, strict=True):
-        if not one.reply.done():
-            one.reply.set_result(reply)
+def _set_replies(pending: Sequence[_PendingCommand[CommandT]], replies: Sequence[BrokerReply]) -> None:
+    for pending_command, reply in zip(pending, replies, strict=True):
+        if not pending_command.reply.done():
+            pending_command.reply.set_result(reply)
 
 
-def _fail(pending: Sequence[_PendingCommand[DeclareEntity] | _PendingCommand[DeleteEntity]], problem: str) -> None:
-    for one in pending:
-        if not one.reply.done():
-            one.reply.set_exception(Unreachable(problem))
+def _set_unreachable(
+    pending: Sequence[_PendingCommand[DeclareEntity] | _PendingCommand[DeleteEntity]], problem: str
+) -> None:
+    for pending_command in pending:
+        if not pending_command.reply.done():
+            pending_command.reply.set_exception(Unreachable(problem))

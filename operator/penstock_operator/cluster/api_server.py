@@ -1,10 +1,13 @@
-"""What the operator wants of the Kubernetes API, as a Protocol on plain maps; `kube` is it over HTTP.
+"""The operations that the operator needs of the Kubernetes API, as a Protocol; `api_server_http` implements it.
 
-Everything that is written is a server-side apply of exactly what is ours, or a JSON patch with a test.
+Objects are plain maps. Every write is a server-side apply of the operator's own fields, or a JSON patch with a test of
+the resource version.
 
-    KubeError          the API server refused or could not be reached
-    ├─ Conflict    409  somebody changed it first, or owns the field
+    KubeError           the API server refused or could not be reached
+    ├─ Conflict    409  somebody else changed the object first, or owns the field
     └─ Forbidden   403  the operator's role does not allow it
+
+Source: docs/decisions/058-server-side-apply.md.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ class KubeError(Exception):
 
 
 class Conflict(KubeError):
-    """Somebody else was first."""
+    """Somebody else changed the object first, or owns the field."""
 
 
 class Forbidden(KubeError):
@@ -36,7 +39,7 @@ class Forbidden(KubeError):
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
-    """What is needed to build a URL."""
+    """A kind of objects in the API, with what is needed to build its URLs."""
 
     api_version: str
     kind: str
@@ -44,7 +47,7 @@ class ApiResource:
     namespaced: bool = True
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The URL path of the collection, one object, or a part of it."""
+        """The URL path of all objects, of one object, or of its subresource."""
         parts = ["api" if "/" not in self.api_version else "apis", self.api_version]
         if namespace is not None and self.namespaced:
             parts += ["namespaces", namespace]
@@ -74,7 +77,7 @@ API_RESOURCES: Final[dict[str, ApiResource]] = {
 
 
 def api_resource_of(manifest: Mapping[str, object]) -> ApiResource:
-    """The kind of an object."""
+    """The API resource of an object."""
     return API_RESOURCES[str(manifest["kind"])]
 
 
@@ -86,31 +89,31 @@ class ApiServer(Protocol):
         ...
 
     def list(self, kind: ApiResource, namespace: str | None = None) -> AsyncIterator[Manifest]:
-        """Every object of a kind, page by page; a page that got too old raises, and the caller starts again."""
+        """All objects of a kind, page by page. Raises if the list expires meanwhile; the caller then starts again."""
         ...
 
     async def apply(self, manifest: Manifest) -> Manifest:
-        """Server-side apply of a child as `penstock-operator`; what others changed in our fields is taken back."""
+        """Server-side apply of a child as field manager `penstock-operator`; it takes back changes to its fields."""
         ...
 
     async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
-        """Server-side apply of the status that is `manager`'s; Conflict if the resource was made anew meanwhile."""
+        """Server-side apply of the status fields of `manager`; Conflict if the resource was created anew meanwhile."""
         ...
 
     async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
-        """Replace the finalizers; the object as it is now, None if that removed it. Conflict: it was changed."""
+        """Replace the finalizers; the object as it is then, None if it is deleted. Conflict if it changed meanwhile."""
         ...
 
     async def create(self, manifest: Manifest) -> Manifest:
-        """Create an object that nobody updates, such as an Event."""
+        """Create an object that is never updated, such as an Event."""
         ...
 
     async def delete(self, manifest: Manifest) -> None:
-        """Delete exactly this object; absent is fine."""
+        """Delete the object with this name and uid; no error if it does not exist."""
         ...
 
     async def document(self, path: str) -> Manifest | None:
-        """What the API server serves at a path that is no object's, None if nothing."""
+        """The document at a path that is not an object's, None if there is none."""
         ...
 
     async def serves(self, kind: ApiResource) -> bool:

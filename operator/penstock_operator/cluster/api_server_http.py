@@ -1,6 +1,7 @@
-"""`api_server.ApiServer` over HTTP. The only module that imports `kubernetes`.
+"""`ApiServer` over HTTP, and the only module that imports `kubernetes`.
 
-Answers are never read through the client's models: those drop what they don't know and refuse what they don't expect.
+Responses are not parsed with the client's models, which drop fields that they do not know and reject values that they
+do not expect.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _TIMEOUT_SECONDS: Final = 30
 _APPLY: Final = "application/apply-patch+yaml"
 _JSON_PATCH: Final = "application/json-patch+json"
 _ACCEPTED: Final = "application/json, application/jwk-set+json"
-"""Public keys have a type of their own, and are served as nothing else."""
+"""The API server serves the public keys of its tokens only as application/jwk-set+json."""
 _UNREACHABLE: Final = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
 
@@ -34,14 +35,14 @@ _ERRORS: Final[dict[int, type[KubeError]]] = {403: Forbidden, 409: Conflict}
 
 
 class HttpApiServer:
-    """One connection pool to the API server."""
+    """The API server, with a pool of connections."""
 
     def __init__(self, api: client.ApiClient) -> None:
         self._api = api
 
     @classmethod
     async def connect(cls, kubeconfig: str | None = None) -> Self:
-        """The API server of the pod's service account, else of the kubeconfig (`KUBECONFIG`, `~/.kube/config`).
+        """Connect with the pod's ServiceAccount, or else with a kubeconfig (`KUBECONFIG`, `~/.kube/config`).
 
         Raises:
             CannotRun: there is neither.
@@ -58,7 +59,8 @@ class HttpApiServer:
                     await load.load_kube_config(client_configuration=configuration)
         except (config.ConfigException, OSError) as error:
             raise CannotRun(
-                f"No Kubernetes API server is known: {error}.", "Run in a pod, or set KUBECONFIG to a kubeconfig file."
+                f"No Kubernetes API server is known: {error}.",
+                "Run in a pod, or set KUBECONFIG to the path of a kubeconfig file.",
             ) from error
         configuration.connection_pool_maxsize = 64
         return cls(client.ApiClient(configuration))
@@ -72,7 +74,7 @@ class HttpApiServer:
         return await self._request("GET", kind.path(namespace, name), missing_ok=True)
 
     async def list(self, kind: ApiResource, namespace: str | None = None) -> AsyncIterator[Manifest]:
-        """Every object of a kind, page by page; a page that got too old raises, and the caller starts again."""
+        """All objects of a kind, page by page. Raises if the list expires meanwhile; the caller then starts again."""
         token = ""
         while True:
             query = {"limit": str(_PAGE)}
@@ -80,24 +82,24 @@ class HttpApiServer:
                 query["continue"] = token
             page = await self._request("GET", kind.path(namespace), query=query)
             for item in items_of(page, "items"):
-                # Items of a list don't say what they are.
+                # The items of a list come without apiVersion and kind.
                 yield {"apiVersion": kind.api_version, "kind": kind.kind, **item}
             token = text_at(page, "metadata", "continue") or ""
             if not token:
                 return
 
     async def apply(self, manifest: Manifest) -> Manifest:
-        """Server-side apply of a child as `penstock-operator`; what others changed in our fields is taken back."""
+        """Server-side apply of a child as field manager `penstock-operator`; it takes back changes to its fields."""
         about = cast(Manifest, manifest["metadata"])
         path = api_resource_of(manifest).path(str(about["namespace"]), str(about["name"]))
         query = {"fieldManager": names.MANAGER, "force": "true"}
         return _some(await self._request("PATCH", path, query=query, body=manifest, content=_APPLY))
 
     async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
-        """Server-side apply of the status that is `manager`'s.
+        """Server-side apply of the status fields of `manager`.
 
         Raises:
-            Conflict: the resource was deleted and made again meanwhile.
+            Conflict: the resource was deleted and created again meanwhile.
         """
         about = cast(Manifest, resource["metadata"])
         body: Manifest = {
@@ -111,7 +113,7 @@ class HttpApiServer:
         return _some(await self._request("PATCH", path, query=query, body=body, content=_APPLY))
 
     async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
-        """Replace the finalizers if nothing was changed since; the object as it is now, None if that removed it.
+        """Replace the finalizers if the object did not change meanwhile; the object, None if that deleted it.
 
         Raises:
             Conflict: the object was changed meanwhile.
@@ -125,25 +127,25 @@ class HttpApiServer:
         try:
             return await self._request("PATCH", path, body=patch, content=_JSON_PATCH, missing_ok=True)
         except KubeError as error:
-            # A failed test is answered with 422.
+            # The API server answers 422 if the test of the patch fails.
             raise Conflict(409, str(error)) if error.status == 422 else error from error
 
     async def create(self, manifest: Manifest) -> Manifest:
-        """Create an object that nobody updates, such as an Event."""
+        """Create an object that is never updated, such as an Event."""
         about = cast(Manifest, manifest["metadata"])
         return _some(
             await self._request("POST", api_resource_of(manifest).path(str(about["namespace"])), body=manifest)
         )
 
     async def delete(self, manifest: Manifest) -> None:
-        """Delete exactly this object; absent is fine."""
+        """Delete the object with this name and uid; no error if it does not exist."""
         about = cast(Manifest, manifest["metadata"])
         body = {"preconditions": {"uid": about["uid"]}, "propagationPolicy": "Background"}
         path = api_resource_of(manifest).path(str(about["namespace"]), str(about["name"]))
         await self._request("DELETE", path, body=body, missing_ok=True)
 
     async def document(self, path: str) -> Manifest | None:
-        """What the API server serves at a path that is no object's, None if nothing."""
+        """The document at a path that is not an object's, None if there is none."""
         return await self._request("GET", path, missing_ok=True)
 
     async def serves(self, kind: ApiResource) -> bool:
@@ -161,7 +163,7 @@ class HttpApiServer:
         content: str = "application/json",
         missing_ok: bool = False,
     ) -> Manifest | None:
-        # The client is untyped; from here on an answer is a map or an exception.
+        # The client has no types. The callers get a map or an exception.
         api = cast(Any, self._api)
         headers = {"Accept": _ACCEPTED, "Content-Type": content}
         request = await api.param_serialize(
@@ -182,7 +184,7 @@ class HttpApiServer:
 
 
 def _some(response: Manifest | None) -> Manifest:
-    assert response is not None, "only a request with missing_ok may have no answer"
+    assert response is not None, "only a request with missing_ok may return nothing"
     return response
 
 

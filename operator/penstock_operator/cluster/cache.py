@@ -1,8 +1,9 @@
-"""The resources as last seen, by events and by our own lists, with the look-ups that the planners need. Synchronous.
+"""All Brokers, Exchanges and Subscriptions as last seen, by watch events and by lists, with look-ups for the plans.
 
-Events are hints: a list is the truth, and what a complete list lacks is gone. But a list takes a while; what changed
-since it began is newer than it. So each entry, and each removal, remembers at which tick it came. Source: section 5
-of the design.
+A complete list is the truth: a resource that it does not contain was deleted. But a list takes a while, and a watch
+event that arrives meanwhile is newer than the list. So each entry and each deletion has a tick, the number of the
+change that brought it, and `end_list` leaves alone what changed after the list began. Synchronous. Source:
+docs/decisions/057-lists-are-the-truth.md.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final, Literal, NamedTuple, TypeVar, cast
 from penstock_api import declaration
 from penstock_api.resources import AnyResource, Broker, Exchange, InvalidManifest, Subscription, parse
 from penstock_operator.manifest import Manifest, dig, text_at
-from penstock_operator.plans import acceptance
+from penstock_operator.plans.acceptance import is_allowed, oldest
 
 __all__ = ["Cache", "CachedResource", "KindName", "ResourceChange", "ResourceKey", "key_of"]
 
@@ -25,17 +26,17 @@ KIND_NAMES: Final[tuple[KindName, ...]] = ("Broker", "Exchange", "Subscription")
 
 
 class ResourceChange(Enum):
-    """What is new about a resource."""
+    """What has changed about a resource."""
 
     NOTHING = "Nothing"
     STATUS = "Status"
-    """Only what the operator itself writes; no reason to look at it again."""
+    """Only what the operator itself writes, such as the status; the resource need not be reconciled."""
     SPEC = "Spec"
-    """It is new, or a person or another program changed it."""
+    """The resource is new, or somebody else changed it; it must be reconciled."""
 
 
 class ResourceKey(NamedTuple):
-    """Names one resource."""
+    """The key of one resource: kind, namespace and name."""
 
     kind: KindName
     namespace: str
@@ -51,10 +52,11 @@ class CachedResource:
 
     manifest: Manifest
     resource: AnyResource | None
-    """None if this version of the operator can't read it."""
+    """None if this version of the operator can't parse it."""
     problem: str
-    """Why."""
+    """Why it can't be parsed; else empty."""
     tick: int
+    """The number of the change that brought it."""
 
     @property
     def version(self) -> str | None:
@@ -63,15 +65,15 @@ class CachedResource:
 
 
 def key_of(manifest: Manifest) -> ResourceKey:
-    """The key of a resource of ours."""
+    """The key of a Broker, Exchange or Subscription."""
     kind = cast(KindName, manifest["kind"])
     return ResourceKey(
         kind, text_at(manifest, "metadata", "namespace") or "", text_at(manifest, "metadata", "name") or ""
     )
 
 
-class _Claim(NamedTuple):
-    """An entity on a broker that a resource wants to be."""
+class _DeclaredEntity(NamedTuple):
+    """An exchange or a queue on a broker, as a resource declares it."""
 
     broker: ResourceKey
     kind: str
@@ -80,7 +82,7 @@ class _Claim(NamedTuple):
 
 @dataclass(slots=True)
 class Cache:
-    """Every Broker, Exchange and Subscription."""
+    """Every Broker, Exchange and Subscription of the watched namespaces."""
 
     _entries: dict[ResourceKey, CachedResource] = field(default_factory=dict[ResourceKey, CachedResource])
     _removed: dict[ResourceKey, int] = field(default_factory=dict[ResourceKey, int])
@@ -91,11 +93,11 @@ class Cache:
     _by_exchange: defaultdict[ResourceKey, set[ResourceKey]] = field(
         default_factory=lambda: defaultdict[ResourceKey, set[ResourceKey]](set)
     )
-    _by_claim: defaultdict[_Claim, set[ResourceKey]] = field(
-        default_factory=lambda: defaultdict[_Claim, set[ResourceKey]](set)
+    _by_entity: defaultdict[_DeclaredEntity, set[ResourceKey]] = field(
+        default_factory=lambda: defaultdict[_DeclaredEntity, set[ResourceKey]](set)
     )
     is_complete: bool = False
-    """All kinds were listed once; before that nothing may be concluded from what is missing."""
+    """Whether all kinds were listed once; before that, a resource that is not here may still exist."""
 
     def get(self, key: ResourceKey) -> CachedResource | None:
         """The resource, None if there is none."""
@@ -106,7 +108,7 @@ class Cache:
         return [key for key in self._entries if kind is None or key.kind == kind]
 
     def put(self, manifest: Manifest) -> ResourceChange:
-        """Take over a resource as it is now."""
+        """Store a resource as it is now; what has changed about it."""
         key = key_of(manifest)
         before = self._entries.get(key)
         self._tick += 1
@@ -118,24 +120,24 @@ class Cache:
         resource, problem = _read(manifest)
         self._entries[key] = CachedResource(manifest, resource, problem, self._tick)
         self._index(key, resource)
-        same = before is not None and _essence(before.manifest) == _essence(manifest)
+        same = before is not None and _wanted_state(before.manifest) == _wanted_state(manifest)
         return ResourceChange.STATUS if same else ResourceChange.SPEC
 
     def remove(self, key: ResourceKey) -> bool:
-        """Forget a resource; whether it was known."""
+        """Remove a resource; whether it was there."""
         self._tick += 1
         self._removed[key] = self._tick
         self._unindex(key)
         return self._entries.pop(key, None) is not None
 
     def begin_list(self) -> int:
-        """Call before listing; pass the result to `end_list`."""
+        """The tick now: call this before a list, and pass the result to `end_list`."""
         return self._tick
 
     def end_list(
         self, kind: KindName, began: int, manifests: Iterable[Manifest], namespaces: Iterable[str]
     ) -> set[ResourceKey]:
-        """Take over a complete list of a kind in `namespaces` (none: all); the keys that changed or are gone."""
+        """Store a complete list of a kind in `namespaces` (none: all); the keys of what changed or was deleted."""
         changed: set[ResourceKey] = set()
         listed: set[ResourceKey] = set()
         for manifest in manifests:
@@ -156,53 +158,55 @@ class Cache:
 
     def broker(self, namespace: str, name: str) -> Broker | None:
         """The Broker of that name."""
-        return _as(Broker, self._entries.get(ResourceKey("Broker", namespace, name)))
+        return _as_kind(Broker, self._entries.get(ResourceKey("Broker", namespace, name)))
 
     def exchange(self, namespace: str, name: str) -> Exchange | None:
         """The Exchange of that name."""
-        return _as(Exchange, self._entries.get(ResourceKey("Exchange", namespace, name)))
+        return _as_kind(Exchange, self._entries.get(ResourceKey("Exchange", namespace, name)))
 
     def oldest_exchange(self, key: ResourceKey) -> Exchange | None:
-        """Of those that claim the same name on the same Broker as this one, and may, the one that has it."""
-        rivals = (_as(Exchange, self._entries.get(rival)) for rival in self.rivals(key))
-        return acceptance.oldest(rival for rival in rivals if rival is not None and self._may_use_broker(rival))
+        """Of the Exchanges that may declare the same name on the same Broker as this one, the oldest."""
+        found = (_as_kind(Exchange, self._entries.get(other)) for other in self.declaring_same_entity(key))
+        return oldest(exchange for exchange in found if exchange is not None and self._may_use_broker(exchange))
 
     def oldest_subscription(self, key: ResourceKey) -> Subscription | None:
-        """The same for a subscription's identity."""
-        rivals = (_as(Subscription, self._entries.get(rival)) for rival in self.rivals(key))
-        return acceptance.oldest(rival for rival in rivals if rival is not None and self._may_use_broker(rival))
+        """Of the Subscriptions that may declare the same identity on the same Broker as this one, the oldest."""
+        found = (_as_kind(Subscription, self._entries.get(other)) for other in self.declaring_same_entity(key))
+        return oldest(
+            subscription for subscription in found if subscription is not None and self._may_use_broker(subscription)
+        )
 
     def _may_use_broker(self, resource: Exchange | Subscription) -> bool:
         broker = self.broker(*declaration.broker_key(resource))
-        return broker is not None and acceptance.is_allowed(resource.metadata.namespace, broker)
+        return broker is not None and is_allowed(resource.metadata.namespace, broker)
 
     def exchanges_of(self, broker: ResourceKey) -> list[Exchange]:
-        """Exchanges that name the Broker."""
-        found = (_as(Exchange, self._entries.get(key)) for key in self._by_broker.get(broker, ()))
+        """The Exchanges that name the Broker."""
+        found = (_as_kind(Exchange, self._entries.get(key)) for key in self._by_broker.get(broker, ()))
         return [exchange for exchange in found if exchange is not None]
 
     def subscriptions_of(self, broker: ResourceKey) -> list[Subscription]:
-        """Subscriptions that name the Broker."""
-        found = (_as(Subscription, self._entries.get(key)) for key in self._by_broker.get(broker, ()))
+        """The Subscriptions that name the Broker."""
+        found = (_as_kind(Subscription, self._entries.get(key)) for key in self._by_broker.get(broker, ()))
         return [subscription for subscription in found if subscription is not None]
 
-    def rivals(self, key: ResourceKey) -> list[ResourceKey]:
-        """Every resource that claims the same entity of the same Broker as this one, itself included."""
+    def declaring_same_entity(self, key: ResourceKey) -> list[ResourceKey]:
+        """The keys of all resources that declare the same entity on the same Broker as this one, itself included."""
         entry = self._entries.get(key)
-        claim = None if entry is None else _claim(entry.resource)
-        return [] if claim is None else sorted(self._by_claim.get(claim, ()))
+        entity = None if entry is None else _declared_entity(entry.resource)
+        return [] if entity is None else sorted(self._by_entity.get(entity, ()))
 
     def dependents(self, key: ResourceKey) -> list[ResourceKey]:
-        """What refers to this one."""
+        """The keys of the resources that refer to this one."""
         index = self._by_broker if key.kind == "Broker" else self._by_exchange
         return sorted(index.get(key, ()))
 
     def affected(self, key: ResourceKey) -> set[ResourceKey]:
-        """What has to be looked at again when this one changes or goes; ask before it is removed."""
-        found = {*self.dependents(key), *self.rivals(key)}
+        """The keys of the resources to reconcile when this one changes or is deleted; call it before `remove`."""
+        found = {*self.dependents(key), *self.declaring_same_entity(key)}
         entry = self._entries.get(key)
         if entry is not None and isinstance(entry.resource, Subscription):
-            # An Exchange that is being deleted may wait for its last subscription.
+            # An Exchange that is being deleted may wait for the deletion of its last Subscription.
             exchange = self.exchange(*declaration.exchange_key(entry.resource))
             if exchange is not None and exchange.metadata.deletion_timestamp is not None:
                 found.add(ResourceKey("Exchange", exchange.metadata.namespace, exchange.metadata.name))
@@ -219,10 +223,10 @@ class Cache:
                 index.discard(key)
 
     def _indexes_of(self, resource: AnyResource | None) -> Iterator[set[ResourceKey]]:
-        claim = _claim(resource)
-        if claim is not None:
-            yield self._by_claim[claim]
-            yield self._by_broker[claim.broker]
+        entity = _declared_entity(resource)
+        if entity is not None:
+            yield self._by_entity[entity]
+            yield self._by_broker[entity.broker]
         if isinstance(resource, Subscription):
             yield self._by_exchange[ResourceKey("Exchange", *declaration.exchange_key(resource))]
         if isinstance(resource, Exchange) and resource.spec.alternate_exchange_ref is not None:
@@ -230,7 +234,7 @@ class Cache:
             yield self._by_exchange[ResourceKey("Exchange", resource.metadata.namespace, alternate)]
 
 
-def _claim(resource: AnyResource | None) -> _Claim | None:
+def _declared_entity(resource: AnyResource | None) -> _DeclaredEntity | None:
     match resource:
         case Exchange():
             name = declaration.exchange_name(resource)
@@ -238,13 +242,13 @@ def _claim(resource: AnyResource | None) -> _Claim | None:
             name = declaration.queue_name(resource)
         case _:
             return None
-    return _Claim(ResourceKey("Broker", *declaration.broker_key(resource)), resource.kind, name)
+    return _DeclaredEntity(ResourceKey("Broker", *declaration.broker_key(resource)), resource.kind, name)
 
 
 ResourceT = TypeVar("ResourceT", Broker, Exchange, Subscription)
 
 
-def _as(kind: type[ResourceT], entry: CachedResource | None) -> ResourceT | None:
+def _as_kind(kind: type[ResourceT], entry: CachedResource | None) -> ResourceT | None:
     resource = None if entry is None else entry.resource
     return resource if isinstance(resource, kind) else None
 
@@ -256,7 +260,7 @@ def _read(manifest: Manifest) -> tuple[AnyResource | None, str]:
         return None, str(error)
 
 
-def _essence(manifest: Manifest) -> tuple[object, ...]:
-    """What a person decides: another one of these means work."""
+def _wanted_state(manifest: Manifest) -> tuple[object, ...]:
+    """The parts of a resource that others change; if one of them differs, the resource must be reconciled."""
     fields = ("uid", "generation", "deletionTimestamp", "annotations")
     return tuple(dig(manifest, "metadata", field) for field in fields)

@@ -1,4 +1,8 @@
-"""The workers and the resync: what takes keys from the queue, and what puts everything in now and then."""
+"""The controller: watch events and complete lists fill cache and work queue, and workers reconcile what is in the
+queue.
+
+Nothing is reconciled before the first complete list. Source: docs/decisions/057-lists-are-the-truth.md.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +25,23 @@ __all__ = ["Controller"]
 logger = logging.getLogger(__name__)
 
 _RELIST_SECONDS: Final = 5.0
-"""After a list that failed."""
+"""The time until the next attempt after a list that failed."""
 
 
 @dataclass(slots=True)
 class Controller:
-    """The queue with what feeds it."""
+    """Cache and work queue of all resources, with what fills them and what empties the queue."""
 
     cache: Cache
     metrics: Metrics
     monotonic: Callable[[], float]
     queue: WorkQueue[ResourceKey] = field(default_factory=WorkQueue[ResourceKey])
     last_listed: float | None = None
-    """When all kinds were listed last."""
+    """When all kinds were listed last, by `monotonic`; None before the first time."""
     started: dict[ResourceKey, float] = field(default_factory=dict[ResourceKey, float])
-    """What is being worked on, since when."""
+    """The resources that are being reconciled, and since when."""
     lists_without_events: int = 0
-    """Lists in a row that found changes while the watches said nothing at all: the watches are dead."""
+    """The number of lists in a row that found changes although no watch event had arrived: the watches do not work."""
     listed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by the first complete list."""
     _events: int = 0
@@ -45,50 +49,53 @@ class Controller:
     _resync_requested: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, key: ResourceKey, priority: Priority, delay: float = 0) -> None:
-        """Have a resource looked at."""
+        """Put a resource into the queue, due in `delay` seconds."""
         self.queue.add(key, priority, self.monotonic(), delay)
         self._added.set()
 
     def enqueue(self, key: ResourceKey) -> None:
-        """Have a resource looked at because of another."""
+        """Put a resource into the queue because of a change elsewhere."""
         self.add(key, Priority.DEPENDENCY)
 
     def enqueue_with_dependents(self, key: ResourceKey) -> None:
-        """Have a Broker and everything on it looked at."""
+        """Put a Broker, and every resource that refers to it, into the queue."""
         for affected in (key, *self.cache.dependents(key)):
             self.enqueue(affected)
 
     def resource_changed(self, manifest: Manifest) -> None:
-        """A watch says that a resource is so."""
+        """A watch event: a resource was created or changed."""
         self._events += 1
         if self.cache.put(manifest) is ResourceChange.SPEC:
             self._enqueue_changed(key_of(manifest))
 
     def resource_deleted(self, manifest: Manifest) -> None:
-        """A watch says that a resource is gone."""
+        """A watch event: a resource was deleted."""
         self._events += 1
         key = key_of(manifest)
         entry = self.cache.get(key)
-        # Told late: a list has already shown another resource of the same name.
+        # If the uid differs, the event is late: a list has already shown a new resource of the same name.
         if entry is None or dig(entry.manifest, "metadata", "uid") == dig(manifest, "metadata", "uid"):
             self._remove_and_enqueue(key)
 
     def child_changed(self, broker: ResourceKey) -> None:
-        """A watch says that a child of a Broker changed."""
+        """A watch event: a child of a Broker changed."""
         if self.cache.get(broker) is not None:
             self.enqueue(broker)
 
     async def resync(
         self, kube: ApiServer, namespaces: tuple[str, ...], period: float, after: Callable[[], Awaitable[None]]
     ) -> None:
-        """List everything, now, every `period` seconds, and when `resync_soon` asks; what the lists lack is gone.
-        `after` runs after each.
+        """List all resources now, every `period` seconds, and after `resync_soon`; then put all of them into the queue.
+
+        Resources that are missing in the lists were deleted. `after` is called after each list.
         """
         while True:
             try:
                 await self.list_all(kube, namespaces)
             except KubeError as error:
-                logger.warning("the resources can't be listed: %s; trying again in %s s", error, _RELIST_SECONDS)
+                logger.warning(
+                    "the resources can't be listed: %s; the operator tries again in %s s", error, _RELIST_SECONDS
+                )
                 await asyncio.sleep(_RELIST_SECONDS)
                 continue
             for key in self.cache.all():
@@ -99,11 +106,11 @@ class Controller:
             self._resync_requested.clear()
 
     def resync_soon(self) -> None:
-        """Have everything listed without waiting for the period's end."""
+        """List all resources now instead of at the end of the period."""
         self._resync_requested.set()
 
     async def resync_children(self, period: float) -> None:
-        """Have everything that has children looked at every `period` seconds, where no watch tells of them."""
+        """Put all Brokers and Exchanges into the queue every `period` seconds; used if children are not watched."""
         while True:
             await asyncio.sleep(period)
             for kind in ("Broker", "Exchange"):
@@ -111,13 +118,13 @@ class Controller:
                     self.add(key, Priority.RESYNC)
 
     async def run_worker(self, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> None:
-        """Take keys and reconcile them, for ever."""
+        """Take keys from the queue and reconcile them, for ever."""
         while True:
             if not await self.reconcile_next(reconcile):
                 await self._wait()
 
     async def reconcile_next(self, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> bool:
-        """Reconcile one key that is due; False if there is none. Nothing is decided before a complete list."""
+        """Reconcile one resource that is due; False if there is none, or before the first complete list."""
         key = self.queue.take(self.monotonic()) if self.cache.is_complete else None
         if key is None:
             return False
@@ -128,29 +135,31 @@ class Controller:
         return True
 
     async def _one(self, key: ResourceKey, reconcile: Callable[[ResourceKey], Awaitable[Retry]]) -> None:
-        with self.metrics.measured(key.kind) as outcome:
+        with self.metrics.measured(key.kind) as result:
             try:
                 retry = await reconcile(key)
             except KubeError as error:
-                # Mostly somebody else was first; what is wrong for longer shows up again and again.
+                # Mostly somebody else changed the object first. A lasting error is logged at each attempt.
                 delay = self.queue.retry(key, Priority.CHANGE, self.monotonic())
-                outcome.result = "error"
-                logger.info("%s is looked at again in %s s: %s", key, delay, error)
+                result.result = "error"
+                logger.info("%s is reconciled again in %s s: %s", key, delay, error)
                 return
             except Exception:
-                # The boundary of a task: a bug with one resource must not stop the others.
+                # All exceptions end here: a bug with one resource must not stop the others.
                 delay = self.queue.retry(key, Priority.RESYNC, self.monotonic())
-                outcome.result = "bug"
-                logger.exception("%s met a bug of the operator; it is looked at again in %s s", key, delay)
+                result.result = "bug"
+                logger.exception(
+                    "the reconcile of %s failed because of a bug in the operator; it is repeated in %s s", key, delay
+                )
                 return
             if retry is Retry.BACKOFF:
                 self.queue.retry(key, Priority.CHANGE, self.monotonic())
-                outcome.result = "waiting"
+                result.result = "waiting"
             else:
                 self.queue.done(key)
 
     async def _wait(self) -> None:
-        """Until something was added or comes due."""
+        """Wait until a key is added or due."""
         self._added.clear()
         due = self.queue.next_due() if self.cache.is_complete else None
         if due is None:
@@ -163,13 +172,13 @@ class Controller:
             return
 
     async def list_all(self, kube: ApiServer, namespaces: tuple[str, ...]) -> None:
-        """List all kinds; what changed, or is gone, is put in the queue. Raises KubeError."""
+        """List all kinds, and put what changed or was deleted into the queue. Raises KubeError."""
         events, first = self._events, not self.cache.is_complete
         changed: set[ResourceKey] = set()
         affected: set[ResourceKey] = set()
         for kind in KIND_NAMES:
             began = self.cache.begin_list()
-            manifests = [manifest async for manifest in _everywhere(kube, kind, namespaces)]
+            manifests = [manifest async for manifest in _list_namespaces(kube, kind, namespaces)]
             missing = set(self.cache.all(kind)) - {key_of(it) for it in manifests}
             for key in missing:
                 affected |= self.cache.affected(key)
@@ -178,8 +187,8 @@ class Controller:
         self.listed.set()
         self.last_listed = self.monotonic()
         self.metrics.listed.set_to_current_time()
-        deaf = bool(changed) and not first and events == self._events
-        self.lists_without_events = self.lists_without_events + 1 if deaf else 0
+        without_events = bool(changed) and not first and events == self._events
+        self.lists_without_events = self.lists_without_events + 1 if without_events else 0
         for key in changed | affected:
             self._enqueue_changed(key)
         self._added.set()
@@ -201,7 +210,7 @@ class Controller:
             self.enqueue(key)
 
 
-async def _everywhere(kube: ApiServer, kind: str, namespaces: tuple[str, ...]) -> AsyncIterator[Manifest]:
+async def _list_namespaces(kube: ApiServer, kind: str, namespaces: tuple[str, ...]) -> AsyncIterator[Manifest]:
     for namespace in namespaces or (None,):
         async for manifest in kube.list(API_RESOURCES[kind], namespace):
             yield manifest

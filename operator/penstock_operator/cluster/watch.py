@@ -1,10 +1,11 @@
-"""kopf: it watches, and nothing else. Every event goes to the cache and the queue; the handlers are a routing table.
+"""The watches, by kopf, which does nothing else here: every event goes to the controller.
 
-No handler of kopf that changes state is used, so kopf puts no annotation and no finalizer on anything.
+No handler of kopf that changes objects is used, so kopf adds no annotations and no finalizers.
 
-Children are watched only by an operator of the whole cluster. In a single namespace its Role may go before it does
-(the namespace is deleted), and kopf gives up as a whole when a watch stays forbidden; there, `Work.look_at_children`
-looks now and then.
+Only an operator of the whole cluster watches children. An operator of single namespaces can lose its Role before it
+ends, when a namespace is deleted, and kopf ends as a whole if a watch stays forbidden. There,
+`Controller.resync_children` has Brokers and Exchanges reconciled at intervals. Source:
+docs/decisions/057-lists-are-the-truth.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What is to be looked at, and when: a keyed queue with priorities, delays and back-off. Synchronous; the clock is an
-argument.
+"""A queue of the keys of resources to reconcile, with priorities, delays and back-off.
 
-A key is in it once, however often it was added, with its best priority and its earliest time. One that is being
-worked on is handed out again only after `done`, so that no two workers have the same resource. Source: section 5 of
-the design.
+A key that was added several times is in the queue once, with its best priority and its earliest time. A key that a
+worker has taken is handed out again only after `done` or `retry`, so that no two workers reconcile the same resource.
+Synchronous; the time is an argument, in seconds. Source: docs/decisions/057-lists-are-the-truth.md.
 """
 
 from __future__ import annotations
@@ -23,14 +22,15 @@ LONGEST_RETRY_SECONDS: Final = 30.0
 
 
 class Priority(IntEnum):
-    """What goes first when there is more than one thing to do."""
+    """The order in which due keys are taken; the lowest value first."""
 
     DELETION = 0
     CHANGE = 1
     """The resource itself changed."""
     DEPENDENCY = 2
-    """Something that it refers to changed."""
+    """Another resource changed that affects this one."""
     RESYNC = 3
+    """Nothing is known to have changed."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class WorkQueue(Generic[KeyT]):
-    """Keys that wait, and those that are being worked on."""
+    """The keys that wait, and those that workers have taken."""
 
     _waiting: dict[KeyT, _Waiting] = field(default_factory=dict[KeyT, _Waiting])
     _delayed: list[tuple[float, int, KeyT]] = field(default_factory=list[tuple[float, int, KeyT]])
@@ -49,18 +49,18 @@ class WorkQueue(Generic[KeyT]):
     _working: set[KeyT] = field(default_factory=set[KeyT])
     _failures: dict[KeyT, int] = field(default_factory=dict[KeyT, int])
     _sequence: int = 0
-    """Breaks ties: first come, first served."""
+    """Keys of the same priority are taken in the order in which they became due."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     @property
     def working(self) -> int:
-        """Keys that were taken and not done yet."""
+        """The number of keys that workers have taken."""
         return len(self._working)
 
     def add(self, key: KeyT, priority: Priority, now: float, delay: float = 0) -> None:
-        """Have `key` looked at, at the latest after `delay` seconds and with at least this priority."""
+        """Add `key`, due in `delay` seconds; if it waits already, the earlier time and the better priority hold."""
         due = now + delay
         waiting = self._waiting.get(key)
         if waiting is not None:
@@ -72,7 +72,7 @@ class WorkQueue(Generic[KeyT]):
             self._push(key, due)
 
     def take(self, now: float) -> KeyT | None:
-        """The next key to work on, None if none is due."""
+        """Take the next key that is due, None if there is none."""
         while self._delayed and self._delayed[0][0] <= now:
             due, _, key = heapq.heappop(self._delayed)
             waiting = self._waiting.get(key)
@@ -82,7 +82,7 @@ class WorkQueue(Generic[KeyT]):
         while self._ready:
             priority, _, key = heapq.heappop(self._ready)
             waiting = self._waiting.get(key)
-            # An entry is stale once its key was taken, or came again with a better priority.
+            # An entry of the heap is stale if its key was taken since, or was added again with a better priority.
             if waiting is None or key in self._working or waiting.priority != priority or waiting.due > now:
                 continue
             del self._waiting[key]
@@ -91,12 +91,12 @@ class WorkQueue(Generic[KeyT]):
         return None
 
     def done(self, key: KeyT) -> None:
-        """Work on `key` ended well; the next failure is its first."""
+        """The reconcile of `key` succeeded; its back-off starts anew."""
         self._failures.pop(key, None)
         self._release(key)
 
     def retry(self, key: KeyT, priority: Priority, now: float) -> float:
-        """Work on `key` has to be repeated; after how many seconds it will be."""
+        """The reconcile of `key` must be repeated; the delay in seconds, which doubles with each repetition."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = min(FIRST_RETRY_SECONDS * 2.0**failures, LONGEST_RETRY_SECONDS)
@@ -105,7 +105,7 @@ class WorkQueue(Generic[KeyT]):
         return delay
 
     def next_due(self) -> float | None:
-        """When something will be due, None if nothing waits; may be in the past, or early."""
+        """When to call `take` next, None if nothing waits. It may be in the past, or earlier than a key is due."""
         if self._ready:
             return 0.0
         return self._delayed[0][0] if self._delayed else None

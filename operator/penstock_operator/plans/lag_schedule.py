@@ -1,7 +1,7 @@
-"""Condition LagAnalysisScheduled of a Broker: can runs of the lag job be expected, and if not, what is to be done.
+"""Condition LagAnalysisScheduled of a Broker: whether the lag job will run, and if not, what to do.
 
-The Spark operator's schedules get stuck in ways that it doesn't report; each has its reason here. Source: section 6
-of the design.
+The Spark operator does not report that a schedule is stuck, or that nobody handles it. This module finds out from the
+schedule and its newest run. Source: docs/decisions/065-lag-schedule.md.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _LATE_PERIODS: Final = 3
 def lag_analysis_scheduled(
     broker: Broker, *, spark_installed: bool, observed: Manifest | None, last_run: Manifest | None, now: datetime
 ) -> StatusCondition:
-    """LagAnalysisScheduled: whether runs can be expected, and what to do if not. `last_run`: the newest
-    SparkApplication.
+    """LagAnalysisScheduled of a Broker.
+
+    `observed`: the ScheduledSparkApplication. `last_run`: its newest SparkApplication.
     """
     analysis = broker.spec.lag_analysis
     if analysis.backend == "None":
@@ -44,15 +45,17 @@ def lag_analysis_scheduled(
             "Spark operator for this namespace, or set `spec.lagAnalysis.backend: CronJob`.",
         )
     if text_at(observed, "status", "scheduleState") == "FailedValidation":
-        why = text_at(observed, "status", "reason") or "it says no reason"
+        why = text_at(observed, "status", "reason") or "it gives no reason"
         return _scheduled(
             ConditionStatus.FALSE, ConditionReason.VALIDATION_FAILED, f"The Spark operator refused the schedule: {why}."
         )
-    return _stuck(broker, last_run, now) or _unseen(broker, observed, now) or _running(broker, observed)
+    return _stuck(broker, last_run, now) or _overdue(broker, observed, now) or _running(broker, observed)
 
 
 def _stuck(broker: Broker, last_run: Manifest | None, now: datetime) -> StatusCondition | None:
-    """The Spark operator starts no run while the last one is anything but COMPLETED or FAILED."""
+    """The condition while the last run prevents the next: the Spark operator starts none until the last one is
+    COMPLETED or FAILED. None if that is not the case.
+    """
     state = text_at(last_run, "status", "applicationState", "state") or ""
     made = _moment(text_at(last_run, "metadata", "creationTimestamp"))
     if (
@@ -66,13 +69,15 @@ def _stuck(broker: Broker, last_run: Manifest | None, now: datetime) -> StatusCo
     return _scheduled(
         ConditionStatus.FALSE,
         ConditionReason.RUN_STUCK,
-        f"Run {name} has been {state or 'not started'} since {made:%H:%M} UTC and holds up the schedule. Look at it, "
+        f"Run {name} has been {state or 'not started'} since {made:%H:%M} UTC and prevents further runs. Look at it, "
         f"then: kubectl delete sparkapplication -n {broker.metadata.namespace} {name}",
     )
 
 
-def _unseen(broker: Broker, observed: Manifest | None, now: datetime) -> StatusCondition | None:
-    """A schedule that no Spark operator looks at: none is installed for this namespace, or it does not run."""
+def _overdue(broker: Broker, observed: Manifest | None, now: datetime) -> StatusCondition | None:
+    """The condition if no Spark operator handles the schedule: there is none for this namespace, or it does not run.
+    None if runs are started.
+    """
     late = timedelta(minutes=_LATE_PERIODS * broker.spec.lag_analysis.interval_minutes)
     made = _moment(text_at(observed, "metadata", "creationTimestamp"))
     last = _moment(text_at(observed, "status", "lastRun")) or made
@@ -92,7 +97,7 @@ def _running(broker: Broker, observed: Manifest | None) -> StatusCondition:
         return _scheduled(
             ConditionStatus.UNKNOWN,
             ConditionReason.PENDING,
-            f"The schedule `{lag_job.cron(broker)}` UTC is made, not yet seen.",
+            f"The schedule `{lag_job.cron(broker)}` UTC was created; the Spark operator has not handled it yet.",
         )
     return _scheduled(ConditionStatus.TRUE, ConditionReason.SCHEDULED, f"Runs at `{lag_job.cron(broker)}` UTC.")
 

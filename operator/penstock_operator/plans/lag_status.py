@@ -1,8 +1,8 @@
-"""The newest lag result -> `status.lag` and condition Lagging of each Subscription.
+"""From the newest lag result of a Broker to `status.lag` and condition Lagging of each Subscription.
 
-The document comes from a pod and is untrusted: it was parsed by its model, only newer windows count, and an entry
-reaches a Subscription only if it names its uid, its queue and its Broker. Source: section 6 of the design,
-docs/lag.md.
+The result document comes from a pod and is not trusted. Its model has validated it; a result is used only if its window
+is newer than that of the last one; and an entry is used for a Subscription only if uid, queue and Broker agree. Source:
+docs/decisions/064-result-documents.md, docs/lag.md.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from penstock_operator.plans.conditions import ConditionReason, ConditionStatus,
 __all__ = ["analysis_status", "is_worth_writing", "lag_status", "lagging_condition", "stale_condition"]
 
 _NOTICEABLE: Final = 0.1
-"""Changes of ages and rates below a tenth are not written..."""
+"""Ages and rates that change by less than this share are not written, unless the status is older than `_REFRESH`."""
 _REFRESH: Final = timedelta(minutes=5)
-"""...unless what is shown is so old."""
 _STALE_PERIODS: Final = 3
+"""A result is stale after this number of intervals of the schedule."""
 
 _BEHIND: Final = frozenset(
     {
@@ -36,7 +36,7 @@ _BEHIND: Final = frozenset(
 
 
 def lag_status(entry: SubscriptionLag, result: LagResult) -> Manifest:
-    """`status.lag`."""
+    """`status.lag` of a Subscription."""
     figures = {
         "messages": entry.messages,
         "ready": entry.ready,
@@ -56,7 +56,7 @@ def lag_status(entry: SubscriptionLag, result: LagResult) -> Manifest:
 
 
 def lagging_condition(subscription: Subscription, entry: SubscriptionLag) -> StatusCondition:
-    """Condition Lagging: thresholds first, since a person set them; then the state."""
+    """Condition Lagging: True if a threshold of the spec is exceeded, else by the state of the result."""
     limits = subscription.spec.lag_thresholds
     if entry.state is LagState.UNKNOWN:
         return StatusCondition("Lagging", ConditionStatus.UNKNOWN, entry.state.value, entry.message)
@@ -73,9 +73,9 @@ def lagging_condition(subscription: Subscription, entry: SubscriptionLag) -> Sta
 
 
 def is_worth_writing(shown: Lag | None, before: str | None, lag: Manifest, condition: StatusCondition) -> bool:
-    """Whether a newer finding is written: the figure, the state or the reason changed, or the rest did noticeably.
+    """Whether a lag is written to the status: depth, state or reason changed, or another figure changed noticeably.
 
-    `before` is the reason of the condition that is shown. An older window than the one shown is never written.
+    `shown`: the lag in the status now, `before`: the reason of its condition. An older window is never written.
     """
     if shown is None:
         return True
@@ -96,11 +96,11 @@ def is_worth_writing(shown: Lag | None, before: str | None, lag: Manifest, condi
 
 
 def stale_condition(result: LagResult, interval_minutes: int, now: datetime) -> StatusCondition | None:
-    """The condition of every Subscription when no run has reported for three periods, None while reports come."""
+    """Condition Lagging of every Subscription if the newest result is older than three intervals; else None."""
     if now - result.window_end < timedelta(minutes=_STALE_PERIODS * interval_minutes):
         return None
     message = (
-        f"The newest lag result is of {result.window_end:%Y-%m-%d %H:%M} UTC. See condition LagAnalysisScheduled of "
+        f"The newest lag result is from {result.window_end:%Y-%m-%d %H:%M} UTC. See condition LagAnalysisScheduled of "
         "the Broker."
     )
     return StatusCondition("Lagging", ConditionStatus.UNKNOWN, ConditionReason.LAG_REPORT_STALE, message)
@@ -116,7 +116,7 @@ def analysis_status(result: LagResult) -> Manifest:
 
 
 def reporting(result: LagResult) -> str:
-    """Pods that reported, of those expected."""
+    """How many of the expected pods have reported, as `1/1`."""
     return f"{result.reporting_brokers}/{result.expected_brokers}"
 
 

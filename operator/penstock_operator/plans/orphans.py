@@ -16,10 +16,15 @@ from penstock_api.management import EntityType, Owner
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.decisions import DeleteEntity
 
-__all__ = ["COLLECT_AFTER_SECONDS", "MarkedEntity", "Orphans", "find_orphans"]
+__all__ = ["COLLECT_AFTER_SECONDS", "Claim", "MarkedEntity", "Orphans", "find_orphans"]
 
 COLLECT_AFTER_SECONDS: Final = 600
+"""How long a resource must be missing before its entity is deleted."""
 MAX_LISTED: Final = 50
+"""Orphans in the status of one Broker."""
+
+Claim = tuple[str, str, str, str]
+"""Kind, namespace and name of a resource, and the name of the entity that it declares."""
 
 _ENTITIES: Final = {"Exchange": EntityType.EXCHANGE, "Subscription": EntityType.SUBSCRIPTION}
 
@@ -32,7 +37,7 @@ class MarkedEntity:
     owner: Owner
 
     @property
-    def claim(self) -> tuple[str, str, str, str]:
+    def claim(self) -> Claim:
         """Kind, namespace and name of the resource, and the name of the entity."""
         return (self.owner.kind, self.owner.namespace, self.owner.name, self.name)
 
@@ -45,15 +50,15 @@ class Orphans:
     """What is to be deleted now."""
     listed: tuple[Manifest, ...]
     """For `Broker.status.orphans`."""
-    missing_since: Mapping[tuple[str, str, str, str], float]
+    missing_since: Mapping[Claim, float]
     """Since when each resource is missing, as `now` counts; the argument `missing_since` of the next call."""
 
 
 def find_orphans(
     entities: Iterable[MarkedEntity],
     *,
-    claims: Collection[tuple[str, str, str, str]],
-    missing_since: Mapping[tuple[str, str, str, str], float],
+    claims: Collection[Claim],
+    missing_since: Mapping[Claim, float],
     cluster_id: str,
     namespaces: Collection[str],
     now: float,
@@ -67,7 +72,7 @@ def find_orphans(
     """
     collect: list[DeleteEntity] = []
     listed: list[Manifest] = []
-    since: dict[tuple[str, str, str, str], float] = {}
+    since: dict[Claim, float] = {}
     for entity in sorted(entities, key=lambda it: it.claim):
         owner = entity.owner
         unseen = bool(namespaces) and owner.namespace not in namespaces

@@ -1,7 +1,8 @@
-"""Brings the newest lag result of every Broker into the status of its Subscriptions. Thin; `lag_status` decides.
+"""Reads the newest lag result of every Broker and writes it to the status of its Subscriptions.
 
-Written by a field manager of its own (`penstock-lag`), so that it never touches what the operator says, and at a
-limited rate, so that ten thousand subscriptions are no storm.
+`plans.lag_status` decides what is written. It is written by a field manager of its own (`penstock-lag`), so that it
+does not change the other fields of the status, and at a limited rate, so that ten thousand Subscriptions do not
+overload the API server. Source: docs/decisions/064-result-documents.md, docs/lag.md.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _WRITES_PER_SECOND: Final = 20
 
 @dataclass(slots=True)
 class LagReader:
-    """Reads results and writes what changed."""
+    """Reads lag results and writes what changed."""
 
     kube: ApiServer
     cache: Cache
@@ -48,14 +49,14 @@ class LagReader:
     _problems: dict[ResourceKey, str] = field(default_factory=dict[ResourceKey, str])
 
     async def run(self, period_seconds: float) -> None:
-        """Look at every Broker's newest result, for ever."""
+        """Read the newest result of every Broker, for ever, with a pause of `period_seconds` after each round."""
         while True:
             for key in self.cache.all("Broker"):
                 await self.look(key)
             await asyncio.sleep(period_seconds)
 
     async def look(self, key: ResourceKey) -> None:
-        """Look at the newest result of one Broker."""
+        """Read the newest result of one Broker and write what changed."""
         found = self.findings.get(key)
         entry = self.cache.get(key)
         broker = None if entry is None else entry.resource
@@ -109,20 +110,20 @@ class LagReader:
                 entry.manifest, {"lag": lag, "conditions": rendered}, names.LAG_MANAGER
             )
         except KubeError as error:
-            # It was deleted meanwhile, or the next look tries again.
-            logger.info("lag of %s was not written: %s", key, error)
+            # The resource was deleted meanwhile, or the next round tries again.
+            logger.info("the lag of %s was not written: %s", key, error)
             return
         self.cache.put(updated)
 
     def _complain(self, key: ResourceKey, problem: str) -> None:
-        """Once per problem: an observer that crashes in a loop must not fill the log."""
+        """Log a problem once, not again while it lasts: an observer that keeps crashing must not fill the log."""
         if self._problems.get(key) != problem:
             self._problems[key] = problem
-            logger.warning("no lag of %s: %s", key, problem)
+            logger.warning("the lag of %s is not known: %s", key, problem)
 
 
 def _matches(subscriptions: list[Subscription], result: LagResult) -> Iterator[tuple[Subscription, SubscriptionLag]]:
-    """Entries with the Subscription that they are about; uid, name and queue all have to fit."""
+    """The entries, each with its Subscription; uid, namespace, name and queue must all agree."""
     by_uid = {subscription.metadata.uid: subscription for subscription in subscriptions}
     for entry in result.subscriptions:
         subscription = by_uid.get(entry.owner_uid or "")

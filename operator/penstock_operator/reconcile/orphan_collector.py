@@ -1,5 +1,7 @@
-"""Looks for what bears the mark of a missing resource, on every connected broker, after each complete list. Thin;
-`orphans` decides.
+"""Deletes orphans: after each complete list, compares what has an owner mark on each connected broker with the
+resources.
+
+`plans.orphans` decides. Source: docs/decisions/054-owner-mark.md, docs/decisions/055-deletion.md.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from penstock_api import declaration
 from penstock_operator.brokers.management import Unreachable
 from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions
 from penstock_operator.cluster.cache import Cache, ResourceKey
-from penstock_operator.plans import orphans
 from penstock_operator.plans.decisions import Reach
+from penstock_operator.plans.orphans import Claim, find_orphans
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings
 from penstock_operator.settings import OperatorSettings
 
@@ -21,12 +23,10 @@ __all__ = ["OrphanCollector"]
 
 logger = logging.getLogger(__name__)
 
-Claim = tuple[str, str, str, str]
-
 
 @dataclass(slots=True)
 class OrphanCollector:
-    """Remembers since when what is missing."""
+    """Looks for orphans, and remembers since when each resource is missing."""
 
     cache: Cache
     sessions: BrokerSessions
@@ -38,7 +38,7 @@ class OrphanCollector:
     _missing_since: dict[ResourceKey, dict[Claim, float]] = field(default_factory=dict[ResourceKey, dict[Claim, float]])
 
     async def run(self) -> None:
-        """Look at every connected broker once."""
+        """Look for orphans on every connected broker once."""
         for key in self.cache.all("Broker"):
             session = self.sessions.get(f"{key.namespace}/{key.name}")
             if session is not None and session.reach is Reach.CONNECTED:
@@ -48,7 +48,7 @@ class OrphanCollector:
         found = self.findings.setdefault(key, BrokerFindings())
         try:
             marked_entities = await session.marked_entities()
-            verdict = orphans.find_orphans(
+            verdict = find_orphans(
                 marked_entities,
                 claims=self._claims(key),
                 missing_since=self._missing_since.get(key, {}),
@@ -60,9 +60,15 @@ class OrphanCollector:
             found.pending_removals &= {entity.owner.uid for entity in marked_entities}
             for entry in verdict.collect:
                 reply = await session.delete(entry)
-                logger.info("orphan %s on %s: %s %s", entry.name, key, reply.status, reply.description)
+                logger.info(
+                    "the orphan %s on %s is deleted: the broker replies %s %s",
+                    entry.name,
+                    key,
+                    reply.status,
+                    reply.description,
+                )
         except Unreachable as error:
-            logger.info("orphans of %s are not known: %s", key, error)
+            logger.info("the orphans on %s are not known: %s", key, error)
             return
         self._missing_since[key] = dict(verdict.missing_since)
         if found.orphans != verdict.listed:

@@ -1,5 +1,7 @@
-"""Acts out the plans for Exchanges and Subscriptions: observe, decide, do the one thing, decide again. Thin; decides
-nothing.
+"""Reconciles one resource: collect what is known, ask the plan what to do next, do it, and ask again until it is done.
+
+Decisions are in `plans`. Brokers are reconciled by `broker_reconciler`. Source: docs/decisions/055-deletion.md,
+docs/decisions/058-server-side-apply.md.
 """
 
 from __future__ import annotations
@@ -19,8 +21,6 @@ from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, Conflict, api_resource_of
 from penstock_operator.cluster.cache import Cache, CachedResource, ResourceChange, ResourceKey
 from penstock_operator.manifest import Manifest, dig
-from penstock_operator.plans import exchange as plans_exchange
-from penstock_operator.plans import subscription as plans_subscription
 from penstock_operator.plans.conditions import ConditionStatus
 from penstock_operator.plans.decisions import (
     AddFinalizer,
@@ -36,8 +36,8 @@ from penstock_operator.plans.decisions import (
     Report,
     Retry,
 )
-from penstock_operator.plans.exchange import ExchangeView
-from penstock_operator.plans.subscription import SubscriptionView
+from penstock_operator.plans.exchange import ExchangeView, plan_exchange
+from penstock_operator.plans.subscription import SubscriptionView, plan_subscription
 from penstock_operator.reconcile import status
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings, BrokerReconciler
 from penstock_operator.settings import OperatorSettings
@@ -51,7 +51,7 @@ ViewT = TypeVar("ViewT", ExchangeView, SubscriptionView)
 
 @dataclass(slots=True)
 class Reconciler:
-    """Brings one resource at a time to what is declared."""
+    """Reconciles resources, each by its kind."""
 
     kube: ApiServer
     cache: Cache
@@ -61,13 +61,13 @@ class Reconciler:
     brokers: BrokerReconciler
     clock: Callable[[], datetime]
     enqueue: Callable[[ResourceKey], None]
-    """Have another resource looked at."""
+    """Put another resource into the work queue."""
 
     async def reconcile(self, key: ResourceKey) -> Retry:
-        """Look at one resource and do what has to be done; how soon to look again.
+        """Reconcile one resource; when to reconcile it again.
 
         Raises:
-            KubeError: the API server refused; try again later.
+            KubeError: the API server refused; the caller tries again later.
         """
         entry = self.cache.get(key)
         if entry is None:
@@ -76,7 +76,7 @@ class Reconciler:
             return Retry.RESYNC
         match entry.resource:
             case None:
-                return await self._unreadable(key, entry)
+                return await self._report_unparsable(key, entry)
             case Broker():
                 report = await self.brokers.reconcile(key, entry.resource)
                 if report is None:
@@ -99,7 +99,7 @@ class Reconciler:
             namespace_terminating=await self._is_terminating(exchange),
             now=self.clock(),
         )
-        return await self._act(key, manifest, view, plans_exchange.plan_exchange)
+        return await self._act(key, manifest, view, plan_exchange)
 
     async def _subscription(self, key: ResourceKey, manifest: Manifest, subscription: Subscription) -> Retry:
         view = SubscriptionView(
@@ -111,12 +111,12 @@ class Reconciler:
             namespace_terminating=await self._is_terminating(subscription),
             now=self.clock(),
         )
-        return await self._act(key, manifest, view, plans_subscription.plan_subscription)
+        return await self._act(key, manifest, view, plan_subscription)
 
     async def _act(
         self, key: ResourceKey, manifest: Manifest, view: ViewT, decide: Callable[[ViewT], Decision]
     ) -> Retry:
-        """Do what the plan says next, tell it what came of that, until it has nothing more to do."""
+        """Do what the plan decides and call it again with the result, until it reports or removes the finalizer."""
         while True:
             match decision := decide(view):
                 case AddFinalizer():
@@ -146,7 +146,7 @@ class Reconciler:
         if broker is None:
             unreadable = self.cache.get(ResourceKey("Broker", namespace, name)) is not None
             reach = Reach.UNREACHABLE if unreadable else Reach.ABSENT
-            return BrokerView(reach=reach, problem="This operator can't read the Broker's spec.")
+            return BrokerView(reach=reach, problem="This operator can't parse the Broker's spec.")
         if broker.metadata.deletion_timestamp is not None:
             return BrokerView(reach=Reach.DELETING, broker=broker, problem="The Broker is being deleted.")
         if broker.spec.replicas == 0:
@@ -165,13 +165,15 @@ class Reconciler:
         )
 
     def _note_pending_removal(self, resource: Exchange | Subscription) -> None:
-        """Note that the broker still has it; noted before the finalizer goes, or nobody would know."""
+        """Remember that the broker still has the entity. This must happen before the finalizer is removed: afterwards
+        nothing else refers to the entity.
+        """
         broker = ResourceKey("Broker", *declaration.broker_key(resource))
         self.brokers.findings.setdefault(broker, BrokerFindings()).pending_removals.add(resource.metadata.uid)
 
     async def _ask(self, view: BrokerView, entry: DeclareEntity | DeleteEntity) -> BrokerReply | BrokerView:
-        """The broker's answer; if none comes, what is known of the broker now."""
-        assert view.broker is not None, "nothing is asked of a Broker that isn't there"
+        """The broker's reply; if it does not reply, what is known of the broker now."""
+        assert view.broker is not None, "the plan sends nothing to a Broker that does not exist"
         session = self.sessions.get(view.broker.key)
         try:
             if session is None:
@@ -181,7 +183,7 @@ class Reconciler:
             return replace(view, reach=Reach.UNREACHABLE, problem=f"The broker does not answer: {error}.")
 
     async def _is_terminating(self, resource: Exchange | Subscription) -> bool:
-        """Whether the namespace goes as well; only looked up when that matters."""
+        """Whether the namespace is being deleted, too; it is read only for a resource that is being deleted."""
         if resource.metadata.deletion_timestamp is None:
             return False
         namespace = await self.kube.get(API_RESOURCES["Namespace"], None, resource.metadata.namespace)
@@ -198,7 +200,7 @@ class Reconciler:
     async def _add_finalizer(self, manifest: Manifest) -> Manifest:
         updated = await self.kube.set_finalizers(manifest, [*_finalizers(manifest), names.FINALIZER])
         if updated is None:
-            raise Conflict(409, "it was removed before it got our finalizer")
+            raise Conflict(409, "it was deleted before the finalizer was added")
         self.cache.put(updated)
         return updated
 
@@ -206,7 +208,7 @@ class Reconciler:
         finalizers = _finalizers(manifest)
         others = [name for name in finalizers if name != names.FINALIZER]
         if len(others) < len(finalizers):
-            logger.info("%s is released: %s", key, decision.why)
+            logger.info("the finalizer of %s is removed: %s", key, decision.why)
             updated = await self.kube.set_finalizers(manifest, others)
             if updated is not None and others:
                 self.cache.put(updated)
@@ -220,21 +222,21 @@ class Reconciler:
             self.enqueue(key)
         return report.retry
 
-    async def _unreadable(self, key: ResourceKey, entry: CachedResource) -> Retry:
-        """The API server took what this operator can't read: the CRD is of another version."""
+    async def _report_unparsable(self, key: ResourceKey, entry: CachedResource) -> Retry:
+        """A resource that the API server has accepted, but this operator can't parse: the CRD has another version."""
         manifest = entry.manifest
         if dig(manifest, "metadata", "deletionTimestamp") is not None:
-            return await self._release(key, manifest, RemoveFinalizer("this operator can't read it"))
-        logger.error("%s can't be read: %s", key, entry.problem)
-        message = f"{entry.problem}. Are the CRDs and the operator of one version?"
-        wanted = status.unreadable(manifest, message, self.clock())
+            return await self._release(key, manifest, RemoveFinalizer("this operator can't parse it"))
+        logger.error("%s can't be parsed: %s", key, entry.problem)
+        message = f"{entry.problem}. Install the CRDs and the operator of the same version."
+        wanted = status.unparsable(manifest, message, self.clock())
         if status.differs(manifest, wanted):
             self.cache.put(await self.kube.apply_status(manifest, wanted, names.MANAGER))
         return Retry.RESYNC
 
 
 def _renewed(view: ViewT, manifest: Manifest) -> ViewT:
-    """The view with the resource as it is now."""
+    """The view with the resource as it is in `manifest`."""
     resource = parse(manifest)
     assert isinstance(resource, type(view.resource))
     return replace(view, resource=resource)

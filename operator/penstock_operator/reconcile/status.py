@@ -1,4 +1,7 @@
-"""Writes what was reported: status once and only if it changed, with the Events that tell of it."""
+"""Writes the status that a plan has reported, once and only if it changed, and Events about the changes.
+
+Source: docs/decisions/056-conditions.md, docs/decisions/058-server-side-apply.md.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,16 @@ from penstock_operator.plans.broker_health import CONTESTED
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import Report
 
-__all__ = ["differs", "events", "is_ready", "unreadable", "wanted", "write", "written"]
+__all__ = ["differs", "events", "is_ready", "unparsable", "wanted", "write", "written"]
 
 logger = logging.getLogger(__name__)
 
 _OF_LAG: Final = ("lag",)
-"""Fields of status that are `penstock-lag`'s."""
+"""Fields of the status that the field manager `penstock-lag` writes."""
 
 
 def wanted(resource: AnyResource, report: Report, now: datetime) -> Manifest:
-    """The status that a report asks for."""
+    """The status that a report describes."""
     metadata = resource.metadata
     rendered = conditions.render(
         report.conditions, before=resource.status.conditions, generation=metadata.generation, now=now
@@ -34,37 +37,37 @@ def wanted(resource: AnyResource, report: Report, now: datetime) -> Manifest:
 
 
 def written(manifest: Manifest) -> Manifest:
-    """The part of an object's status that is `penstock-operator`'s."""
+    """The fields of an object's status that the field manager `penstock-operator` writes, without conditions."""
     status = cast(Mapping[str, object], dig(manifest, "status") or {})
     return {name: value for name, value in status.items() if name not in _OF_LAG and name != "conditions"}
 
 
 def differs(manifest: Manifest, status: Manifest) -> bool:
-    """Whether the object's status isn't `status` yet; the order of conditions says nothing."""
+    """Whether the object's status differs from `status`; the order of the conditions does not matter."""
     rest = {name: value for name, value in status.items() if name != "conditions"}
     return written(manifest) != rest or _by_type(manifest, "status") != _by_type({"status": status}, "status")
 
 
 def events(manifest: Manifest, report: Report, now: datetime) -> list[Manifest]:
-    """The Events to send: one if the reason of Ready is another one than before, one for each change of a fight."""
+    """The Events to send: one if the reason of Ready changed, one if the contested container-ids changed."""
     before = _by_type(manifest, "status")
     found = {condition.type: condition for condition in report.conditions}
-    told: list[StatusCondition] = []
+    events_for: list[StatusCondition] = []
     ready = found.get("Ready")
     if ready is not None and str(ready.reason) not in (ConditionReason.PENDING, text_at(before.get("Ready"), "reason")):
-        told.append(ready)
-    fight, last = found.get(CONTESTED), before.get(CONTESTED)
-    if fight is not None and text_at(last, "message") != fight.message:
-        # It is there while something is wrong: True is the bad news.
-        told.append(StatusCondition(fight.type, ConditionStatus.FALSE, fight.reason, fight.message))
-    elif fight is None and last is not None:
-        message = "No container-id keeps changing hands any more."
-        told.append(StatusCondition(CONTESTED, ConditionStatus.TRUE, ConditionReason.TAKEOVERS_ENDED, message))
-    return [_event(manifest, condition, conditions.timestamp(now)) for condition in told]
+        events_for.append(ready)
+    contest, last = found.get(CONTESTED), before.get(CONTESTED)
+    if contest is not None and text_at(last, "message") != contest.message:
+        # The condition exists only while something is wrong; an Event with status False is a warning.
+        events_for.append(StatusCondition(contest.type, ConditionStatus.FALSE, contest.reason, contest.message))
+    elif contest is None and last is not None:
+        message = "Clients do not take container-ids from one another any more."
+        events_for.append(StatusCondition(CONTESTED, ConditionStatus.TRUE, ConditionReason.TAKEOVERS_ENDED, message))
+    return [_event(manifest, condition, conditions.timestamp(now)) for condition in events_for]
 
 
-def _event(manifest: Manifest, told: StatusCondition, moment: str) -> Manifest:
-    """Normal if the condition is True, else a warning."""
+def _event(manifest: Manifest, condition: StatusCondition, moment: str) -> Manifest:
+    """An Event of type Normal if the condition is True, else of type Warning."""
     namespace, name = text_at(manifest, "metadata", "namespace"), text_at(manifest, "metadata", "name")
     return {
         "apiVersion": "v1",
@@ -77,9 +80,9 @@ def _event(manifest: Manifest, told: StatusCondition, moment: str) -> Manifest:
             "name": name,
             "uid": text_at(manifest, "metadata", "uid"),
         },
-        "type": "Normal" if told.status is ConditionStatus.TRUE else "Warning",
-        "reason": str(told.reason),
-        "message": told.message[:1024],
+        "type": "Normal" if condition.status is ConditionStatus.TRUE else "Warning",
+        "reason": str(condition.reason),
+        "message": condition.message[:1024],
         "source": {"component": names.MANAGER},
         "firstTimestamp": moment,
         "lastTimestamp": moment,
@@ -88,12 +91,12 @@ def _event(manifest: Manifest, told: StatusCondition, moment: str) -> Manifest:
 
 
 def is_ready(manifest: Manifest) -> bool:
-    """Whether the object's status says so."""
+    """Whether the object's condition Ready is True."""
     return text_at(_by_type(manifest, "status").get("Ready"), "status") == "True"
 
 
-def unreadable(manifest: Manifest, message: str, now: datetime) -> Manifest:
-    """The status of an object that can't be parsed."""
+def unparsable(manifest: Manifest, message: str, now: datetime) -> Manifest:
+    """The status of an object that this operator can't parse."""
     generation = dig(manifest, "metadata", "generation")
     before = _by_type(manifest, "status")
     rendered = [
@@ -111,18 +114,18 @@ def unreadable(manifest: Manifest, message: str, now: datetime) -> Manifest:
 
 
 async def write(kube: ApiServer, manifest: Manifest, resource: AnyResource, report: Report, now: datetime) -> Manifest:
-    """Write the report; the object as it is now."""
+    """Write the report if it differs from the status; the object as it is then."""
     status = wanted(resource, report, now)
     if not differs(manifest, status):
         return manifest
-    told = events(manifest, report, now)
+    new_events = events(manifest, report, now)
     result = await kube.apply_status(manifest, status, names.MANAGER)
     try:
-        for event in told:
+        for event in new_events:
             await kube.create(event)
     except KubeError as error:
-        # A terminating namespace takes no Events; status has said it all.
-        logger.info("no Event for %s %s: %s", manifest["kind"], resource.key, error)
+        # A terminating namespace accepts no Events. Nothing is lost: the status contains the same.
+        logger.info("an Event for %s %s was not created: %s", manifest["kind"], resource.key, error)
     return result
 
 
