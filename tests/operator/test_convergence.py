@@ -17,8 +17,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from operating.in_memory import ApiServerInMemory, BrokerInMemory, SessionsInMemory
-from operating.making import GOOD
+from support.api_server_in_memory import ApiServerInMemory
+from support.management_in_memory import BrokerInMemory, SessionsInMemory
+from support.resources import GOOD
 
 from penstock_api import declaration
 from penstock_api.resources import Exchange, Subscription, parse

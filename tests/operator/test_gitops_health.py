@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from lupa import lua51
-from operating.making import NOW, broker, broker_state, exchange, manifest_of, subscription
+from support.resources import NOW, broker, broker_state, exchange, manifest_of, subscription
 
 from penstock_api.resources import parse
 from penstock_api.resources.base import PENDING_STATUS

@@ -2,7 +2,7 @@
 validator.
 
 Every rule that the API server can check is written twice, once as CEL (it goes into the CRD) and once as a validator
-(for ``penstock up`` and as the operator's second line); tests/operator/bad_manifests.yaml holds manifests that both
+(for ``penstock up`` and as the operator's second line); tests/api/bad_manifests.yaml holds manifests that both
 must refuse. Rules with `oldSelf` exist as CEL only: a file has no past. Docstrings of fields become the descriptions
 of the CRD. Source: section 5 of the design; Kubernetes API conventions.
 """

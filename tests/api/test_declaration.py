@@ -1,0 +1,132 @@
+"""What a resource declares on the broker, key by key as it travels: defaults stay at home."""
+
+from __future__ import annotations
+
+from support.resources import exchange, subscription
+
+from penstock_api import declaration
+from penstock_api.resources.headers import as_told
+
+
+def test_an_exchange_with_all_its_defaults() -> None:
+    assert declaration.exchange_declaration(exchange(), cluster_id="c1").to_wire() == {
+        "exchangeType": "Topic",
+        "persistence": "Always",
+        "owner": {
+            "clusterId": "c1",
+            "kind": "Exchange",
+            "namespace": "shop",
+            "name": "orders",
+            "uid": "uid-orders",
+            "deletionPolicy": "DeleteWhenUnused",
+        },
+    }
+
+
+def test_an_exchange_with_an_alternate() -> None:
+    made = exchange(
+        unroutable="Alternate", alternateExchangeRef={"name": "rest"}, type="Direct", durability="NonDurable"
+    )
+    sent = declaration.exchange_declaration(made, alternate="the-rest").to_wire()
+    assert (sent["unroutable"], sent["alternateExchange"], sent["exchangeType"], sent["durable"]) == (
+        "Alternate",
+        "the-rest",
+        "Direct",
+        False,
+    )
+
+
+def test_a_subscription_with_every_field() -> None:
+    made = subscription(
+        subscriptionName="for/billing",
+        scope="Container",
+        clientId="billing 1",
+        sharing="Exclusive",
+        bindingKeys=["orders.us", "orders.eu"],
+        filter={"selector": "region = 'eu'", "noLocal": True},
+        rebindPolicy="WhenIdle",
+        deletionPolicy="DeleteWhenEmpty",
+        clientOverrides="Ignore",
+        persistence="AsSent",
+        delivery={
+            "maxDeliveries": 5,
+            "deadLetter": "dead",
+            "expiry": "orders/expired",
+            "maxTtlSeconds": 90,
+            "exclusiveConsumer": True,
+        },
+        limits={"maxBytes": "1Mi", "maxMessages": 10, "overflow": "Reject"},
+    )
+    assert declaration.subscription_declaration(made, exchange="orders", cluster_id="c1").to_wire() == {
+        "subscriptionName": "for/billing",
+        "scope": "Container",
+        "clientId": "billing 1",
+        "sharing": "Exclusive",
+        "exchange": "orders",
+        "bindingKeys": ["orders.eu", "orders.us"],
+        "selector": "region = 'eu'",
+        "noLocal": True,
+        "rebindPolicy": "WhenIdle",
+        "clientOverrides": "Ignore",
+        "persistence": "AsSent",
+        "limits": {"maxBytes": 1048576, "maxMessages": 10, "overflow": "Reject"},
+        "delivery": {
+            "maxDeliveries": 5,
+            "deadLetter": "dead",
+            "expiry": "orders/expired",
+            "maxTtlMs": 90_000,
+            "exclusiveConsumer": True,
+        },
+        "owner": {
+            "clusterId": "c1",
+            "kind": "Subscription",
+            "namespace": "shop",
+            "name": "billing",
+            "uid": "uid-billing",
+            "deletionPolicy": "DeleteWhenEmpty",
+        },
+    }
+    assert declaration.queue_name(made) == "psub:durable:container:billing%201:for%2Fbilling"
+
+
+def test_headers_are_declared_with_values_of_their_type() -> None:
+    bindings = [
+        {"headers": [{"name": "region", "string": "eu"}, {"name": "amount", "integer": 5}]},
+        {"match": "Any", "headers": [{"name": "paid", "boolean": False}, {"name": "trace"}]},
+    ]
+    made = subscription(headerBindings=bindings)
+    told = declaration.subscription_declaration(made, exchange="orders").header_bindings
+    assert [(it.match, it.headers) for it in told] == [
+        ("All", {"region": "eu", "amount": 5}),
+        ("Any", {"paid": False, "trace": None}),
+    ]
+
+
+def test_bindings_are_told_in_words_whatever_they_are_made_of() -> None:
+    assert as_told({"match": "All", "headers": {"region": "eu", "amount": 5}}) == "All: amount = 5, region = 'eu'"
+    assert as_told({"match": "Any", "headers": {"trace": None, "paid": False}}) == "Any: paid = False, trace"
+    assert as_told({"match": "Any", "headers": {1: b"x"}}) == "Any: 1 = b'x'"
+    assert as_told({}) == "All: every message"
+
+
+def test_names_come_from_the_resource_where_the_spec_has_none() -> None:
+    assert declaration.exchange_name(exchange()) == "orders"
+    assert declaration.exchange_name(exchange(exchangeName="Orders EU")) == "Orders EU"
+    assert declaration.subscription_name(subscription()) == "billing"
+    assert declaration.queue_name(subscription()) == "psub:durable:global:billing"
+    assert declaration.queue_name(subscription(durability="NonDurable")) == "psub:volatile:global:billing"
+
+
+def test_references_default_to_the_resource_s_own_namespace() -> None:
+    assert declaration.broker_key(subscription()) == ("shop", "main")
+    assert declaration.exchange_key(subscription()) == ("shop", "orders")
+    away = subscription(
+        brokerRef={"name": "main", "namespace": "infra"}, exchangeRef={"name": "all", "namespace": "hub"}
+    )
+    assert declaration.broker_key(away) == ("infra", "main")
+    assert declaration.exchange_key(away) == ("hub", "all")
+
+
+def test_a_file_without_uid_is_marked_by_its_name() -> None:
+    owner = declaration.owner_of(subscription(metadata={"uid": ""}))
+    assert (owner.cluster_id, owner.uid) == ("local", "shop/billing")

@@ -1,0 +1,114 @@
+"""The models of the three kinds: what they refuse, what they fill in, and how sizes are read."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from support.resources import GOOD, Bad, bad_manifests, broker, subscription
+
+from penstock_api.resources import Broker, Exchange, InvalidManifest, Subscription, load, parse, quantity_bytes
+
+
+@pytest.mark.parametrize("bad", [pytest.param(bad, id=bad.name) for bad in bad_manifests()])
+def test_every_bad_manifest_is_refused(bad: Bad) -> None:
+    with pytest.raises(InvalidManifest) as refused:
+        parse(bad.manifest)
+    assert bad.says in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_the_manifests_under_the_bad_ones_are_good(kind: str) -> None:
+    assert parse(GOOD[kind]).kind == kind
+
+
+def test_a_broker_without_more_than_it_needs() -> None:
+    spec = broker().spec
+    assert (spec.replicas, spec.image, spec.storage.size, spec.storage.ledger_size) == (1, None, "10Gi", "2Gi")
+    assert (spec.listeners.amqps, spec.listeners.amqp) == (True, False)
+    assert (spec.lag_analysis.backend, spec.lag_analysis.interval_minutes) == ("ScheduledSparkApplication", 5)
+
+
+def test_a_subscription_without_more_than_it_needs() -> None:
+    spec = subscription().spec
+    assert (spec.scope, spec.sharing, spec.durability, spec.expiry_policy) == ("Global", "Shared", "Durable", "Never")
+    assert (spec.rebind_policy, spec.deletion_policy, spec.client_overrides) == ("InPlace", "Delete", "Refuse")
+    assert (spec.persistence, spec.limits.overflow, spec.binding_keys) == ("Always", "DropOldest", ())
+
+
+def test_a_refusal_names_the_field_and_the_resource() -> None:
+    manifest = copy.deepcopy(GOOD["Subscription"])
+    manifest["spec"]["limits"] = {"overflow": "Ignore"}
+    with pytest.raises(InvalidManifest, match=r"^Subscription billing: spec\.limits\.overflow: "):
+        parse(manifest)
+
+
+def test_unknown_fields_of_a_status_are_passed_over() -> None:
+    later: dict[str, object] = {"observedGeneration": 2, "conditions": [], "somethingNew": {"a": 1}}
+    assert subscription(status=later).status.observed_generation == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1", 1),
+        ("1k", 1_000),
+        ("1Ki", 1_024),
+        ("10Gi", 10_737_418_240),
+        ("1.5Gi", 1_610_612_736),
+        ("0.5", 1),
+        ("1500m", 2),
+        ("1e3", 1_000),
+        ("2E", 2_000_000_000_000_000_000),
+        (".5Ki", 512),
+    ],
+)
+def test_sizes_are_read_as_kubernetes_reads_them(text: str, expected: int) -> None:
+    assert quantity_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "1 Gi", "1gi", "Gi", "1GiB", "0x10", "1e", "--1"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a quantity"):
+        quantity_bytes(text)
+
+
+def test_a_file_gives_its_resources_in_order_and_passes_over_others() -> None:
+    text = """
+apiVersion: penstock.dev/v1alpha1
+kind: Subscription
+metadata: {name: s}
+spec: {brokerRef: {name: b}, exchangeRef: {name: e}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: users}
+---
+---
+apiVersion: penstock.dev/v1alpha1
+kind: Exchange
+metadata: {name: e, namespace: shop}
+spec: {brokerRef: {name: b}}
+---
+apiVersion: penstock.dev/v1alpha1
+kind: Broker
+metadata: {name: b}
+spec: {authentication: {anonymous: true}}
+"""
+    found = list(load(text))
+    assert [type(resource) for resource in found] == [Subscription, Exchange, Broker]
+    assert [resource.key for resource in found] == ["default/s", "shop/e", "default/b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "not YAML"),
+        ("- a\n- b\n", "a manifest is a map"),
+        ("apiVersion: penstock.dev/v1alpha1\nkind: Queue\nmetadata: {name: q}\nspec: {}\n", "Queue q"),
+        ("apiVersion: penstock.dev/v9\nkind: Broker\nmetadata: {name: q}\nspec: {}\n", "apiVersion"),
+    ],
+)
+def test_a_file_that_can_t_be_read_says_why(text: str, says: str) -> None:
+    with pytest.raises(InvalidManifest, match=says):
+        list(load(text))

@@ -1,0 +1,168 @@
+"""The operator's management over AMQP, against a real broker process with the operator's own certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from support.broker_process import BrokerProcess
+from support.resources import exchange, subscription
+
+from penstock_amqp.client.management import ManagementClient
+from penstock_api import declaration, understanding
+from penstock_api.management import EntityType
+from penstock_api.resources.headers import as_told
+from penstock_broker.settings.settings import Settings
+from penstock_operator.brokers.management import ManagementTarget, NotUnderstood, Unreachable
+from penstock_operator.brokers.management_amqp import connect
+from penstock_operator.children import certificates
+from penstock_operator.manifest import items_of
+from penstock_operator.plans.decisions import DeclareEntity, DeleteEntity
+
+QUEUE = "psub:durable:global:billing"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[ManagementTarget]:
+    now = datetime.now(UTC)
+    ca = certificates.make_ca("test", now)
+    pair = certificates.make_server(ca, ["main-management.shop.svc", "*.shop.svc"], now)
+    (tmp_path / "tls.crt").write_bytes(pair.certificate)
+    (tmp_path / "tls.key").write_bytes(pair.key)
+    (tmp_path / "password").write_text("a-long-enough-password")
+    management = {
+        "address": "127.0.0.1:0",
+        "tls": {"certificate": str(tmp_path / "tls.crt"), "key": str(tmp_path / "tls.key")},
+        "user": "operator",
+        "passwordFile": str(tmp_path / "password"),
+    }
+    with BrokerProcess(tmp_path / "data", management=False, settings={"management": management}) as process:
+        port = int(process.addresses["management"].rsplit(":", 1)[1])
+        yield ManagementTarget(
+            host="127.0.0.1",
+            port=port,
+            server_name="main-management.shop.svc",
+            ca=ca.certificate,
+            user="operator",
+            password="a-long-enough-password",
+        )
+
+
+async def test_a_later_broker_is_told_from_one_that_does_not_answer(
+    target: ManagementTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    management = await connect(target)
+    said = {**(await management.state()).to_wire(), "version": "9.1", "epoch": "the ninth"}
+    del said["turns"]
+
+    async def read(*_: object) -> dict[str, object]:
+        return said
+
+    monkeypatch.setattr(ManagementClient, "read", read)
+    with pytest.raises(NotUnderstood) as raised:
+        await management.state()
+    assert str(raised.value) == (
+        "The broker, version 9.1, says of itself what this operator doesn't understand (epoch: Input should be a valid "
+        "integer, unable to parse string as an integer; turns: is required). Upgrade the CRDs and the operator; until "
+        "then the broker keeps what it has."
+    )
+    await management.close()
+
+
+async def test_declare_query_and_remove(target: ManagementTarget) -> None:
+    management = await connect(target)
+    state = await management.state()
+    assert (state.epoch, state.durable_work) == (1, "Ok")
+    assert state.understands == (*understanding.vocabulary(), *understanding.settings_vocabulary(Settings))
+    wanted = declaration.subscription_declaration(subscription(), exchange="orders", cluster_id="c1")
+    made = await management.declare(
+        [
+            DeclareEntity(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange(), cluster_id="c1")),
+            DeclareEntity(EntityType.SUBSCRIPTION, None, wanted),
+        ]
+    )
+    assert [(reply.status, reply.body["outcome"]) for reply in made] == [(201, "Created"), (201, "Created")]
+    assert made[1].body["bindingKeys"] == ["#"]
+    (again,) = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)])
+    assert (again.status, again.body["outcome"]) == (200, "Unchanged")
+    marked_entities = {it.name: it.owner.uid for it in await management.marked_entities()}
+    assert marked_entities == {"orders": "uid-orders", QUEUE: "uid-billing"}
+    removal = DeleteEntity(
+        entity=EntityType.EXCHANGE, name="orders", if_unused=True, if_empty=False, owner_uid="uid-orders"
+    )
+    (bound,) = await management.delete([removal])
+    assert (bound.status, bound.reason) == (409, "BindingsExist")
+    gone = await management.delete(
+        [replace(removal, entity=EntityType.SUBSCRIPTION, name=QUEUE, owner_uid="uid-billing"), removal]
+    )
+    assert [reply.status for reply in gone] == [204, 204]
+    assert await management.marked_entities() == []
+    await management.close()
+
+
+async def test_another_resource_s_subscription_is_not_taken_away(target: ManagementTarget) -> None:
+    management = await connect(target)
+    ours = declaration.exchange_declaration(exchange(), cluster_id="c1")
+    wanted = declaration.subscription_declaration(subscription(), exchange="orders", cluster_id="c1")
+    entries = [DeclareEntity(EntityType.EXCHANGE, "orders", ours), DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)]
+    await management.declare(entries)
+    (refused,) = await management.delete(
+        [DeleteEntity(entity=EntityType.SUBSCRIPTION, name=QUEUE, if_unused=True, if_empty=False, owner_uid="another")]
+    )
+    assert (refused.status, refused.reason) == (409, "Managed")
+    twin = subscription(metadata={"name": "twin", "uid": "uid-twin"}, subscriptionName="billing")
+    other = declaration.subscription_declaration(twin, exchange="orders", cluster_id="c1")
+    (refused,) = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, other)])
+    assert (refused.status, refused.reason) == (409, "DuplicateSubscription")
+    await management.close()
+
+
+async def test_a_missing_exchange_and_a_bad_selector_have_their_reasons(target: ManagementTarget) -> None:
+    management = await connect(target)
+    lost = declaration.subscription_declaration(subscription(), exchange="nowhere")
+    await management.declare(
+        [DeclareEntity(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange()))]
+    )
+    bad = declaration.subscription_declaration(subscription(filter={"selector": "a = = b"}), exchange="orders")
+    replies = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, body) for body in (lost, bad)])
+    assert [(it.status, it.reason) for it in replies] == [(404, "ExchangeNotFound"), (400, "InvalidSelector")]
+    await management.close()
+
+
+async def test_headers_and_delivery_are_declared_once_and_bad_ones_have_their_reasons(target: ManagementTarget) -> None:
+    management = await connect(target)
+    kinds = {"orders": exchange(), "parcels": exchange(metadata={"name": "parcels"}, type="Headers")}
+    await management.declare(
+        [DeclareEntity(EntityType.EXCHANGE, name, declaration.exchange_declaration(it)) for name, it in kinds.items()]
+    )
+    bindings = [{"headers": [{"name": "region", "string": "eu"}, {"name": "amount", "integer": 5}]}]
+    made = subscription(headerBindings=bindings, delivery={"maxDeliveries": 3, "deadLetter": "dead"})
+    wanted, wrong = (declaration.subscription_declaration(made, exchange=it) for it in ("parcels", "orders"))
+    (first,) = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)])
+    (second,) = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)])
+    assert (first.body["outcome"], second.body["outcome"]) == ("Created", "Unchanged")
+    told = [as_told(it) for it in items_of(first.body, "headerBindings")]
+    assert told == ["All: amount = 5, region = 'eu'"]
+    nowhere = subscription(metadata={"name": "lost", "uid": "u"}, delivery={"deadLetter": "$management"})
+    other = declaration.subscription_declaration(nowhere, exchange="orders")
+    replies = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, body) for body in (wrong, other)])
+    assert [(it.status, it.reason) for it in replies] == [(400, "InvalidBindingKey"), (400, "InvalidAddress")]
+    await management.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"password": "wrong"}, "does not take the operator's password"),
+        ({"server_name": "main-management.other.svc"}, "can't be reached"),
+        ({"port": 1}, "can't be reached"),
+    ],
+)
+async def test_who_can_t_be_asked_is_unreachable(
+    target: ManagementTarget, change: dict[str, str | int], says: str
+) -> None:
+    with pytest.raises(Unreachable, match=says):
+        await connect(replace(target, **change))  # type: ignore[arg-type]  # the values fit their names

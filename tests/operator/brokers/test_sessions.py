@@ -1,0 +1,215 @@
+"""A session: batches, a new instance, a lost connection. The management behind it answers when told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import pytest
+from support.resources import broker_state, exchange, subscription
+from support.waiting import wait_until
+
+from penstock_api import declaration
+from penstock_api.management import BrokerState, ContestedContainer, EntityType
+from penstock_operator.brokers.management import BrokerManagement, ManagementTarget, NotUnderstood, Unreachable
+from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions, SessionChange
+from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
+from penstock_operator.plans.orphans import MarkedEntity
+
+TARGET = ManagementTarget(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", password="p")
+
+
+def state(instance: str = "i1", epoch: int = 1) -> BrokerState:
+    return broker_state(instance_id=instance, epoch=epoch)
+
+
+@dataclass
+class Script:
+    """What the management does: its state, whether it answers, and what it was asked."""
+
+    now: BrokerState = field(default_factory=state)
+    is_up: bool = True
+    batches: list[list[str]] = field(default_factory=list[list[str]])
+    connects: int = 0
+    later: NotUnderstood | None = None
+    """It is of a later release."""
+
+    async def connect(self, target: ManagementTarget) -> BrokerManagement:
+        self.connects += 1
+        self._check()
+        return Scripted(self)
+
+    def _check(self) -> None:
+        if not self.is_up:
+            raise Unreachable("it is down")
+
+
+@dataclass
+class Scripted:
+    script: Script
+
+    async def state(self) -> BrokerState:
+        self._check()
+        if self.script.later is not None:
+            raise self.script.later
+        return self.script.now
+
+    async def declare(self, entries: Sequence[DeclareEntity]) -> Sequence[BrokerReply]:
+        self._check()
+        self.script.batches.append([f"+{entry.entity.name}" for entry in entries])
+        return [BrokerReply(status=201) for _ in entries]
+
+    async def delete(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
+        self._check()
+        self.script.batches.append([f"-{entry.entity.name}" for entry in entries])
+        return [BrokerReply(status=204) for _ in entries]
+
+    async def marked_entities(self) -> Sequence[MarkedEntity]:
+        self._check()
+        return []
+
+    async def close(self) -> None:
+        return
+
+    def _check(self) -> None:
+        if not self.script.is_up:
+            raise Unreachable("it is down")
+
+
+@dataclass
+class Fixture:
+    script: Script
+    sessions: BrokerSessions
+    changes: int = 0
+    states: int = 0
+
+    def changed(self, news: SessionChange) -> None:
+        match news:
+            case SessionChange.REACH:
+                self.changes += 1
+            case SessionChange.STATE:
+                self.states += 1
+            case _:
+                assert_never(news)
+
+    async def session(self) -> BrokerSession:
+        return await self.sessions.ensure("shop/main", TARGET, self.changed)
+
+
+@pytest.fixture
+async def made() -> AsyncIterator[Fixture]:
+    script = Script()
+    fixture = Fixture(script, BrokerSessions(script.connect, 0.01))
+    yield fixture
+    await fixture.sessions.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async def holds() -> bool:
+        return condition()
+
+    await wait_until(holds)
+
+
+SUBSCRIPTION = DeclareEntity(
+    EntityType.SUBSCRIPTION, None, declaration.subscription_declaration(subscription(), exchange="orders")
+)
+EXCHANGE = DeclareEntity(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange()))
+
+
+def removal(entity: EntityType) -> DeleteEntity:
+    return DeleteEntity(entity=entity, name="q", if_unused=True, if_empty=False, owner_uid="u")
+
+
+async def test_it_connects_and_says_so_once(made: Fixture) -> None:
+    session = await made.session()
+    await until(lambda: session.reach is Reach.CONNECTED)
+    assert (session.state, made.changes) == (state(), 1)
+    assert await made.session() is session
+
+
+async def test_a_broker_that_is_not_understood_is_not_called_unreachable_and_asked_again(made: Fixture) -> None:
+    made.script.later = NotUnderstood("The broker, version 9, says what is new. Upgrade the operator.")
+    session = await made.session()
+    await until(lambda: session.reach is Reach.NOT_UNDERSTOOD)
+    assert (session.problem, made.changes) == (str(made.script.later), 1)
+    with pytest.raises(Unreachable):
+        await session.declare(EXCHANGE)
+    made.script.later = None
+    await until(lambda: session.reach is Reach.CONNECTED)
+    assert made.changes == 2
+
+
+async def test_what_is_asked_at_the_same_time_travels_together_in_a_safe_order(made: Fixture) -> None:
+    session = await made.session()
+    await until(lambda: session.reach is Reach.CONNECTED)
+    replies = await asyncio.gather(
+        session.declare(SUBSCRIPTION),
+        session.delete(removal(EntityType.EXCHANGE)),
+        session.declare(EXCHANGE),
+        session.delete(removal(EntityType.SUBSCRIPTION)),
+    )
+    assert [reply.status for reply in replies] == [201, 204, 201, 204]
+    assert made.script.batches == [["-SUBSCRIPTION", "-EXCHANGE"], ["+EXCHANGE", "+SUBSCRIPTION"]]
+
+
+@pytest.mark.parametrize("after", [state("i2"), state("i1", 2)], ids=["another-instance", "another-start"])
+async def test_another_instance_or_start_is_a_change(made: Fixture, after: BrokerState) -> None:
+    session = await made.session()
+    await until(lambda: made.changes == 1)
+    made.script.now = after
+    await until(lambda: made.changes == 2)
+    assert session.state == after
+
+
+async def test_a_fight_is_news_of_the_broker_alone_and_only_when_it_reads_otherwise(made: Fixture) -> None:
+    session = await made.session()
+    await until(lambda: made.changes == 1)
+
+    async def fight(takeovers: int) -> None:
+        contested = (ContestedContainer(container_id="twin", takeovers=takeovers, last_ms=0),)
+        made.script.now = state().model_copy(update={"contested_containers": contested})
+        await until(lambda: session.state == made.script.now)
+
+    await fight(5)
+    assert (made.changes, made.states) == (1, 1)
+    await fight(9)
+    assert made.states == 1
+    await fight(10)
+    assert made.states == 2
+    made.script.now = state()
+    await until(lambda: made.states == 3)
+    assert made.changes == 1
+
+
+async def test_a_lost_broker_is_unreachable_at_once_and_connected_again(made: Fixture) -> None:
+    session = await made.session()
+    await until(lambda: session.reach is Reach.CONNECTED)
+    made.script.is_up = False
+    with pytest.raises(Unreachable, match="it is down"):
+        await session.declare(SUBSCRIPTION)
+    assert session.reach is Reach.UNREACHABLE
+    with pytest.raises(Unreachable):
+        await session.delete(removal(EntityType.EXCHANGE))
+    made.script.is_up = True
+    await until(lambda: session.reach is Reach.CONNECTED)
+    assert (await session.declare(SUBSCRIPTION)).status == 201
+
+
+async def test_another_target_is_another_session_that_remembers_the_instance(made: Fixture) -> None:
+    first = await made.session()
+    await until(lambda: first.reach is Reach.CONNECTED)
+    moved = ManagementTarget(host="127.0.0.2", port=1, server_name="b", ca=b"", user="u", password="p")
+    second = await made.sessions.ensure("shop/main", moved, made.changed)
+    assert second is not first
+    assert second.state == state()
+    with pytest.raises(Unreachable):
+        await first.declare(SUBSCRIPTION)
+
+
+async def test_a_dropped_session_is_gone(made: Fixture) -> None:
+    await made.session()
+    await made.sessions.drop("shop/main")
+    assert made.sessions.get("shop/main") is None

@@ -1,0 +1,147 @@
+"""Certificates, password and token of a Broker: made once, kept while they are good, renewed in time."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from support.resources import broker
+
+from penstock_operator.children import certificates, credentials
+from penstock_operator.children.certificates import Pair
+from penstock_operator.manifest import Manifest, text_at
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+HOSTS = ("main-amqp.shop.svc", "localhost", "*.shop.svc")
+
+
+def stored(made: credentials.Credentials) -> dict[str, Manifest | None]:
+    """The Secrets as the API server would return them."""
+    manifests = credentials.manifests(broker(), made)
+    return {name_of(manifest): manifest for manifest in manifests if manifest["kind"] == "Secret"}
+
+
+def name_of(manifest: Manifest) -> str:
+    return text_at(manifest, "metadata", "name") or ""
+
+
+def renewed(
+    observed: dict[str, Manifest | None], now: datetime = NOW, hosts: tuple[str, ...] = HOSTS
+) -> credentials.Credentials:
+    return credentials.renew(observed, broker(), hosts, now, secrets.token_urlsafe)
+
+
+def test_everything_is_made_and_then_kept() -> None:
+    first = renewed({})
+    assert renewed(stored(first)) == first
+    assert renewed(stored(first), NOW + timedelta(days=270)) == first
+
+
+def test_the_server_certificate_is_renewed_three_months_ahead_under_the_same_ca() -> None:
+    first = renewed({})
+    later = renewed(stored(first), NOW + timedelta(days=276))
+    assert later.server != first.server
+    assert (later.ca, later.password, later.token) == (first.ca, first.password, first.token)
+
+
+def test_another_host_needs_another_certificate_only() -> None:
+    first = renewed({})
+    later = renewed(stored(first), hosts=(*HOSTS, "*.hub.svc"))
+    assert later.server != first.server
+    assert later.ca == first.ca
+    assert renewed(stored(first), hosts=HOSTS[:2]).server == first.server
+
+
+def test_a_ca_that_ends_takes_its_certificates_along() -> None:
+    first = renewed({})
+    later = renewed(stored(first), NOW + timedelta(days=3650 - 364))
+    assert later.ca != first.ca
+    assert later.server != first.server
+
+
+@pytest.mark.parametrize("name", ["main-ca", "main-amqp", "main-management", "main-observer"])
+def test_what_is_lost_is_made_anew(name: str) -> None:
+    first = renewed({})
+    observed = stored(first)
+    observed[name] = None
+    later = renewed(observed)
+    assert (later.password == first.password) is (name != "main-management")
+    assert (later.token == first.token) is (name != "main-observer")
+    assert (later.ca == first.ca) is (name != "main-ca")
+    assert (later.server == first.server) is (name not in ("main-ca", "main-amqp"))
+
+
+@pytest.mark.parametrize("value", ["", "c2hvcnQ=", "not base64!", base64.b64encode(b"\xff" * 40).decode()])
+def test_a_password_that_is_no_good_is_made_anew(value: str) -> None:
+    observed = stored(renewed({}))
+    observed["main-management"] = {"data": {"password": value}}
+    assert len(renewed(observed).password) >= 43
+
+
+def test_the_key_of_the_ca_is_for_the_operator_alone() -> None:
+    made = renewed({})
+    secret = base64.b64encode(made.ca.key).decode()
+    every = credentials.manifests(broker(), made)
+    holders = [(manifest["kind"], name_of(manifest)) for manifest in every if secret in str(manifest)]
+    assert holders == [("Secret", "main-ca")]
+
+
+def test_names_cover_every_service_of_the_namespaces_that_may_use_it() -> None:
+    allowed = broker(allowedNamespaces=["hub", "*", "shop"])
+    assert credentials.hosts_of(allowed, "cluster.local") == (
+        "main-amqp.shop.svc",
+        "localhost",
+        "*.shop.svc",
+        "*.shop.svc.cluster.local",
+        "*.hub.svc",
+        "*.hub.svc.cluster.local",
+        "*.main-pods.shop.svc",
+        "*.main-pods.shop.svc.cluster.local",
+    )
+
+
+def test_python_s_ssl_trusts_the_server_by_its_ca(tmp_path: Path) -> None:
+    ca = certificates.make_ca("test", datetime.now(UTC))
+    pair = certificates.make_server(ca, HOSTS, datetime.now(UTC))
+    (tmp_path / "tls.crt").write_bytes(pair.certificate)
+    (tmp_path / "tls.key").write_bytes(pair.key)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    client = ssl.create_default_context(cadata=ca.certificate.decode())
+    shake_hands(server, client, "orders-x.shop.svc")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(server, client, "orders-x.other.svc")
+
+
+def test_a_pair_that_does_not_fit_is_no_pair() -> None:
+    ca, other = certificates.make_ca("a", NOW), certificates.make_ca("b", NOW)
+    assert not certificates.ca_is_due(ca, NOW)
+    assert certificates.ca_is_due(Pair(ca.certificate, other.key), NOW)
+    assert certificates.ca_is_due(Pair(b"no certificate", b"no key"), NOW)
+    assert certificates.server_is_due(certificates.make_server(other, HOSTS, NOW), ca, HOSTS, NOW)
+
+
+def test_certificates_begin_in_the_past_for_clocks_that_lag_behind() -> None:
+    certificate = x509.load_pem_x509_certificate(certificates.make_ca("a", NOW).certificate)
+    assert certificate.not_valid_before_utc == NOW - timedelta(hours=1)
+
+
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
+    """A TLS handshake in memory."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        server.wrap_bio(to_server, to_client, server_side=True),
+        client.wrap_bio(to_client, to_server, server_hostname=name),
+    ]
+    while ends:
+        for end in tuple(ends):
+            try:
+                end.do_handshake()
+                ends.remove(end)
+            except ssl.SSLWantReadError:
+                continue

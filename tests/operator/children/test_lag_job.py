@@ -1,0 +1,129 @@
+"""The manifests of the lag job, as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.resources import broker
+
+from penstock_operator.children import lag_job
+from penstock_operator.children.metadata import pod_selector
+
+SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "runAsUser": 185,
+    "runAsGroup": 185,
+    "readOnlyRootFilesystem": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+ARGUMENTS = [
+    "--observer=https://main-observer.shop.svc:8080",
+    "--token-file=/etc/penstock/observer/token",
+    "--ca-file=/etc/penstock/observer/ca.crt",
+    "--broker=main",
+    "--namespace=shop",
+    "--window=900",
+]
+
+
+def analysed(**analysis: Any) -> list[Any]:
+    return list(lag_job.manifests(broker(lagAnalysis=analysis), "r/lag:1", spark_installed=True))
+
+
+def test_the_whole_application() -> None:
+    account, scheduled = analysed(intervalMinutes=1)
+    assert (account["kind"], account["automountServiceAccountToken"]) == ("ServiceAccount", False)
+    assert scheduled["apiVersion"] == "sparkoperator.k8s.io/v1beta2"
+    assert scheduled["metadata"]["name"] == "main-lag"
+    assert scheduled["spec"] == {
+        "schedule": "* * * * *",
+        "timeZone": "UTC",
+        "suspend": False,
+        "concurrencyPolicy": "Forbid",
+        "successfulRunHistoryLimit": 3,
+        "failedRunHistoryLimit": 3,
+        "template": {
+            "type": "Python",
+            "pythonVersion": "3",
+            "mode": "cluster",
+            "sparkVersion": "4.3.0",
+            "image": "r/lag:1",
+            "imagePullPolicy": "IfNotPresent",
+            "mainApplicationFile": "local:///opt/penstock/lag.py",
+            "arguments": ARGUMENTS,
+            "sparkConf": {
+                "spark.kubernetes.driver.pod.excludedFeatureSteps": (
+                    "org.apache.spark.deploy.k8s.features.NetworkPolicyFeatureStep"
+                ),
+                "spark.kubernetes.submission.connectionTimeout": "120000",
+                "spark.kubernetes.submission.requestTimeout": "120000",
+            },
+            "restartPolicy": {"type": "Never"},
+            "timeToLiveSeconds": 3600,
+            "volumes": [{"name": "tmp", "emptyDir": {}}],
+            "driver": {
+                "cores": 1,
+                "coreRequest": "100m",
+                "memory": "1g",
+                "kubernetesMaster": "local[2]",
+                "serviceAccount": "main-lag",
+                "labels": {"penstock.dev/broker": "main"},
+                "secrets": [{"name": "main-observer", "path": "/etc/penstock/observer", "secretType": "Generic"}],
+                "securityContext": SECURITY,
+                "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+            },
+            "executor": {"instances": 1, "cores": 1, "memory": "512m", "securityContext": SECURITY},
+        },
+    }
+
+
+def test_a_cron_job_has_no_token_either() -> None:
+    _, job = analysed(backend="CronJob")
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert (job["kind"], job["spec"]["concurrencyPolicy"], job["spec"]["timeZone"]) == ("CronJob", "Forbid", "Etc/UTC")
+    assert (pod["automountServiceAccountToken"], pod["restartPolicy"]) == (False, "Never")
+    assert pod["containers"][0]["args"] == ["penstock", "lag", *ARGUMENTS]
+    assert pod["containers"][0]["securityContext"] == SECURITY
+
+
+def test_nothing_is_made_for_nothing() -> None:
+    assert analysed(backend="None") == []
+    assert lag_job.manifests(broker(), "r/lag:1", spark_installed=False) == []
+
+
+def test_brokers_are_spread_over_the_interval() -> None:
+    minutes = {lag_job.cron(broker(metadata={"name": f"b{number}"})).split("-")[0] for number in range(100)}
+    assert minutes == {"0", "1", "2", "3", "4"}
+    assert lag_job.cron(broker()) == lag_job.cron(broker())
+
+
+def test_once_an_hour_is_one_minute_of_it() -> None:
+    minute, *rest = lag_job.cron(broker(lagAnalysis={"intervalMinutes": 60})).split()
+    assert 0 <= int(minute) < 60
+    assert rest == ["*", "*", "*", "*"]
+
+
+def test_a_changed_or_refused_schedule_is_made_anew() -> None:
+    _, wanted = analysed(intervalMinutes=1)
+    _, other = analysed(intervalMinutes=60)
+    assert not lag_job.must_be_recreated(wanted, wanted)
+    assert lag_job.must_be_recreated(wanted, other)
+    assert lag_job.must_be_recreated(wanted, {**wanted, "status": {"scheduleState": "FailedValidation"}})
+
+
+@pytest.mark.parametrize("backend", ["ScheduledSparkApplication", "CronJob"])
+def test_no_service_of_the_broker_selects_a_pod_of_the_job(backend: str) -> None:
+    """The Spark operator copies the labels of the schedule to the driver's pod."""
+    [_, made] = analysed(backend=backend)
+    selected = pod_selector(broker()).items()
+    for labels in (made["metadata"]["labels"], _pod_labels(made)):
+        assert not selected <= labels.items(), labels
+
+
+def _pod_labels(made: Any) -> Any:
+    if made["kind"] == "CronJob":
+        return made["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
+    return made["spec"]["template"]["driver"]["labels"]

@@ -1,0 +1,245 @@
+"""The StatefulSet as a whole, and what pins it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from support.resources import broker
+
+from penstock_operator.children import stateful_set
+from penstock_operator.children.stateful_set import LATEST, PinnedPods, broker_stateful_set, pin
+from penstock_operator.manifest import Manifest
+
+PINNED = PinnedPods(image="r/broker:1", default_image="r/broker:1", revision=1)
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+SELECTOR = {"app.kubernetes.io/name": "penstock-broker", "app.kubernetes.io/instance": "main"}
+
+
+def made(**spec: Any) -> Any:
+    return broker_stateful_set(broker(**spec), PINNED)[0]
+
+
+def test_the_whole_of_it() -> None:
+    result = made()
+    config = result["spec"]["template"]["metadata"]["annotations"]["penstock.dev/config"]
+    assert result == {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": "main",
+            "namespace": "shop",
+            "labels": {
+                **SELECTOR,
+                "app.kubernetes.io/managed-by": "penstock-operator",
+                "penstock.dev/broker": "main",
+            },
+            "ownerReferences": [
+                {
+                    "apiVersion": "penstock.dev/v1alpha1",
+                    "kind": "Broker",
+                    "name": "main",
+                    "uid": "uid-main",
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+            "annotations": {"penstock.dev/default-image": "r/broker:1", "penstock.dev/pod-revision": "1"},
+        },
+        "spec": {
+            "replicas": 1,
+            "serviceName": "main-pods",
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": SELECTOR},
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+            "template": {
+                "metadata": {
+                    "labels": {**SELECTOR, "penstock.dev/broker": "main"},
+                    "annotations": {"penstock.dev/config": config},
+                },
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "securityContext": {
+                        "runAsNonRoot": True,
+                        "runAsUser": 10001,
+                        "runAsGroup": 10001,
+                        "fsGroup": 10001,
+                        "fsGroupChangePolicy": "OnRootMismatch",
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "terminationGracePeriodSeconds": 30,
+                    "containers": [BROKER, OBSERVER],
+                    "volumes": [
+                        {"name": "run", "emptyDir": {"sizeLimit": "16Mi"}},
+                        {"name": "tmp", "emptyDir": {"sizeLimit": "256Mi"}},
+                        {"name": "config", "configMap": {"name": "main-config"}},
+                        {"name": "tls", "secret": {"secretName": "main-amqp", "defaultMode": 0o440}},
+                        {"name": "management", "secret": {"secretName": "main-management", "defaultMode": 0o440}},
+                        {"name": "observer", "secret": {"secretName": "main-observer", "defaultMode": 0o440}},
+                    ],
+                },
+            },
+            "volumeClaimTemplates": [claim("data", "10Gi"), claim("ledger", "2Gi")],
+        },
+    }
+
+
+def claim(name: str, size: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "labels": SELECTOR},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}},
+    }
+
+
+BROKER = {
+    "name": "broker",
+    "image": "r/broker:1",
+    "imagePullPolicy": "IfNotPresent",
+    "args": ["broker", "--data", "/var/lib/penstock/data", "--config", "/etc/penstock/broker/broker.yaml"],
+    "ports": [
+        {"name": "amqps", "containerPort": 5671, "protocol": "TCP"},
+        {"name": "management", "containerPort": 5670, "protocol": "TCP"},
+        {"name": "probes", "containerPort": 8081, "protocol": "TCP"},
+    ],
+    "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
+    "securityContext": RESTRICTED,
+    "startupProbe": {
+        "httpGet": {"path": "/livez", "port": "probes"},
+        "periodSeconds": 2,
+        "timeoutSeconds": 5,
+        "failureThreshold": 300,
+    },
+    "livenessProbe": {
+        "httpGet": {"path": "/livez", "port": "probes"},
+        "periodSeconds": 10,
+        "timeoutSeconds": 5,
+        "failureThreshold": 6,
+    },
+    "readinessProbe": {
+        "httpGet": {"path": "/readyz", "port": "probes"},
+        "periodSeconds": 2,
+        "timeoutSeconds": 5,
+        "failureThreshold": 2,
+    },
+    "volumeMounts": [
+        {"name": "data", "mountPath": "/var/lib/penstock/data"},
+        {"name": "run", "mountPath": "/run/penstock"},
+        {"name": "tmp", "mountPath": "/tmp"},
+        {"name": "config", "mountPath": "/etc/penstock/broker", "readOnly": True},
+        {"name": "tls", "mountPath": "/etc/penstock/tls", "readOnly": True},
+        {"name": "management", "mountPath": "/etc/penstock/management", "readOnly": True},
+    ],
+}
+OBSERVER = {
+    "name": "observer",
+    "image": "r/broker:1",
+    "imagePullPolicy": "IfNotPresent",
+    "args": [
+        "observer",
+        "--broker-socket=/run/penstock/observer.sock",
+        "--ledger=/var/lib/penstock/ledger",
+        "--listen=0.0.0.0:8080",
+        "--token-file=/etc/penstock/observer/token",
+        "--tls-cert=/etc/penstock/tls/tls.crt",
+        "--tls-key=/etc/penstock/tls/tls.key",
+        "--broker=main",
+        "--namespace=shop",
+    ],
+    "ports": [{"name": "observer", "containerPort": 8080, "protocol": "TCP"}],
+    "resources": {"requests": {"cpu": "20m", "memory": "128Mi"}},
+    "securityContext": RESTRICTED,
+    "volumeMounts": [
+        {"name": "ledger", "mountPath": "/var/lib/penstock/ledger"},
+        {"name": "run", "mountPath": "/run/penstock"},
+        {"name": "tmp", "mountPath": "/tmp"},
+        {"name": "tls", "mountPath": "/etc/penstock/tls", "readOnly": True},
+        {"name": "observer", "mountPath": "/etc/penstock/observer", "readOnly": True},
+    ],
+}
+
+
+def test_who_signs_clients_certificates_is_mounted_where_the_spec_names_it() -> None:
+    pod = made(authentication={"clientCaSecretRef": {"name": "signers"}})["spec"]["template"]["spec"]
+    assert {"name": "client-ca", "secret": {"secretName": "signers", "defaultMode": 0o440}} in pod["volumes"]
+    mount = {"name": "client-ca", "mountPath": "/etc/penstock/client-ca", "readOnly": True}
+    mounts = {container["name"]: container["volumeMounts"] for container in pod["containers"]}
+    assert mount in mounts["broker"]
+    assert mount not in mounts["observer"]
+
+
+def test_keys_of_issuers_are_mounted_by_their_place() -> None:
+    tokens = [{"issuer": it, "keysConfigMapRef": {"name": f"keys-of-{it}"}} for it in ("a", "b")]
+    pod = made(authentication={"tokens": tokens})["spec"]["template"]["spec"]
+    assert {"name": "token-keys-1", "configMap": {"name": "keys-of-b"}} in pod["volumes"]
+    mount = {"name": "token-keys-1", "mountPath": "/etc/penstock/token-keys/1", "readOnly": True}
+    assert mount in {container["name"]: container["volumeMounts"] for container in pod["containers"]}["broker"]
+
+
+def test_web_sockets_have_a_port_of_their_own() -> None:
+    containers = made(listeners={"webSocket": True})["spec"]["template"]["spec"]["containers"]
+    ports = {container["name"]: container["ports"] for container in containers}["broker"]
+    assert {"name": "wss", "containerPort": 5443, "protocol": "TCP"} in ports
+
+
+def test_users_are_mounted_where_the_spec_names_them() -> None:
+    pod = made(authentication={"usersSecretRef": {"name": "people"}})["spec"]["template"]["spec"]
+    assert {"name": "users", "secret": {"secretName": "people", "defaultMode": 0o440}} in pod["volumes"]
+    mount = {"name": "users", "mountPath": "/etc/penstock/users", "readOnly": True}
+    assert mount in pod["containers"][0]["volumeMounts"]
+    assert mount not in pod["containers"][1]["volumeMounts"]
+
+
+def test_a_person_s_labels_can_t_take_ours_away() -> None:
+    template = made(pod={"labels": {"app.kubernetes.io/name": "evil", "team": "shop"}})["spec"]["template"]
+    assert template["metadata"]["labels"] == {**SELECTOR, "penstock.dev/broker": "main", "team": "shop"}
+
+
+def test_other_settings_make_other_pods_and_the_same_ones_do_not() -> None:
+    def config(**spec: Any) -> object:
+        return made(**spec)["spec"]["template"]["metadata"]["annotations"]["penstock.dev/config"]
+
+    assert config() == config(replicas=0)
+    assert config() != config(maxMessageSize="1Mi")
+
+
+def observed(image: str, default: str, revision: str = "1") -> Manifest:
+    made = broker_stateful_set(broker(image=image), PinnedPods(image, default, 1))[0]
+    annotations = cast(Any, made)["metadata"]["annotations"]
+    annotations["penstock.dev/pod-revision"] = revision
+    return made
+
+
+def test_a_new_broker_gets_the_operator_s_default_and_newest_revision() -> None:
+    assert pin(broker(), None, "r/broker:2") == PinnedPods("r/broker:2", "r/broker:2", LATEST)
+
+
+def test_an_upgrade_of_the_operator_changes_nothing_of_a_broker_that_is_there() -> None:
+    before, after = PINNED, pin(broker(), observed("r/broker:1", "r/broker:1"), "r/broker:2")
+    assert after == before
+    assert broker_stateful_set(broker(), after) == broker_stateful_set(broker(), before)
+
+
+def test_the_spec_s_image_wins_and_the_kept_default_comes_back_when_it_is_taken_out() -> None:
+    there = observed("r/broker:1", "r/broker:1")
+    assert pin(broker(image="mine:7"), there, "r/broker:2").image == "mine:7"
+    assert pin(broker(), observed("mine:7", "r/broker:1"), "r/broker:2").image == "r/broker:1"
+
+
+def test_a_revision_is_kept_with_its_image_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stateful_set, "LATEST", 2)
+    there = observed("r/broker:1", "r/broker:1")
+    assert pin(broker(), there, "r/broker:2").revision == 1
+    assert pin(broker(image="r/broker:2"), there, "r/broker:2").revision == 2
+
+
+def test_an_unreadable_revision_is_the_newest() -> None:
+    assert pin(broker(), observed("r/broker:1", "r/broker:1", "what?"), "x").revision == LATEST

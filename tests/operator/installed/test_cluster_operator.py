@@ -1,0 +1,238 @@
+"""The operator on a real cluster, installed by its chart: all comes up, heals, and goes, each within a minute."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+import yaml
+from e2e.kube import pick, wait_for
+from e2e.story import StoryError
+from support.installed_operator import MINUTE, SUBSCRIPTIONS, Site, Team, open_site, whole
+
+from penstock_api.management import EntityType
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with open_site() as made:
+        yield made
+
+
+@pytest.fixture
+def team(site: Site) -> Iterator[Team]:
+    with site.team() as made:
+        yield made
+
+
+async def declared_names(team: Team) -> list[str]:
+    """The subscriptions that the broker has, by its own word."""
+    management = await team.management()
+    try:
+        found = await management.query_all(EntityType.SUBSCRIPTION, attributes=["subscriptionName"])
+        return sorted(str(row["subscriptionName"]) for row in found)
+    finally:
+        await management.close()
+
+
+def test_everything_becomes_ready_in_whatever_order_it_comes(site: Site, team: Team) -> None:
+    team.apply(*reversed(whole()))
+    team.wait_ready()
+    assert asyncio.run(declared_names(team)) == ["billing", "fraud", "shipping-eu"]
+    asyncio.run(team.connect_as_client())
+    table = team.kube.kubectl("get", "psub").splitlines()
+    assert table[0].split() == ["NAME", "EXCHANGE", "STATE", "LAG", "OLDEST", "READY", "REASON", "AGE"]
+    assert table[1].split()[:4] == ["billing", "orders", "True", "Ready"]
+    assert team.field("exchange", "orders", "status", "address") == (
+        f"amqps://orders-x.{team.kube.namespace}.svc:5671/orders"
+    )
+    services = [pick(one, "metadata", "name") for one in pick(team.kube.get("services"), "items") or []]  # type: ignore[attr-defined]  # JSON
+    assert sorted(map(str, services)) == ["main-amqp", "main-management", "main-observer", "main-pods", "orders-x"]
+    assert team.field("statefulset", "main", "spec", "podManagementPolicy") == "Parallel"
+    assert team.field("pod", "main-0", "spec", "automountServiceAccountToken") is False
+    assert team.reason("broker", "main", "LagAnalysisScheduled")[1] == "Suspended"
+    assert "orbidden" not in site.log()
+    # Neither defaults nor the operator make a difference that a GitOps tool would fight for ever.
+    again = yaml.safe_dump_all(whole())
+    for how in (["--server-side", "--field-manager=gitops"], ["--server-side=false"]):
+        wait_for(f"no difference, {how}", partial(is_the_same, team, again, *how), MINUTE)
+
+
+def is_the_same(team: Team, text: str, *how: str) -> bool:
+    """Whether applying it would change nothing. A status that is written while kubectl compares is no difference."""
+    try:
+        return team.kube.kubectl("diff", *how, "-f", "-", stdin=text) == ""
+    except StoryError as told:
+        if "failed with code 1:" not in str(told):
+            raise
+        return False
+
+
+def test_drift_of_children_and_of_topology_is_healed(team: Team) -> None:
+    team.apply_whole()
+    team.wait_ready()
+    team.kube.kubectl("delete", "service", "orders-x", "main-amqp")
+    patch = json.dumps({"spec": {"publishNotReadyAddresses": False}})
+    team.kube.kubectl("patch", "service", "main-management", "--type=merge", "--patch", patch)
+    wait_for("the Services to be back", lambda: team.field("service", "main-amqp", "metadata", "name"), MINUTE)
+    wait_for("the Exchange's Service", lambda: team.field("service", "orders-x", "metadata", "name"), MINUTE)
+    wait_for(
+        "publishNotReadyAddresses",
+        lambda: team.field("service", "main-management", "spec", "publishNotReadyAddresses"),
+        MINUTE,
+    )
+
+    async def remove() -> None:
+        management = await team.management()
+        await management.delete(EntityType.SUBSCRIPTION, "psub:durable:global:fraud")
+        await management.close()
+
+    asyncio.run(remove())
+    wait_for("the subscription to be declared again", lambda: "fraud" in asyncio.run(declared_names(team)), MINUTE)
+
+
+def test_a_lost_volume_is_declared_anew_within_a_minute(team: Team) -> None:
+    team.apply_whole()
+    team.wait_ready()
+    before = team.field("broker", "main", "status", "instanceId")
+    team.kube.kubectl("delete", "pvc", "data-main-0", "--wait=false")
+    team.kube.kubectl("delete", "pod", "main-0", "--wait=false")
+
+    def renewed() -> bool:
+        return team.field("broker", "main", "status", "instanceId") not in (before, None)
+
+    wait_for("another instance", renewed, MINUTE)
+    team.wait_ready()
+    assert asyncio.run(declared_names(team)) == ["billing", "fraud", "shipping-eu"]
+
+
+def test_the_observer_crashes_in_a_loop_and_clients_connect(team: Team) -> None:
+    team.apply_whole()
+    team.wait_ready()
+    team.kube.kubectl("annotate", "broker", "main", "penstock.dev/paused=true")
+    wait_for("the pause", lambda: team.reason("broker", "main", "ReconciliationPaused")[0] == "True", MINUTE)
+    crash = {"spec": {"template": {"spec": {"containers": [{"name": "observer", "args": ["no-such-verb"]}]}}}}
+    team.kube.kubectl("patch", "statefulset", "main", "--patch", json.dumps(crash))
+    wait_for(
+        "the observer to crash", lambda: team.reason("broker", "main", "ObserverFailing")[1] == "CrashLoopBackOff", 90
+    )
+    for _ in range(10):
+        asyncio.run(team.connect_as_client())
+    assert team.is_ready("broker", "main")
+    team.kube.kubectl("annotate", "broker", "main", "penstock.dev/paused-")
+    wait_for("the observer to be well", lambda: team.reason("broker", "main", "ObserverFailing")[0] == "", 90)
+
+
+def test_scaled_to_zero_and_back(team: Team) -> None:
+    team.apply_whole()
+    team.wait_ready()
+    team.kube.kubectl("scale", "broker/main", "--replicas=0")
+    wait_for("no pod", lambda: team.kube.get("pod", "main-0") is None, MINUTE)
+    wait_for(
+        "the Subscription to say so",
+        lambda: team.reason("subscription", "billing", "Ready") == ("False", "BrokerStopped"),
+        MINUTE,
+    )
+    assert team.reason("broker", "main", "Ready") == ("True", "ScaledToZero")
+    team.kube.kubectl("scale", "broker/main", "--replicas=1")
+    team.wait_ready()
+
+
+def test_an_upgrade_of_the_operator_rolls_no_broker(site: Site, team: Team) -> None:
+    team.apply_whole()
+    team.wait_ready()
+    uid = team.field("pod", "main-0", "metadata", "uid")
+    site.install(**{"brokerImage.tag": "newer"})
+    wait_for(
+        "the offer of the newer image",
+        lambda: team.reason("broker", "main", "VersionAligned") == ("False", "UpdateAvailable"),
+        MINUTE,
+    )
+    site.install()
+    wait_for(
+        "the older image to be the default again",
+        lambda: team.reason("broker", "main", "VersionAligned") == ("True", "Pinned"),
+        MINUTE,
+    )
+    assert team.field("pod", "main-0", "metadata", "uid") == uid
+
+
+def test_a_foreign_object_is_never_adopted(team: Team) -> None:
+    foreign = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "main-amqp", "labels": {"mine": "true"}},
+        "spec": {"ports": [{"port": 80}]},
+    }
+    team.apply(foreign)
+    team.apply_whole()
+    wait_for("the Broker to stall", lambda: team.reason("broker", "main", "Stalled") == ("True", "NameTaken"), MINUTE)
+    assert team.kube.get("statefulset", "main") is None
+    assert team.field("service", "main-amqp", "spec", "ports", 0, "port") == 80
+    team.kube.kubectl("delete", "service", "main-amqp")
+    team.wait_ready()
+
+
+def test_deletion_broker_first(team: Team) -> None:
+    team.apply_whole()
+    team.wait_ready()
+    team.kube.kubectl("delete", "broker/main", "--timeout=60s")
+    team.kube.kubectl("delete", "exchange,subscription", "--all", "--timeout=60s")
+    wait_for("the children to go", lambda: team.are_gone("statefulsets", "services"), MINUTE)
+    assert team.field("pvc", "data-main-0", "metadata", "name") == "data-main-0"
+
+
+def test_deletion_exchange_first(team: Team) -> None:
+    team.apply_whole()
+    team.wait_ready()
+    team.kube.kubectl("delete", "exchange/orders", "--wait=false")
+    wait_for(
+        "the Exchange to wait for its Subscriptions",
+        lambda: team.reason("exchange", "orders", "DeletionBlocked") == ("True", "BindingsExist"),
+        MINUTE,
+    )
+    team.kube.kubectl("delete", "subscription", "--all", "--timeout=60s")
+    team.kube.kubectl("wait", "--for=delete", "exchange/orders", "--timeout=60s")
+    assert asyncio.run(declared_names(team)) == []
+
+
+def test_deletion_of_the_whole_namespace(team: Team) -> None:
+    team.apply_whole()
+    team.wait_ready()
+    team.kube.kubectl("delete", "namespace", team.kube.namespace, "--timeout=60s")
+
+
+def test_deletion_while_the_operator_is_away(site: Site, team: Team) -> None:
+    team.apply_whole()
+    team.wait_ready()
+    try:
+        site.scale_operator(0)
+        team.kube.kubectl("delete", "broker/main", "--timeout=60s")
+        team.kube.kubectl("delete", "exchange,subscription", "--all", "--wait=false")
+        assert team.field("subscription", SUBSCRIPTIONS[0], "metadata", "deletionTimestamp") is not None
+    finally:
+        site.scale_operator(1)
+    wait_for("everything to end", lambda: team.are_gone("exchanges", "subscriptions"), MINUTE)
+
+
+def test_what_is_protected_is_not_deleted(site: Site) -> None:
+    with site.team() as team:
+        team.apply_whole(replicas=0)
+        wait_for("the finalizer", lambda: team.field("subscription", "billing", "metadata", "finalizers"), MINUTE)
+        team.kube.kubectl("annotate", "subscription", "billing", "penstock.dev/delete-protection=true")
+
+        def refused() -> bool:
+            try:
+                team.kube.kubectl("delete", "subscription", "billing", "--dry-run=server")
+            except StoryError as error:
+                return "billing is protected" in str(error)
+            return False
+
+        wait_for("the policy to refuse", refused, MINUTE)
+        team.kube.kubectl("annotate", "subscription", "billing", "penstock.dev/delete-protection-")
+        team.kube.kubectl("delete", "subscription", "billing", "--timeout=60s")

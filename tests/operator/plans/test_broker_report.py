@@ -1,0 +1,219 @@
+"""The status of a Broker from what was observed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.resources import NOW, broker, broker_state
+
+from penstock_api.management import BrokerState, ContestedContainer
+from penstock_operator.children.stateful_set import PinnedPods
+from penstock_operator.plans.broker_health import contested, contested_containers
+from penstock_operator.plans.broker_report import report_broker
+from penstock_operator.plans.broker_view import BrokerReportView
+from penstock_operator.plans.decisions import Reach, Retry
+
+PINNED = PinnedPods("r/broker:1", "r/broker:1", 1)
+
+
+def state(durable_work: Any = "Ok") -> BrokerState:
+    return broker_state(epoch=4, durable_work=durable_work)
+
+
+def pod(broker_ready: bool = True, observer: str | None = None, **status: Any) -> dict[str, Any]:
+    waiting = {} if observer is None else {"waiting": {"reason": observer}}
+    containers = [{"name": "broker", "ready": broker_ready}, {"name": "observer", "ready": True, "state": waiting}]
+    return {"metadata": {"name": "main-0"}, "status": {"containerStatuses": containers, **status}}
+
+
+def told(**changes: Any) -> dict[str, tuple[str, str]]:
+    spec = changes.pop("spec", {})
+    made: dict[str, Any] = {
+        "broker": broker(lagAnalysis={"backend": "None"}, **spec),
+        "pinned": PINNED,
+        "default_image": "r/broker:1",
+        "reach": Reach.CONNECTED,
+        "state": state(),
+        "pod": pod(),
+        "stateful_set": {"status": {"replicas": 1}},
+        "spark_installed": True,
+        "exchanges": 2,
+        "subscriptions": 7,
+        "now": NOW,
+    }
+    found = report_broker(BrokerReportView(**{**made, **changes}))
+    return {it.type: (it.status.value, str(it.reason)) for it in found.conditions}
+
+
+def test_a_broker_that_serves() -> None:
+    assert told() == {
+        "Ready": ("True", "Ready"),
+        "Accepted": ("True", "Accepted"),
+        "Available": ("True", "Serving"),
+        "StorageHealthy": ("True", "Ok"),
+        "VersionAligned": ("True", "Pinned"),
+        "LagAnalysisScheduled": ("False", "Disabled"),
+    }
+
+
+def test_its_status() -> None:
+    view = BrokerReportView(
+        broker=broker(),
+        pinned=PINNED,
+        default_image="r/broker:1",
+        reach=Reach.CONNECTED,
+        state=state(),
+        pod=pod(),
+        stateful_set={"status": {"replicas": 1}},
+        spark_installed=False,
+        exchanges=2,
+        subscriptions=7,
+        lag={"lastRunName": "r"},
+        now=NOW,
+    )
+    assert report_broker(view).details == {
+        "replicas": 1,
+        "readyReplicas": 1,
+        "selector": "app.kubernetes.io/name=penstock-broker,app.kubernetes.io/instance=main",
+        "address": "amqps://main-amqp.shop.svc:5671",
+        "image": "r/broker:1",
+        "exchanges": 2,
+        "subscriptions": 7,
+        "version": "0.1.0",
+        "instanceId": "i1",
+        "epoch": 4,
+        "lagAnalysis": {"lastRunName": "r"},
+    }
+    assert report_broker(view).retry is Retry.RESYNC
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "expected"),
+    [
+        ({"taken_names": ("Service main-amqp",)}, "Ready", ("False", "NameTaken")),
+        ({"taken_names": ("Service main-amqp",)}, "Stalled", ("True", "NameTaken")),
+        ({"predecessor_children": ("Secret main-ca",)}, "Ready", ("False", "PredecessorLeaving")),
+        ({"pod": None}, "Ready", ("False", "PodNotReady")),
+        ({"pod": pod(broker_ready=False)}, "Ready", ("False", "PodNotReady")),
+        ({"reach": Reach.UNREACHABLE, "problem": "No."}, "Ready", ("Unknown", "BrokerUnreachable")),
+        ({"reach": Reach.NOT_UNDERSTOOD, "problem": "What?"}, "Available", ("Unknown", "OperatorTooOld")),
+        ({"reach": Reach.NOT_UNDERSTOOD, "problem": "What?"}, "Stalled", ("True", "OperatorTooOld")),
+        ({"unconfirmed_settings": ("settings.announce",)}, "Accepted", ("Unknown", "BrokerUnreachable")),
+        ({"state": state("Full")}, "StorageHealthy", ("False", "StorageFull")),
+        ({"state": state("Failed")}, "StorageHealthy", ("False", "StorageFailed")),
+        ({"state": state("Full")}, "Ready", ("True", "Ready")),
+        ({"default_image": "r/broker:2"}, "VersionAligned", ("False", "UpdateAvailable")),
+        ({"default_image": "r/broker:2"}, "Ready", ("True", "Ready")),
+        ({"spec": {"replicas": 0}, "pod": None}, "Ready", ("True", "ScaledToZero")),
+        ({"spec": {"replicas": 0}, "pod": None}, "Available", ("False", "ScaledToZero")),
+        ({"pod": pod(observer="CrashLoopBackOff")}, "Ready", ("True", "Ready")),
+        ({"pod": pod(observer="CrashLoopBackOff")}, "ObserverFailing", ("True", "CrashLoopBackOff")),
+        (
+            {"spec": {"authentication": {"usersSecretRef": {"name": "u"}}}, "users_missing": True},
+            "Ready",
+            ("False", "UsersSecretNotFound"),
+        ),
+        (
+            {"spec": {"authentication": {"clientCaSecretRef": {"name": "u"}}}, "client_ca_missing": True},
+            "Stalled",
+            ("True", "ClientCaNotFound"),
+        ),
+        ({"token_keys_missing": ("cluster",)}, "Stalled", ("True", "TokenKeysNotFound")),
+        (
+            {"spec": {"listeners": {"amqp": True}, "authentication": {"anonymous": True, "allowInsecurePlain": True}}},
+            "InsecurePlain",
+            ("True", "PlainTextPasswords"),
+        ),
+    ],
+)
+def test_one_reason_per_outcome(changes: dict[str, Any], kind: str, expected: tuple[str, str]) -> None:
+    assert told(**changes)[kind] == expected
+
+
+def test_what_is_waited_for_without_an_event_is_looked_at_again() -> None:
+    view = BrokerReportView(
+        broker=broker(),
+        predecessor_children=("Secret main-ca", "Service main-amqp"),
+        pinned=PINNED,
+        default_image="i",
+        reach=Reach.UNREACHABLE,
+        pod=pod(),
+        spark_installed=False,
+        exchanges=0,
+        subscriptions=0,
+        now=NOW,
+    )
+    found = report_broker(view)
+    assert found.retry is Retry.BACKOFF
+    assert "Secret main-ca, Service main-amqp" in found.conditions[0].message
+
+
+def contested_by(*counts: int) -> BrokerState:
+    fights = [ContestedContainer(container_id=f"c{index}", takeovers=it, last_ms=0) for index, it in enumerate(counts)]
+    return state().model_copy(update={"contested_containers": tuple(fights)})
+
+
+def test_container_ids_that_fight_are_named_with_the_remedy() -> None:
+    found = contested(contested_by(7, 1999))
+    assert found is not None
+    assert "'c0' (at least 5 times), 'c1' (at least 1000 times)" in found.message
+    assert "Give each pod a ClientID of its own, or none" in found.message
+    assert contested(state()) is None
+
+
+def test_a_fight_is_told_while_the_broker_answers_and_hurts_no_readiness() -> None:
+    seen = told(state=contested_by(5))
+    assert (seen["Ready"], seen["ContainersContested"]) == (("True", "Ready"), ("True", "TakeoversRepeated"))
+    assert "ContainersContested" not in told(state=contested_by(5), reach=Reach.UNREACHABLE)
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(1, 1), (4, 2), (5, 5), (9, 5), (10, 10), (19, 10), (20, 20), (99, 50), (123_456, 100_000)]
+)
+def test_figures_are_rounded_so_that_status_keeps_still(count: int, shown: int) -> None:
+    assert contested_containers(contested_by(count)) == (("c0", shown),)
+
+
+def test_a_word_of_a_later_broker_is_told_as_it_is() -> None:
+    assert told(state=state("ReadOnly"))["StorageHealthy"] == ("Unknown", "OperatorTooOld")
+
+
+def test_an_observer_that_starts_is_not_failing() -> None:
+    assert "ObserverFailing" not in told(pod=pod(observer="ContainerCreating"))
+
+
+def test_a_pod_that_goes_does_not_serve() -> None:
+    going = pod()
+    going["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    assert told(pod=going)["Ready"] == ("False", "PodNotReady")
+
+
+PULLING = {"name": "broker", "state": {"waiting": {"reason": "ErrImagePull", "message": "404"}}}
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "message": "no cpu"}
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ({"containerStatuses": [PULLING]}, "ErrImagePull. 404"),
+        ({"conditions": [UNSCHEDULABLE]}, "can't be scheduled: no cpu"),
+        ({"phase": "Pending"}, "is Pending and not ready yet"),
+    ],
+)
+def test_why_a_pod_is_not_ready(status: dict[str, Any], words: str) -> None:
+    found = report_broker(
+        BrokerReportView(
+            broker=broker(),
+            pinned=PINNED,
+            default_image="i",
+            reach=Reach.UNREACHABLE,
+            pod={"metadata": {}, "status": status},
+            spark_installed=False,
+            exchanges=0,
+            subscriptions=0,
+            now=NOW,
+        )
+    )
+    assert words in found.conditions[0].message
+    assert found.retry is Retry.BACKOFF

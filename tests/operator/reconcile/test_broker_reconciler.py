@@ -1,0 +1,221 @@
+"""One pass over a Broker against an API server in memory: what is held back, and why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from support.api_server_in_memory import ApiServerInMemory
+from support.management_in_memory import BrokerInMemory, SessionInMemory, SessionsInMemory
+from support.resources import broker, broker_state
+
+from penstock_api import understanding
+from penstock_api.management import BrokerState
+from penstock_api.resources import Broker
+from penstock_broker.settings.settings import Settings as BrokerSettings
+from penstock_operator.brokers.sessions import BrokerSessions
+from penstock_operator.children.cluster_issuer import DISCOVERY, KEYS
+from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.manifest import dig
+from penstock_operator.plans.decisions import Report
+from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
+from penstock_operator.settings import OperatorSettings
+
+KEY = ResourceKey("Broker", "shop", "main")
+TOKENS = {"tokens": [{"issuer": "Cluster"}]}
+KNOWS = (*understanding.vocabulary(), *understanding.settings_vocabulary(BrokerSettings))
+
+
+def says(understands: tuple[str, ...] | None, version: str = "0.1.0") -> BrokerState:
+    return broker_state(version=version, understands=understands)
+
+
+@dataclass(slots=True)
+class Place:
+    """An operator with one Broker."""
+
+    api: ApiServerInMemory = field(default_factory=ApiServerInMemory)
+    sessions: SessionsInMemory = field(default_factory=lambda: SessionsInMemory(BrokerInMemory()))
+
+    async def run(self, made: Broker, default_image: str = "image:1") -> dict[str, tuple[str, str, str]]:
+        """One pass; the conditions by type."""
+        passes = BrokerReconciler(
+            self.api,
+            Cache(),
+            cast(BrokerSessions, self.sessions),
+            OperatorSettings(broker_image=default_image, lag_image="lag:1"),
+            lambda: datetime(2026, 3, 1, tzinfo=UTC),
+            lambda key: None,
+            lambda key: None,
+            lambda: None,
+        )
+        report = await passes.reconcile(KEY, made)
+        assert isinstance(report, Report)
+        return {it.type: (it.status.value, str(it.reason), it.message) for it in report.conditions}
+
+    def broker_says(self, state: BrokerState) -> None:
+        """What the session heard last."""
+        self.sessions.open["shop/main"].state = state
+
+    def template(self) -> Any:
+        """What the pods are made with, None without a StatefulSet."""
+        return dig(self.api.objects.get(("StatefulSet", "shop", "main")), "spec", "template")
+
+    def image(self) -> Any:
+        return self.template()["spec"]["containers"][0]["image"]
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+async def test_settings_that_the_running_broker_cannot_read_are_held_back(place: Place) -> None:
+    await place.run(broker())
+    before = place.template()
+    place.broker_says(says(tuple(term for term in KNOWS if "announce" not in term)))
+    announcing = broker(announce={"prefixes": True})
+    seen = await place.run(announcing)
+    assert seen["Ready"][:2] == ("False", "BrokerTooOld")
+    assert seen["Stalled"][1] == "BrokerTooOld"
+    assert seen["Accepted"][2] == (
+        "The image image:1, version 0.1.0, does not know `settings.announce`. Set `spec.image` to a newer one, or "
+        "leave that out; until then the pods stay as they are."
+    )
+    assert place.template() == before, "the broker goes on with what it has"
+    # With an image of its own the change is taken: what the running one knows says nothing of that.
+    await place.run(broker(announce={"prefixes": True}, image="image:2"))
+    assert place.image() == "image:2"
+    assert place.template() != before
+
+
+async def test_what_the_running_broker_knows_is_applied(place: Place) -> None:
+    await place.run(broker())
+    before = place.template()
+    place.broker_says(says(KNOWS))
+    assert (await place.run(broker(announce={"prefixes": True})))["Accepted"][0] == "True"
+    assert place.template() != before
+
+
+async def test_a_release_that_does_not_tell_gets_what_the_spec_says(place: Place) -> None:
+    await place.run(broker())
+    before = place.template()
+    place.broker_says(says(None))
+    assert (await place.run(broker(announce={"prefixes": True})))["Accepted"][0] == "True"
+    assert place.template() != before
+
+
+def running(place: Place, image: str = "image:1") -> None:
+    """The pod serves its clients."""
+    place.api.objects["Pod", "shop", "main-0"] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "main-0", "namespace": "shop"},
+        "spec": {"containers": [{"name": "broker", "image": image}]},
+        "status": {"containerStatuses": [{"name": "broker", "ready": True}]},
+    }
+
+
+def restarted(place: Place, *, is_up: bool = True) -> Place:
+    """Another operator process on the same cluster: it has heard of no broker yet."""
+    made = Place(place.api, SessionsInMemory(BrokerInMemory(is_up=is_up)))
+    if not is_up:
+        made.sessions.open["shop/main"] = SessionInMemory(made.sessions.broker)
+    return made
+
+
+async def test_an_operator_that_has_just_started_knows_what_the_image_told_before(place: Place) -> None:
+    await place.run(broker())
+    place.broker_says(says(tuple(term for term in KNOWS if "announce" not in term)))
+    await place.run(broker())
+    before = place.template()
+    after = restarted(place, is_up=False)
+    seen = await after.run(broker(announce={"prefixes": True}))
+    assert seen["Stalled"][1] == "BrokerTooOld"
+    assert "does not know `settings.announce`" in seen["Accepted"][2]
+    assert after.template() == before
+    assert (await after.run(broker(limits={"connections": 7})))["Accepted"][0] == "True"
+    assert after.template() != before, "what it told it knows is applied, though it is down"
+
+
+async def test_what_was_told_of_one_image_says_nothing_of_another(place: Place) -> None:
+    await place.run(broker())
+    place.broker_says(says(tuple(term for term in KNOWS if "announce" not in term)))
+    await place.run(broker())
+    after = restarted(place, is_up=False)
+    assert (await after.run(broker(announce={"prefixes": True}, image="image:2")))["Accepted"][0] == "True"
+    assert after.image() == "image:2"
+    assert (await after.run(broker(announce={"prefixes": True}, image="image:2")))["Accepted"][0] == "True"
+
+
+async def test_new_settings_wait_until_a_broker_that_runs_has_told_what_it_knows(place: Place) -> None:
+    """Of an image that an operator of an earlier release started, nothing was noted down."""
+    await place.run(broker(limits={"connections": 5}))
+    running(place)
+    before = place.template()
+    after = restarted(place, is_up=False)
+    announcing = broker(limits={"connections": 6}, announce={"prefixes": True})
+    seen = await after.run(announcing)
+    assert seen["Ready"][:2] == ("Unknown", "BrokerUnreachable")
+    assert "Stalled" not in seen
+    assert seen["Accepted"][2] == (
+        "The broker has not told yet whether it knows `settings.announce`; until it has, the pods stay as they are. "
+        "It is down."
+    )
+    assert after.template() == before
+    assert (await after.run(broker(limits={"connections": 6})))["Accepted"][0] == "True"
+    assert after.template() != before, "other values of what it runs with need no word of it"
+    after.sessions.broker.is_up = True
+    after.broker_says(says(KNOWS))
+    assert (await after.run(announcing))["Accepted"][0] == "True"
+
+
+async def test_a_pod_that_does_not_run_is_not_waited_for(place: Place) -> None:
+    await place.run(broker())
+    after = restarted(place, is_up=False)
+    assert (await after.run(broker(announce={"prefixes": True})))["Accepted"][0] == "True"
+
+
+async def test_what_the_pod_of_another_image_says_is_not_noted_for_the_new_one(place: Place) -> None:
+    await place.run(broker())
+    running(place, "image:1")
+    place.broker_says(says(tuple(term for term in KNOWS if "announce" not in term)))
+    newer = broker(image="image:2", announce={"prefixes": True})
+    assert (await place.run(newer))["Accepted"][0] == "True"
+    assert (await place.run(newer))["Accepted"][0] == "True", "the pod of image:1 is still there, and connected"
+
+
+async def test_the_cluster_s_keys_are_fetched_and_kept_up_to_date(place: Place) -> None:
+    place.api.documents = {DISCOVERY: {"issuer": "https://cluster"}, KEYS: {"keys": [{"kid": "a"}]}}
+    seen = await place.run(broker(authentication=TOKENS))
+    assert seen["Accepted"][0] == "True"
+    kept = place.api.objects["ConfigMap", "shop", "main-issuer"]
+    assert json.loads(kept["data"]["keys"]) == {"keys": [{"kid": "a"}]}
+    template = place.template()
+    place.api.documents[KEYS] = {"keys": [{"kid": "b"}, {"kid": "a"}]}
+    await place.run(broker(authentication=TOKENS))
+    kept = place.api.objects["ConfigMap", "shop", "main-issuer"]
+    assert json.loads(kept["data"]["keys"]) == {"keys": [{"kid": "a"}, {"kid": "b"}]}
+    assert place.template() == template, "new keys roll no pod"
+
+
+async def test_without_the_cluster_s_word_nothing_is_changed(place: Place) -> None:
+    seen = await place.run(broker(authentication=TOKENS))
+    assert seen["Ready"][:2] == ("False", "ClusterIssuerUnknown")
+    assert place.template() is None
+    place.api.documents = {DISCOVERY: {"issuer": "https://cluster"}, KEYS: {"keys": [{"kid": "a"}]}}
+    await place.run(broker(authentication=TOKENS))
+    template = place.template()
+    place.api.documents.clear()
+    seen = await place.run(broker(authentication=TOKENS))
+    assert seen["Accepted"][:2] == ("False", "ClusterIssuerUnknown")
+    assert place.template() == template, "an API server that says nothing rolls no pod"
+
+
+async def test_whoever_does_not_want_the_cluster_s_tokens_does_not_ask(place: Place) -> None:
+    place.api.documents = {DISCOVERY: {"issuer": "https://cluster"}, KEYS: {"keys": [{"kid": "a"}]}}
+    await place.run(broker())
+    assert ("ConfigMap", "shop", "main-issuer") not in place.api.objects

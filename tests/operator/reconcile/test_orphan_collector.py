@@ -1,0 +1,90 @@
+"""The collector on what deletions owe: a resource deleted while its broker was away, the broker back, and no ten
+minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from support.api_server_in_memory import ApiServerInMemory
+from support.resources import broker, manifest_of
+
+from penstock_api.management import Owner
+from penstock_operator.brokers.sessions import BrokerSessions
+from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.cluster.controller import Controller
+from penstock_operator.metrics import Metrics
+from penstock_operator.plans.decisions import BrokerReply, DeleteEntity, Reach
+from penstock_operator.plans.orphans import MarkedEntity
+from penstock_operator.reconcile.broker_reconciler import BrokerFindings
+from penstock_operator.reconcile.orphan_collector import OrphanCollector
+from penstock_operator.settings import OperatorSettings
+
+BROKER = ResourceKey("Broker", "shop", "main")
+
+
+@dataclass
+class Session:
+    """Of a broker that has one subscription, of a resource that is gone."""
+
+    reach: Reach = Reach.CONNECTED
+    left: list[MarkedEntity] = field(default_factory=list[MarkedEntity])
+
+    async def marked_entities(self) -> Sequence[MarkedEntity]:
+        return list(self.left)
+
+    async def delete(self, entry: DeleteEntity) -> BrokerReply:
+        self.left = [it for it in self.left if it.name != entry.name]
+        return BrokerReply(status=204)
+
+
+@dataclass
+class Every:
+    """All sessions."""
+
+    session: Session
+
+    def get(self, broker: str) -> Session:
+        return self.session
+
+
+def left(name: str, uid: str) -> MarkedEntity:
+    owner = Owner(cluster_id="c1", kind="Subscription", namespace="shop", name=name, uid=uid, deletion_policy="Delete")
+    return MarkedEntity(name, owner)
+
+
+async def test_what_is_owed_goes_when_the_broker_is_back_and_all_else_waits() -> None:
+    cache, session = Cache(), Session(left=[left("seen", "u1"), left("unseen", "u2")])
+    cache.put(manifest_of("Broker", broker().spec.model_dump(mode="json", by_alias=True, exclude_none=True), None, {}))
+    findings = {BROKER: BrokerFindings(pending_removals={"u1", "long-gone"})}
+    settings = OperatorSettings(broker_image="b", lag_image="l")
+    sessions = cast(BrokerSessions, Every(session))
+    collector = OrphanCollector(cache, sessions, settings, "c1", findings, lambda: 1000.0, lambda key: None)
+    await collector.run()
+    assert [it.name for it in session.left] == ["unseen"]
+    assert findings[BROKER].pending_removals == {"u1"}
+    await collector.run()
+    assert findings[BROKER].pending_removals == set(), "what the broker no longer has is forgotten"
+    assert [(it["name"], it["reason"]) for it in findings[BROKER].orphans] == [("unseen", "NotYetDue")]
+
+
+async def test_a_list_can_be_had_sooner() -> None:
+    controller = Controller(Cache(), Metrics(), lambda: 0.0)
+    looked: list[int] = []
+    twice = asyncio.Event()
+
+    async def after() -> None:
+        looked.append(len(looked))
+        if len(looked) == 2:
+            twice.set()
+
+    task = asyncio.create_task(controller.resync(ApiServerInMemory(), (), 3600, after))
+    await controller.listed.wait()
+    controller.resync_soon()
+    async with asyncio.timeout(60):
+        await twice.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

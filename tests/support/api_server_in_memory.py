@@ -1,0 +1,146 @@
+"""An API server in memory: as much of Kubernetes' as the operator relies on.
+
+It keeps generations, resource versions, uids, finalizers and deletion as the real one does. Its garbage collector
+deletes later what has no owner left. Status is merged by field manager in a simple way: a manager's fields replace
+those that it wrote before.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from penstock_operator.cluster.api_server import ApiResource, Conflict, KubeError, api_resource_of
+from penstock_operator.manifest import Manifest
+
+__all__ = ["ApiServerInMemory"]
+
+Name = tuple[str, str, str]
+SINCE = "2026-03-01T12:00:00Z"
+
+
+@dataclass(slots=True)
+class ApiServerInMemory:
+    """Objects by kind, namespace and name."""
+
+    objects: dict[Name, Any] = field(default_factory=dict[Name, Any])
+    events: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+    """What a watch of Penstock's kinds would tell, in order."""
+    documents: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What is served beside objects, by path."""
+    written: int = 0
+    """Status writes."""
+    _version: int = 0
+
+    async def get(self, kind: ApiResource, namespace: str | None, name: str) -> Manifest | None:
+        if kind.kind == "Namespace":
+            return {"metadata": {"name": name, "uid": f"uid-{name}"}}
+        at = (kind.kind, namespace or "", name)
+        return cast(Manifest, copy.deepcopy(self.objects[at])) if at in self.objects else None
+
+    async def list(self, kind: ApiResource, namespace: str | None = None) -> AsyncIterator[Manifest]:
+        for (found, home, _), manifest in sorted(self.objects.items()):
+            if found == kind.kind and namespace in (None, home):
+                yield copy.deepcopy(manifest)
+
+    async def apply(self, manifest: Manifest) -> Manifest:
+        made = cast(Any, copy.deepcopy(manifest))
+        if made["kind"] == "Service":
+            made["spec"].setdefault("clusterIP", "10.0.0.1")
+        return self._put(made)
+
+    async def apply_status(self, resource: Manifest, status: Manifest, manager: str) -> Manifest:
+        there = self._same(resource)
+        wanted = cast(Any, copy.deepcopy(status))
+        before = there.get("status", {})
+        lag = manager == "penstock-lag"
+        others = [it for it in before.get("conditions", []) if (it["type"] == "Lagging") is not lag]
+        kept = {key: value for key, value in before.items() if (key == "lag") is not lag}
+        there["status"] = {**kept, **wanted, "conditions": [*others, *wanted["conditions"]]}
+        self.written += 1
+        return self._touch(there)
+
+    async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
+        there = self._same(resource)
+        if there["metadata"]["resourceVersion"] != cast(Any, resource)["metadata"]["resourceVersion"]:
+            raise Conflict(409, "it was changed meanwhile")
+        there["metadata"]["finalizers"] = [*finalizers]
+        if not finalizers and "deletionTimestamp" in there["metadata"]:
+            self._remove(there)
+            return cast(Manifest, there)
+        return self._touch(there)
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        return manifest
+
+    async def delete(self, manifest: Manifest) -> None:
+        self.objects.pop(_name(manifest), None)
+
+    async def document(self, path: str) -> Manifest | None:
+        return cast("Manifest | None", copy.deepcopy(self.documents.get(path)))
+
+    async def serves(self, kind: ApiResource) -> bool:
+        return False
+
+    # -- what people do ---------------------------------------------------------------------------------------------
+
+    def user_applies(self, manifest: Any) -> None:
+        """kubectl apply."""
+        made = copy.deepcopy(manifest)
+        there = self.objects.get(_name(made))
+        if there is not None:
+            if "deletionTimestamp" in there["metadata"]:
+                return
+            if there["spec"] != made["spec"]:
+                there["spec"] = made["spec"]
+                there["metadata"]["generation"] += 1
+                self._touch(there)
+            return
+        made["metadata"].update({"uid": f"uid-{self._version}", "generation": 1, "creationTimestamp": SINCE})
+        self._put(made)
+
+    def user_deletes(self, kind: str, namespace: str, name: str) -> None:
+        """kubectl delete --wait=false."""
+        there = self.objects.get((kind, namespace, name))
+        if there is None or "deletionTimestamp" in there["metadata"]:
+            return
+        if there["metadata"].get("finalizers"):
+            there["metadata"]["deletionTimestamp"] = SINCE
+            self._touch(there)
+        else:
+            self._remove(there)
+
+    def collect_garbage(self) -> None:
+        """The garbage collector: it takes what only had owners that are gone, also what was made after they went."""
+        uids = {it["metadata"].get("uid") for it in self.objects.values()}
+        for name, it in tuple(self.objects.items()):
+            owners = [owner["uid"] for owner in it["metadata"].get("ownerReferences", [])]
+            if owners and uids.isdisjoint(owners):
+                del self.objects[name]
+
+    def _same(self, resource: Manifest) -> Any:
+        there = self.objects.get(_name(resource))
+        if there is None or there["metadata"].get("uid") != cast(Any, resource)["metadata"].get("uid"):
+            raise KubeError(404, "it is gone")
+        return there
+
+    def _put(self, made: Any) -> Manifest:
+        self.objects[_name(made)] = made
+        return self._touch(made)
+
+    def _touch(self, made: Any) -> Manifest:
+        self._version += 1
+        made["metadata"]["resourceVersion"] = str(self._version)
+        if made["apiVersion"].startswith("penstock.dev/"):
+            self.events.append(("MODIFIED", copy.deepcopy(made)))
+        return copy.deepcopy(made)
+
+    def _remove(self, made: Any) -> None:
+        del self.objects[_name(made)]
+        self.events.append(("DELETED", copy.deepcopy(made)))
+
+
+def _name(manifest: Any) -> Name:
+    return api_resource_of(manifest).kind, manifest["metadata"]["namespace"], manifest["metadata"]["name"]

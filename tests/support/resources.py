@@ -1,0 +1,107 @@
+"""Good resources for tests to change, the shared table of bad ones, and views around them."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from penstock_api.management import BrokerState
+from penstock_api.resources import Broker, Exchange, Subscription, parse
+
+TABLE = Path(__file__).parent.parent / "api" / "bad_manifests.yaml"
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+GOOD: dict[str, dict[str, Any]] = {
+    "Broker": {
+        "apiVersion": "penstock.dev/v1alpha1",
+        "kind": "Broker",
+        "metadata": {"name": "main", "namespace": "shop"},
+        "spec": {"authentication": {"anonymous": True}},
+    },
+    "Exchange": {
+        "apiVersion": "penstock.dev/v1alpha1",
+        "kind": "Exchange",
+        "metadata": {"name": "orders", "namespace": "shop"},
+        "spec": {"brokerRef": {"name": "main"}},
+    },
+    "Subscription": {
+        "apiVersion": "penstock.dev/v1alpha1",
+        "kind": "Subscription",
+        "metadata": {"name": "billing", "namespace": "shop"},
+        "spec": {"brokerRef": {"name": "main"}, "exchangeRef": {"name": "orders"}},
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """One row of the shared table."""
+
+    name: str
+    manifest: dict[str, Any]
+    says: str
+
+
+def bad_manifests() -> list[Bad]:
+    """The shared table, as whole manifests."""
+    rows: list[Bad] = []
+    for row in yaml.safe_load(TABLE.read_text()):
+        manifest = copy.deepcopy(GOOD[row["kind"]])
+        manifest["metadata"].update(row.get("metadata", {"name": f"bad-{len(rows)}"}))
+        for field, value in row.get("spec", {}).items():
+            if value is None:
+                del manifest["spec"][field]
+            else:
+                manifest["spec"][field] = value
+        for field in row.get("drop", []):
+            del manifest[field]
+        rows.append(Bad(row["name"], manifest, row.get("says", "")))
+    return rows
+
+
+def manifest_of(kind: str, spec: dict[str, Any], status: dict[str, Any] | None, metadata: dict[str, Any]) -> Any:
+    """A good manifest of a kind with changes, as the API server would return it."""
+    made = copy.deepcopy(GOOD[kind])
+    made["metadata"].update({"uid": f"uid-{made['metadata']['name']}", "generation": 3, "resourceVersion": "7"})
+    made["metadata"].update(metadata)
+    made["spec"].update(spec)
+    if status is not None:
+        made["status"] = status
+    return made
+
+
+def broker_state(**changes: Any) -> BrokerState:
+    """What a broker says of itself that has just started and holds nothing."""
+    texts = {"instance_id": "i1", "version": "0.1.0", "durable_work": "Ok"}
+    times = ("started_ms", "now_ms")
+    counts = ("connections", "subscriptions", "exchanges", "queues", "log_bytes", "log_segments", "log_syncs", "turns")
+    values: dict[str, Any] = {**texts, **dict.fromkeys((*times, *counts), 0), "epoch": 1}
+    return BrokerState(**(values | changes))
+
+
+def broker(status: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None, **spec: Any) -> Broker:
+    """A Broker with these fields of its spec."""
+    made = parse(manifest_of("Broker", spec, status, metadata or {}))
+    assert isinstance(made, Broker)
+    return made
+
+
+def exchange(status: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None, **spec: Any) -> Exchange:
+    """An Exchange with these fields of its spec."""
+    made = parse(manifest_of("Exchange", spec, status, metadata or {}))
+    assert isinstance(made, Exchange)
+    return made
+
+
+def subscription(
+    status: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None, **spec: Any
+) -> Subscription:
+    """A Subscription with these fields of its spec."""
+    made = parse(manifest_of("Subscription", spec, status, metadata or {}))
+    assert isinstance(made, Subscription)
+    return made
