@@ -101,7 +101,7 @@ async def properties(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
             "penstock.declare": str(declaring_command(tmp_path)),
         }
         broker.send_signal(signal.SIGTERM)
-        assert broker.wait(timeout=30) == 0, (tmp_path / "broker.log").read_text()
+        assert broker.wait(timeout=START_SECONDS) == 0, (tmp_path / "broker.log").read_text()
     finally:
         broker.kill()
         broker.wait()
