@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from amqp.raw_client import RawClient
-from broker.transacting import Got, Transacting
 from crash.kills import TALLIED, Victim
+from support.raw_client import RawClient
+from support.transaction_client import Got, Transacting
 
 from penstock_amqp.frames.performatives import Accepted
 

@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from amqp.raw_client import RawClient
-from broker.transacting import Got, Transacting
 from crash.kills import TALLIED, Victim
+from support.raw_client import RawClient
+from support.transaction_client import Got, Transacting
 from support.waiting import until
 
 from penstock_amqp.frames.performatives import Accepted

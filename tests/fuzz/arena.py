@@ -11,8 +11,8 @@ import logging
 import socket
 import struct
 
-from broker.machine_client import Accepted, Client, Delivered, Seen, Source
-from broker.machine_site import Site
+from broker.machine.client import Accepted, Client, Delivered, Seen, Source
+from support.broker_site import Site
 
 __all__ = ["Arena"]
 

@@ -1,0 +1,187 @@
+"""Where the whole-broker machine's broker lives: files that lose what is not synced, syncs that end when told to, a
+clock that stands still, and one process after the other, all within this one.
+"""
+
+# pyright: reportUnknownMemberType=false
+# proton's own types are not complete.
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import mkdtemp
+
+from broker.log.simulated_files import SimulatedFiles
+from broker.machine.model import Identity, Image, ImageMessage, SubscriptionImage
+from proton import Message
+
+from penstock_broker.assembling import assemble
+from penstock_broker.connections import listening
+from penstock_broker.log import FileLayer, Log, SyncChoice
+from penstock_broker.log import Settings as LogSettings
+from penstock_broker.queues.queue import DATA, NUMBER, Queue
+from penstock_broker.serving.loop import Loop
+from penstock_broker.settings.security import Authentication
+from penstock_broker.settings.settings import Listener, Settings
+from penstock_broker.state.timing import Clock
+from penstock_broker.topology.records import Subscription
+from penstock_core.terms import Exclusivity
+
+__all__ = ["HeldSyncer", "Site", "waiting_in"]
+
+SETTINGS = Settings(
+    listeners=(Listener(address="127.0.0.1:0"),), authentication=Authentication(anonymous=True), link_credit=10
+)
+
+
+class HeldSyncer:
+    """Syncs what was submitted when `complete` says so."""
+
+    name = "held"
+
+    def __init__(self, files: FileLayer) -> None:
+        self._files = files
+        self._submitted: list[tuple[int, Sequence[int]]] = []
+        self._done: list[tuple[int, OSError | None]] = []
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def submit(self, token: int, handles: Sequence[int]) -> None:
+        self._submitted.append((token, handles))
+
+    def complete(self) -> None:
+        """The fdatasyncs that were asked for have ended."""
+        for token, handles in self._submitted:
+            error = None
+            try:
+                for handle in handles:
+                    self._files.fdatasync(handle)
+            except OSError as broken:
+                error = broken
+            self._done.append((token, error))
+            os.eventfd_write(self.descriptor, 1)
+        self._submitted.clear()
+
+    def done(self) -> list[tuple[int, OSError | None]]:
+        done, self._done = self._done, []
+        if done:
+            os.eventfd_read(self.descriptor)
+        return done
+
+    def wait(self) -> list[tuple[int, OSError | None]]:
+        self.complete()
+        return self.done()
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+class Site:
+    """One data folder and the broker that serves it now."""
+
+    def __init__(self) -> None:
+        self._folder = Path(mkdtemp())  # holds the lock only
+        self.files = SimulatedFiles()
+        self.now_ms = 1_000
+        self.start()
+
+    def start(self) -> int:
+        """Start a broker on what there is; the last block that it found."""
+        self.log, recovered = Log.open(
+            self._folder,
+            files=self.files,
+            settings=LogSettings(segment_bytes=16_384, sync=SyncChoice.INLINE),
+            clock=lambda: self.now_ms,
+            entropy=lambda size: b"\7" * size,
+            syncer=self._new_syncer,
+        )
+        assert recovered.damage == ()
+        found = self.log.sequence - 1  # the block that opening wrote comes behind what was found
+        clock = Clock(lambda: self.now_ms * 1000, lambda: self.now_ms, lambda: self.now_ms / 1000)
+        ports = listening.ports_of(SETTINGS)
+        self._port = ports[0]
+        self.loop: Loop = assemble(SETTINGS, self.log, recovered, ports, queue_max_bytes=1 << 30, clock=clock)
+        self.broker = self.loop.broker
+        return found
+
+    def _new_syncer(self, files: FileLayer) -> HeldSyncer:
+        self.syncer = HeldSyncer(files)
+        return self.syncer
+
+    def connect(self) -> socket.socket:
+        """The client's end of a new connection."""
+        ours, theirs = socket.socketpair()
+        for each in (ours, theirs):
+            each.setblocking(False)
+        self.loop.add(self._port, ours, "client")
+        return theirs
+
+    @property
+    def has_work(self) -> bool:
+        """The broker would not wait in its next turn."""
+        broker = self.broker
+        return bool(broker.ready or broker.browsing or broker.dirty or broker.draining)
+
+    @property
+    def is_synced(self) -> bool:
+        """Nothing waits for a sync, in the log or before it."""
+        return self.log.synced == self.log.sequence and self.broker.journal.is_idle
+
+    def end_process(self) -> None:
+        """What the kernel does when a process ends: sockets, lock and eventfd go."""
+        for connection in self.broker.connections.values():
+            connection.free()
+        self.broker.connections.clear()
+        os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
+        self.syncer.close()
+        self.loop.close()
+
+    def close(self) -> None:
+        self.end_process()
+        shutil.rmtree(self._folder)
+
+    # -- what is there ----------------------------------------------------------------------------------------------
+
+    def image(self) -> Image:
+        """What a restarted broker found."""
+        return {
+            identity_of(each): SubscriptionImage(
+                shared=each.exclusivity is Exclusivity.SHARED,
+                key=",".join(each.binding.ordered_keys),
+                owner=(each.owner_link.container_id, each.owner_link.link_name) if each.owner_link else None,
+                messages={
+                    body_of(entry[DATA]): ImageMessage(
+                        each.queue.attempts.get(entry[NUMBER], 0), entry[NUMBER] in each.queue.seen
+                    )
+                    for entry in each.queue.ready
+                },
+            )
+            for each in self.broker.topology.subscriptions.values()
+        }
+
+    def named(self) -> dict[Identity, Subscription]:
+        """The subscriptions whose name is not a random one."""
+        found = {identity_of(each): each for each in self.broker.topology.subscriptions.values()}
+        return {identity: each for identity, each in found.items() if not identity.name.startswith("private")}
+
+
+def identity_of(subscription: Subscription) -> Identity:
+    """In the model's terms."""
+    identity = subscription.identity
+    return Identity(identity.scope.container_id, identity.name, identity.durable)
+
+
+def waiting_in(queue: Queue) -> list[str]:
+    """The bodies of what waits, in order."""
+    return [body_of(entry[DATA]) for entry in (*queue.returned, *queue.ready)]
+
+
+def body_of(data: bytes) -> str:
+    """The machine's messages are m1, m2 and so on."""
+    message = Message()
+    message.decode(data)
+    assert isinstance(message.body, str) and re.fullmatch(r"m\d+", message.body)
+    return message.body
