@@ -31,7 +31,7 @@ from penstock_broker.state.timing import Clock
 from penstock_broker.topology.records import Subscription
 from penstock_core.terms import Exclusivity
 
-__all__ = ["HeldSyncer", "Site", "waiting_in"]
+__all__ = ["BrokerSite", "HeldSyncer", "waiting_in"]
 
 SETTINGS = Settings(
     listeners=(Listener(address="127.0.0.1:0"),), authentication=Authentication(anonymous=True), link_credit=10
@@ -79,7 +79,7 @@ class HeldSyncer:
         os.close(self.descriptor)
 
 
-class Site:
+class BrokerSite:
     """One data folder and the broker that serves it now."""
 
     def __init__(self) -> None:

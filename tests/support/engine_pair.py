@@ -10,10 +10,10 @@ from penstock_amqp.endpoint.events import Attached, Event, Flowed, Kind, Other
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.frames.performatives import Source, Target
 
-__all__ = ["Pair"]
+__all__ = ["EnginePair"]
 
 
-class Pair:
+class EnginePair:
     """An endpoint and a proton client, whose bytes are carried by `exchange`."""
 
     def __init__(self, *, max_message_bytes: int = 1_000_000, client_max_frame: int = 0) -> None:

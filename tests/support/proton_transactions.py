@@ -25,13 +25,13 @@ from proton import (
 from proton import Event as EngineEvent
 from support.engine_bytes import receive_all, send_all
 
-__all__ = ["TransactionClient"]
+__all__ = ["ProtonTransactionClient"]
 
 DECLARE, DISCHARGE, TRANSACTIONAL = 0x31, 0x32, 0x34
 ACCEPTED = Described(ulong(0x24), [])
 
 
-class TransactionClient:
+class ProtonTransactionClient:
     """One connection with one session: a sender and a receiver per queue."""
 
     def __init__(self, sock: socket.socket, queues: Sequence[str]) -> None:

@@ -35,7 +35,7 @@ from penstock_broker.settings.settings import Authentication, Listener, Settings
 from penstock_broker.state.timing import Clock
 from penstock_broker.topology.records import PointToPoint
 
-__all__ = ["Peer", "TimedBroker", "Turned"]
+__all__ = ["Peer", "SteppedBroker", "SteppedStream"]
 
 ANYBODY = {"listeners": (Listener(address="127.0.0.1:0"),), "authentication": Authentication(anonymous=True)}
 
@@ -155,7 +155,7 @@ class Peer:
             self.got.append((message, delivery))
 
 
-class TimedBroker:
+class SteppedBroker:
     """One data folder, and the broker that serves it now. `now_ms` is the time, until a test changes it."""
 
     def __init__(
@@ -258,10 +258,10 @@ class TimedBroker:
         return self.broker.topology.queues[name].queue
 
 
-class Turned:
+class SteppedStream:
     """One end of a socket pair, whose other end a broker of this process serves while we wait."""
 
-    def __init__(self, timed: TimedBroker) -> None:
+    def __init__(self, timed: SteppedBroker) -> None:
         ours, self._sock = socket.socketpair()
         self._loop = timed.loop
         for each in (ours, self._sock):

@@ -26,11 +26,11 @@ from penstock_amqp.messages.transactions import Declare, Declared, Discharge, Tr
 from penstock_amqp.messages.whole import Message, decode_message, encode_message
 from penstock_amqp.types.composites import Composite, to_value
 
-__all__ = ["Got", "Transacting", "condition_of"]
+__all__ = ["ReceivedDelivery", "TransactionClient", "condition_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Got:
+class ReceivedDelivery:
     """A delivery that came."""
 
     delivery_id: int
@@ -39,7 +39,7 @@ class Got:
     delivery_count: int
 
 
-class Transacting:
+class TransactionClient:
     """One session of a raw client, with its coordinator link attached."""
 
     def __init__(self, client: RawClient, *, outcomes: tuple[str, ...] | None = None, coordinator: bool = True) -> None:
@@ -47,7 +47,7 @@ class Transacting:
         self._next_id = 0
         self._gathered: list[bytes] | None = None
         """Frames to be sent in one write; None: each at once."""
-        self._came: deque[Got] = deque()
+        self._came: deque[ReceivedDelivery] = deque()
         self._detached: deque[Detach] = deque()
         self._states: dict[int, object] = {}
         """Of deliveries that we sent, as the broker settled them, by delivery-id."""
@@ -154,7 +154,9 @@ class Transacting:
         else:
             self.client.send_bytes(frame)
 
-    def settle(self, got: Got, outcome: Composite | None, txn_id: bytes | None, *, settled: bool = True) -> None:
+    def settle(
+        self, got: ReceivedDelivery, outcome: Composite | None, txn_id: bytes | None, *, settled: bool = True
+    ) -> None:
         """Give a delivery an outcome, in a transaction if one is named."""
         state = outcome if txn_id is None else TransactionalState(txn_id=txn_id, outcome=outcome)
         self.client.send(Disposition(role=True, first=got.delivery_id, settled=settled, state=state))
@@ -167,13 +169,13 @@ class Transacting:
             self._read()
         return self._states.pop(delivery_id)
 
-    def concluded(self, got: Got) -> object:
+    def concluded(self, got: ReceivedDelivery) -> object:
         """The state with which the broker settled a delivery that we had not."""
         while got.delivery_id not in self._concluded:
             self._read()
         return self._concluded.pop(got.delivery_id)
 
-    def get(self, count: int = 1) -> list[Got]:
+    def get(self, count: int = 1) -> list[ReceivedDelivery]:
         """The next deliveries."""
         while len(self._came) < count:
             self._read()
@@ -219,7 +221,7 @@ class Transacting:
                 message = decode_message(received.payload)
                 assert performative.delivery_id is not None and performative.handle is not None
                 count = message.header.delivery_count or 0
-                self._came.append(Got(performative.delivery_id, performative.handle, message.body, count))
+                self._came.append(ReceivedDelivery(performative.delivery_id, performative.handle, message.body, count))
             case Detach():
                 self._detached.append(performative)
             case Flow():

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from proton import Data, Delivery, Endpoint, Link, Terminus, symbol
-from support.engine_pair import Pair
+from support.engine_pair import EnginePair
 
 from penstock_amqp.endpoint.events import (
     AmqpError,
@@ -33,8 +33,8 @@ from penstock_amqp.types.values import Symbol
 
 
 @pytest.fixture
-def pair() -> Iterator[Pair]:
-    pair = Pair()
+def pair() -> Iterator[EnginePair]:
+    pair = EnginePair()
     yield pair
     pair.close()
 
@@ -60,7 +60,7 @@ def received(link: Link) -> list[bytes]:
     return bodies
 
 
-def test_an_open_tells_container_and_desired_capabilities(pair: Pair) -> None:
+def test_an_open_tells_container_and_desired_capabilities(pair: EnginePair) -> None:
     pair.connection.desired_capabilities = [symbol("SHARED-SUBS"), symbol("sole-connection-for-container")]
     pair.connection.properties = {symbol("product"): "test"}
     pair.connection.hostname = "example"
@@ -76,14 +76,14 @@ def test_an_open_tells_container_and_desired_capabilities(pair: Pair) -> None:
     ]
 
 
-def test_an_open_reply_offers_and_describes(pair: Pair) -> None:
+def test_an_open_reply_offers_and_describes(pair: EnginePair) -> None:
     pair.open()
     assert pair.connection.remote_container == "broker"
     assert list(pair.connection.remote_offered_capabilities or ()) == ["SHARED-SUBS"]
     assert pair.connection.remote_properties == {"product": "Penstock"}
 
 
-def test_a_refused_open_announces_failure_and_closes_with_the_error(pair: Pair) -> None:
+def test_a_refused_open_announces_failure_and_closes_with_the_error(pair: EnginePair) -> None:
     pair.connection.open()
     pair.exchange()
     pair.endpoint.refuse_open("broker", AmqpError("amqp:invalid-field", "taken", {"invalid-field": "container-id"}))
@@ -95,7 +95,7 @@ def test_a_refused_open_announces_failure_and_closes_with_the_error(pair: Pair) 
     assert condition.info == {"invalid-field": "container-id"}
 
 
-def test_an_attach_carries_what_the_engine_hides(pair: Pair) -> None:
+def test_an_attach_carries_what_the_engine_hides(pair: EnginePair) -> None:
     session = pair.open()
     receiver = session.receiver("sub|global")
     receiver.source.address = "x"
@@ -119,7 +119,7 @@ def test_an_attach_carries_what_the_engine_hides(pair: Pair) -> None:
     )
 
 
-def test_a_reply_tells_source_and_offers_on_the_link(pair: Pair) -> None:
+def test_a_reply_tells_source_and_offers_on_the_link(pair: EnginePair) -> None:
     session = pair.open()
     receiver = session.receiver("sub")
     receiver.open()
@@ -163,7 +163,7 @@ def array_of_symbols(*names: str) -> object:
     return data.get_object()
 
 
-def test_a_refused_attach_has_a_null_source_and_a_closing_detach(pair: Pair) -> None:
+def test_a_refused_attach_has_a_null_source_and_a_closing_detach(pair: EnginePair) -> None:
     session = pair.open()
     receiver = session.receiver("sub")
     receiver.source.address = "nowhere"
@@ -180,7 +180,7 @@ def test_a_refused_attach_has_a_null_source_and_a_closing_detach(pair: Pair) -> 
     assert not link.is_open
 
 
-def test_a_description_that_does_not_fit_a_frame_of_the_peer_is_cut_short(pair: Pair) -> None:
+def test_a_description_that_does_not_fit_a_frame_of_the_peer_is_cut_short(pair: EnginePair) -> None:
     """AMQP 1.0 part 2, 2.7.1: the client closes the connection for a frame beyond its 512 bytes."""
     pair.transport.max_frame_size = 512
     session = pair.open()
@@ -193,7 +193,7 @@ def test_a_description_that_does_not_fit_a_frame_of_the_peer_is_cut_short(pair: 
     assert (condition.name, condition.description) == ("amqp:not-found", "é" * 185)
 
 
-def test_messages_come_in_one_batch_and_are_accepted(pair: Pair) -> None:
+def test_messages_come_in_one_batch_and_are_accepted(pair: EnginePair) -> None:
     session = pair.open()
     sender, link = pair.attach_sender(session)
     deliveries = []
@@ -214,7 +214,7 @@ def test_messages_come_in_one_batch_and_are_accepted(pair: Pair) -> None:
     assert [(each.remote_state, each.settled) for each in deliveries] == [(Delivery.ACCEPTED, True)] * 3
 
 
-def test_a_message_the_sender_settled_says_so(pair: Pair) -> None:
+def test_a_message_the_sender_settled_says_so(pair: EnginePair) -> None:
     session = pair.open()
     sender, _ = pair.attach_sender(session)
     sender.delivery("t").settle()
@@ -225,7 +225,7 @@ def test_a_message_the_sender_settled_says_so(pair: Pair) -> None:
     assert arrivals(pair.events)[-1][2] is True
 
 
-def test_a_rejected_message_tells_why(pair: Pair) -> None:
+def test_a_rejected_message_tells_why(pair: EnginePair) -> None:
     session = pair.open()
     sender, _ = pair.attach_sender(session)
     delivery = sender.delivery("t")
@@ -242,7 +242,7 @@ def test_a_rejected_message_tells_why(pair: Pair) -> None:
 
 @pytest.mark.parametrize("chunk", [1, 7, 4096, 1 << 30])
 def test_a_message_of_many_frames_arrives_whole_however_it_is_cut(chunk: int) -> None:
-    pair = Pair(max_message_bytes=400_000)
+    pair = EnginePair(max_message_bytes=400_000)
     session = pair.open()
     sender, _ = pair.attach_sender(session)
     body = bytes(range(256)) * 1200  # 307,200 bytes in frames of 64 KiB
@@ -257,7 +257,7 @@ def test_a_message_of_many_frames_arrives_whole_however_it_is_cut(chunk: int) ->
     pair.close()
 
 
-def test_a_message_beyond_the_maximum_is_reported_once(pair: Pair) -> None:
+def test_a_message_beyond_the_maximum_is_reported_once(pair: EnginePair) -> None:
     session = pair.open()
     sender, link = pair.attach_sender(session)
     link.max_bytes = 100_000
@@ -269,7 +269,7 @@ def test_a_message_beyond_the_maximum_is_reported_once(pair: Pair) -> None:
     assert arrivals(pair.events) == []
 
 
-def test_an_aborted_message_is_forgotten(pair: Pair) -> None:
+def test_an_aborted_message_is_forgotten(pair: EnginePair) -> None:
     session = pair.open()
     sender, _ = pair.attach_sender(session)
     delivery = sender.delivery("t")
@@ -283,7 +283,7 @@ def test_an_aborted_message_is_forgotten(pair: Pair) -> None:
     assert [data for _, data, _ in arrivals(pair.events)] == [b"whole"]
 
 
-def test_messages_go_out_and_accepts_come_back_in_one_batch(pair: Pair) -> None:
+def test_messages_go_out_and_accepts_come_back_in_one_batch(pair: EnginePair) -> None:
     session = pair.open()
     receiver, link = pair.attach_receiver(session)
     sent = entries(b"one", b"two", b"three")
@@ -304,7 +304,7 @@ def test_messages_go_out_and_accepts_come_back_in_one_batch(pair: Pair) -> None:
     assert pair.endpoint.held_by(link) == []
 
 
-def test_settled_sends_are_not_heard_of_again(pair: Pair) -> None:
+def test_settled_sends_are_not_heard_of_again(pair: EnginePair) -> None:
     session = pair.open()
     receiver, link = pair.attach_receiver(session)
     link.presettled = True
@@ -322,7 +322,7 @@ def test_settled_sends_are_not_heard_of_again(pair: Pair) -> None:
         pytest.param(0, Outcome.NONE, id="settled without outcome"),
     ],
 )
-def test_other_outcomes_come_one_by_one(pair: Pair, state: int, outcome: Outcome) -> None:
+def test_other_outcomes_come_one_by_one(pair: EnginePair, state: int, outcome: Outcome) -> None:
     session = pair.open()
     receiver, link = pair.attach_receiver(session)
     pair.endpoint.send(link, entries(b"one"), 0)
@@ -340,7 +340,7 @@ def test_other_outcomes_come_one_by_one(pair: Pair, state: int, outcome: Outcome
     assert (event.outcome, event.held[1][1]) == (outcome, b"one")
 
 
-def test_modified_tells_failure_and_undeliverable_here(pair: Pair) -> None:
+def test_modified_tells_failure_and_undeliverable_here(pair: EnginePair) -> None:
     session = pair.open()
     receiver, link = pair.attach_receiver(session)
     pair.endpoint.send(link, entries(b"one"), 0)
@@ -359,7 +359,7 @@ def test_modified_tells_failure_and_undeliverable_here(pair: Pair) -> None:
     assert (event.outcome, event.failed, event.undeliverable_here) == (Outcome.MODIFIED, True, True)
 
 
-def test_an_accept_that_is_not_settled_is_settled_by_us(pair: Pair) -> None:
+def test_an_accept_that_is_not_settled_is_settled_by_us(pair: EnginePair) -> None:
     """rcv-settle-mode second: the receiver waits for our settlement."""
     session = pair.open()
     receiver, link = pair.attach_receiver(session)
@@ -375,7 +375,7 @@ def test_an_accept_that_is_not_settled_is_settled_by_us(pair: Pair) -> None:
     assert delivery.settled
 
 
-def test_a_flow_tells_credit_and_drain(pair: Pair) -> None:
+def test_a_flow_tells_credit_and_drain(pair: EnginePair) -> None:
     session = pair.open()
     receiver, link = pair.attach_receiver(session, credit=10)
     assert link.credit == 10
@@ -388,7 +388,7 @@ def test_a_flow_tells_credit_and_drain(pair: Pair) -> None:
     assert (receiver.credit, link.credit, link.drain) == (0, 0, False)
 
 
-def test_a_detach_is_told_with_its_kind_and_answered(pair: Pair) -> None:
+def test_a_detach_is_told_with_its_kind_and_answered(pair: EnginePair) -> None:
     session = pair.open()
     receiver, link = pair.attach_receiver(session)
     receiver.detach()
@@ -407,7 +407,7 @@ def test_a_detach_is_told_with_its_kind_and_answered(pair: Pair) -> None:
     assert condition.name == "amqp:resource-locked"
 
 
-def test_a_detached_link_can_be_attached_again(pair: Pair) -> None:
+def test_a_detached_link_can_be_attached_again(pair: EnginePair) -> None:
     session = pair.open()
     receiver, link = pair.attach_receiver(session)
     receiver.close()
@@ -421,7 +421,7 @@ def test_a_detached_link_can_be_attached_again(pair: Pair) -> None:
     assert received(again) == [b"one"]
 
 
-def test_messages_for_a_link_that_we_closed_are_thrown_away(pair: Pair) -> None:
+def test_messages_for_a_link_that_we_closed_are_thrown_away(pair: EnginePair) -> None:
     session = pair.open()
     sender, link = pair.attach_sender(session)
     pair.endpoint.detach(link, closed=True)
@@ -434,7 +434,7 @@ def test_messages_for_a_link_that_we_closed_are_thrown_away(pair: Pair) -> None:
     assert second.is_open
 
 
-def test_the_end_of_a_session_returns_what_its_links_held(pair: Pair) -> None:
+def test_the_end_of_a_session_returns_what_its_links_held(pair: EnginePair) -> None:
     session = pair.open()
     _, link = pair.attach_receiver(session)
     pair.endpoint.send(link, entries(b"one", b"two"), 5)
@@ -451,7 +451,7 @@ def test_the_end_of_a_session_returns_what_its_links_held(pair: Pair) -> None:
     assert pair.endpoint.all_links() == ()
 
 
-def test_a_close_is_told_and_answered(pair: Pair) -> None:
+def test_a_close_is_told_and_answered(pair: EnginePair) -> None:
     pair.open()
     pair.connection.close()
     pair.exchange()
@@ -461,7 +461,7 @@ def test_a_close_is_told_and_answered(pair: Pair) -> None:
     assert pair.connection.state & Endpoint.REMOTE_CLOSED
 
 
-def test_rubbish_closes_the_connection(pair: Pair) -> None:
+def test_rubbish_closes_the_connection(pair: EnginePair) -> None:
     pair.open()
     pair.events = []
     pair.endpoint.receive_bytes(b"\x00\x00\x00\x0c\x02\x00\x00\x00rubb", pair.events)
@@ -471,7 +471,7 @@ def test_rubbish_closes_the_connection(pair: Pair) -> None:
     assert pair.endpoint.closed
 
 
-def test_a_performative_by_its_symbol_closes_with_an_error(pair: Pair) -> None:
+def test_a_performative_by_its_symbol_closes_with_an_error(pair: EnginePair) -> None:
     """The engine gives up on it without a condition of its own."""
     pair.open()
     pair.events = []
@@ -483,7 +483,7 @@ def test_a_performative_by_its_symbol_closes_with_an_error(pair: Pair) -> None:
     assert event.error is not None
 
 
-def test_silence_is_noticed_and_told(pair: Pair) -> None:
+def test_silence_is_noticed_and_told(pair: EnginePair) -> None:
     pair.open()
     events: list[EndpointEvent] = []
     due = pair.endpoint.tick(1_000, events)
@@ -497,7 +497,7 @@ def test_silence_is_noticed_and_told(pair: Pair) -> None:
     assert event[2].error.condition == "amqp:resource-limit-exceeded"
 
 
-def test_many_links_attach_in_one_chunk(pair: Pair) -> None:
+def test_many_links_attach_in_one_chunk(pair: EnginePair) -> None:
     session = pair.open()
     for number in range(50):
         receiver = session.receiver(f"link-{number}")

@@ -11,7 +11,7 @@ import pytest
 from support.broker_process import BrokerProcess
 from support.logins import ScramLogin, bearer_login
 from support.raw_client import RawClient
-from support.stepped_broker import TimedBroker, Turned
+from support.stepped_broker import SteppedBroker, SteppedStream
 from support.token_signer import AUDIENCE, ISSUER, Signer
 from support.waiting import until
 
@@ -26,19 +26,19 @@ LEEWAY_SECONDS = 30
 
 
 @pytest.fixture
-def timed(tmp_path: Path) -> Iterator[TimedBroker]:
+def timed(tmp_path: Path) -> Iterator[SteppedBroker]:
     keys = tmp_path / "keys"
     keys.write_bytes(SIGNER.jwks())
     issuer = {"issuer": ISSUER, "audiences": [AUDIENCE], "keysFile": str(keys), "leewaySeconds": LEEWAY_SECONDS}
-    broker = TimedBroker({"authentication": {"tokens": [issuer], "anonymous": True, "allowInsecurePlain": True}})
+    broker = SteppedBroker({"authentication": {"tokens": [issuer], "anonymous": True, "allowInsecurePlain": True}})
     yield broker
     broker.close()
 
 
 @contextmanager
-def bearer(timed: TimedBroker, seconds: int) -> Generator[tuple[RawClient, Turned]]:
+def bearer(timed: SteppedBroker, seconds: int) -> Generator[tuple[RawClient, SteppedStream]]:
     """A client with a token of so many seconds."""
-    stream = Turned(timed)
+    stream = SteppedStream(timed)
     token = SIGNER.token(iat=None, nbf=None, exp=START_SECONDS + seconds).decode()
     with RawClient(0, f"for-{seconds}", login=bearer_login("", token), stream=stream) as client:
         client.begin()
@@ -52,7 +52,7 @@ def told(client: RawClient) -> tuple[str, str, object]:
     return str(error.condition), error.description or "", (error.info or {}).get(Symbol("penstock:reason"))
 
 
-def test_a_connection_ends_with_its_token_and_leeway(timed: TimedBroker) -> None:
+def test_a_connection_ends_with_its_token_and_leeway(timed: SteppedBroker) -> None:
     with bearer(timed, 60) as (short, short_stream), bearer(timed, 3600) as (long, long_stream):
         timed.pass_ms((60 + LEEWAY_SECONDS - 1) * 1000)
         assert not short_stream.has_something()
@@ -66,14 +66,14 @@ def test_a_connection_ends_with_its_token_and_leeway(timed: TimedBroker) -> None
         assert told(long)[2] == "LoginExpired"
 
 
-def test_a_clock_that_jumps_ends_tokens_too(timed: TimedBroker) -> None:
+def test_a_clock_that_jumps_ends_tokens_too(timed: SteppedBroker) -> None:
     with bearer(timed, 3600) as (client, _):
         timed.skew_ms = (3600 + LEEWAY_SECONDS) * 1000
         timed.pass_ms(1000)
         assert told(client)[2] == "LoginExpired"
 
 
-def test_who_logs_in_again_and_again_leaves_nothing_behind(timed: TimedBroker) -> None:
+def test_who_logs_in_again_and_again_leaves_nothing_behind(timed: SteppedBroker) -> None:
     standing = timed.loop.standing
     with bearer(timed, 3600) as (client, _):
         for _ in range(1100):

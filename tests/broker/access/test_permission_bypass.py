@@ -16,7 +16,7 @@ from proton.utils import BlockingConnection, LinkDetached
 from support.broker_process import BrokerProcess
 from support.proton_client import SECONDS, Browsing, Subscribed, connected, publish, take
 from support.raw_client import RawClient
-from support.transaction_client import Transacting, condition_of
+from support.transaction_client import TransactionClient, condition_of
 from support.waiting import until
 
 from penstock_amqp.client.management import ManagementClient
@@ -135,7 +135,7 @@ def wait_until_publishing(connection: BlockingConnection) -> None:
 async def test_a_commit_publishes_nothing_that_is_not_allowed_any_more(broker: BrokerProcess, file: Path) -> None:
     await declare(broker)
     with RawClient(broker.port, "maker", login=Login("maker", "secret")) as raw:
-        client = Transacting(raw)
+        client = TransactionClient(raw)
         named = client.sender("work", "named")
         first, second = client.declare(), client.declare()
         client.state_of(client.post(named, "by name", first))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from proton import Terminus
 from support.proton_client import put_symbols
-from support.stepped_broker import Peer, TimedBroker
+from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_broker.links.idling import SWEEP_MS
 from penstock_core.existing import Managed
@@ -20,8 +20,8 @@ LIMIT = 900
 
 
 @pytest.fixture
-def timed() -> Iterator[TimedBroker]:
-    broker = TimedBroker({"delivery": {"idleExpirySeconds": LIMIT}})
+def timed() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker({"delivery": {"idleExpirySeconds": LIMIT}})
     yield broker
     broker.close()
 
@@ -36,7 +36,7 @@ def subscribe(peer: Peer) -> None:
     peer.pump()
 
 
-def pass_seconds(timed: TimedBroker, seconds: int) -> None:
+def pass_seconds(timed: SteppedBroker, seconds: int) -> None:
     """Sweep by sweep."""
     while seconds > 0:
         step = min(seconds, SWEEP_MS // 1000)
@@ -44,12 +44,12 @@ def pass_seconds(timed: TimedBroker, seconds: int) -> None:
         seconds -= step
 
 
-def unused_since_ms(timed: TimedBroker) -> int | None:
+def unused_since_ms(timed: SteppedBroker) -> int | None:
     subscriptions = list(timed.broker.topology.subscriptions.values())
     return subscriptions[0].queue.unused_since_us // 1000 if subscriptions else None
 
 
-def test_a_subscription_left_behind_ends(timed: TimedBroker) -> None:
+def test_a_subscription_left_behind_ends(timed: SteppedBroker) -> None:
     peer = timed.connect()
     subscribe(peer)
     pass_seconds(timed, 2 * LIMIT)
@@ -64,7 +64,7 @@ def test_a_subscription_left_behind_ends(timed: TimedBroker) -> None:
     assert unused_since_ms(timed) is None
 
 
-def test_a_restart_neither_forgets_nor_hurries(timed: TimedBroker) -> None:
+def test_a_restart_neither_forgets_nor_hurries(timed: SteppedBroker) -> None:
     peer = timed.connect()
     subscribe(peer)
     peer.drop()
@@ -80,7 +80,7 @@ def test_a_restart_neither_forgets_nor_hurries(timed: TimedBroker) -> None:
     assert unused_since_ms(timed) is None
 
 
-def test_what_was_in_use_at_a_crash_is_unused_from_then_on(timed: TimedBroker) -> None:
+def test_what_was_in_use_at_a_crash_is_unused_from_then_on(timed: SteppedBroker) -> None:
     peer = timed.connect()
     subscribe(peer)
     pass_seconds(timed, 120)
@@ -88,7 +88,7 @@ def test_what_was_in_use_at_a_crash_is_unused_from_then_on(timed: TimedBroker) -
     assert unused_since_ms(timed) == timed.now_ms
 
 
-def test_a_resource_s_subscription_stays(timed: TimedBroker) -> None:
+def test_a_resource_s_subscription_stays(timed: SteppedBroker) -> None:
     peer = timed.connect()
     subscribe(peer)
     (subscription,) = timed.broker.topology.subscriptions.values()
@@ -99,7 +99,7 @@ def test_a_resource_s_subscription_stays(timed: TimedBroker) -> None:
 
 
 def test_nothing_ends_unless_the_broker_is_told_to() -> None:
-    timed = TimedBroker()
+    timed = SteppedBroker()
     try:
         peer = timed.connect()
         subscribe(peer)

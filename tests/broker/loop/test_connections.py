@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import cast
 
 from support.raw_client import RawClient
-from support.stepped_broker import TimedBroker, Turned
+from support.stepped_broker import SteppedBroker, SteppedStream
 
 from penstock_amqp.frames.performatives import Close, Source, Target, Transfer
 
@@ -26,9 +26,9 @@ def without_collector() -> Generator[None]:
         gc.enable()
 
 
-def come_and_go(timed: TimedBroker, number: int) -> None:
+def come_and_go(timed: SteppedBroker, number: int) -> None:
     """A session, two links, a message; then a Close, a word cut off, or nothing, before the socket goes."""
-    stream = Turned(timed)
+    stream = SteppedStream(timed)
     with RawClient(0, f"client-{number}", stream=stream) as client:
         client.begin()
         client.attach_receiver("r", Source(address="amq.topic/x"))
@@ -55,7 +55,7 @@ def ours() -> Counter[str]:
 
 
 def test_clients_that_come_and_go_leave_nothing_behind() -> None:
-    timed = TimedBroker()
+    timed = SteppedBroker()
     with without_collector():
         for number in range(30):
             come_and_go(timed, number)

@@ -11,7 +11,7 @@ import pytest
 from proton import Message
 from support.broker_process import BrokerProcess
 from support.raw_client import RawClient
-from support.stepped_broker import TimedBroker, Turned
+from support.stepped_broker import SteppedBroker, SteppedStream
 
 from penstock_amqp.endpoint.links import InLink
 from penstock_amqp.frames.frames import encode_frame
@@ -53,22 +53,22 @@ MOST_PER_TURN = 260
 
 
 @pytest.fixture
-def timed() -> Iterator[TimedBroker]:
-    broker = TimedBroker()
+def timed() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker()
     yield broker
     broker.close()
 
 
-def answers(stream: Turned) -> int:
+def answers(stream: SteppedStream) -> int:
     """Bytes that have come by now."""
     return len(stream.take())
 
 
 @pytest.mark.parametrize(("unit", "count"), [(ATTACHES, 500), (BEGINS, 1000), (ECHO, 800)])
 def test_who_asks_for_much_gets_a_little_of_each_turn_and_all_in_the_end(
-    timed: TimedBroker, unit: bytes, count: int
+    timed: SteppedBroker, unit: bytes, count: int
 ) -> None:
-    stream = Turned(timed)
+    stream = SteppedStream(timed)
     with RawClient(0, "busy", stream=stream) as client:
         client.begin()
         client.attach_receiver("r", Source(address="amq.topic/y"))
@@ -100,10 +100,10 @@ def test_more_sessions_than_there_are_channels_come_and_go_within_one_read(tmp_p
         client.begin(2)
 
 
-def test_a_witness_works_while_others_attach_without_end(timed: TimedBroker) -> None:
+def test_a_witness_works_while_others_attach_without_end(timed: SteppedBroker) -> None:
     """All queues are served in turn, however many come and go."""
     timed.make_queue("work", durable=False)
-    attackers = [Turned(timed) for _ in range(3)]
+    attackers = [SteppedStream(timed) for _ in range(3)]
     clients = [RawClient(0, f"busy-{number}", stream=stream) for number, stream in enumerate(attackers)]
     for client in clients:
         client.begin()
@@ -145,8 +145,8 @@ def nulls(count: int) -> dict[Symbol, Value]:
         (attach_of(Source(address="amq.topic/x"), nulls(32_700)), 8),
     ],
 )
-def test_a_frame_that_costs_much_is_followed_by_turns_for_others(timed: TimedBroker, unit: bytes, turns: int) -> None:
-    stream = Turned(timed)
+def test_a_frame_that_costs_much_is_followed_by_turns_for_others(timed: SteppedBroker, unit: bytes, turns: int) -> None:
+    stream = SteppedStream(timed)
     with RawClient(0, "busy", stream=stream) as client:
         client.begin()
         stream.sendall(unit)
@@ -163,8 +163,8 @@ def test_a_frame_that_costs_much_is_followed_by_turns_for_others(timed: TimedBro
         assert sum(pause >= turns for pause in pauses) >= 3, answered
 
 
-def test_requests_that_come_at_once_are_answered_some_per_turn(timed: TimedBroker) -> None:
-    stream = Turned(timed)
+def test_requests_that_come_at_once_are_answered_some_per_turn(timed: SteppedBroker) -> None:
+    stream = SteppedStream(timed)
     with RawClient(0, "busy", stream=stream) as client:
         client.begin()
         client.attach_sender("control", Coordinator())
@@ -187,9 +187,9 @@ def test_requests_that_come_at_once_are_answered_some_per_turn(timed: TimedBroke
         assert unread[-1] == 0
 
 
-def test_requests_that_come_behind_their_attach_are_answered_some_per_turn(timed: TimedBroker) -> None:
+def test_requests_that_come_behind_their_attach_are_answered_some_per_turn(timed: SteppedBroker) -> None:
     """Nobody knows yet, when they are read, that they are requests."""
-    stream = Turned(timed)
+    stream = SteppedStream(timed)
     with RawClient(0, "busy", stream=stream) as client:
         client.begin()
         control = Attach(
@@ -205,8 +205,8 @@ def test_requests_that_come_behind_their_attach_are_answered_some_per_turn(timed
         assert len(connection.unread) >= (600 - 200) * size  # pieces of 8 KiB are what is weighed
 
 
-def test_empty_frames_are_taken_some_per_turn(timed: TimedBroker) -> None:
-    stream = Turned(timed)
+def test_empty_frames_are_taken_some_per_turn(timed: SteppedBroker) -> None:
+    stream = SteppedStream(timed)
     with RawClient(0, "busy", stream=stream) as client:
         client.begin()
         (connection,) = timed.broker.connections.values()
@@ -221,9 +221,9 @@ BEGINS_A_MESSAGE = Transfer(handle=0, delivery_id=0, delivery_tag=b"t", message_
 A_PART = Transfer(handle=0, more=True)
 
 
-def test_parts_of_a_byte_are_taken_some_per_turn_and_held_as_one_piece(timed: TimedBroker) -> None:
+def test_parts_of_a_byte_are_taken_some_per_turn_and_held_as_one_piece(timed: SteppedBroker) -> None:
     timed.make_queue("work", durable=False)
-    stream = Turned(timed)
+    stream = SteppedStream(timed)
     with RawClient(0, "busy", stream=stream) as client:
         client.begin()
         client.attach_sender("s", Target(address="work"))
@@ -242,9 +242,9 @@ def test_parts_of_a_byte_are_taken_some_per_turn_and_held_as_one_piece(timed: Ti
         assert len(link.parts) <= 2
 
 
-def test_messages_that_never_end_take_so_much_memory_of_a_connection(timed: TimedBroker) -> None:
+def test_messages_that_never_end_take_so_much_memory_of_a_connection(timed: SteppedBroker) -> None:
     timed.make_queue("work", durable=False)
-    stream = Turned(timed)
+    stream = SteppedStream(timed)
     with RawClient(0, "busy", stream=stream) as client:
         client.begin()
         for number in range(40):

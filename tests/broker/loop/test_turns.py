@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from support.raw_client import RawClient
-from support.stepped_broker import TimedBroker, Turned
+from support.stepped_broker import SteppedBroker, SteppedStream
 
 from penstock_amqp.endpoint.ffi import INPUT_BYTES
 from penstock_amqp.frames.frames import encode_frame
@@ -18,29 +18,29 @@ MESSAGE = b"\x00\x53\x75\xa0\x01x"
 
 
 @pytest.fixture
-def timed() -> Iterator[TimedBroker]:
-    broker = TimedBroker()
+def timed() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker()
     yield broker
     broker.close()
 
 
 @contextmanager
-def clients(timed: TimedBroker, count: int) -> Generator[list[Turned]]:
+def clients(timed: SteppedBroker, count: int) -> Generator[list[SteppedStream]]:
     """The streams of connections that are open, each with a session."""
     with ExitStack() as stack:
-        streams = [Turned(timed) for _ in range(count)]
+        streams = [SteppedStream(timed) for _ in range(count)]
         for number, stream in enumerate(streams):
             stack.enter_context(RawClient(0, f"client-{number}", stream=stream)).begin()
         yield streams
         timed.step_seconds = 0.0
 
 
-def test_who_did_not_get_their_turn_are_the_first_in_the_next(timed: TimedBroker) -> None:
+def test_who_did_not_get_their_turn_are_the_first_in_the_next(timed: SteppedBroker) -> None:
     """One connection uses a turn up. Three have more to say than a read takes: the poll names the first of them first
     again, which says more than the others get, and the witness last.
     """
     queue = timed.make_queue("work", durable=False)
-    with clients(timed, 3) as busy, RawClient(0, "witness", stream=Turned(timed)) as witness:
+    with clients(timed, 3) as busy, RawClient(0, "witness", stream=SteppedStream(timed)) as witness:
         witness.begin()
         witness.attach_sender("s", Target(address="work"))
         for _ in range(2):  # the poll forgets who was ready
@@ -58,11 +58,11 @@ def test_who_did_not_get_their_turn_are_the_first_in_the_next(timed: TimedBroker
         assert queue.depth == 1
 
 
-def test_queues_get_a_millisecond_of_a_turn_however_much_there_is_to_read(timed: TimedBroker) -> None:
+def test_queues_get_a_millisecond_of_a_turn_however_much_there_is_to_read(timed: SteppedBroker) -> None:
     """Each look at the clock takes 0.3 ms: reading from eight connections uses a turn up, and four queues fit into the
     millisecond that is theirs.
     """
-    with clients(timed, 8) as busy, RawClient(0, "consumer", stream=Turned(timed)) as consumer:
+    with clients(timed, 8) as busy, RawClient(0, "consumer", stream=SteppedStream(timed)) as consumer:
         consumer.begin()
         for number in range(12):
             queue = timed.make_queue(f"q{number}", durable=False)

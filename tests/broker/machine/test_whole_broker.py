@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from proton import Delivery
-from support.broker_site import Site, waiting_in
+from support.broker_site import BrokerSite, waiting_in
 
 EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "600"))
 STEPS = 60
@@ -49,7 +49,7 @@ class WholeBroker(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.site = Site()
+        self.site = BrokerSite()
         self.model = Model()
         self.promises = Promises()
         self.clients: dict[int, Client] = {}

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from support.broker_process import BrokerProcess
 from support.raw_client import RawClient
-from support.transaction_client import Transacting
+from support.transaction_client import TransactionClient
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.errors import DecodeError
@@ -66,9 +66,9 @@ async def management(broker_process: BrokerProcess) -> AsyncIterator[ManagementC
 
 
 @pytest.fixture
-def mallory(broker_process: BrokerProcess) -> Iterator[Transacting]:
+def mallory(broker_process: BrokerProcess) -> Iterator[TransactionClient]:
     with RawClient(broker_process.port, "mallory") as raw:
-        yield Transacting(raw)
+        yield TransactionClient(raw)
 
 
 def forged(body: str, to: str | None = None, more: Mapping[str, Value] | None = None) -> list[bytes]:
@@ -88,7 +88,9 @@ async def redriven(management: ManagementClient, queue: str) -> Handled:
     return Handled.model_validate(answer.check().attributes)
 
 
-async def test_no_producer_can_say_where_a_message_died(management: ManagementClient, mallory: Transacting) -> None:
+async def test_no_producer_can_say_where_a_message_died(
+    management: ManagementClient, mallory: TransactionClient
+) -> None:
     plain, relay = mallory.sender("jobs"), mallory.sender(None, "relay")
     sent = [
         mallory.post_parts(plain, forged("first"), None),
@@ -111,7 +113,7 @@ async def test_no_producer_can_say_where_a_message_died(management: ManagementCl
 
 
 async def test_no_consumer_can_either_and_the_broker_s_word_stays(
-    management: ManagementClient, mallory: Transacting
+    management: ManagementClient, mallory: TransactionClient
 ) -> None:
     sender = mallory.sender("jobs")
     mallory.state_of(mallory.post_parts(sender, [encode_message(Message(body="real"))], None))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from proton import Condition, Delivery, Message, symbol
-from support.stepped_broker import Peer, TimedBroker
+from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_api.management import Delivery as Policy
 from penstock_api.management import Limits
@@ -20,14 +20,14 @@ LIMITED = Policy(max_deliveries=2, dead_letter="dead")
 
 
 @pytest.fixture
-def timed() -> Iterator[TimedBroker]:
-    broker = TimedBroker()
+def timed() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker()
     yield broker
     broker.close()
 
 
 @pytest.fixture
-def jobs(timed: TimedBroker) -> Queue:
+def jobs(timed: SteppedBroker) -> Queue:
     timed.make_queue("dead")
     return timed.make_queue("jobs", LIMITED)
 
@@ -42,7 +42,7 @@ def told(message: Message) -> dict[str, object]:
     return {str(key): value for key, value in message.annotations.items()}
 
 
-def buried(timed: TimedBroker, queue: str = "dead") -> list[Message]:
+def buried(timed: SteppedBroker, queue: str = "dead") -> list[Message]:
     """What waits there, taken out."""
     peer = timed.connect()
     peer.receive(queue)
@@ -50,7 +50,7 @@ def buried(timed: TimedBroker, queue: str = "dead") -> list[Message]:
     return [peer.take() for _ in list(peer.got)]
 
 
-def test_a_rejected_message_is_buried_at_once_and_says_why(timed: TimedBroker, jobs: Queue) -> None:
+def test_a_rejected_message_is_buried_at_once_and_says_why(timed: SteppedBroker, jobs: Queue) -> None:
     peer = timed.connect()
     send(peer, "m1", annotations={symbol("x-opt-mine"): 1, symbol("x-opt-delivery-delay"): 0})
     peer.receive("jobs")
@@ -72,7 +72,7 @@ def test_a_rejected_message_is_buried_at_once_and_says_why(timed: TimedBroker, j
     }
 
 
-def test_the_limit_counts_failures_only(timed: TimedBroker, jobs: Queue) -> None:
+def test_the_limit_counts_failures_only(timed: SteppedBroker, jobs: Queue) -> None:
     peer = timed.connect()
     send(peer, "m1")
     peer.receive("jobs")
@@ -89,7 +89,7 @@ def test_the_limit_counts_failures_only(timed: TimedBroker, jobs: Queue) -> None
     assert told(message)["x-opt-death-delivery-count"] == 2
 
 
-def test_lost_links_condemn_the_oldest_alone(timed: TimedBroker, jobs: Queue) -> None:
+def test_lost_links_condemn_the_oldest_alone(timed: SteppedBroker, jobs: Queue) -> None:
     send(timed.connect(), "m1", "m2", "m3")
     for _ in range(2):
         peer = timed.connect()
@@ -102,7 +102,7 @@ def test_lost_links_condemn_the_oldest_alone(timed: TimedBroker, jobs: Queue) ->
     assert [(message.body, message.delivery_count) for message, _ in peer.got] == [("m2", 1), ("m3", 1)]
 
 
-def test_deliveries_that_a_restart_forgot_do_not_count(timed: TimedBroker, jobs: Queue) -> None:
+def test_deliveries_that_a_restart_forgot_do_not_count(timed: SteppedBroker, jobs: Queue) -> None:
     send(timed.connect(), "m1")
     for _ in range(5):
         peer = timed.connect()
@@ -112,7 +112,7 @@ def test_deliveries_that_a_restart_forgot_do_not_count(timed: TimedBroker, jobs:
     assert (timed.queue("jobs").depth, timed.queue("dead").depth) == (1, 0)
 
 
-def test_failures_are_remembered_over_a_restart(timed: TimedBroker, jobs: Queue) -> None:
+def test_failures_are_remembered_over_a_restart(timed: SteppedBroker, jobs: Queue) -> None:
     for expected in (0, 1):
         peer = timed.connect()
         if not expected:
@@ -125,7 +125,7 @@ def test_failures_are_remembered_over_a_restart(timed: TimedBroker, jobs: Queue)
 
 
 def test_without_a_destination_there_is_no_limit_and_what_is_rejected_is_dropped(
-    timed: TimedBroker, caplog: pytest.LogCaptureFixture
+    timed: SteppedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = timed.make_queue("jobs", Policy(max_deliveries=1))
     peer = timed.connect()
@@ -140,7 +140,7 @@ def test_without_a_destination_there_is_no_limit_and_what_is_rejected_is_dropped
     assert caplog.text.count("rejects messages; they are dropped") == 1
 
 
-def test_its_time_to_live_does_not_kill_a_dead_letter(timed: TimedBroker, jobs: Queue) -> None:
+def test_its_time_to_live_does_not_kill_a_dead_letter(timed: SteppedBroker, jobs: Queue) -> None:
     peer = timed.connect()
     send(peer, "m1", ttl=5, expiry_time=1_005, id="m", correlation_id="c")
     peer.receive("jobs")
@@ -151,7 +151,9 @@ def test_its_time_to_live_does_not_kill_a_dead_letter(timed: TimedBroker, jobs: 
     assert (message.ttl, message.expiry_time, message.id, message.correlation_id) == (0, 0, "m", "c")
 
 
-def test_where_the_destination_is_missing_nothing_is_lost(timed: TimedBroker, caplog: pytest.LogCaptureFixture) -> None:
+def test_where_the_destination_is_missing_nothing_is_lost(
+    timed: SteppedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     jobs = timed.make_queue("jobs", LIMITED)
     peer = timed.connect()
     send(peer, "m1", "m2")
@@ -168,7 +170,7 @@ def test_where_the_destination_is_missing_nothing_is_lost(timed: TimedBroker, ca
     assert [message.body for message in buried(timed)] == ["m1", "m2"]
 
 
-def test_where_the_destination_is_full_messages_wait_for_room(timed: TimedBroker) -> None:
+def test_where_the_destination_is_full_messages_wait_for_room(timed: SteppedBroker) -> None:
     timed.make_queue("dead", limits=Limits(max_messages=1, overflow="Reject"))
     jobs = timed.make_queue("jobs", LIMITED)
     peer = timed.connect()
@@ -182,7 +184,7 @@ def test_where_the_destination_is_full_messages_wait_for_room(timed: TimedBroker
     assert [message.body for message in buried(timed)] == ["m2"]
 
 
-def test_what_is_stranded_at_a_restart_waits_in_its_queue_again(timed: TimedBroker) -> None:
+def test_what_is_stranded_at_a_restart_waits_in_its_queue_again(timed: SteppedBroker) -> None:
     timed.make_queue("jobs", LIMITED)
     peer = timed.connect()
     send(peer, "m1")
@@ -194,7 +196,7 @@ def test_what_is_stranded_at_a_restart_waits_in_its_queue_again(timed: TimedBrok
     assert peer.bodies() == ["m1"]
 
 
-def test_a_policy_that_names_no_destination_any_more_lets_go(timed: TimedBroker) -> None:
+def test_a_policy_that_names_no_destination_any_more_lets_go(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs", LIMITED)
     peer = timed.connect()
     send(peer, "m1", "m2")
@@ -207,7 +209,7 @@ def test_a_policy_that_names_no_destination_any_more_lets_go(timed: TimedBroker)
     assert (jobs.dropped, jobs.depth) == (1, 1)
 
 
-def test_what_is_let_go_expires_in_its_time(timed: TimedBroker) -> None:
+def test_what_is_let_go_expires_in_its_time(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs", LIMITED)
     peer = timed.connect()
     send(peer, "m1", ttl=5)
@@ -223,7 +225,7 @@ def test_what_is_let_go_expires_in_its_time(timed: TimedBroker) -> None:
     assert (jobs.depth, jobs.expired) == (0, 1)
 
 
-def test_what_is_stranded_ends_with_its_queue(timed: TimedBroker) -> None:
+def test_what_is_stranded_ends_with_its_queue(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs", LIMITED)
     peer = timed.connect()
     send(peer, "m1")
@@ -234,7 +236,7 @@ def test_what_is_stranded_ends_with_its_queue(timed: TimedBroker) -> None:
     assert (jobs.depth, jobs.depth_bytes) == (0, 0)
 
 
-def test_a_modified_message_says_more_when_it_comes_again(timed: TimedBroker, jobs: Queue) -> None:
+def test_a_modified_message_says_more_when_it_comes_again(timed: SteppedBroker, jobs: Queue) -> None:
     peer = timed.connect()
     send(peer, "m1", annotations={symbol("x-opt-a"): 1})
     peer.receive("jobs")
@@ -256,7 +258,7 @@ def annotated(peer: Peer, **annotations: str) -> None:
 
 @pytest.mark.parametrize("annotations", [{symbol("a"): "1"}, None])
 def test_what_a_consumer_wrote_on_a_message_survives_a_restart(
-    timed: TimedBroker, jobs: Queue, annotations: dict[symbol, str] | None
+    timed: SteppedBroker, jobs: Queue, annotations: dict[symbol, str] | None
 ) -> None:
     peer = timed.connect()
     send(peer, "m1", annotations=annotations)
@@ -276,7 +278,7 @@ def test_what_a_consumer_wrote_on_a_message_survives_a_restart(
     assert timed.queue("jobs").depth == 0
 
 
-def test_annotations_too_long_to_be_kept_are_there_until_the_restart(timed: TimedBroker, jobs: Queue) -> None:
+def test_annotations_too_long_to_be_kept_are_there_until_the_restart(timed: SteppedBroker, jobs: Queue) -> None:
     peer = timed.connect()
     send(peer, "m1")
     peer.receive("jobs")
@@ -288,7 +290,7 @@ def test_annotations_too_long_to_be_kept_are_there_until_the_restart(timed: Time
     assert peer.take().annotations is None
 
 
-def test_undeliverable_here_goes_to_another_link(timed: TimedBroker, jobs: Queue) -> None:
+def test_undeliverable_here_goes_to_another_link(timed: SteppedBroker, jobs: Queue) -> None:
     first, second = timed.connect(), timed.connect()
     send(first, "m1")
     first.receive("jobs", name="first")
@@ -298,7 +300,7 @@ def test_undeliverable_here_goes_to_another_link(timed: TimedBroker, jobs: Queue
     assert second.bodies() == ["m1"]
 
 
-def test_dead_letters_of_a_subscription_name_it(timed: TimedBroker) -> None:
+def test_dead_letters_of_a_subscription_name_it(timed: SteppedBroker) -> None:
     timed.make_queue("dead")
     peer = timed.connect()
     link = peer.receive("amq.topic/orders", name="billing")
@@ -314,7 +316,7 @@ def test_dead_letters_of_a_subscription_name_it(timed: TimedBroker) -> None:
 
 
 @pytest.mark.parametrize("how", ["detach", "close the link", "end the session", "close the connection", "stop"])
-def test_who_goes_in_order_loses_nothing(timed: TimedBroker, jobs: Queue, how: str) -> None:
+def test_who_goes_in_order_loses_nothing(timed: SteppedBroker, jobs: Queue, how: str) -> None:
     send(timed.connect(), "m1", "m2")
     for _ in range(3):
         peer = timed.connect()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from proton import Message, symbol
 from support.proton_client import SelectedBy
-from support.stepped_broker import TimedBroker
+from support.stepped_broker import SteppedBroker
 
 from penstock_api.management import Delivery as Policy
 
@@ -20,20 +20,20 @@ MANY = 100
 
 
 @pytest.fixture
-def timed() -> Iterator[TimedBroker]:
-    broker = TimedBroker()
+def timed() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker()
     yield broker
     broker.close()
 
 
-def publish(timed: TimedBroker) -> None:
+def publish(timed: SteppedBroker) -> None:
     peer = timed.connect()
     for number in range(MANY):
         assert peer.send("q", Message(body=number)) == ["accepted"]
 
 
 @pytest.mark.parametrize("how", ["standing by", "ranking lower", "selecting"])
-def test_who_gets_nothing_is_told_at_once_though_others_are_being_served(timed: TimedBroker, how: str) -> None:
+def test_who_gets_nothing_is_told_at_once_though_others_are_being_served(timed: SteppedBroker, how: str) -> None:
     timed.make_queue("q", Policy(exclusive_consumer=True) if how == "standing by" else None, durable=False)
     busy, idle = timed.connect(), timed.connect()
     served = busy.session.receiver("busy")
@@ -60,7 +60,7 @@ def test_who_gets_nothing_is_told_at_once_though_others_are_being_served(timed: 
     assert len(busy.bodies()) == MANY
 
 
-def test_who_shares_a_queue_is_told_once_nothing_waits(timed: TimedBroker) -> None:
+def test_who_shares_a_queue_is_told_once_nothing_waits(timed: SteppedBroker) -> None:
     timed.make_queue("q", durable=False)
     busy, other = timed.connect(), timed.connect()
     served = busy.receive("q", 0)

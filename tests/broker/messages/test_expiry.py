@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from proton import Delivery, Message, symbol
-from support.stepped_broker import Peer, TimedBroker
+from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_amqp.types.plain_values import to_wire
 from penstock_api.management import Delivery as Policy
@@ -22,8 +22,8 @@ START = 1_000_000  # the clock of a new TimedBroker, milliseconds
 
 
 @pytest.fixture
-def timed() -> Iterator[TimedBroker]:
-    broker = TimedBroker()
+def timed() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker()
     yield broker
     broker.close()
 
@@ -43,7 +43,7 @@ def send(peer: Peer, *messages: Message, address: str = "jobs") -> None:
 # -- time to live ---------------------------------------------------------------------------------------------------
 
 
-def test_what_expired_leaves_without_a_consumer(timed: TimedBroker) -> None:
+def test_what_expired_leaves_without_a_consumer(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs")
     send(timed.connect(), message("a", ttl=0.05), message("b"), message("c", ttl=0.02), message("d", ttl=0.05))
     timed.pass_ms(19)
@@ -64,7 +64,7 @@ def is_passing(queue: Queue) -> bool:
     return queue.passing is not None
 
 
-def test_a_long_backlog_is_looked_through_in_slices(timed: TimedBroker) -> None:
+def test_a_long_backlog_is_looked_through_in_slices(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs")
     now, count = timed.broker.now_us, 3 * PASSED + 10
     lives = [now - 1 if number % 3 == 0 else now + 3_600_000_000 + number for number in range(1, count + 1)]
@@ -80,7 +80,7 @@ def test_a_long_backlog_is_looked_through_in_slices(timed: TimedBroker) -> None:
     assert [entry[0] for entry in jobs] == [number for number in range(1, count + 1) if number % 3]
 
 
-def test_what_comes_during_a_pass_expires_in_its_time(timed: TimedBroker) -> None:
+def test_what_comes_during_a_pass_expires_in_its_time(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs")
     now, count = timed.broker.now_us, 2 * PASSED
     jobs.ready.extend((number, b"", now, now + 3_600_000_000, 0) for number in range(1, count + 1))
@@ -101,7 +101,7 @@ def test_what_comes_during_a_pass_expires_in_its_time(timed: TimedBroker) -> Non
 )
 @pytest.mark.parametrize("address", ["jobs", "amq.direct/k"])
 def test_the_earlier_of_ttl_and_absolute_expiry_wins(
-    timed: TimedBroker, address: str, ttl_ms: int, expiry_ms: int, lives_ms: int
+    timed: SteppedBroker, address: str, ttl_ms: int, expiry_ms: int, lives_ms: int
 ) -> None:
     peer = timed.connect()
     if address == "jobs":
@@ -120,7 +120,7 @@ def test_the_earlier_of_ttl_and_absolute_expiry_wins(
     assert (queue.depth, queue.expired) == (0, 1)
 
 
-def test_what_is_left_of_its_time_travels_with_a_message(timed: TimedBroker) -> None:
+def test_what_is_left_of_its_time_travels_with_a_message(timed: SteppedBroker) -> None:
     timed.make_queue("jobs")
     peer = timed.connect()
     send(peer, message("a", ttl=50))
@@ -129,7 +129,7 @@ def test_what_is_left_of_its_time_travels_with_a_message(timed: TimedBroker) -> 
     assert peer.take().ttl == 30
 
 
-def test_a_queue_bounds_the_time_to_live(timed: TimedBroker) -> None:
+def test_a_queue_bounds_the_time_to_live(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs", Policy(max_ttl_ms=40))
     send(timed.connect(), message("a"), message("b", ttl=0.02), message("c", ttl=50))
     timed.pass_ms(20)
@@ -140,7 +140,7 @@ def test_a_queue_bounds_the_time_to_live(timed: TimedBroker) -> None:
     assert (jobs.depth, jobs.expired) == (0, 2)
 
 
-def set_max_ttl(timed: TimedBroker, name: str, milliseconds: int | None) -> None:
+def set_max_ttl(timed: SteppedBroker, name: str, milliseconds: int | None) -> None:
     """Declare the queue again, as `$management` does."""
     declaration = to_wire(QueueDeclaration(delivery=Policy(max_ttl_ms=milliseconds)).to_wire())
     declaring.declare(timed.broker, EntityType.QUEUE, name, declaration, update=True)
@@ -148,7 +148,7 @@ def set_max_ttl(timed: TimedBroker, name: str, milliseconds: int | None) -> None
 
 
 @pytest.mark.parametrize("then", ["waits", "comes back", "after a restart"])
-def test_another_bound_holds_for_what_came_before(timed: TimedBroker, then: str) -> None:
+def test_another_bound_holds_for_what_came_before(timed: SteppedBroker, then: str) -> None:
     timed.make_queue("jobs", Policy(max_ttl_ms=1000))
     peer = timed.connect()
     send(peer, message("a"), message("b", ttl=0.3), message("c", ttl=50))
@@ -170,7 +170,7 @@ def test_another_bound_holds_for_what_came_before(timed: TimedBroker, then: str)
     assert (jobs.depth, jobs.expired) == (0, 3)
 
 
-def test_a_bound_that_is_lifted_lets_messages_have_their_own_time(timed: TimedBroker) -> None:
+def test_a_bound_that_is_lifted_lets_messages_have_their_own_time(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs", Policy(max_ttl_ms=100))
     peer = timed.connect()
     send(peer, message("a"), message("b", ttl=0.3), delayed("c", START + 50, ttl=2))
@@ -186,7 +186,7 @@ def test_a_bound_that_is_lifted_lets_messages_have_their_own_time(timed: TimedBr
     assert peer.take().ttl == 0
 
 
-def test_a_changed_bound_is_what_a_message_says_is_left(timed: TimedBroker) -> None:
+def test_a_changed_bound_is_what_a_message_says_is_left(timed: SteppedBroker) -> None:
     timed.make_queue("jobs")
     peer = timed.connect()
     send(peer, message("a"))
@@ -196,7 +196,7 @@ def test_a_changed_bound_is_what_a_message_says_is_left(timed: TimedBroker) -> N
     assert peer.take().ttl == 50
 
 
-def test_a_restart_keeps_the_deadline(timed: TimedBroker) -> None:
+def test_a_restart_keeps_the_deadline(timed: SteppedBroker) -> None:
     timed.make_queue("jobs")
     absolute = message("b")
     absolute.expiry_time = START / 1000 + 20
@@ -211,7 +211,7 @@ def test_a_restart_keeps_the_deadline(timed: TimedBroker) -> None:
     assert timed.queue("jobs").depth == 0
 
 
-def test_what_comes_back_after_its_time_leaves_too(timed: TimedBroker) -> None:
+def test_what_comes_back_after_its_time_leaves_too(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs")
     peer = timed.connect()
     send(timed.connect(), message("a", ttl=1))
@@ -223,7 +223,7 @@ def test_what_comes_back_after_its_time_leaves_too(timed: TimedBroker) -> None:
     assert (jobs.depth, jobs.expired) == (0, 1)
 
 
-def test_what_expired_goes_to_its_destination(timed: TimedBroker) -> None:
+def test_what_expired_goes_to_its_destination(timed: SteppedBroker) -> None:
     timed.make_queue("late")
     jobs = timed.make_queue("jobs", Policy(expiry="late"))
     send(timed.connect(), message("a", ttl=1), delayed("b", START + 9_000, ttl=2))
@@ -238,7 +238,7 @@ def test_what_expired_goes_to_its_destination(timed: TimedBroker) -> None:
     assert (annotations["x-opt-death-reason"], annotations["x-opt-ACTUAL-EXPIRY"]) == ("expired", START + 1_000)
 
 
-def test_many_that_expire_at_once_leave_in_slices(timed: TimedBroker) -> None:
+def test_many_that_expire_at_once_leave_in_slices(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs")
     peer = timed.connect()
     for _ in range(3):
@@ -253,7 +253,7 @@ def test_many_that_expire_at_once_leave_in_slices(timed: TimedBroker) -> None:
 # -- delayed delivery -----------------------------------------------------------------------------------------------
 
 
-def test_a_delayed_message_counts_but_nobody_gets_it_before_its_time(timed: TimedBroker) -> None:
+def test_a_delayed_message_counts_but_nobody_gets_it_before_its_time(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs")
     peer = timed.connect()
     peer.receive("jobs")
@@ -269,7 +269,7 @@ def test_a_delayed_message_counts_but_nobody_gets_it_before_its_time(timed: Time
     assert [each.delivery_count for each, _ in peer.got] == [0, 0, 0]
 
 
-def test_equal_times_are_served_in_sending_order(timed: TimedBroker) -> None:
+def test_equal_times_are_served_in_sending_order(timed: SteppedBroker) -> None:
     timed.make_queue("jobs")
     peer = timed.connect()
     send(peer, *[delayed(body, START + 50) for body in "abcd"])
@@ -278,7 +278,7 @@ def test_equal_times_are_served_in_sending_order(timed: TimedBroker) -> None:
     assert peer.bodies() == list("abcd")
 
 
-def test_a_delay_counts_from_when_it_came(timed: TimedBroker) -> None:
+def test_a_delay_counts_from_when_it_came(timed: SteppedBroker) -> None:
     timed.make_queue("jobs")
     peer = timed.connect()
     peer.receive("jobs")
@@ -292,7 +292,7 @@ def test_a_delay_counts_from_when_it_came(timed: TimedBroker) -> None:
     assert [(each.body, each.delivery_count) for each, _ in peer.got] == [("a", 0)]
 
 
-def test_a_time_that_has_passed_means_now(timed: TimedBroker) -> None:
+def test_a_time_that_has_passed_means_now(timed: SteppedBroker) -> None:
     timed.make_queue("jobs")
     peer = timed.connect()
     peer.receive("jobs")
@@ -300,7 +300,7 @@ def test_a_time_that_has_passed_means_now(timed: TimedBroker) -> None:
     assert peer.bodies() == ["a", "b", "c"]
 
 
-def test_delayed_messages_are_routed_when_published(timed: TimedBroker) -> None:
+def test_delayed_messages_are_routed_when_published(timed: SteppedBroker) -> None:
     """Other brokers lose a delayed message to a topic."""
     early, late, sender = timed.connect(), timed.connect(), timed.connect()
     early.receive("amq.topic/a", name="early")
@@ -310,7 +310,7 @@ def test_delayed_messages_are_routed_when_published(timed: TimedBroker) -> None:
     assert (early.bodies(), late.bodies()) == (["m"], [])
 
 
-def test_delayed_messages_survive_restarts_with_what_is_due_meanwhile(timed: TimedBroker) -> None:
+def test_delayed_messages_survive_restarts_with_what_is_due_meanwhile(timed: SteppedBroker) -> None:
     timed.make_queue("jobs")
     sender = timed.connect()
     send(sender, message("before"), delayed("m1", START + 100), delayed("m2", START + 5_000), message("after"))
@@ -327,7 +327,7 @@ def test_delayed_messages_survive_restarts_with_what_is_due_meanwhile(timed: Tim
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_delayed_message_keeps_its_place_over_a_restart(timed: TimedBroker, restarts: bool) -> None:
+def test_a_delayed_message_keeps_its_place_over_a_restart(timed: SteppedBroker, restarts: bool) -> None:
     timed.make_queue("jobs")
     sender = timed.connect()
     send(sender, delayed("second", START + 101), delayed("first", START + 100), message("before"))
@@ -340,7 +340,7 @@ def test_a_delayed_message_keeps_its_place_over_a_restart(timed: TimedBroker, re
     assert peer.bodies() == ["before", "first", "second", "behind"]
 
 
-def test_what_was_sent_to_others_does_not_mark_a_delayed_message_as_seen(timed: TimedBroker) -> None:
+def test_what_was_sent_to_others_does_not_mark_a_delayed_message_as_seen(timed: SteppedBroker) -> None:
     timed.make_queue("jobs")
     peer = timed.connect()
     send(peer, delayed("m", START + 100), message("now"))
@@ -353,7 +353,7 @@ def test_what_was_sent_to_others_does_not_mark_a_delayed_message_as_seen(timed: 
     assert [(each.body, each.delivery_count) for each, _ in peer.got] == [("now", 1), ("m", 0)]
 
 
-def test_time_to_live_counts_from_publishing(timed: TimedBroker) -> None:
+def test_time_to_live_counts_from_publishing(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs")
     send(timed.connect(), delayed("gone", START + 5_000, ttl=3), delayed("lives", START + 2_000, ttl=3))
     timed.pass_ms(2_000)
@@ -362,7 +362,7 @@ def test_time_to_live_counts_from_publishing(timed: TimedBroker) -> None:
     assert (jobs.depth, jobs.expired) == (0, 2)
 
 
-def test_a_clock_that_jumps_ahead_is_noticed(timed: TimedBroker) -> None:
+def test_a_clock_that_jumps_ahead_is_noticed(timed: SteppedBroker) -> None:
     timed.make_queue("jobs")
     peer = timed.connect()
     peer.receive("jobs")
@@ -377,7 +377,7 @@ def test_a_clock_that_jumps_ahead_is_noticed(timed: TimedBroker) -> None:
 
 
 @pytest.mark.parametrize("overflow", ["DropOldest", "DropNewest", "Reject"])
-def test_delayed_messages_count_against_the_limit(timed: TimedBroker, overflow: str) -> None:
+def test_delayed_messages_count_against_the_limit(timed: SteppedBroker, overflow: str) -> None:
     jobs = timed.make_queue("jobs", limits=Limits.model_validate({"max_messages": 2, "overflow": overflow}))
     peer = timed.connect()
     outcomes = peer.send("jobs", delayed("a", START + 100), delayed("b", START + 50), delayed("c", START + 200))
@@ -393,7 +393,7 @@ def test_delayed_messages_count_against_the_limit(timed: TimedBroker, overflow: 
             assert (peer.bodies(), jobs.dropped) == (["b", "a"], 0)
 
 
-def test_a_released_delayed_message_is_available_at_once(timed: TimedBroker) -> None:
+def test_a_released_delayed_message_is_available_at_once(timed: SteppedBroker) -> None:
     timed.make_queue("jobs")
     peer = timed.connect()
     send(peer, delayed("m", START + 10))
@@ -404,7 +404,7 @@ def test_a_released_delayed_message_is_available_at_once(timed: TimedBroker) -> 
     assert peer.bodies() == ["m"]
 
 
-def test_delayed_delivery_is_offered(timed: TimedBroker) -> None:
+def test_delayed_delivery_is_offered(timed: SteppedBroker) -> None:
     offered = timed.connect().connection.remote_offered_capabilities
     assert offered is not None
     assert "DELAYED_DELIVERY" in [str(each) for each in offered]

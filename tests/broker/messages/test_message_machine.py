@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from proton import Delivery, Message, symbol
-from support.stepped_broker import Peer, TimedBroker
+from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_api.management import Delivery as Policy
 from penstock_broker.messages import moving
@@ -34,7 +34,7 @@ class Life(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.timed = TimedBroker()
+        self.timed = SteppedBroker()
         self.settled: list[str] = []
         self.sent: list[str] = []
         self.consumer: Peer | None = None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from proton import Delivery, Message, symbol
-from support.stepped_broker import Peer, TimedBroker
+from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_api.management import Delivery as DeliveryPolicy
 from penstock_api.management import Limits
@@ -18,8 +18,8 @@ from penstock_core.routing import Router
 
 
 @pytest.fixture
-def broker() -> Iterator[TimedBroker]:
-    made = TimedBroker()
+def broker() -> Iterator[SteppedBroker]:
+    made = SteppedBroker()
     yield made
     made.close()
 
@@ -33,7 +33,7 @@ def got(peer: Peer) -> dict[str, list[object]]:
     return by_link
 
 
-def test_each_message_of_a_batch_reaches_its_own_queues_in_order(broker: TimedBroker) -> None:
+def test_each_message_of_a_batch_reaches_its_own_queues_in_order(broker: SteppedBroker) -> None:
     consumer, producer = broker.connect(), broker.connect()
     for key in ("a", "b.*", "#"):
         consumer.receive(f"amq.topic/{key}", name=key)
@@ -43,7 +43,7 @@ def test_each_message_of_a_batch_reaches_its_own_queues_in_order(broker: TimedBr
     assert got(consumer) == {"a": [0, 1, 4, 7], "b.*": [2, 5, 6], "#": [0, 1, 2, 3, 4, 5, 6, 7]}
 
 
-def test_what_a_message_asks_for_holds_for_it_alone(broker: TimedBroker) -> None:
+def test_what_a_message_asks_for_holds_for_it_alone(broker: SteppedBroker) -> None:
     broker.make_queue("q")
     producer = broker.connect()
     sent = [
@@ -66,7 +66,7 @@ def test_what_a_message_asks_for_holds_for_it_alone(broker: TimedBroker) -> None
     assert broker.queue("q").expired == 1
 
 
-def test_a_queue_s_longest_time_to_live_bounds_each_message_of_a_batch(broker: TimedBroker) -> None:
+def test_a_queue_s_longest_time_to_live_bounds_each_message_of_a_batch(broker: SteppedBroker) -> None:
     broker.make_queue("q", DeliveryPolicy(max_ttl_ms=1000))
     later = Message(body="later", annotations={symbol("x-opt-delivery-delay"): 5000})
     sent = [Message(body="own", ttl=0.5), Message(body="none"), later]
@@ -78,7 +78,7 @@ def test_a_queue_s_longest_time_to_live_bounds_each_message_of_a_batch(broker: T
     assert (broker.queue("q").expired, broker.queue("q").depth, broker.queue("q").depth_bytes) == (3, 0, 0)
 
 
-def test_a_queue_that_rejects_takes_of_a_batch_what_it_has_room_for(broker: TimedBroker) -> None:
+def test_a_queue_that_rejects_takes_of_a_batch_what_it_has_room_for(broker: SteppedBroker) -> None:
     broker.make_queue("q", limits=Limits(max_messages=3, overflow="Reject"))
     told = broker.connect().send("q", *(Message(body=number) for number in range(5)))
     assert told == ["accepted"] * 3 + ["amqp:resource-limit-exceeded"] * 2
@@ -87,7 +87,7 @@ def test_a_queue_that_rejects_takes_of_a_batch_what_it_has_room_for(broker: Time
     assert got(consumer) == {"q": [0, 1, 2]}
 
 
-def test_durable_and_undurable_messages_of_a_batch_keep_their_order_over_a_restart(broker: TimedBroker) -> None:
+def test_durable_and_undurable_messages_of_a_batch_keep_their_order_over_a_restart(broker: SteppedBroker) -> None:
     broker.make_queue("q")
     delay = {symbol("x-opt-delivery-delay"): 500}
     sent = [
@@ -103,7 +103,9 @@ def test_durable_and_undurable_messages_of_a_batch_keep_their_order_over_a_resta
 
 
 @pytest.mark.parametrize("is_delayed", [False, True])
-def test_a_queue_acknowledges_in_the_log_only_what_the_log_holds_for_it(broker: TimedBroker, is_delayed: bool) -> None:
+def test_a_queue_acknowledges_in_the_log_only_what_the_log_holds_for_it(
+    broker: SteppedBroker, is_delayed: bool
+) -> None:
     """Else the log takes a message that another queue still holds for gone, and its segment for free."""
     keeps, forgets = broker.make_queue("keeps"), broker.make_queue("forgets")
     volatile = broker.make_queue("volatile", durable=False)
@@ -129,7 +131,7 @@ def test_a_queue_acknowledges_in_the_log_only_what_the_log_holds_for_it(broker: 
     assert (broker.queue("keeps").depth, broker.queue("forgets").depth) == (2, 0)
 
 
-def test_priorities_come_back_and_are_settled_as_they_went_out(broker: TimedBroker) -> None:
+def test_priorities_come_back_and_are_settled_as_they_went_out(broker: SteppedBroker) -> None:
     broker.make_queue("q")
     consumer, producer = broker.connect(), broker.connect()
     producer.send("q", *(Message(body=number, priority=number % 3) for number in range(6)))

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 from proton import Message
-from support.stepped_broker import TimedBroker
+from support.stepped_broker import SteppedBroker
 
 from penstock_api.management import Limits
 
 
 @pytest.fixture
-def timed() -> Iterator[TimedBroker]:
-    broker = TimedBroker()
+def timed() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker()
     yield broker
     broker.close()
 
@@ -30,7 +30,7 @@ def timed() -> Iterator[TimedBroker]:
     ],
 )
 def test_what_is_dropped_is_told_once_a_minute(
-    timed: TimedBroker, caplog: pytest.LogCaptureFixture, overflow: str, outcomes: list[str], told: int
+    timed: SteppedBroker, caplog: pytest.LogCaptureFixture, overflow: str, outcomes: list[str], told: int
 ) -> None:
     timed.make_queue("jobs", limits=Limits.model_validate({"max_messages": 1, "overflow": overflow}))
     peer = timed.connect()

@@ -12,19 +12,19 @@ from collections.abc import Iterator
 
 import pytest
 from proton import Delivery
-from support.broker_site import Site, waiting_in
-from support.proton_transactions import TransactionClient
+from support.broker_site import BrokerSite, waiting_in
+from support.proton_transactions import ProtonTransactionClient
 
 
 class Bench:
     """A broker with two queues, and a client whose receiver settles second."""
 
     def __init__(self) -> None:
-        self.site = Site()
+        self.site = BrokerSite()
         for queue in ("jobs", "dead"):
             self.site.broker.topology.make_queue(queue, durable=True, now_us=0)
         self.queue = self.site.broker.topology.queues["jobs"].queue
-        self.client = TransactionClient(self.site.connect(), ("jobs",))
+        self.client = ProtonTransactionClient(self.site.connect(), ("jobs",))
         self.pump(synced=True)
         self.client.attach("jobs", credit=1, settles_second=True)
         self.pump(synced=True)

@@ -12,7 +12,7 @@ from proton import Message
 from support.broker_site import HeldSyncer
 from support.large_messages import DURABLE, MIB, PART, VOLATILE, Uploading, digest, encoded
 from support.raw_client import RawClient
-from support.stepped_broker import TimedBroker, Turned
+from support.stepped_broker import SteppedBroker, SteppedStream
 
 from penstock_broker.connections.connection import Connection, Phase
 from penstock_broker.log.files import FileLayer
@@ -28,7 +28,7 @@ class Disk:
     """A broker whose log is synced when the test says so."""
 
     def __init__(self) -> None:
-        self.timed = TimedBroker(
+        self.timed = SteppedBroker(
             {"log": {"max_unsynced_bytes": BOUND}, "max_message_bytes": 64 * MIB}, syncer=self._make, segment_bytes=MIB
         )
         self.streams: list[Eager] = []
@@ -43,7 +43,7 @@ class Disk:
         self.timed.pass_ms(10)
 
 
-class Eager(Turned):
+class Eager(SteppedStream):
     """A client that sends whenever its socket takes something, and turns the broker meanwhile. While it waits for an
     answer, the disk works.
     """

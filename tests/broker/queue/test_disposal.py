@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from proton import Delivery, Message, Terminus, symbol, timestamp
-from support.stepped_broker import Peer, TimedBroker
+from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_broker.links import ending, temporaries
@@ -25,8 +25,8 @@ GONE = Refuse(Reason.NODE_DELETED, "It was deleted.")
 
 
 @pytest.fixture
-def timed() -> Iterator[TimedBroker]:
-    broker = TimedBroker()
+def timed() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker()
     yield broker
     broker.close()
 
@@ -47,7 +47,7 @@ def alive() -> int:
     return Counted.alive
 
 
-def fill(timed: TimedBroker, queue: Queue, count: int = MANY, *, waits: bool = True) -> None:
+def fill(timed: SteppedBroker, queue: Queue, count: int = MANY, *, waits: bool = True) -> None:
     """Very many messages, without the work of sending them."""
     first = timed.broker.log.next_messages(count)
     now = timed.broker.now_us
@@ -59,7 +59,7 @@ def fill(timed: TimedBroker, queue: Queue, count: int = MANY, *, waits: bool = T
     queue.depth_bytes += count
 
 
-def slices(timed: TimedBroker, least: int = 0) -> list[int]:
+def slices(timed: SteppedBroker, least: int = 0) -> list[int]:
     """Let the broker turn until nothing remains; how many messages went in each turn."""
     gone: list[int] = []
     left = alive()
@@ -73,7 +73,7 @@ def slices(timed: TimedBroker, least: int = 0) -> list[int]:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_deleted_queue_is_empty_at_once_and_goes_in_slices(timed: TimedBroker, waits: bool) -> None:
+def test_a_deleted_queue_is_empty_at_once_and_goes_in_slices(timed: SteppedBroker, waits: bool) -> None:
     queue = timed.make_queue("jobs")
     fill(timed, queue, waits=waits)
     assert alive() == MANY
@@ -85,16 +85,16 @@ def test_a_deleted_queue_is_empty_at_once_and_goes_in_slices(timed: TimedBroker,
     assert max(gone) <= LET_GO + 512, "a slice, and what of its last block is beyond it"
 
 
-def subscription_of(timed: TimedBroker) -> Subscription:
+def subscription_of(timed: SteppedBroker) -> Subscription:
     (subscription,) = timed.broker.topology.subscriptions.values()
     return subscription
 
 
-def unsubscribed(timed: TimedBroker) -> None:
+def unsubscribed(timed: SteppedBroker) -> None:
     ending.end_subscription(timed.broker, subscription_of(timed))
 
 
-def rebound(timed: TimedBroker) -> None:
+def rebound(timed: SteppedBroker) -> None:
     binding = Binding("amq.topic", frozenset(("other",)))
     timed.broker.topology.drop_and_rebind(subscription_of(timed), binding, timed.broker.now_us)
     assert subscription_of(timed).queue.depth == 0
@@ -102,7 +102,7 @@ def rebound(timed: TimedBroker) -> None:
 
 @pytest.mark.parametrize("end", [unsubscribed, rebound])
 def test_a_subscription_goes_in_slices_while_a_witness_works(
-    timed: TimedBroker, end: Callable[[TimedBroker], None]
+    timed: SteppedBroker, end: Callable[[SteppedBroker], None]
 ) -> None:
     timed.make_queue("work", durable=False)
     timed.connect().receive("amq.topic", name="news")
@@ -123,7 +123,7 @@ def work(witness: Peer, number: int) -> None:
     assert witness.take().body == number
 
 
-def test_a_temporary_queue_goes_in_slices(timed: TimedBroker) -> None:
+def test_a_temporary_queue_goes_in_slices(timed: SteppedBroker) -> None:
     peer = timed.connect()
     link = peer.session.receiver("mine")
     link.source.dynamic = True
@@ -137,7 +137,7 @@ def test_a_temporary_queue_goes_in_slices(timed: TimedBroker) -> None:
     assert max(slices(timed)) <= LET_GO
 
 
-def test_a_browser_that_goes_lets_its_copies_go_in_slices(timed: TimedBroker) -> None:
+def test_a_browser_that_goes_lets_its_copies_go_in_slices(timed: SteppedBroker) -> None:
     queue = timed.make_queue("jobs", durable=False)
     fill(timed, queue)
     peer = timed.connect()
@@ -154,7 +154,7 @@ def test_a_browser_that_goes_lets_its_copies_go_in_slices(timed: TimedBroker) ->
     assert not gone or max(gone) <= LET_GO
 
 
-def test_what_a_kill_in_the_middle_leaves_is_nothing(timed: TimedBroker) -> None:
+def test_what_a_kill_in_the_middle_leaves_is_nothing(timed: SteppedBroker) -> None:
     """One record ends the queue; what is let go afterwards is memory."""
     timed.make_queue("jobs")
     peer = timed.connect()
@@ -175,7 +175,7 @@ def test_what_a_kill_in_the_middle_leaves_is_nothing(timed: TimedBroker) -> None
     assert timed.recovered.messages == {}
 
 
-def test_a_delivery_of_an_ended_queue_returns_to_nobody(timed: TimedBroker) -> None:
+def test_a_delivery_of_an_ended_queue_returns_to_nobody(timed: SteppedBroker) -> None:
     queue = timed.make_queue("jobs")
     peer = timed.connect()
     peer.send("jobs", Message(body="m1", durable=True), Message(body="m2", durable=True))

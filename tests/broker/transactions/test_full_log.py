@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from proton import Delivery
-from support.broker_site import Site, waiting_in
-from support.proton_transactions import TransactionClient
+from support.broker_site import BrokerSite, waiting_in
+from support.proton_transactions import ProtonTransactionClient
 
 QUEUES = ("a", "b")
 SEGMENT = 16_384
@@ -24,7 +24,7 @@ class Bench:
     """A broker, one client, and what stands in the queues."""
 
     def __init__(self) -> None:
-        self.site = Site()
+        self.site = BrokerSite()
         for queue in QUEUES:
             self.site.broker.topology.make_queue(queue, durable=True, now_us=0)
         self.site.loop.turn(may_wait=False)
@@ -33,7 +33,7 @@ class Bench:
         self.connect()
 
     def connect(self) -> None:
-        self.client = TransactionClient(self.site.connect(), QUEUES)
+        self.client = ProtonTransactionClient(self.site.connect(), QUEUES)
         self.pump()
 
     def pump(self) -> None:

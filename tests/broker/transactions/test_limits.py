@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 from support.broker_process import BrokerProcess
 from support.raw_client import RawClient
-from support.transaction_client import Transacting, condition_of
+from support.transaction_client import TransactionClient, condition_of
 from support.waiting import until
 
 from penstock_amqp.client.management import ManagementClient
@@ -29,12 +29,12 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
 
 
 @pytest.fixture
-def client(process: BrokerProcess) -> Iterator[Transacting]:
+def client(process: BrokerProcess) -> Iterator[TransactionClient]:
     with RawClient(process.port, "mine") as raw:
-        yield Transacting(raw)
+        yield TransactionClient(raw)
 
 
-def start_work(client: Transacting, queue: str) -> bytes:
+def start_work(client: TransactionClient, queue: str) -> bytes:
     """A transaction in which the only message of `queue` was accepted, and another sent."""
     sender = client.sender(queue)
     client.state_of(client.post(sender, "old", None))
@@ -46,7 +46,7 @@ def start_work(client: Transacting, queue: str) -> bytes:
     return txn_id
 
 
-def test_what_lasts_too_long_is_rolled_back_and_the_commit_told_so(client: Transacting) -> None:
+def test_what_lasts_too_long_is_rolled_back_and_the_commit_told_so(client: TransactionClient) -> None:
     txn_id = start_work(client, "long")
     assert client.bodies(1) == [("old", 1)]  # it came back by itself
     assert condition_of(client.discharge(txn_id)) == "amqp:transaction:timeout"
@@ -54,7 +54,7 @@ def test_what_lasts_too_long_is_rolled_back_and_the_commit_told_so(client: Trans
     assert condition_of(client.discharge(txn_id)) == "amqp:transaction:unknown-id"
 
 
-def test_work_that_comes_too_late_is_refused_or_comes_back(client: Transacting) -> None:
+def test_work_that_comes_too_late_is_refused_or_comes_back(client: TransactionClient) -> None:
     txn_id = start_work(client, "late")
     (old,) = client.get()
     client.settle(old, Accepted(), txn_id)
@@ -65,7 +65,7 @@ def test_work_that_comes_too_late_is_refused_or_comes_back(client: Transacting) 
     assert client.discharge(txn_id, fail=True) == Accepted()
 
 
-def test_a_transaction_without_work_has_no_age(client: Transacting) -> None:
+def test_a_transaction_without_work_has_no_age(client: TransactionClient) -> None:
     idle = client.declare()
     start_work(client, "beside")
     assert client.bodies(1) == [("old", 1)]  # a second has passed
@@ -75,7 +75,7 @@ def test_a_transaction_without_work_has_no_age(client: Transacting) -> None:
     assert client.bodies(1) == [("x", 0)]
 
 
-def test_ages_are_counted_one_by_one(client: Transacting) -> None:
+def test_ages_are_counted_one_by_one(client: TransactionClient) -> None:
     first = start_work(client, "one")
     assert client.bodies(1) == [("old", 1)]
     second = client.declare()
@@ -100,7 +100,7 @@ def states(process: BrokerProcess) -> tuple[BrokerState, ConnectionState]:
 
 def test_open_transactions_are_shown(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as process, RawClient(process.port, "mine") as raw:
-        client = Transacting(raw)
+        client = TransactionClient(raw)
         idle = client.declare()
         broker, connection = states(process)
         assert (broker.open_transactions, broker.oldest_transaction_ms) == (1, None)
@@ -119,7 +119,7 @@ def test_open_transactions_are_shown(tmp_path: Path) -> None:
 
 def test_a_delivery_settled_in_a_transaction_counts_as_in_flight(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as process, RawClient(process.port, "mine") as raw:
-        client = Transacting(raw)
+        client = TransactionClient(raw)
         start_work(client, "held")
         assert client.nothing_came()
 
@@ -157,7 +157,7 @@ def test_the_memory_of_all_transactions_is_bounded_over_connections(tmp_path: Pa
         RawClient(broker.port, "one") as first,
         RawClient(broker.port, "other") as second,
     ):
-        one, other = Transacting(first), Transacting(second)
+        one, other = TransactionClient(first), TransactionClient(second)
         to, too = one.sender("q"), other.sender("q")
         held, doomed = one.declare(), other.declare()
         for _ in range(3):
@@ -174,7 +174,7 @@ def test_the_memory_of_all_transactions_is_bounded_over_connections(tmp_path: Pa
         until_it_fits(one, to)
 
 
-def until_it_fits(client: Transacting, sender: int) -> None:
+def until_it_fits(client: TransactionClient, sender: int) -> None:
     """A connection that is lost gives its transactions' memory back, once the broker has noticed."""
 
     def fits() -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.broker_process import BrokerProcess
 from support.raw_client import RawClient, symbols
-from support.transaction_client import Transacting, condition_of
+from support.transaction_client import TransactionClient, condition_of
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Accepted, Rejected, Source, Target
@@ -33,9 +33,9 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
 
 
 @pytest.fixture
-def client(process: BrokerProcess) -> Iterator[Transacting]:
+def client(process: BrokerProcess) -> Iterator[TransactionClient]:
     with RawClient(process.port, "mine") as raw:
-        yield Transacting(raw)
+        yield TransactionClient(raw)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def queue(request: pytest.FixtureRequest) -> str:
     return f"queue-{request.node.name}"
 
 
-def told(client: Transacting, txn_id: bytes) -> str:
+def told(client: TransactionClient, txn_id: bytes) -> str:
     """What a commit is answered: the cause, which has to be that of a rollback."""
     state = client.discharge(txn_id)
     assert isinstance(state, Rejected) and state.error is not None, state
@@ -52,13 +52,13 @@ def told(client: Transacting, txn_id: bytes) -> str:
     return str((state.error.info or {})[Symbol("penstock:cause")])
 
 
-def is_empty(client: Transacting, queue: str) -> bool:
+def is_empty(client: TransactionClient, queue: str) -> bool:
     """True if nothing of a transaction got there."""
     client.receiver(queue)
     return client.nothing_came()
 
 
-def without_rejected(client: Transacting, address: str) -> int:
+def without_rejected(client: TransactionClient, address: str) -> int:
     """A sending link whose messages the broker can't reject: it closes it instead."""
     source = Source(outcomes=symbols("amqp:accepted:list"))
     client.client.attach_sender(f"plain to {address}", Target(address=address), source=source)
@@ -66,7 +66,7 @@ def without_rejected(client: Transacting, address: str) -> int:
 
 
 @pytest.mark.parametrize("settled", [False, True])
-def test_one_beyond_the_maximum_size(client: Transacting, queue: str, settled: bool) -> None:
+def test_one_beyond_the_maximum_size(client: TransactionClient, queue: str, settled: bool) -> None:
     sender, other = client.sender(queue), client.sender(f"{queue} too")
     txn_id = client.declare()
     client.state_of(client.post(other, "taken", txn_id))
@@ -86,13 +86,13 @@ def test_one_beyond_the_maximum_size_in_one_frame(tmp_path: Path) -> None:
         BrokerProcess(tmp_path / "data", settings={"maxMessageBytes": 2048}) as broker,
         RawClient(broker.port, "mine") as raw,
     ):
-        client = Transacting(raw)
+        client = TransactionClient(raw)
         sender, txn_id = client.sender("q"), client.declare()
         client.post(sender, "x" * 3000, txn_id)
         assert told(client, txn_id) == "LimitExceeded"
 
 
-def test_other_transactions_of_the_connection_go_on(client: Transacting, queue: str) -> None:
+def test_other_transactions_of_the_connection_go_on(client: TransactionClient, queue: str) -> None:
     sender, other = client.sender(queue), client.sender(queue, "other")
     doomed, sound = client.declare(), client.declare()
     client.post_parts(sender, [PART] * (MOST // len(PART) + 2), doomed)
@@ -103,7 +103,7 @@ def test_other_transactions_of_the_connection_go_on(client: Transacting, queue: 
     assert client.bodies(1) == [("taken", 0)]
 
 
-def test_one_that_can_not_be_stored(client: Transacting, queue: str) -> None:
+def test_one_that_can_not_be_stored(client: TransactionClient, queue: str) -> None:
     """Its sections before the body are longer than what a large message may have."""
     sender, txn_id = client.sender(queue), client.declare()
     annotations = Message(application_properties={f"p{index}": "x" * 50_000 for index in range(30)}, body="b")
@@ -118,7 +118,7 @@ def test_one_that_can_not_be_stored(client: Transacting, queue: str) -> None:
 
 
 @pytest.mark.parametrize("sees_it", [False, True])
-def test_one_that_comes_behind_the_end_of_its_link(client: Transacting, queue: str, sees_it: bool) -> None:
+def test_one_that_comes_behind_the_end_of_its_link(client: TransactionClient, queue: str, sees_it: bool) -> None:
     """The broker closes the link for another message; what was on its way is lost."""
     plain, other = without_rejected(client, queue), client.sender(f"{queue} too")
     txn_id = client.declare()
@@ -135,7 +135,7 @@ def test_one_that_comes_behind_the_end_of_its_link(client: Transacting, queue: s
     assert is_empty(client, f"{queue} too")
 
 
-def test_ones_that_came_with_the_message_that_ended_their_link(client: Transacting, queue: str) -> None:
+def test_ones_that_came_with_the_message_that_ended_their_link(client: TransactionClient, queue: str) -> None:
     """All in one write, so that the broker has read them before it closes the link."""
     plain, other = without_rejected(client, queue), client.sender(f"{queue} too")
     first, second = client.declare(), client.declare()
@@ -152,7 +152,7 @@ def test_ones_that_came_with_the_message_that_ended_their_link(client: Transacti
     assert client.bodies(1) == [("taken", 0)]
 
 
-def test_one_whose_queue_goes_while_it_comes(process: BrokerProcess, client: Transacting, queue: str) -> None:
+def test_one_whose_queue_goes_while_it_comes(process: BrokerProcess, client: TransactionClient, queue: str) -> None:
     async def manage(delete: bool) -> None:
         management = await ManagementClient.connect(process.management)
         try:
@@ -173,7 +173,7 @@ def test_one_whose_queue_goes_while_it_comes(process: BrokerProcess, client: Tra
     assert told(client, txn_id) == "NodeDeleted"
 
 
-def test_one_that_its_sender_aborts_is_none(client: Transacting, queue: str) -> None:
+def test_one_that_its_sender_aborts_is_none(client: TransactionClient, queue: str) -> None:
     sender, txn_id = client.sender(queue), client.declare()
     client.post_parts(sender, [PART] * 3, txn_id, aborted=True)
     client.state_of(client.post(sender, "taken", txn_id))

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from proton import Delivery
-from support.broker_site import Site, waiting_in
-from support.proton_transactions import TransactionClient
+from support.broker_site import BrokerSite, waiting_in
+from support.proton_transactions import ProtonTransactionClient
 
 EXAMPLES = int(os.environ.get("PENSTOCK_MACHINE_EXAMPLES", "60"))
 QUEUES = ("a", "b")
@@ -43,7 +43,7 @@ class Transactions(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.site = Site()
+        self.site = BrokerSite()
         for queue in QUEUES:
             self.site.broker.topology.make_queue(queue, durable=True, now_us=0)
         self.site.loop.turn(may_wait=False)
@@ -69,9 +69,9 @@ class Transactions(RuleBasedStateMachine):
     def image(self) -> dict[str, tuple[str, ...]]:
         return {queue: tuple(bodies) for queue, bodies in self.content.items()}
 
-    def connect(self) -> TransactionClient:
+    def connect(self) -> ProtonTransactionClient:
         self.marked.clear()
-        self.client = TransactionClient(self.site.connect(), QUEUES)
+        self.client = ProtonTransactionClient(self.site.connect(), QUEUES)
         self.pump()
         for queue in QUEUES:
             self.client.attach(queue)

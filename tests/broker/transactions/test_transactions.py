@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 from support.broker_process import BrokerProcess
 from support.raw_client import RawClient
-from support.transaction_client import Got, Transacting, condition_of
+from support.transaction_client import ReceivedDelivery, TransactionClient, condition_of
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import (
@@ -38,16 +38,16 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
 
 
 @pytest.fixture
-def client(process: BrokerProcess) -> Iterator[Transacting]:
+def client(process: BrokerProcess) -> Iterator[TransactionClient]:
     with RawClient(process.port, "mine") as raw:
-        yield Transacting(raw)
+        yield TransactionClient(raw)
 
 
 @pytest.fixture
-def other(process: BrokerProcess) -> Iterator[Transacting]:
+def other(process: BrokerProcess) -> Iterator[TransactionClient]:
     """Somebody else."""
     with RawClient(process.port, "other") as raw:
-        yield Transacting(raw)
+        yield TransactionClient(raw)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def queue(request: pytest.FixtureRequest) -> str:
     return f"queue-{request.node.name}"
 
 
-def in_flight(client: Transacting, queue: str, *bodies: str) -> list[Got]:
+def in_flight(client: TransactionClient, queue: str, *bodies: str) -> list[ReceivedDelivery]:
     """Deliveries of these messages, which were sent before, outside a transaction."""
     sender = client.sender(queue)
     for body in bodies:
@@ -68,23 +68,23 @@ def in_flight(client: Transacting, queue: str, *bodies: str) -> list[Got]:
 # -- the coordinator link -------------------------------------------------------------------------------------------
 
 
-def test_the_attach_of_a_coordinator_link_tells_what_it_can_do(client: Transacting) -> None:
+def test_the_attach_of_a_coordinator_link_tells_what_it_can_do(client: TransactionClient) -> None:
     names = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
     assert client.reply.target == Coordinator(capabilities=tuple(Symbol(name) for name in names))
 
 
-def test_every_transaction_has_a_name_of_its_own(client: Transacting, other: Transacting) -> None:
+def test_every_transaction_has_a_name_of_its_own(client: TransactionClient, other: TransactionClient) -> None:
     names = {client.declare(), client.declare(), other.declare()}
     assert len(names) == 3
     assert all(1 <= len(name) <= 32 for name in names)
 
 
-def test_distributed_transactions_are_refused(client: Transacting) -> None:
+def test_distributed_transactions_are_refused(client: TransactionClient) -> None:
     state = client.state_of(client.request(Declare(global_id=b"xid")))
     assert condition_of(state) == "amqp:not-implemented"
 
 
-def test_a_discharge_of_what_is_not_there_is_rejected(client: Transacting) -> None:
+def test_a_discharge_of_what_is_not_there_is_rejected(client: TransactionClient) -> None:
     assert condition_of(client.discharge(b"nowhere")) == "amqp:transaction:unknown-id"
     txn_id = client.declare()
     client.commit(txn_id)
@@ -93,32 +93,32 @@ def test_a_discharge_of_what_is_not_there_is_rejected(client: Transacting) -> No
 
 def test_a_link_that_knows_no_rejected_outcome_is_closed_instead(process: BrokerProcess) -> None:
     with RawClient(process.port, "plain") as raw:
-        client = Transacting(raw, outcomes=("amqp:accepted:list",))
+        client = TransactionClient(raw, outcomes=("amqp:accepted:list",))
         client.request(Discharge(txn_id=b"nowhere"))
         error = client.detached().error
         assert error is not None
         assert error.condition == "amqp:transaction:unknown-id"
 
 
-def test_a_transaction_belongs_to_the_link_that_declared_it(client: Transacting) -> None:
+def test_a_transaction_belongs_to_the_link_that_declared_it(client: TransactionClient) -> None:
     second = client.attach_coordinator("second")
     txn_id = client.declare()
     assert condition_of(client.discharge(txn_id, handle=second)) == "amqp:transaction:unknown-id"
     client.commit(txn_id)
 
 
-def test_a_declaration_that_its_sender_settled_closes_the_link(client: Transacting) -> None:
+def test_a_declaration_that_its_sender_settled_closes_the_link(client: TransactionClient) -> None:
     client.request(Declare(), settled=True)
     error = client.detached().error
     assert error is not None
     assert error.condition == "amqp:invalid-field"
 
 
-def test_what_is_neither_is_rejected(client: Transacting) -> None:
+def test_what_is_neither_is_rejected(client: TransactionClient) -> None:
     assert condition_of(client.state_of(client.post(client.coordinator, "text", None))) == "amqp:decode-error"
 
 
-def test_a_connection_has_so_many_transactions_at_most(client: Transacting) -> None:
+def test_a_connection_has_so_many_transactions_at_most(client: TransactionClient) -> None:
     names = [client.declare() for _ in range(3)]
     assert condition_of(client.state_of(client.request(Declare()))) == "amqp:resource-limit-exceeded"
     client.commit(names[1])
@@ -128,7 +128,7 @@ def test_a_connection_has_so_many_transactions_at_most(client: Transacting) -> N
 # -- sending --------------------------------------------------------------------------------------------------------
 
 
-def test_messages_are_seen_at_the_commit_in_sending_order(client: Transacting, queue: str) -> None:
+def test_messages_are_seen_at_the_commit_in_sending_order(client: TransactionClient, queue: str) -> None:
     one, two = client.sender(queue, "one"), client.sender(queue, "two")
     client.receiver(queue)
     txn_id = client.declare()
@@ -140,7 +140,7 @@ def test_messages_are_seen_at_the_commit_in_sending_order(client: Transacting, q
     assert client.bodies(3) == [("a", 0), ("b", 0), ("c", 0)]
 
 
-def test_messages_of_a_transaction_rolled_back_are_never_seen(client: Transacting, queue: str) -> None:
+def test_messages_of_a_transaction_rolled_back_are_never_seen(client: TransactionClient, queue: str) -> None:
     sender = client.sender(queue)
     client.receiver(queue)
     txn_id = client.declare()
@@ -150,7 +150,7 @@ def test_messages_of_a_transaction_rolled_back_are_never_seen(client: Transactin
     assert client.bodies(1) == [("done", 0)]
 
 
-def test_several_transactions_of_a_session_end_independently(client: Transacting, queue: str) -> None:
+def test_several_transactions_of_a_session_end_independently(client: TransactionClient, queue: str) -> None:
     sender = client.sender(queue)
     client.receiver(queue)
     first, second = client.declare(), client.declare()
@@ -163,7 +163,7 @@ def test_several_transactions_of_a_session_end_independently(client: Transacting
     assert client.nothing_came()
 
 
-def test_it_is_routed_to_the_subscriptions_that_exist_at_the_commit(client: Transacting) -> None:
+def test_it_is_routed_to_the_subscriptions_that_exist_at_the_commit(client: TransactionClient) -> None:
     sender = client.sender("amq.topic/late")
     txn_id = client.declare()
     client.state_of(client.post(sender, "x", txn_id))
@@ -172,7 +172,7 @@ def test_it_is_routed_to_the_subscriptions_that_exist_at_the_commit(client: Tran
     assert client.bodies(1) == [("x", 0)]
 
 
-def test_a_sender_may_leave_before_the_commit(client: Transacting, queue: str) -> None:
+def test_a_sender_may_leave_before_the_commit(client: TransactionClient, queue: str) -> None:
     sender = client.sender(queue)
     client.receiver(queue)
     txn_id = client.declare()
@@ -182,7 +182,7 @@ def test_a_sender_may_leave_before_the_commit(client: Transacting, queue: str) -
     assert client.bodies(1) == [("x", 0)]
 
 
-def test_sending_under_an_unknown_name_is_rejected(client: Transacting, queue: str) -> None:
+def test_sending_under_an_unknown_name_is_rejected(client: TransactionClient, queue: str) -> None:
     sender = client.sender(queue)
     assert condition_of(client.state_of(client.post(sender, "x", b"nowhere"))) == "amqp:transaction:unknown-id"
     client.post(sender, "y", b"nowhere", settled=True)
@@ -192,10 +192,10 @@ def test_sending_under_an_unknown_name_is_rejected(client: Transacting, queue: s
 
 
 def test_a_name_of_a_transaction_without_any_coordinator_link_is_unknown_too(
-    process: BrokerProcess, client: Transacting, queue: str
+    process: BrokerProcess, client: TransactionClient, queue: str
 ) -> None:
     with RawClient(process.port, "bare") as raw:
-        bare = Transacting(raw, coordinator=False)
+        bare = TransactionClient(raw, coordinator=False)
         sender = bare.sender(queue)
         state = bare.state_of(bare.post(sender, "x", client.declare()))
         assert condition_of(state) == "amqp:transaction:unknown-id"
@@ -203,7 +203,7 @@ def test_a_name_of_a_transaction_without_any_coordinator_link_is_unknown_too(
 
 @pytest.mark.parametrize("settled", [False, True])
 def test_what_goes_over_the_limit_makes_the_commit_fail_as_a_whole(
-    client: Transacting, queue: str, settled: bool
+    client: TransactionClient, queue: str, settled: bool
 ) -> None:
     sender = client.sender(queue)
     client.receiver(queue)
@@ -221,14 +221,14 @@ def test_what_goes_over_the_limit_makes_the_commit_fail_as_a_whole(
     assert client.nothing_came()
 
 
-def test_requests_to_the_management_node_are_refused_in_a_transaction(client: Transacting) -> None:
+def test_requests_to_the_management_node_are_refused_in_a_transaction(client: TransactionClient) -> None:
     sender = client.sender("$management")
     txn_id = client.declare()
     assert condition_of(client.state_of(client.post(sender, "x", txn_id))) == "amqp:not-allowed"
     assert condition_of(client.discharge(txn_id)) == "amqp:transaction:rollback"
 
 
-def test_an_unroutable_message_of_an_anonymous_sender_dooms_the_transaction(client: Transacting) -> None:
+def test_an_unroutable_message_of_an_anonymous_sender_dooms_the_transaction(client: TransactionClient) -> None:
     sender = client.sender(None)
     txn_id = client.declare()
     client.post(sender, "x", txn_id, settled=True)
@@ -238,7 +238,9 @@ def test_an_unroutable_message_of_an_anonymous_sender_dooms_the_transaction(clie
 # -- settling -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_accepted_is_gone_at_the_commit(client: Transacting, other: Transacting, queue: str) -> None:
+def test_what_is_accepted_is_gone_at_the_commit(
+    client: TransactionClient, other: TransactionClient, queue: str
+) -> None:
     a, b = in_flight(client, queue, "a", "b")
     txn_id = client.declare()
     client.settle(a, Accepted(), txn_id)
@@ -249,7 +251,7 @@ def test_what_is_accepted_is_gone_at_the_commit(client: Transacting, other: Tran
     assert other.nothing_came()
 
 
-def test_a_rollback_returns_what_was_settled_in_order_with_its_count(client: Transacting, queue: str) -> None:
+def test_a_rollback_returns_what_was_settled_in_order_with_its_count(client: TransactionClient, queue: str) -> None:
     a, b, c = in_flight(client, queue, "a", "b", "c")
     txn_id = client.declare()
     client.settle(b, Accepted(), txn_id)
@@ -259,7 +261,7 @@ def test_a_rollback_returns_what_was_settled_in_order_with_its_count(client: Tra
     assert client.bodies(3) == [("a", 1), ("b", 1), ("c", 1)]
 
 
-def test_the_other_outcomes_take_effect_at_the_commit(client: Transacting, queue: str) -> None:
+def test_the_other_outcomes_take_effect_at_the_commit(client: TransactionClient, queue: str) -> None:
     released, modified, rejected = in_flight(client, queue, "released", "modified", "rejected")
     txn_id = client.declare()
     client.settle(released, Released(), txn_id)
@@ -272,7 +274,7 @@ def test_the_other_outcomes_take_effect_at_the_commit(client: Transacting, queue
 
 
 def test_what_was_settled_stays_with_its_transaction_when_its_link_goes(
-    client: Transacting, other: Transacting, queue: str
+    client: TransactionClient, other: TransactionClient, queue: str
 ) -> None:
     a, b = in_flight(client, queue, "a", "b")
     txn_id = client.declare()
@@ -286,7 +288,7 @@ def test_what_was_settled_stays_with_its_transaction_when_its_link_goes(
 
 
 def test_what_was_settled_is_gone_by_a_commit_after_its_link(
-    client: Transacting, other: Transacting, queue: str
+    client: TransactionClient, other: TransactionClient, queue: str
 ) -> None:
     a, _ = in_flight(client, queue, "a", "b")
     txn_id = client.declare()
@@ -298,7 +300,7 @@ def test_what_was_settled_is_gone_by_a_commit_after_its_link(
     assert other.nothing_came()
 
 
-def test_an_outcome_without_settlement_is_confirmed_by_the_commit(client: Transacting, queue: str) -> None:
+def test_an_outcome_without_settlement_is_confirmed_by_the_commit(client: TransactionClient, queue: str) -> None:
     (a,) = in_flight(client, queue, "a")
     txn_id = client.declare()
     client.settle(a, Accepted(), txn_id, settled=False)
@@ -306,7 +308,7 @@ def test_an_outcome_without_settlement_is_confirmed_by_the_commit(client: Transa
     assert client.concluded(a) == Accepted()
 
 
-def test_after_a_rollback_what_was_not_settled_is_the_client_s_again(client: Transacting, queue: str) -> None:
+def test_after_a_rollback_what_was_not_settled_is_the_client_s_again(client: TransactionClient, queue: str) -> None:
     (a,) = in_flight(client, queue, "a")
     txn_id = client.declare()
     client.settle(a, Accepted(), txn_id, settled=False)
@@ -317,7 +319,7 @@ def test_after_a_rollback_what_was_not_settled_is_the_client_s_again(client: Tra
 
 
 def test_an_outcome_without_settlement_stays_when_the_link_goes(
-    client: Transacting, other: Transacting, queue: str
+    client: TransactionClient, other: TransactionClient, queue: str
 ) -> None:
     (a,) = in_flight(client, queue, "a")
     txn_id = client.declare()
@@ -329,7 +331,7 @@ def test_an_outcome_without_settlement_stays_when_the_link_goes(
     assert other.nothing_came()
 
 
-def test_a_client_may_change_its_mind_before_the_commit(client: Transacting, queue: str) -> None:
+def test_a_client_may_change_its_mind_before_the_commit(client: TransactionClient, queue: str) -> None:
     (a,) = in_flight(client, queue, "a")
     txn_id = client.declare()
     client.settle(a, Accepted(), txn_id, settled=False)
@@ -340,7 +342,7 @@ def test_a_client_may_change_its_mind_before_the_commit(client: Transacting, que
 
 
 def test_settling_under_an_unknown_name_closes_the_link_and_returns_it(
-    client: Transacting, other: Transacting, queue: str
+    client: TransactionClient, other: TransactionClient, queue: str
 ) -> None:
     (a,) = in_flight(client, queue, "a")
     client.settle(a, Accepted(), b"nowhere")
@@ -351,7 +353,7 @@ def test_settling_under_an_unknown_name_closes_the_link_and_returns_it(
     assert other.bodies(1) == [("a", 0)]
 
 
-def test_too_many_settled_make_the_commit_fail_and_return(client: Transacting, queue: str) -> None:
+def test_too_many_settled_make_the_commit_fail_and_return(client: TransactionClient, queue: str) -> None:
     bodies = [str(number) for number in range(6)]
     deliveries = in_flight(client, queue, *bodies)
     txn_id = client.declare()
@@ -361,7 +363,7 @@ def test_too_many_settled_make_the_commit_fail_and_return(client: Transacting, q
     assert client.bodies(6) == [(body, 1) for body in bodies]
 
 
-def test_consuming_and_sending_commit_together(client: Transacting, queue: str) -> None:
+def test_consuming_and_sending_commit_together(client: TransactionClient, queue: str) -> None:
     (a,) = in_flight(client, queue, "a")
     onward = client.sender(f"{queue}-out")
     client.receiver(f"{queue}-out", name="out")
@@ -383,7 +385,7 @@ NAMELESS = Described(ULong(0x34), [])
 """A transactional state that lacks its mandatory txn-id."""
 
 
-def test_a_state_without_a_name_is_refused_and_harms_nobody(client: Transacting, queue: str) -> None:
+def test_a_state_without_a_name_is_refused_and_harms_nobody(client: TransactionClient, queue: str) -> None:
     (a,) = in_flight(client, queue, "a")
     sender = client.sender(queue, "again")
     message = encode_message(Message(body="b"))
@@ -399,7 +401,7 @@ def test_a_state_without_a_name_is_refused_and_harms_nobody(client: Transacting,
 # -- who leaves -----------------------------------------------------------------------------------------------------
 
 
-def test_the_end_of_the_coordinator_link_rolls_back(client: Transacting, queue: str) -> None:
+def test_the_end_of_the_coordinator_link_rolls_back(client: TransactionClient, queue: str) -> None:
     (a,) = in_flight(client, queue, "a")
     second = client.attach_coordinator("second")
     txn_id = client.declare(handle=second)
@@ -409,7 +411,7 @@ def test_the_end_of_the_coordinator_link_rolls_back(client: Transacting, queue: 
     assert client.bodies(1) == [("a", 1)]
 
 
-def test_the_end_of_the_connection_rolls_back(client: Transacting, other: Transacting, queue: str) -> None:
+def test_the_end_of_the_connection_rolls_back(client: TransactionClient, other: TransactionClient, queue: str) -> None:
     a, _ = in_flight(client, queue, "a", "b")
     txn_id = client.declare()
     client.settle(a, Accepted(), txn_id)
@@ -419,7 +421,7 @@ def test_the_end_of_the_connection_rolls_back(client: Transacting, other: Transa
     assert other.bodies(2) == [("a", 1), ("b", 1)]
 
 
-def test_a_subscription_that_ended_meanwhile_does_not_hinder_the_commit(client: Transacting, queue: str) -> None:
+def test_a_subscription_that_ended_meanwhile_does_not_hinder_the_commit(client: TransactionClient, queue: str) -> None:
     sender = client.sender("amq.topic/ended")
     receiver = client.receiver("amq.topic/ended")
     client.state_of(client.post(sender, "x", None))
@@ -450,7 +452,7 @@ def managed(process: BrokerProcess, act: Callable[[ManagementClient], Awaitable[
 
 @pytest.mark.parametrize(("settled", "room"), [(0, 2), (1, 3)])
 def test_a_queue_that_rejects_takes_all_of_a_commit_or_nothing(
-    process: BrokerProcess, client: Transacting, queue: str, settled: int, room: int
+    process: BrokerProcess, client: TransactionClient, queue: str, settled: int, room: int
 ) -> None:
     declaration = QueueDeclaration(limits=Limits(max_messages=3, overflow="Reject"))
     managed(process, lambda node: node.create(declaration, queue))
@@ -468,7 +470,7 @@ def test_a_queue_that_rejects_takes_all_of_a_commit_or_nothing(
 
 
 def test_an_exchange_that_was_deleted_makes_the_commit_fail(
-    process: BrokerProcess, client: Transacting, queue: str
+    process: BrokerProcess, client: TransactionClient, queue: str
 ) -> None:
     managed(process, lambda node: node.create(ExchangeDeclaration(exchange_type="Fanout"), queue))
     sender = client.sender(queue)

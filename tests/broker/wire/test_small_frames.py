@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.broker_process import BrokerProcess
-from support.engine_pair import Pair
+from support.engine_pair import EnginePair
 from support.raw_client import RawClient, symbols
 
 from penstock_amqp.frames.performatives import (
@@ -130,7 +130,7 @@ def test_a_name_whose_answer_can_t_fit_is_an_error_of_the_session(client: RawCli
 
 
 def test_an_open_leaves_out_properties_that_do_not_fit() -> None:
-    pair = Pair(client_max_frame=LEAST)
+    pair = EnginePair(client_max_frame=LEAST)
     pair.connection.open()
     pair.exchange()
     pair.endpoint.open("broker", ("SHARED-SUBS",), {"failover": "x" * 600})
