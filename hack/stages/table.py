@@ -35,9 +35,10 @@ class Stage:
     commands: str
     programs: tuple[str, ...] = ()
     """Programs that have to be on the PATH."""
-    quiet_minutes: float = 10
+    quiet_minutes: float = 15
     """The stage is stopped as hanging when for so long no test has ended and nothing was printed. It must be longer
-    than the longest silent step on a slow machine, since a stage that is merely slow has to pass."""
+    than the longest silent step on a slow machine, since a stage that is merely slow has to pass, and than the limit
+    of one test (in pyproject.toml and tests/conftest.py), so that a test that hangs is ended alone."""
     beside: bool = False
     """It needs about one core, so it may run beside a neighbour in the table that may, too."""
     maven: bool = False
@@ -102,23 +103,23 @@ STAGES = (
         "JORAM's conformance tests and our own with Qpid JMS",
         f"{PYTEST} -s -m 'jms and not cluster' tests",
         JAVA,
-        quiet_minutes=15,  # Maven downloads in silence; then each Java class that ends is progress
+        quiet_minutes=20,  # Maven downloads in silence; then each Java class that ends is progress
         beside=True,
         maven=True,
     ),
-    Stage("count", "instructions per message against the baseline", "hack/bench count", ("valgrind",), 15, beside=True),
+    Stage("count", "instructions per message against the baseline", "hack/bench count", ("valgrind",), beside=True),
     Stage(
         "fuzz",
         "what strangers can send, seeded: two minutes of hack/soak/fuzz",
         f"{PYTEST} -m fuzz tests/fuzz",
-        quiet_minutes=20,  # one test is one target with all its inputs
+        quiet_minutes=25,  # one test is one target with all its inputs
         beside=True,
     ),
     Stage(
         "crash",
         "kill -9 under load, on every form of file layer",
         f"{PYTEST} -m crash tests",
-        quiet_minutes=15,
+        quiet_minutes=20,
         beside=True,
     ),
     Stage(
@@ -126,7 +127,7 @@ STAGES = (
         "the lag job on a real Spark",
         f"{PYTEST} -m spark tests",
         ("java",),
-        quiet_minutes=15,
+        quiet_minutes=20,
         beside=True,
     ),
     Stage(
@@ -134,7 +135,7 @@ STAGES = (
         "the examples in Python, Node and Go against a broker",
         f"{PYTEST} -m clients tests",
         ("node", "npm", "go"),
-        quiet_minutes=15,  # npm and Go download in silence
+        quiet_minutes=20,  # npm and Go download in silence
         beside=True,
         whole=True,
     ),
@@ -159,7 +160,7 @@ STAGES = (
         hack/cluster down
         """,
         ("go", *JAVA),
-        quiet_minutes=40,  # not shorter than the limit of one test, whose end the stage waits for
+        quiet_minutes=45,  # not shorter than the limit of one test, whose end the stage waits for
         cluster=True,
     ),
 )

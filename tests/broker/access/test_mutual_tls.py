@@ -172,7 +172,7 @@ def test_new_files_hold_for_new_connections_and_open_ones_live_on(
 def test_a_handshake_without_end_is_dropped(broker: BrokerProcess) -> None:
     with socket.create_connection(("127.0.0.1", port(broker, "required")), 20) as sock:
         sock.sendall(b"\x16\x03\x01\x40\x00" + b"\x01\x00\x3f\xfc" + b"\x00" * 1000)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         with pytest.raises((ConnectionError, TimeoutError)):
             while time.monotonic() < deadline:
                 sock.sendall(b"\x00" * 10_000)

@@ -38,7 +38,7 @@ class OverWebSocket:
             self.connection.send(data[at : at + self._piece])
 
     def recv(self, size: int) -> bytes:
-        message = self.connection.recv(timeout=20)
+        message = self.connection.recv(timeout=60)
         assert isinstance(message, bytes)
         return message
 
@@ -126,7 +126,7 @@ def test_over_tls_a_certificate_is_a_login(broker: BrokerProcess, authority: Aut
         raw.begin()
         raw.close()
         with pytest.raises(Exception, match="1000"):  # the broker closes in order once the AMQP Close is out
-            connection.recv(timeout=20)
+            connection.recv(timeout=60)
 
 
 @pytest.mark.parametrize(("path", "names", "status"), [("/other", AMQP, 404), ("/amqp", (Subprotocol("mqtt"),), 400)])
@@ -177,7 +177,7 @@ def test_a_listener_may_have_an_idle_time_out_of_its_own(broker: BrokerProcess) 
 
 def test_a_browser_gets_an_answer(broker: BrokerProcess) -> None:
     host, _, port = broker.addresses["ws"].rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    connection = http.client.HTTPConnection(host, int(port), timeout=60)
     connection.request("GET", "/")
     assert connection.getresponse().status == 426
     connection.close()

@@ -80,11 +80,11 @@ def test_a_link_attached_again_elsewhere_is_stolen(broker_process: BrokerProcess
     with connected(broker_process.url, "app") as old, connected(broker_process.url, "app") as new:
         loser = old.create_receiver("amq.topic/a", name="mine", options=OWN_DURABLE, credit=1)
         publish(new.create_sender("amq.topic/a"), ["held"])
-        assert loser.receive(timeout=20).body == "held"
+        assert loser.receive(timeout=60).body == "held"
         winner = new.create_receiver("amq.topic/a", name="mine", options=OWN_DURABLE, credit=10)
         assert take(winner, 1) == [("held", 1)]
         with pytest.raises(LinkDetached) as stolen:
-            loser.receive(timeout=20)
+            loser.receive(timeout=60)
         assert stolen.value.condition == "amqp:link:stolen"
 
 

@@ -157,7 +157,7 @@ async def test_dead_letters_go_back_to_where_they_died(client: ManagementClient,
         publish(connection.create_sender("jobs"), ["j1"])
         publish(connection.create_sender("dead"), ["stray"])
         for receiver in receivers.values():
-            receiver.receive(timeout=20)
+            receiver.receive(timeout=60)
             receiver.reject()
     assert sorted(await bodies(client, "dead")) == ["b1", "j1", "stray"]
     done = await handled(client, Operation.REDRIVE, "dead", Selection())

@@ -128,8 +128,8 @@ async def test_counters_follow_a_message_through_its_life(
         assert waiting.oldest_available_ms is not None
         receiver = connection.create_receiver("orders", name="billing|global", options=Subscribed(), credit=10)
         assert take(receiver, 1) == [("a", 0)]
-        receiver.receive(timeout=20)
-        receiver.receive(timeout=20)
+        receiver.receive(timeout=60)
+        receiver.receive(timeout=60)
     # Its connection is closed: what it held came back.
     state = await client.read_state(SubscriptionState, NAME)
     assert (state.depth, state.in_flight, state.acked, state.delivered, state.returned) == (2, 0, 1, 3, 2)

@@ -24,7 +24,7 @@ async def test_every_message_is_in_its_queue_or_buried(broker_process: BrokerPro
                 publish(connection.create_sender("jobs"), list(range(COUNT)))
             receiver = connection.create_receiver("jobs", credit=100)
             for _ in range(killed_after):
-                receiver.receive(timeout=20)
+                receiver.receive(timeout=60)
                 receiver.reject()
             # Not seen by the broker yet, perhaps, or half of them: that is the point.
             broker_process.kill()

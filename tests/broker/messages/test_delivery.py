@@ -18,7 +18,7 @@ from penstock_amqp.frames.performatives import Attach, Begin, Flow, Source, Targ
 
 def hold(receiver: BlockingReceiver, count: int) -> list[object]:
     """Receive without settling."""
-    return [receiver.receive(timeout=20).body for _ in range(count)]
+    return [receiver.receive(timeout=60).body for _ in range(count)]
 
 
 def test_a_volatile_consumer_gets_what_is_published_while_it_is_there(broker_process: BrokerProcess) -> None:
@@ -45,13 +45,13 @@ def test_released_comes_back_uncounted_and_modified_counted(broker_process: Brok
     with connected(broker_process.url) as connection:
         receiver = connection.create_receiver("q", credit=1)
         publish(connection.create_sender("q"), ["x"])
-        assert receiver.receive(timeout=20).delivery_count == 0
+        assert receiver.receive(timeout=60).delivery_count == 0
         receiver.release(delivered=False)
-        assert receiver.receive(timeout=20).delivery_count == 0
+        assert receiver.receive(timeout=60).delivery_count == 0
         assert receiver.fetcher is not None
         receiver.fetcher.unsettled[0].local.failed = True
         receiver.settle(Delivery.MODIFIED)
-        assert receiver.receive(timeout=20).delivery_count == 1
+        assert receiver.receive(timeout=60).delivery_count == 1
         receiver.accept()
         assert is_empty(receiver)
 
@@ -60,7 +60,7 @@ def test_rejected_is_gone(broker_process: BrokerProcess) -> None:
     with connected(broker_process.url) as connection:
         receiver = connection.create_receiver("q", credit=1)
         publish(connection.create_sender("q"), ["bad", "good"])
-        assert receiver.receive(timeout=20).body == "bad"
+        assert receiver.receive(timeout=60).body == "bad"
         receiver.reject()
         assert take(receiver, 1) == [("good", 0)]
 
@@ -149,7 +149,7 @@ def test_a_message_whose_time_is_over_is_not_delivered(broker_process: BrokerPro
         publish(sender, ["short"], ttl=0.001)
         publish(sender, ["long"], ttl=60)
         receiver = connection.create_receiver("q", credit=10)
-        message = receiver.receive(timeout=20)
+        message = receiver.receive(timeout=60)
         receiver.accept()
         assert message.body == "long"
         assert 0 < message.ttl <= 60
@@ -187,7 +187,7 @@ def test_messages_sent_settled_arrive(broker_process: BrokerProcess) -> None:
         receiver = connection.create_receiver("q", credit=10, options=AtMostOnce())
         sender = connection.create_sender("q", options=AtMostOnce())
         sender.send(Message(body="quick"))
-        assert receiver.receive(timeout=20).body == "quick"
+        assert receiver.receive(timeout=60).body == "quick"
 
 
 def test_a_peer_with_a_small_session_window_gets_everything_in_its_own_time(broker_process: BrokerProcess) -> None:

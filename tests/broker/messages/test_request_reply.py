@@ -13,7 +13,7 @@ from proton.utils import LinkDetached, SendException, SyncRequestResponse
 from support.broker_process import BrokerProcess
 from support.proton_client import connected, is_empty, publish, take
 
-SECONDS = 20
+SECONDS = 60
 
 
 def answer(url: str, count: int) -> None:

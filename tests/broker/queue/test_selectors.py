@@ -58,7 +58,7 @@ def test_a_selecting_consumer_gets_what_lies_behind_a_long_backlog_once_more_aft
             publish(sender, [f"b{number}"], properties={"colour": "blue"}, durable=number < 3)
         publish(sender, ["red"], properties={"colour": "red"})
         red = connection.create_receiver("q", name="red", options=SelectedBy(RED), credit=10)
-        assert red.receive(timeout=20).body == "red"
+        assert red.receive(timeout=60).body == "red"
         broker_process.kill()
     broker_process.start()
     with connected(broker_process.url) as connection:
@@ -127,7 +127,7 @@ def test_a_browser_sees_priorities_first_and_nothing_that_has_expired(broker_pro
         publish(sender, ["low"], priority=1)
         publish(sender, ["high"], priority=8)
         settled = connection.create_receiver("q", name="browser", options=both(Browsing(), AtMostOnce()), credit=10)
-        assert [settled.receive(timeout=20).body for _ in range(2)] == ["high", "low"]
+        assert [settled.receive(timeout=60).body for _ in range(2)] == ["high", "low"]
         assert is_empty(settled)
         assert bodies(connection.create_receiver("q", name="all", credit=10), 2) == ["high", "low"]
 
@@ -136,7 +136,7 @@ def test_presettled_selecting_consumers_take_only_their_own(broker_process: Brok
     with connected(broker_process.url) as connection:
         publish_colours(connection, "rbr")
         red = connection.create_receiver("q", name="red", options=both(AtMostOnce(), SelectedBy(RED)), credit=10)
-        assert [red.receive(timeout=20).body for _ in range(2)] == ["r0", "r2"]
+        assert [red.receive(timeout=60).body for _ in range(2)] == ["r0", "r2"]
         broker_process.kill()
     broker_process.start()
     with connected(broker_process.url) as connection:
