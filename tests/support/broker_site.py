@@ -18,13 +18,10 @@ from tempfile import mkdtemp
 from broker.log.simulated_files import SimulatedFiles
 from broker.machine.model import Identity, Image, ImageMessage, SubscriptionImage
 from proton import Message
+from support.broker_in_process import BrokerInProcess
 
-from penstock_broker.assembling import assemble
-from penstock_broker.connections import listening
-from penstock_broker.log import FileLayer, Log, SyncChoice
-from penstock_broker.log import Settings as LogSettings
+from penstock_broker.log import FileLayer
 from penstock_broker.queues.queue import DATA, NUMBER, Queue
-from penstock_broker.serving.loop import Loop
 from penstock_broker.settings.security import Authentication
 from penstock_broker.settings.settings import Listener, Settings
 from penstock_broker.state.timing import Clock
@@ -90,22 +87,13 @@ class BrokerSite:
 
     def start(self) -> int:
         """Start a broker on what there is; the last block that it found."""
-        self.log, recovered = Log.open(
-            self._folder,
-            files=self.files,
-            settings=LogSettings(segment_bytes=16_384, sync=SyncChoice.INLINE),
-            clock=lambda: self.now_ms,
-            entropy=lambda size: b"\7" * size,
-            syncer=self._new_syncer,
-        )
-        assert recovered.damage == ()
-        found = self.log.sequence - 1  # the block that opening wrote comes behind what was found
         clock = Clock(lambda: self.now_ms * 1000, lambda: self.now_ms, lambda: self.now_ms / 1000)
-        ports = listening.ports_of(SETTINGS)
-        self._port = ports[0]
-        self.loop: Loop = assemble(SETTINGS, self.log, recovered, ports, queue_max_bytes=1 << 30, clock=clock)
-        self.broker = self.loop.broker
-        return found
+        self._life = BrokerInProcess(
+            SETTINGS, self.files, self._folder, clock, segment_bytes=16_384, syncer=self._new_syncer
+        )
+        self.log, self.loop, self.broker = self._life.log, self._life.loop, self._life.broker
+        assert self._life.recovered.damage == ()
+        return self._life.found
 
     def _new_syncer(self, files: FileLayer) -> HeldSyncer:
         self.syncer = HeldSyncer(files)
@@ -113,11 +101,7 @@ class BrokerSite:
 
     def connect(self) -> socket.socket:
         """The client's end of a new connection."""
-        ours, theirs = socket.socketpair()
-        for each in (ours, theirs):
-            each.setblocking(False)
-        self.loop.add(self._port, ours, "client")
-        return theirs
+        return self._life.connect()
 
     @property
     def has_work(self) -> bool:
@@ -132,12 +116,7 @@ class BrokerSite:
 
     def end_process(self) -> None:
         """What the kernel does when a process ends: sockets, lock and eventfd go."""
-        for connection in self.broker.connections.values():
-            connection.free()
-        self.broker.connections.clear()
-        os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
-        self.syncer.close()
-        self.loop.close()
+        self._life.end()
 
     def close(self) -> None:
         self.end_process()

@@ -6,24 +6,21 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from proton import (
-    Collector,
-    Connection,
     Delivery,
     Described,
+    Event,
     Link,
     Message,
     Receiver,
     Sender,
     Terminus,
-    Transport,
     ulong,
 )
-from proton import Event as EngineEvent
-from support.engine_bytes import receive_all, send_all
+from support.engine_client import EngineClient, arrived
 
 __all__ = ["ProtonTransactionClient"]
 
@@ -35,16 +32,8 @@ class ProtonTransactionClient:
     """One connection with one session: a sender and a receiver per queue."""
 
     def __init__(self, sock: socket.socket, queues: Sequence[str]) -> None:
-        self._sock = sock
-        self._collector = Collector()
-        self._connection = Connection()
-        self._connection.collect(self._collector)
-        self._connection.container = "client"
-        self._transport = Transport()
-        self._transport.bind(self._connection)
-        self._connection.open()
-        self._session = self._connection.session()
-        self._session.open()
+        self._engine = EngineClient(sock, "client", self._look)
+        self._session = self._engine.session
         self._coordinator = self._session.sender("coordinator")
         self._coordinator.target.type = Terminus.COORDINATOR
         self._coordinator.open()
@@ -130,28 +119,22 @@ class ProtonTransactionClient:
 
     def flush(self) -> int:
         """Send what there is; how many bytes."""
-        return send_all(self._transport, self._sock)
+        return self._engine.flush()
 
     def receive(self) -> int:
         """Read what there is; how many bytes."""
-        return receive_all(self._transport, self._sock, self._look, OSError)
+        return self._engine.receive(OSError)
 
-    def _look(self) -> None:
-        while (event := self._collector.peek()) is not None:
-            if event.type is EngineEvent.TRANSPORT_ERROR:
-                raise AssertionError(self._transport.condition)
+    def _look(self, events: Iterator[Event]) -> None:
+        for event in events:
             link = event.link
-            if event.type is EngineEvent.LINK_REMOTE_CLOSE and link is not None:
+            if event.type is Event.LINK_REMOTE_CLOSE and link is not None:
                 assert link.remote_condition is None, link.remote_condition
             if isinstance(link, Receiver) and event.delivery is not None:
                 self._take(link, event.delivery)
-            self._collector.pop()
 
     def _take(self, link: Link, updated: Delivery) -> None:
-        while (delivery := link.current) is not None and delivery.readable and not delivery.partial:
-            message = Message()
-            message.decode(link.recv(delivery.pending) or b"")
-            link.advance()
+        for message, delivery in arrived(link):
             assert isinstance(message.body, str)
             assert message.body not in self.held, "it came twice"
             self.held[message.body] = delivery
@@ -162,7 +145,4 @@ class ProtonTransactionClient:
 
     def cut(self) -> None:
         """Leave without a word, and give everything back."""
-        self._sock.close()
-        self._transport.unbind()
-        self._connection.free()
-        self._collector.release()
+        self._engine.cut()

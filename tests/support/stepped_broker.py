@@ -8,26 +8,20 @@ Its log is a real one on simulated files: `restart` is a kill -9 of a machine th
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import mkdtemp
 
 from broker.log.simulated_files import SimulatedFiles
-from proton import Collector, Connection, Delivery, Message, Receiver, Sender, Transport
-from proton import Event as EngineEvent
-from support.engine_bytes import receive_all, send_all
+from proton import Delivery, Event, Message, Receiver, Sender
+from support.broker_in_process import BrokerInProcess
+from support.engine_client import EngineClient, arrived
 
 from penstock_api.management import Delivery as DeliveryPolicy
 from penstock_api.management import Limits
-from penstock_broker.assembling import assemble
-from penstock_broker.connections import listening
-from penstock_broker.connections.listening import Port
-from penstock_broker.log import Log, SyncChoice
-from penstock_broker.log import Settings as LogSettings
 from penstock_broker.log.files import FileLayer
 from penstock_broker.log.syncing import Syncer
 from penstock_broker.queues.queue import Queue
@@ -44,16 +38,9 @@ class Peer:
     """One client connection: senders and receivers by address, and what came."""
 
     def __init__(self, sock: socket.socket, turn: Callable[[], None]) -> None:
-        self._sock, self._turn = sock, turn
-        self._collector = Collector()
-        self.connection = Connection()
-        self.connection.collect(self._collector)
-        self.connection.container = "peer"
-        self._transport = Transport()
-        self._transport.bind(self.connection)
-        self.connection.open()
-        self.session = self.connection.session()
-        self.session.open()
+        self._turn = turn
+        self._engine = EngineClient(sock, "peer", self._look)
+        self.connection, self.session = self._engine.connection, self._engine.session
         self._senders: dict[str, Sender] = {}
         self._tags = 0
         self.got: list[tuple[Message, Delivery]] = []
@@ -121,38 +108,30 @@ class Peer:
 
     def close(self) -> None:
         """Give everything back."""
-        self._sock.close()
+        self._engine.close_socket()
         self.got.clear()
 
     def pump(self) -> None:
         """Let both ends talk until they have nothing to say."""
         quiet = 0
         while quiet < 3:
-            moved = self._flush()
+            moved = self.flush()
             self._turn()
-            moved += self._read()
+            moved += self.read()
             quiet = 0 if moved else quiet + 1
 
-    def _flush(self) -> int:
-        return send_all(self._transport, self._sock)
+    def flush(self) -> int:
+        """Send what there is; how many bytes."""
+        return self._engine.flush()
 
-    def _read(self) -> int:
-        return receive_all(self._transport, self._sock, self._look, BlockingIOError)
+    def read(self) -> int:
+        """Read what there is; how many bytes."""
+        return self._engine.receive(BlockingIOError)
 
-    def _look(self) -> None:
-        while (event := self._collector.peek()) is not None:
-            if event.type is EngineEvent.TRANSPORT_ERROR:
-                raise AssertionError(self._transport.condition)
-            if event.type is EngineEvent.DELIVERY and isinstance(event.link, Receiver):
-                self._take_in(event.link)
-            self._collector.pop()
-
-    def _take_in(self, link: Receiver) -> None:
-        while (delivery := link.current) is not None and delivery.readable and not delivery.partial:
-            message = Message()
-            message.decode(link.recv(delivery.pending) or b"")
-            link.advance()
-            self.got.append((message, delivery))
+    def _look(self, events: Iterator[Event]) -> None:
+        for event in events:
+            if event.type is Event.DELIVERY and isinstance(event.link, Receiver):
+                self.got += arrived(event.link)
 
 
 class SteppedBroker:
@@ -169,8 +148,6 @@ class SteppedBroker:
         self._settings = Settings.model_validate({**ANYBODY, **(settings or {})})
         self.files = SimulatedFiles()
         self._syncer, self._segment_bytes = syncer, segment_bytes
-        self.port: Port
-        """Where clients come in; it is not bound."""
         self._peers: list[Peer] = []
         self.now_ms = 1_000_000
         self.skew_ms = 0
@@ -181,19 +158,17 @@ class SteppedBroker:
         self._start()
 
     def _start(self) -> None:
-        self.log, self.recovered = Log.open(
+        clock = Clock(lambda: (self.now_ms + self.skew_ms) * 1000, lambda: self.now_ms, self._look)
+        self._life = BrokerInProcess(
+            self._settings,
+            self.files,
             self._folder,
-            files=self.files,
-            settings=LogSettings(segment_bytes=self._segment_bytes, sync=SyncChoice.INLINE),
-            clock=lambda: self.now_ms,
-            entropy=lambda size: b"\7" * size,
+            clock,
+            segment_bytes=self._segment_bytes,
             syncer=self._syncer,
         )
-        clock = Clock(lambda: (self.now_ms + self.skew_ms) * 1000, lambda: self.now_ms, self._look)
-        ports = listening.ports_of(self._settings)
-        self.port = ports[0]
-        self.loop = assemble(self._settings, self.log, self.recovered, ports, queue_max_bytes=1 << 30, clock=clock)
-        self.broker = self.loop.broker
+        self.log, self.recovered, self.port = self._life.log, self._life.recovered, self._life.port
+        self.loop, self.broker = self._life.loop, self._life.broker
         self.turn()
 
     def _look(self) -> float:
@@ -224,22 +199,17 @@ class SteppedBroker:
         for peer in self._peers:
             peer.close()
         self._peers.clear()
-        for connection in self.broker.connections.values():
-            connection.free()
-        self.broker.connections.clear()
-        os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
-        self.log._syncer.close()  # pyright: ignore[reportPrivateUsage]
-        self.loop.close()
+        self._life.end()
 
     def connect(self) -> Peer:
         """A new client."""
-        ours, theirs = socket.socketpair()
-        for each in (ours, theirs):
-            each.setblocking(False)
-        self.loop.add(self.port, ours, "client")
-        peer = Peer(theirs, self.turn)
+        peer = Peer(self._life.connect(), self.turn)
         self._peers.append(peer)
         return peer
+
+    def connect_socket(self) -> socket.socket:
+        """A new client's end of a connection, which does not block."""
+        return self._life.connect()
 
     def make_queue(
         self, name: str, delivery: DeliveryPolicy | None = None, limits: Limits | None = None, *, durable: bool = True
@@ -262,11 +232,8 @@ class SteppedStream:
     """One end of a socket pair, whose other end a broker of this process serves while we wait."""
 
     def __init__(self, timed: SteppedBroker) -> None:
-        ours, self._sock = socket.socketpair()
         self._loop = timed.loop
-        for each in (ours, self._sock):
-            each.setblocking(False)
-        timed.loop.add(timed.port, ours, "client")
+        self._sock = timed.connect_socket()
 
     def sendall(self, data: bytes) -> None:
         self._sock.sendall(data)

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from proton import Collector, Connection, Delivery, Link, Message, Receiver, Sender, Terminus, Transport
-from proton import Event as EngineEvent
-from support.engine_bytes import receive_all, send_all
+from proton import Delivery, Event, Link, Message, Receiver, Sender, Terminus
+from support.engine_client import EngineClient, arrived
 from support.proton_client import put_symbols
 
 __all__ = ["Accepted", "Answered", "Client", "Closed", "Consuming", "Delivered", "Opened", "Seen", "Source"]
@@ -95,16 +95,11 @@ class Client:
         self.container_id, self.number = container_id, number
         self.session_number = 0
         self.is_open = False
-        self._sock = sock
-        self._collector = Collector()
-        self._connection = Connection()
-        self._connection.collect(self._collector)
-        self._connection.container = container_id
-        self._transport = Transport()
-        self._transport.bind(self._connection)
-        self._connection.open()
-        self.session = self._connection.session()
-        self.session.open()
+        self._seen: list[Seen] = []
+        """Where the meaning of what is read goes."""
+        self._engine = EngineClient(sock, container_id, self._look)
+        self._connection = self._engine.connection
+        self.session = self._engine.session
         self.consuming: dict[str, Consuming] = {}
         """Receivers by link name."""
         self._senders: dict[str, Sender] = {}
@@ -181,12 +176,9 @@ class Client:
 
     def cut(self) -> None:
         """Leave without a word, and give everything back."""
-        self._sock.close()
         self.is_open = False
         self._forget_links()
-        self._transport.unbind()
-        self._connection.free()
-        self._collector.release()
+        self._engine.cut()
 
     def _forget_links(self) -> None:
         self.consuming.clear()
@@ -197,16 +189,17 @@ class Client:
 
     def flush(self) -> int:
         """Send what there is, unless the broker has gone; how many bytes."""
-        return send_all(self._transport, self._sock, OSError)
+        return self._engine.flush(OSError)
 
     def receive(self, out: list[Seen]) -> int:
         """Read what there is, also before the broker has gone, and append what it means to `out`; how many bytes."""
-        return receive_all(self._transport, self._sock, lambda: self._look(out), OSError)
+        self._seen = out
+        return self._engine.receive(OSError)
 
-    def _look(self, out: list[Seen]) -> None:
-        while (event := self._collector.peek()) is not None:
+    def _look(self, events: Iterator[Event]) -> None:
+        out = self._seen
+        for event in events:
             self._told(event, out)
-            self._collector.pop()
         for body, delivery in list(self.sent.items()):
             if delivery.remote_state:
                 assert delivery.remote_state == Delivery.ACCEPTED
@@ -214,24 +207,22 @@ class Client:
                 del self.sent[body]
                 out.append(Accepted(body))
 
-    def _told(self, event: EngineEvent, out: list[Seen]) -> None:
-        if event.type is EngineEvent.CONNECTION_REMOTE_OPEN:
+    def _told(self, event: Event, out: list[Seen]) -> None:
+        if event.type is Event.CONNECTION_REMOTE_OPEN:
             self.is_open = True
             out.append(Opened())
             return
-        if event.type is EngineEvent.TRANSPORT_ERROR:
-            raise AssertionError(self._transport.condition)
         link = event.link
         consuming = self.consuming.get(link.name) if isinstance(link, Receiver) else None
         if not isinstance(link, Receiver) or consuming is None or link != consuming.link:
             return
-        if event.type is EngineEvent.LINK_REMOTE_OPEN and link.remote_source.type != Terminus.UNSPECIFIED:
+        if event.type is Event.LINK_REMOTE_OPEN and link.remote_source.type != Terminus.UNSPECIFIED:
             consuming.is_answered = True
             out.append(Answered(consuming.number, _source(link)))
-        elif event.type is EngineEvent.DELIVERY:
+        elif event.type is Event.DELIVERY:
             _take(consuming, out)
-        elif event.type in (EngineEvent.LINK_REMOTE_CLOSE, EngineEvent.LINK_REMOTE_DETACH):
-            closed = event.type is EngineEvent.LINK_REMOTE_CLOSE
+        elif event.type in (Event.LINK_REMOTE_CLOSE, Event.LINK_REMOTE_DETACH):
+            closed = event.type is Event.LINK_REMOTE_CLOSE
             condition = link.remote_condition
             out.append(Closed(consuming.number, closed, condition.name if condition is not None else None))
             del self.consuming[link.name]
@@ -241,11 +232,7 @@ class Client:
 
 
 def _take(consuming: Consuming, out: list[Seen]) -> None:
-    link = consuming.link
-    while (delivery := link.current) is not None and delivery.readable and not delivery.partial:
-        message = Message()
-        message.decode(link.recv(delivery.pending) or b"")
-        link.advance()
+    for message, delivery in arrived(consuming.link):
         consuming.credit -= 1
         assert isinstance(message.body, str)
         consuming.held[message.body] = delivery

@@ -51,10 +51,10 @@ def test_who_gets_nothing_is_told_at_once_though_others_are_being_served(timed: 
     publish(timed)
     served.flow(MANY)
     asking.drain(5)
-    busy._flush()
-    idle._flush()
+    busy.flush()
+    idle.flush()
     timed.turn()
-    idle._read()
+    idle.read()
     assert (asking.credit, idle.got) == (0, [])
     assert timed.queue("q").waiting > 0
     assert len(busy.bodies()) == MANY
@@ -68,10 +68,10 @@ def test_who_shares_a_queue_is_told_once_nothing_waits(timed: SteppedBroker) -> 
     publish(timed)
     served.flow(MANY)
     asking.drain(MANY)
-    other._flush()
-    busy._flush()
+    other.flush()
+    busy.flush()
     timed.turn()
-    other._read()
+    other.read()
     assert (asking.credit, asking.draining()) == (MANY - len(other.got), True)
     assert len(busy.bodies()) + len(other.bodies()) == MANY
     assert asking.credit == 0
