@@ -20,14 +20,13 @@ from pydantic import ValidationError
 
 from penstock_api.failing import CannotRun, Failure, Misuse
 from penstock_api.faults import faults
-from penstock_broker.assembling import assemble
-from penstock_broker.connections import listening
-from penstock_broker.connections.listening import Port
+from penstock_broker.access.listeners import ListeningPort, ports_of
+from penstock_broker.assembly import assemble
 from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, NewerFormat, Recovered
 from penstock_broker.log import Settings as LogSettings
-from penstock_broker.messages import restoring
-from penstock_broker.serving.loop import Loop
-from penstock_broker.serving.probes import Probes
+from penstock_broker.loop.loop import Loop
+from penstock_broker.loop.probes import Probes
+from penstock_broker.messages import restore
 from penstock_broker.settings import settings
 from penstock_broker.settings.settings import Settings
 
@@ -83,7 +82,7 @@ def run(
 def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files: FileLayer | None = None) -> int:
     """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
     _take_descriptors()
-    ports = listening.ports_of(given, _salt_key(data))
+    ports = ports_of(given, _salt_key(data))
     loop = _recovered(given, data, files, ports)
     log = loop.broker.log
     probes = Probes(loop, given.probes) if given.probes is not None else None
@@ -98,7 +97,7 @@ def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files:
     announce(addresses, data / ADDRESSES_FILE, ready_file)
     try:
         loop.run()
-        restoring.note_losses(loop.broker.topology)
+        restore.record_losses(loop.broker.topology)
     finally:
         log.close()
         loop.close()
@@ -114,7 +113,7 @@ def _take_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _recovered(given: Settings, data: Path, files: FileLayer | None, ports: list[Port]) -> Loop:
+def _recovered(given: Settings, data: Path, files: FileLayer | None, ports: list[ListeningPort]) -> Loop:
     """The broker as the log has it. What recovery hands over is let go of here: it holds every message."""
     started = time.monotonic()
     log, recovered = _recover(given, data, files)

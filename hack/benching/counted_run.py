@@ -86,13 +86,13 @@ class Rig:
 
     def __init__(self, folder: Path, scenario: Scenario) -> None:
         # Imported here, so that the engine can be wrapped before.
-        from penstock_broker.assembling import assemble
-        from penstock_broker.connections import listening
+        from penstock_broker.access import listeners
+        from penstock_broker.assembly import assemble
         from penstock_broker.log import Log, SyncChoice
         from penstock_broker.log import Settings as LogSettings
         from penstock_broker.settings import addresses
         from penstock_broker.settings.settings import Settings
-        from penstock_broker.state.timing import Clock
+        from penstock_broker.state.timers import Clock
 
         self.scenario = scenario
         self._authority = Authority(folder)
@@ -100,7 +100,7 @@ class Rig:
         self.files = CountingFiles()
         sync = LogSettings(segment_bytes=(32 if scenario.mebibytes else 4) << 20, sync=SyncChoice.INLINE)
         self.log, recovered = Log.open(folder / "log", files=self.files, settings=sync)
-        ports = listening.ports_of(settings)
+        ports = listeners.ports_of(settings)
         self.clock = SteppingTime()
         clock = Clock(self.clock.now_us, self.clock.now_ms, seconds=lambda: 0.0)
         self.loop = assemble(settings, self.log, recovered, ports, 1 << 30, clock)

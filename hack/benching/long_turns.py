@@ -25,9 +25,9 @@ def turns(messages: int) -> None:
 
     from penstock_api.handling import Peek
     from penstock_api.management import Operation
-    from penstock_broker.management.handling import Handling, Peeking
-    from penstock_broker.management.states import queue_state
-    from penstock_broker.messages.expiring import keep_time
+    from penstock_broker.management.entity_states import queue_state
+    from penstock_broker.management.queue_messages import Peeking, QueueMessagesRequest
+    from penstock_broker.messages.expiry import keep_time
 
     timed = SteppedBroker()
     broker = timed.broker
@@ -36,7 +36,7 @@ def turns(messages: int) -> None:
 
     def fill(expires: Callable[[int], int]) -> None:
         numbers = broker.log.next_messages(messages)
-        now = broker.now_us
+        now = broker.clock.now_us
         queue.ready.extend([(numbers + each, data, now, expires(each), 0) for each in range(messages)])
         queue.depth_bytes += messages * len(data)
         gc.collect()
@@ -44,12 +44,12 @@ def turns(messages: int) -> None:
         gc.disable()
 
     def passes() -> Iterator[None]:
-        queue.next_expiry, queue.next_pass = broker.now_us, 0
-        while queue.next_expiry == broker.now_us or queue.passing is not None or queue.doomed:
+        queue.expiry.next_due, queue.expiry.next_pass = broker.clock.now_us, 0
+        while queue.expiry.next_due == broker.clock.now_us or queue.expiry.passing is not None or queue.expiry.expired:
             keep_time(broker, queue)
             yield None
 
-    def steps(make: Callable[[], Handling | Peeking]) -> Iterator[None]:
+    def steps(make: Callable[[], QueueMessagesRequest | Peeking]) -> Iterator[None]:
         work = make()
         while work.step(0) is None:
             yield None
@@ -69,29 +69,39 @@ def turns(messages: int) -> None:
     _show("PEEK of ten in the middle", steps(lambda: Peeking(queue, peek, lambda _: True)))
     _show(
         "PURGE of one in 10,000",
-        steps(lambda: Handling(broker, Operation.PURGE, queue, None, lambda entry: entry[0] % 10_000 == 0, None)),
+        steps(
+            lambda: QueueMessagesRequest(
+                broker, Operation.PURGE, queue, None, lambda entry: entry[0] % 10_000 == 0, None
+            )
+        ),
     )
-    _show("PURGE of all", steps(lambda: Handling(broker, Operation.PURGE, queue, None, lambda _: True, None)))
-    fill(lambda each: broker.now_us + 3_600_000_000)
+    _show(
+        "PURGE of all", steps(lambda: QueueMessagesRequest(broker, Operation.PURGE, queue, None, lambda _: True, None))
+    )
+    fill(lambda each: broker.clock.now_us + 3_600_000_000)
     _show("a pass that finds nothing expired", passes())
 
     def end() -> Iterator[None]:
-        broker.topology.remains.add(*queue.end())
+        broker.topology.disposal.add(*queue.end())
         yield None
-        while broker.topology.remains:
-            broker.topology.remains.let_go()
+        while broker.topology.disposal:
+            broker.topology.disposal.free_slice()
             yield None
 
     _show("the end of the queue", end())
-    fill(lambda each: broker.now_us - 1)
+    fill(lambda each: broker.clock.now_us - 1)
     _show("a pass that finds all expired", passes())
     numbers = broker.log.next_messages(messages)
     for each in range(messages):
-        queue.hold_back((numbers + each, data, broker.now_us + 3_600_000_000 + each, 0, 0))
+        queue.hold_back((numbers + each, data, broker.clock.now_us + 3_600_000_000 + each, 0, 0))
     queue.depth_bytes += messages * len(data)
     _show(
         "PURGE of one in 10,000 delayed",
-        steps(lambda: Handling(broker, Operation.PURGE, queue, None, lambda entry: entry[0] % 10_000 == 0, None)),
+        steps(
+            lambda: QueueMessagesRequest(
+                broker, Operation.PURGE, queue, None, lambda entry: entry[0] % 10_000 == 0, None
+            )
+        ),
     )
     _show("the end of the queue, all delayed", end())
     timed.close()

@@ -16,6 +16,6 @@ def test_the_page_is_what_the_rules_print() -> None:
 
 
 def test_the_page_has_every_row_and_decision() -> None:
-    page = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
     assert len(re.findall(r"^\| (?:YES|NO) \|", page, re.MULTILINE)) == 12
     assert re.findall(r"^(\d+)\. ", page, re.MULTILINE) == [str(number) for number in range(1, 18)]

@@ -62,7 +62,9 @@ class Arena:
             self._site.close()
             self._begin()
         self._served += 1
-        self._site.broker.next_connection = 1  # the witness: names of transactions hold the number, and seeds know it
+        self._site.broker.clients.next_connection = (
+            1  # the witness: names of transactions hold the number, and seeds know it
+        )
         peer = self._site.connect()
         step = 64 + (data[-1] if data else 0) * 32
         for at in range(0, len(data), step):
@@ -80,8 +82,10 @@ class Arena:
     def _check(self) -> None:
         assert not self._errors.seen, "\n".join(self._errors.seen)
         broker = self._site.broker
-        assert len(broker.connections) == 1, "a connection that has left is still there"
-        assert all(key.container_id == "witness" for key in broker.live), "a link that has left is still there"
+        assert len(broker.clients.connections) == 1, "a connection that has left is still there"
+        assert all(key.container_id == "witness" for key in broker.clients.live_links), (
+            "a link that has left is still there"
+        )
         if self._served % 100 == 0:
             gc.collect()
             left = sum(1 for each in gc.get_objects() if type(each).__name__ == "Connection" and hasattr(each, "peer"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "features.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "features.md"
 
 
 def rows() -> list[list[str]]:

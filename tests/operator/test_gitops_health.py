@@ -28,7 +28,7 @@ from penstock_operator.exchanges import ExchangeView
 from penstock_operator.pods import Pinned
 from penstock_operator.subscriptions import SubscriptionView
 
-PAGE = (Path(__file__).parents[2] / "docs" / "gitops.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "gitops.md").read_text()
 (BLOCK,) = re.findall(r"resource\.customizations\.health\.penstock\.dev_Subscription: \|\n(.*?)```", PAGE, re.DOTALL)
 SCRIPT = textwrap.dedent(BLOCK)
 

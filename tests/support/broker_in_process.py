@@ -9,13 +9,13 @@ from pathlib import Path
 
 from broker.log.simulated_files import SimulatedFiles
 
-from penstock_broker.assembling import assemble
-from penstock_broker.connections import listening
+from penstock_broker.access import listeners
+from penstock_broker.assembly import assemble
 from penstock_broker.log import FileLayer, Log, SyncChoice
 from penstock_broker.log import Settings as LogSettings
 from penstock_broker.log.syncing import Syncer
 from penstock_broker.settings.settings import Settings
-from penstock_broker.state.timing import Clock
+from penstock_broker.state.timers import Clock
 
 __all__ = ["BrokerInProcess"]
 
@@ -46,7 +46,7 @@ class BrokerInProcess:
         )
         self.found = self.log.sequence - 1
         """The last block that was found; the one that opening wrote comes behind it."""
-        ports = listening.ports_of(settings)
+        ports = listeners.ports_of(settings)
         self.port = ports[0]
         """Where clients come in; it is not bound."""
         self.loop = assemble(settings, self.log, self.recovered, ports, queue_max_bytes=1 << 30, clock=clock)
@@ -62,9 +62,9 @@ class BrokerInProcess:
 
     def end(self) -> None:
         """What the kernel does when a process ends: sockets, lock and event descriptors go."""
-        for connection in self.broker.connections.values():
+        for connection in self.broker.clients.connections.values():
             connection.free()
-        self.broker.connections.clear()
+        self.broker.clients.connections.clear()
         os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
         self.log._syncer.close()  # pyright: ignore[reportPrivateUsage]
         self.loop.close()

@@ -20,11 +20,12 @@ from broker.machine.model import Identity, Image, ImageMessage, SubscriptionImag
 from proton import Message
 from support.broker_in_process import BrokerInProcess
 
+from penstock_amqp.endpoint.events import DATA, NUMBER
 from penstock_broker.log import FileLayer
-from penstock_broker.queues.queue import DATA, NUMBER, Queue
+from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.security import Authentication
 from penstock_broker.settings.settings import Listener, Settings
-from penstock_broker.state.timing import Clock
+from penstock_broker.state.timers import Clock
 from penstock_broker.topology.records import Subscription
 from penstock_core.terms import Exclusivity
 
@@ -107,12 +108,12 @@ class BrokerSite:
     def has_work(self) -> bool:
         """The broker would not wait in its next turn."""
         broker = self.broker
-        return bool(broker.ready or broker.browsing or broker.dirty or broker.draining)
+        return bool(broker.work.ready or broker.work.browsing or broker.work.dirty or broker.work.draining)
 
     @property
     def is_synced(self) -> bool:
         """Nothing waits for a sync, in the log or before it."""
-        return self.log.synced == self.log.sequence and self.broker.journal.is_idle
+        return self.log.synced == self.log.sequence and self.broker.sync.is_idle
 
     def end_process(self) -> None:
         """What the kernel does when a process ends: sockets, lock and eventfd go."""
@@ -133,7 +134,8 @@ class BrokerSite:
                 owner=(each.owner_link.container_id, each.owner_link.link_name) if each.owner_link else None,
                 messages={
                     body_of(entry[DATA]): ImageMessage(
-                        each.queue.attempts.get(entry[NUMBER], 0), entry[NUMBER] in each.queue.seen
+                        each.queue.redelivery.attempts.get(entry[NUMBER], 0),
+                        entry[NUMBER] in each.queue.redelivery.seen,
                     )
                     for entry in each.queue.ready
                 },

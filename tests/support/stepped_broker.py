@@ -24,10 +24,10 @@ from penstock_api.management import Delivery as DeliveryPolicy
 from penstock_api.management import Limits
 from penstock_broker.log.files import FileLayer
 from penstock_broker.log.syncing import Syncer
-from penstock_broker.queues.queue import Queue
+from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import Authentication, Listener, Settings
-from penstock_broker.state.timing import Clock
-from penstock_broker.topology.records import PointToPoint
+from penstock_broker.state.timers import Clock
+from penstock_broker.topology.records import PointToPointQueue
 
 __all__ = ["Peer", "SteppedBroker", "SteppedStream"]
 
@@ -218,7 +218,7 @@ class SteppedBroker:
         topology = self.broker.topology
         queue = Queue(name, topology.next_incarnation(), is_logged=durable, now_us=self.now_ms * 1000)
         topology.put_queue(
-            PointToPoint(name=name, durable=durable, queue=queue, delivery=delivery, limits=limits or Limits())
+            PointToPointQueue(name=name, durable=durable, queue=queue, delivery=delivery, limits=limits or Limits())
         )
         self.turn()
         return queue

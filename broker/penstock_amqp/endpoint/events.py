@@ -19,6 +19,11 @@ from penstock_amqp.frames.performatives import Attach
 from penstock_amqp.types.values import Described, Symbol, Value
 
 __all__ = [
+    "AVAILABLE",
+    "DATA",
+    "EXPIRES",
+    "FLAGS",
+    "NUMBER",
     "Accepted",
     "Acquires",
     "AmqpError",
@@ -66,6 +71,13 @@ class Outcome(enum.Enum):
 Entry: TypeAlias = tuple[int, bytes, int, int, int]
 """One message, shared by every queue that holds it: number, encoded message, when it became available (microseconds
 since the epoch), when it expires (same clock, 0 = never), flags of the broker."""
+
+NUMBER: Final = 0
+DATA: Final = 1
+AVAILABLE: Final = 2
+EXPIRES: Final = 3
+FLAGS: Final = 4
+"""Names of the fields of an `Entry`: a tuple is made faster than a named tuple."""
 
 Held: TypeAlias = tuple[OutLink, Entry, int]
 """A delivery that was sent and is not settled: to whom, what, when (microseconds since the epoch)."""

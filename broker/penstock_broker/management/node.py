@@ -18,16 +18,16 @@ from penstock_amqp.frames.performatives import Attach, Source, Target
 from penstock_amqp.messages.whole import Message, decode_message
 from penstock_amqp.types.values import Symbol
 from penstock_api.management import NODE
-from penstock_broker.connections.connection import Connection
+from penstock_broker.access.connection import Connection
+from penstock_broker.attach import close, temporary
 from penstock_broker.errors import amqp_error
-from penstock_broker.links import ending, temporaries
-from penstock_broker.management import handling, operations
-from penstock_broker.management.answers import Answer, encode_answer, refusal
-from penstock_broker.messages import depositing
+from penstock_broker.management import queue_messages, requests
+from penstock_broker.management.responses import Response, encode_answer, refusal
+from penstock_broker.messages import deposit
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
-from penstock_broker.topology.records import PointToPoint
+from penstock_broker.topology.records import PointToPointQueue
 from penstock_core.reason import Reason, Refuse
 
 __all__ = ["Answers", "ManagementNode"]
@@ -126,12 +126,12 @@ class ManagementNode:
         slot = _Slot()
         answers.slots.append(slot)
         try:
-            result = operations.answer(self._broker, connection, request)
+            result = requests.answer(self._broker, connection, request)
         except Exception:
             logger.exception("A management request failed: %r", dict(request.application_properties))
             result = refusal(Refuse(Reason.INTERNAL_ERROR, "The request failed; see the broker's log."))
-        if isinstance(result, Answer):
-            self._broker.when_durable(connection, lambda: self._fill(answers, slot, request, result))
+        if isinstance(result, Response):
+            self._broker.sync.when_durable(connection, lambda: self._fill(answers, slot, request, result))
         else:
             self._slice(answers, slot, request, result)
 
@@ -140,18 +140,18 @@ class ManagementNode:
         answers: Answers | Mailbox,
         slot: _Slot,
         request: Message,
-        work: operations.Query | operations.Changes | handling.Peeking | handling.Handling,
+        work: requests.Query | requests.Changes | queue_messages.Peeking | queue_messages.QueueMessagesRequest,
     ) -> None:
         """A part per turn. What was begun is done, even if nobody waits for the answer any more."""
         done = work.step(PER_SLICE)
         if done is None:
-            self._broker.after(0, lambda: self._slice(answers, slot, request, work))
-        elif isinstance(work, handling.Handling):
-            self._broker.journal.after_sync(answers.connection, lambda: self._fill(answers, slot, request, done))
+            self._broker.clock.after(0, lambda: self._slice(answers, slot, request, work))
+        elif isinstance(work, queue_messages.QueueMessagesRequest):
+            self._broker.sync.after_sync(answers.connection, lambda: self._fill(answers, slot, request, done))
         else:
-            self._broker.when_durable(answers.connection, lambda: self._fill(answers, slot, request, done))
+            self._broker.sync.when_durable(answers.connection, lambda: self._fill(answers, slot, request, done))
 
-    def _fill(self, answers: Answers | Mailbox, slot: _Slot, request: Message, answer: Answer) -> None:
+    def _fill(self, answers: Answers | Mailbox, slot: _Slot, request: Message, answer: Response) -> None:
         if isinstance(answers, Mailbox) or answers.link.is_open:
             slot.data = encode_answer(answer, request.properties)
             most = 0 if isinstance(answers, Mailbox) else answers.link.max_bytes
@@ -167,10 +167,10 @@ class ManagementNode:
         """Put what is ready into the queue, in order; if it has gone meanwhile, nobody waits for it."""
         while mailbox.slots and (data := mailbox.slots[0].data) is not None:
             mailbox.slots.popleft()
-            node = temporaries.node_named(self._broker, mailbox.address)
+            node = temporary.node_named(self._broker, mailbox.address)
             if node is not None:
-                target = QueueTarget(node) if isinstance(node, PointToPoint) else ExchangeTarget(node, "")
-                depositing.deposit(self._broker, target, data)
+                target = QueueTarget(node) if isinstance(node, PointToPointQueue) else ExchangeTarget(node, "")
+                deposit.deposit(self._broker, target, data)
         if not mailbox.slots:
             self._mailboxes.pop((mailbox.connection.number, mailbox.address), None)
 
@@ -185,12 +185,12 @@ class ManagementNode:
                 told = Refuse(
                     Reason.MESSAGE_TOO_LONG, f"No answer fits into the {link.max_bytes} bytes that the link takes."
                 )
-                ending.close_link(self._broker, connection, link, amqp_error(told))
+                close.close_link(self._broker, connection, link, amqp_error(told))
                 return
             link.credit -= 1
             link.transfers += 1
-            connection.endpoint.send(link, ((0, data, 0, 0, 0),), self._broker.now_us)
-        self._broker.touch(connection)
+            connection.endpoint.send(link, ((0, data, 0, 0, 0),), self._broker.clock.now_us)
+        self._broker.work.touch(connection)
 
     def flowed(self, link: OutLink) -> None:
         """Credit came."""

@@ -1,1 +1,1 @@
-"""What happens to messages, from the producer's transfer to the consumer's outcome."""
+"""What happens to messages, from a producer's transfer to a consumer's outcome."""

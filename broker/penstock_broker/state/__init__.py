@@ -1,1 +1,1 @@
-"""What the broker knows while it runs: `broker.Broker` and the records that hang below it."""
+"""What the broker knows while it runs: `broker.Broker` and the records below it."""

@@ -1,7 +1,8 @@
-"""The broker's state in one place, and the few moves that several modules share.
+"""What the broker knows while it runs, as records by concern below one object.
 
-`loop` drives it; `serving` and its neighbours change it. One object per process; everything that lives per connection,
-link or queue hangs below it and is taken apart when it ends, because cycles are not collected while the broker serves.
+The loop drives it; rooms above this one change it, and take as little of it as they need. One object per process;
+everything that lives per connection, link or queue hangs below it and is taken apart when it ends, because reference
+cycles are not collected while the broker serves.
 """
 
 from __future__ import annotations
@@ -14,32 +15,31 @@ from typing import Protocol
 from penstock_amqp.endpoint.events import AmqpError, Arrival, Event
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.frames.performatives import Attach
-from penstock_broker.connections.connection import Connection
-from penstock_broker.connections.contests import Contests
-from penstock_broker.connections.crowding import Crowd
-from penstock_broker.connections.stranger_warnings import Warnings
-from penstock_broker.connections.turning_away import TurnedAway
+from penstock_broker.access.connection import Connection
+from penstock_broker.access.connection_limits import ConnectionCounts
+from penstock_broker.access.container_contests import ContainerContests
+from penstock_broker.access.permissions import PermissionCheck
+from penstock_broker.access.rejections import Rejections
 from penstock_broker.errors import amqp_error
 from penstock_broker.log import Log
-from penstock_broker.queues.queue import Queue
+from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.creation import creation_of
 from penstock_broker.settings.settings import Settings
-from penstock_broker.state.journal import Journal
 from penstock_broker.state.links import Browser, Consumer, Producer
-from penstock_broker.state.permitting import Permitting
-from penstock_broker.state.rarely import Rarely
-from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
-from penstock_broker.state.timing import Timers
-from penstock_broker.state.transactions import Transactions
+from penstock_broker.state.open_transactions import Transactions
+from penstock_broker.state.routes import Routes
+from penstock_broker.state.sync_queue import SyncQueue
+from penstock_broker.state.timers import Timers
 from penstock_broker.topology.store import Topology
+from penstock_broker.warning_throttle import WarningIntervals, WarningThrottle
 from penstock_core.identity import LinkKey
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Clients", "Instance", "PendingWork", "TurnClock"]
 
 
 class ManagementLinks(Protocol):
-    """What the path asks of `management.node`, which knows this module; named here to keep it one way."""
+    """What other rooms ask of `management.node`, which stands above them."""
 
     def attach_answers(self, connection: Connection, link: OutLink, attach: Attach) -> None:
         """Answer the attach of a link whose source is the node."""
@@ -58,75 +58,143 @@ class ManagementLinks(Protocol):
         ...
 
 
-class Broker:
-    """What the broker knows while it runs."""
+class Instance:
+    """Who this broker is: the id was made with the data folder, so another id means an empty broker."""
 
-    def __init__(self, settings: Settings, log: Log, topology: Topology, instance_id: str) -> None:
-        self.settings = settings
-        self.log = log
-        self.journal = Journal(log)
-        self.topology = topology
-        self.instance_id = instance_id
-        """Made with the data folder: another one means an empty broker."""
+    __slots__ = ("container_id", "id", "started_us")
+
+    def __init__(self, instance_id: str) -> None:
+        self.id = instance_id
         self.container_id = f"penstock-{instance_id}"
+        """What our Open says."""
         self.started_us = time.time_ns() // 1000
-        self.management: ManagementLinks
+        """Microseconds since the epoch."""
+
+
+class TurnClock:
+    """The time of this turn, which the loop sets, and the timers."""
+
+    __slots__ = ("now_ms", "now_us", "timers", "turns")
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        """Microseconds since the epoch."""
+        self.now_ms = 0
+        """Milliseconds of a clock that never goes back."""
+        self.timers = Timers()
+        self.turns = 0
+        """Turns since the start."""
+
+    def after(self, milliseconds: int, action: Callable[[], None]) -> None:
+        """Run `action` later."""
+        self.timers.at(self.now_ms + milliseconds, action)
+
+
+class Clients:
+    """The connections, and what is known of their clients."""
+
+    __slots__ = (
+        "connections",
+        "containers",
+        "contests",
+        "counts",
+        "live_links",
+        "next_connection",
+        "rejections",
+        "warnings",
+    )
+
+    def __init__(self, settings: Settings, warnings: WarningThrottle) -> None:
         self.connections: dict[int, Connection] = {}
+        """By number."""
+        self.next_connection = 0
+        """The highest number that a connection got."""
         self.containers: dict[str, list[Connection]] = {}
         """Open connections by container-id."""
-        self.contests = Contests()
-        self.serve_events: Callable[[Connection, list[Event]], None]
-        """`serving.handle` of this broker, for modules that `serving` itself needs."""
-        self.keep_time: Callable[[Queue], None]
-        """`expiring.keep_time` of this broker, for those who set timers for it."""
-        self.live: dict[LinkKey, Consumer] = {}
+        self.live_links: dict[LinkKey, Consumer] = {}
         """Links that consume now, by (container, link name)."""
+        self.contests = ContainerContests()
+        self.counts = ConnectionCounts(settings.limits)
+        self.rejections = Rejections()
+        self.warnings = warnings
+
+
+class PendingWork:
+    """What this turn of the loop has still to do, or the next ones have."""
+
+    __slots__ = ("browsing", "delivered", "dirty", "draining", "held", "ready", "streaming")
+
+    def __init__(self) -> None:
         self.ready: deque[Queue] = deque()
         """Queues that may have something to send."""
         self.browsing: deque[Browser] = deque()
+        """Browsers that may get more copies."""
         self.dirty: list[Connection] = []
         """Connections to flush at the end of the turn."""
         self.streaming: list[Connection] = []
-        """Connections that are sending messages in pieces and may get on."""
+        """Connections that are sending long messages in pieces and may go on."""
         self.held: list[Connection] = []
         """Connections that are not read until the log has synced what they brought."""
         self.draining: list[Consumer] = []
         """Consumers that want their credit back once nothing is left to send."""
-        self.creation = creation_of(settings.auto_create)
-        self.permitting = Permitting(settings)
-        self.crowd = Crowd(settings.limits)
-        self.warnings = Warnings(lambda: self.now_ms)
-        self.turned_away = TurnedAway()
-        self.timers = Timers()
-        self.lingering: set[str] = set()
-        """Temporary nodes that do not simply go with the link that made them."""
-        self.reviews_lingering = False
-        self.transactions = Transactions(
-            settings.transactions.limits(settings.log.segment_bytes, settings.largest_message_bytes)
-        )
-        self.marked: set[Queue] = set()
-        """Logged queues whose delivered-up-to mark rose in this turn."""
-        self.now_us = 0
-        """Time of this turn, microseconds since the epoch."""
-        self.now_ms = 0
-        """Monotonic time of this turn, milliseconds."""
-        self.topology_sequence = 0
-        """The last block that describes a change of the topology."""
-        self.stranding: dict[Queue, None] = {}
-        """Queues with stranded messages, see `condemning`."""
-        self.rarely = Rarely()
-        self.targets: dict[str, ExchangeTarget | QueueTarget] = {}
-        """Where addresses of policies lead, see `depositing`."""
-        self.is_stopping = False
-        self.turns = 0
-        self.next_connection = 0
-        self._routes: dict[tuple[Queue, ...], Route] = {}
+        self.delivered: set[Queue] = set()
+        """Logged queues that sent new messages in this turn: the log notes up to which number."""
 
     def touch(self, connection: Connection) -> None:
         """There is something to send on this connection."""
         if not connection.is_dirty:
             connection.is_dirty = True
             self.dirty.append(connection)
+
+    def schedule(self, queue: Queue) -> None:
+        """Look at the queue in this turn: it may have something to send."""
+        if not queue.is_scheduled:
+            queue.is_scheduled = True
+            self.ready.append(queue)
+
+
+class TemporaryNodes:
+    """Temporary queues and topics that do not simply go with the link that made them."""
+
+    __slots__ = ("is_under_review", "lingering")
+
+    def __init__(self) -> None:
+        self.lingering: set[str] = set()
+        """Their names."""
+        self.is_under_review = False
+        """A timer is set to look at them again."""
+
+
+class Broker:
+    """The records of one broker. One per process."""
+
+    def __init__(self, settings: Settings, log: Log, topology: Topology, instance_id: str) -> None:
+        self.settings = settings
+        self.log = log
+        self.topology = topology
+        self.instance = Instance(instance_id)
+        self.clock = TurnClock()
+        self.clients = Clients(settings, WarningThrottle(lambda: self.clock.now_ms))
+        self.permissions = PermissionCheck(settings)
+        self.work = PendingWork()
+        self.sync = SyncQueue(log, topology)
+        self.routes = Routes(log.route_set)
+        self.temporary = TemporaryNodes()
+        self.transactions = Transactions(
+            settings.transactions.limits(settings.log.segment_bytes, settings.largest_message_bytes)
+        )
+        self.creation = creation_of(settings.auto_create)
+        """What clients may make by naming it."""
+        self.stranded: dict[Queue, None] = {}
+        """Queues with messages that could not be sent on, see `messages.dead_letters`."""
+        self.warning_intervals = WarningIntervals()
+        self.is_stopping = False
+        self.management: ManagementLinks
+        """The management node. This and the two below stand in rooms above; `assembly` fills them in."""
+        self.serve_events: Callable[[Connection, list[Event]], None]
+        """`loop.events.handle` of this broker."""
+        self.keep_time: Callable[[Queue], None]
+        """`messages.expiry.keep_time` of this broker, for timers."""
 
     @property
     def is_behind_disk(self) -> bool:
@@ -137,27 +205,7 @@ class Broker:
         """The connection brought a piece of a large message: nothing more is read from it until the disk keeps up."""
         if not connection.is_held and self.is_behind_disk:
             connection.is_held = True
-            self.held.append(connection)
-
-    def schedule(self, queue: Queue) -> None:
-        """Have a look at the queue in this turn: it may have something to send."""
-        if not queue.is_scheduled:
-            queue.is_scheduled = True
-            self.ready.append(queue)
-
-    def when_durable(self, connection: Connection, action: Callable[[], None]) -> None:
-        """Run `action` now, or, if a change of the topology is not synced yet, once it is.
-
-        Also a change of an earlier turn, or of another client: a reply says that what it names will be there.
-        """
-        if self.topology.has_unsynced or self.log.synced < self.topology_sequence:
-            self.journal.after_sync(connection, action)
-        else:
-            action()
-
-    def after(self, milliseconds: int, action: Callable[[], None]) -> None:
-        """Run `action` later."""
-        self.timers.at(self.now_ms + milliseconds, action)
+            self.work.held.append(connection)
 
     def storage_refuse(self) -> Refuse:
         """Why durable work is not taken now."""
@@ -170,16 +218,3 @@ class Broker:
     def storage_refusal(self) -> AmqpError:
         """The same, to be sent."""
         return amqp_error(self.storage_refuse())
-
-    def route_of(self, reached: tuple[Queue, ...]) -> Route:
-        """The route of exactly these queues, for messages that filters kept from some."""
-        if len(self._routes) > 1024:
-            self._routes.clear()
-        route = self._routes.get(reached)
-        if route is None:
-            route = self._routes[reached] = Route(reached, self.log.route_set)
-        return route
-
-    def forget_routes(self) -> None:
-        """Bindings or policies have changed."""
-        self._routes.clear()

@@ -1,6 +1,7 @@
-"""What the broker keeps per link: consumers, browsers, producers. Contexts of the endpoint's links.
+"""What the broker keeps per link: consumers, browsers, producers, and links that look a subscription up.
 
-Plain records; whoever ends a link clears its references, because cycles are not collected in the broker process.
+They are the contexts of the endpoint's links. Plain records; whoever ends a link clears its references, because
+reference cycles are not collected in the broker process.
 """
 
 from __future__ import annotations
@@ -11,22 +12,21 @@ from penstock_amqp.endpoint.events import AmqpError, Entry
 from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.messages.message import Head
-from penstock_broker.connections.attached import Attached, Sender
-from penstock_broker.connections.connection import Connection
-from penstock_broker.queues.beginning import UNKNOWN, Beginning
-from penstock_broker.queues.queue import Queue
-from penstock_broker.queues.reader import Reader
-from penstock_broker.queues.selection import Examination, Selection
+from penstock_broker.access.connection import Connection
+from penstock_broker.queue.consumer import Link, ReceivingLink, SendingLink
+from penstock_broker.queue.cursor import Examination, SelectorCursor
+from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
+from penstock_broker.queue.queue import Queue
 from penstock_broker.state.routes import Destination
 from penstock_core.existing import LinkKind
 from penstock_core.identity import Identity, LinkKey
 from penstock_core.selector import Selector
 from penstock_core.terms import Durability
 
-__all__ = ["Browser", "Consumer", "Finder", "Producer"]
+__all__ = ["Browser", "Consumer", "Producer", "SubscriptionLookup"]
 
 
-class Consumer(Reader):
+class Consumer(ReceivingLink):
     """A link that takes messages out of a queue."""
 
     __slots__ = ("durability", "identity", "key", "kind", "queue")
@@ -52,7 +52,7 @@ class Consumer(Reader):
         """What the attach asked."""
 
 
-class Finder(Attached):
+class SubscriptionLookup(Link):
     """A link with a null source, which looks a subscription up: it never receives a message."""
 
     __slots__ = ("identity", "link")
@@ -64,7 +64,7 @@ class Finder(Attached):
         """None until a refusal is sent: there was nothing to be found."""
 
 
-class Browser(Reader):
+class Browser(ReceivingLink):
     """A link that gets copies of what waited when it attached."""
 
     __slots__ = ("pending", "queue")
@@ -76,18 +76,18 @@ class Browser(Reader):
         if selector is not None:
             examination = Examination()
             examination.ask_for((selector,))
-            self.selection = Selection(selector, examination, {})
+            self.cursor = SelectorCursor(selector, examination, {})
 
 
-class Producer(Sender):
+class Producer(SendingLink):
     """A link that brings messages. `destination` is where they go."""
 
     __slots__ = (
-        "begins",
         "broken",
         "can_reject",
         "destination",
-        "known",
+        "known_prefixes",
+        "message_prefix",
         "owed_credit",
         "transfers",
         "waiting",
@@ -103,9 +103,9 @@ class Producer(Sender):
         """Why the link has to be closed, once what came before in the batch is dealt with."""
         self.window = window
         """Messages the client may send ahead."""
-        self.begins = UNKNOWN
+        self.message_prefix = UNKNOWN
         """How the last message began."""
-        self.known: dict[Head, Beginning] = {}
+        self.known_prefixes: dict[Head, MessagePrefix] = {}
         """How some of those before began, by their headers."""
         self.owed_credit = 0
         """Messages accepted since the last top-up."""

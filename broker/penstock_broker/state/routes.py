@@ -1,19 +1,19 @@
-"""Where the messages of a producer go: the queues of one routing outcome, prepared for the forwarding path.
+"""Where the messages of a producer go: the queues that one routing result reaches, prepared for the forwarding path.
 
-A route is built when the first message needs it and lives until the exchange's bindings, or a queue's policies, change.
-Source: sections 3 ("Addresses") and 4 ("What is durable") of the design.
+A route is made when the first message needs it, and holds until the exchange's bindings or a queue's policies change.
+Source: docs/decisions/018-addresses.md and 036-what-is-durable.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from penstock_amqp.messages.fields import Field, application_properties, encoded_keys, properties_field
-from penstock_broker.queues.queue import Queue
-from penstock_broker.queues.selecting import Selection
-from penstock_broker.topology.records import Exchange, PointToPoint
+from penstock_broker.queue.admission import AdmissionSet
+from penstock_broker.queue.queue import Queue
+from penstock_broker.topology.records import Exchange, PointToPointQueue
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.terms import ExchangeType, Overflow
 
@@ -25,11 +25,15 @@ __all__ = [
     "RelayTarget",
     "Route",
     "RouteSets",
+    "Routes",
     "reached",
 ]
 
 RouteSets: TypeAlias = Callable[[tuple[int, ...]], int]
 """The log's number for a set of incarnations."""
+
+MOST_ROUTES: Final = 1024
+"""Routes that are remembered; with the next one all are forgotten."""
 
 
 class Route:
@@ -53,26 +57,28 @@ class Route:
         """Queues that take some messages only."""
         self.open_queues = tuple(queue for queue in queues if queue.admits is None)
         self.rejecting = tuple(
-            queue for queue in queues if queue.overflow is Overflow.REJECT and (queue.max_bytes or queue.max_messages)
+            queue
+            for queue in queues
+            if queue.policy.overflow is Overflow.REJECT and (queue.policy.max_bytes or queue.policy.max_messages)
         )
         logged = tuple(queue.incarnation for queue in queues if queue.is_logged)
-        kept = tuple(queue.incarnation for queue in queues if queue.is_logged and queue.keeps_all)
+        kept = tuple(queue.incarnation for queue in queues if queue.is_logged and queue.policy.keeps_all)
         self.logged_set = route_sets(logged) if logged and route_sets else 0
         """Route set of the queues that log durable messages; 0 if there is none."""
         self.kept_set = route_sets(kept) if kept and route_sets else 0
         """Route set of the queues that log messages sent as not durable as well; 0 if there is none."""
-        self.is_plain = not self.picky and not self.rejecting and not any(queue.max_ttl_us for queue in queues)
+        self.is_plain = not self.picky and not self.rejecting and not any(queue.policy.max_ttl_us for queue in queues)
         """Every message goes to every queue, nothing is asked."""
-        self.is_alike = len({(queue.is_logged, queue.keeps_all) for queue in queues}) <= 1
+        self.is_alike = len({(queue.is_logged, queue.policy.keeps_all) for queue in queues}) <= 1
         """All of the queues log the same messages."""
-        self._selection: Selection[Queue] | None = None
+        self._selection: AdmissionSet[Queue] | None = None
 
     @property
-    def selection(self) -> Selection[Queue]:
+    def selection(self) -> AdmissionSet[Queue]:
         """Asks the picky queues together. Made when the first message comes: most routes have none to ask."""
         if self._selection is None:
             asked = [(queue, queue.admits) for queue in self.picky]
-            self._selection = Selection([(queue, admits) for queue, admits in asked if admits is not None])
+            self._selection = AdmissionSet([(queue, admits) for queue, admits in asked if admits is not None])
         return self._selection
 
 
@@ -138,7 +144,7 @@ def reached(
 class QueueTarget:
     """A point-to-point queue."""
 
-    node: PointToPoint
+    node: PointToPointQueue
     version: int = -1
     constant: Route | None = None
 
@@ -161,3 +167,28 @@ class ManagementTarget:
 
 
 Destination: TypeAlias = ExchangeTarget | QueueTarget | RelayTarget | ManagementTarget
+
+
+class Routes:
+    """The routes and targets that are remembered for the whole broker."""
+
+    __slots__ = ("_route_sets", "_routes", "targets")
+
+    def __init__(self, route_sets: RouteSets) -> None:
+        self._route_sets = route_sets
+        self._routes: dict[tuple[Queue, ...], Route] = {}
+        self.targets: dict[str, ExchangeTarget | QueueTarget] = {}
+        """Where addresses of policies lead, see `messages.deposit`."""
+
+    def route_of(self, reached: tuple[Queue, ...]) -> Route:
+        """The route of exactly these queues, for messages that filters kept from some."""
+        if len(self._routes) > MOST_ROUTES:
+            self._routes.clear()
+        route = self._routes.get(reached)
+        if route is None:
+            route = self._routes[reached] = Route(reached, self._route_sets)
+        return route
+
+    def forget(self) -> None:
+        """Bindings or policies have changed."""
+        self._routes.clear()

@@ -1,1 +1,1 @@
-"""What exists: exchanges, subscriptions, queues, and who is attached. Applies the decisions of `penstock_core`."""
+"""What exists: exchanges, subscriptions, queues. Applies the decisions of `penstock_core`."""

@@ -10,8 +10,8 @@ import json
 from typing import Any, Final
 
 from penstock_api import management
-from penstock_broker.queues.queue import Queue
-from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, new_router
+from penstock_broker.queue.queue import Queue
+from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, new_router
 from penstock_core.binding import Binding, Filter
 from penstock_core.existing import Managed
 from penstock_core.headers import HeaderMatch, header_binding, ordered_bindings
@@ -27,7 +27,7 @@ __all__ = [
     "load_exchange",
     "load_queue",
     "load_subscription",
-    "mark_of",
+    "managed_of",
 ]
 
 BROKER: Final = "broker"
@@ -36,22 +36,22 @@ SUBSCRIPTION: Final = "subscription"
 QUEUE: Final = "queue"
 
 
-def mark_of(owner: management.Owner | None, client_overrides: str) -> Managed | None:
-    """What the rules need to know of an owner mark."""
+def managed_of(owner: management.Owner | None, client_overrides: str) -> Managed | None:
+    """What the rules need to know of the owner mark of a managed subscription; None: it has none."""
     if owner is None:
         return None
     resource = f"{owner.namespace}/{owner.name}"
     return Managed(resource, owner.uid, owner.cluster_id, ClientOverrides(client_overrides))
 
 
-def dump(record: Exchange | Subscription | PointToPoint) -> bytes:
+def dump(record: Exchange | Subscription | PointToPointQueue) -> bytes:
     """The document of `record`."""
     match record:
         case Exchange():
             fields = _exchange(record)
         case Subscription():
             fields = _subscription(record)
-        case PointToPoint():
+        case PointToPointQueue():
             fields = {
                 "durable": record.durable,
                 "madeByName": record.made_by_name,
@@ -94,8 +94,8 @@ def _subscription(subscription: Subscription) -> dict[str, object]:
         "rebindPolicy": subscription.rebind_policy,
         "clientOverrides": subscription.client_overrides,
         "owner": subscription.owner.to_wire() if subscription.owner else None,
-        "lostAtRestart": subscription.queue.lost_at_restart,
-        "unusedSince": subscription.queue.unused_since_us,
+        "lostAtRestart": subscription.queue.totals.lost_at_restart,
+        "unusedSince": subscription.queue.links.unused_since_us,
     }
 
 
@@ -145,20 +145,20 @@ def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscrip
         rebind_policy=fields["rebindPolicy"],
         client_overrides=fields["clientOverrides"],
         owner=owner,
-        managed=mark_of(owner, fields["clientOverrides"]),
+        managed=managed_of(owner, fields["clientOverrides"]),
     )
     subscription.queue.name = subscription.name
-    subscription.queue.lost_at_restart = fields["lostAtRestart"]
+    subscription.queue.totals.lost_at_restart = fields["lostAtRestart"]
     subscription.noted_unused_us = fields.get("unusedSince", 0)
     # Whoever consumed when the broker went has until now; documents of the first version say nothing.
-    subscription.queue.unused_since_us = subscription.noted_unused_us or now_us
+    subscription.queue.links.unused_since_us = subscription.noted_unused_us or now_us
     return subscription
 
 
-def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> PointToPoint:
+def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> PointToPointQueue:
     """The point-to-point queue of a document, still empty."""
     fields: dict[str, Any] = json.loads(payload)
-    return PointToPoint(
+    return PointToPointQueue(
         name=name,
         durable=fields["durable"],
         made_by_name=fields.get("madeByName", False),

@@ -1,4 +1,4 @@
-"""The things of the topology. Mutable records; `store.Topology` changes them, others read.
+"""Exchanges, subscriptions and point-to-point queues as records. `store.Topology` changes them, others read them.
 
 Must not know links' engines or the log.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from penstock_api import management
-from penstock_broker.connections.attached import Sender
-from penstock_broker.queues.queue import Queue
+from penstock_broker.queue.consumer import SendingLink
+from penstock_broker.queue.queue import Queue
 from penstock_core.binding import Binding, NoLocal, no_local_of
 from penstock_core.existing import Existing, Managed
 from penstock_core.header_routing import HeadersRouter
@@ -19,7 +19,7 @@ from penstock_core.routing import Router
 from penstock_core.temporary import LifetimePolicy
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
 
-__all__ = ["Exchange", "PointToPoint", "Subscription", "Temporary", "new_router"]
+__all__ = ["Exchange", "PointToPointQueue", "Subscription", "Temporary", "new_router"]
 
 
 def new_router(kind: ExchangeType) -> Router[Queue] | HeadersRouter[Queue]:
@@ -29,7 +29,7 @@ def new_router(kind: ExchangeType) -> Router[Queue] | HeadersRouter[Queue]:
 
 @dataclass(slots=True, eq=False)
 class Temporary:
-    """The mark of a node that a dynamic source or target made. It is never logged."""
+    """What is known of a node that a dynamic source or target made. Such a node is never logged."""
 
     connection: int
     """The number of the connection that made it, and may alone consume."""
@@ -54,7 +54,7 @@ class Exchange:
     temporary: Temporary | None = None
     made_by_name: bool = False
     """A client named it and auto-creation made it; nobody declared it since."""
-    producers: set[Sender] = field(default_factory=set[Sender])
+    producers: set[SendingLink] = field(default_factory=set[SendingLink])
     """Links that send here by their own target."""
     version: int = 0
     received: int = 0
@@ -113,7 +113,7 @@ class Subscription:
             lifetime=self.lifetime,
             binding=self.binding,
             exchange_type=self.exchange_type,
-            consumers=len(self.queue.consumers),
+            consumers=len(self.queue.links.consumers),
             owner=self.owner_link,
             user=self.user,
             managed=self.managed,
@@ -121,8 +121,8 @@ class Subscription:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class PointToPoint:
-    """A queue of its own: what is published to it waits there for whoever consumes."""
+class PointToPointQueue:
+    """A queue that is no subscription's: what is published to it waits there for its consumers."""
 
     name: str
     durable: bool
@@ -134,8 +134,8 @@ class PointToPoint:
     temporary: Temporary | None = None
     made_by_name: bool = False
     """A client named it and auto-creation made it; nobody declared it since."""
-    producers: set[Sender] = field(default_factory=set[Sender])
+    producers: set[SendingLink] = field(default_factory=set[SendingLink])
     """Links that send here by their own target."""
     idle_since_ms: int | None = None
-    """When the one that looks for unused queues first found it so; only for those made by name."""
+    """When it was first found unused (monotonic, milliseconds); only for queues that auto-creation made."""
     revision: int = 0

@@ -1,33 +1,56 @@
-"""The topology of the broker: finds, makes, changes and ends exchanges, subscriptions and queues, and writes what lasts
-to the log. It applies decisions of `penstock_core` and takes none.
+"""The topology of the broker: finds, makes, changes and ends exchanges, subscriptions and queues.
 
-Durability order is visible in each method: record, then state; the reply is the caller's and waits for the sync. Must
-not know links' engines or sockets. Source: sections 3 and 4 of the design.
+It writes what lasts to the log. It applies decisions of `penstock_core` and takes none. The order that durability needs
+can be seen in each method: first the record, then the state; the reply is the caller's and waits for the sync. Must not
+know links' engines or sockets. Source: docs/decisions/036-what-is-durable.md and 037-answer-after-sync.md.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, assert_never
 
 from penstock_api.management import Delivery
 from penstock_broker.log.log import Log
-from penstock_broker.queues.queue import Queue
-from penstock_broker.queues.remains import Remains
+from penstock_broker.queue.admission import Admission, IsForeign
+from penstock_broker.queue.disposal import Disposal
+from penstock_broker.queue.queue import Queue
 from penstock_broker.topology import documents
-from penstock_broker.topology.admission import admission
-from penstock_broker.topology.records import Exchange, PointToPoint, Subscription, Temporary, new_router
+from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, Temporary, new_router
 from penstock_core.address import PREDEFINED
 from penstock_core.attach import Create, Rebind
-from penstock_core.binding import Binding
+from penstock_core.binding import Binding, ByConnection, ByContainer
 from penstock_core.existing import Existing
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey
 from penstock_core.lifetimes import outlives_process
 from penstock_core.persistence import effective_persistence
 from penstock_core.routing import Router
+from penstock_core.selector import stored_selector
 from penstock_core.terms import ExchangeType, NodeKind, Overflow, Persistence
 
-__all__ = ["Topology"]
+__all__ = ["Topology", "admission"]
+
+
+def admission(subscription: Subscription) -> Admission | None:
+    """What a message has to pass to get into a subscription; None if every message is taken."""
+    text = subscription.binding.filter.selector
+    selector = stored_selector(text) if text is not None else None
+    is_foreign = _no_local(subscription)
+    return None if selector is None and is_foreign is None else Admission(selector, is_foreign)
+
+
+def _no_local(subscription: Subscription) -> IsForeign | None:
+    match subscription.no_local:
+        case None:
+            return None
+        case ByContainer(container_id):
+            return lambda connection: connection is None or connection.container_id != container_id
+        case ByConnection():
+            queue = subscription.queue
+            return lambda connection: all(each.connection is not connection for each in queue.links.consumers)
+        case _:
+            assert_never(subscription.no_local)
+
 
 DEFAULT_EXCHANGES: Final = tuple(PREDEFINED.items())
 
@@ -41,12 +64,12 @@ class Topology:
         self._default_delivery = default_delivery or Delivery()
         self.exchanges: dict[str, Exchange] = {}
         self.subscriptions: dict[Identity, Subscription] = {}
-        self.queues: dict[str, PointToPoint] = {}
-        self.by_incarnation: dict[int, Subscription | PointToPoint] = {}
+        self.queues: dict[str, PointToPointQueue] = {}
+        self.by_incarnation: dict[int, Subscription | PointToPointQueue] = {}
         self.made_by_name: dict[NodeKind, set[str]] = {kind: set() for kind in NodeKind}
         """What auto-creation made."""
-        self.remains = Remains()
-        """What ended queues held."""
+        self.disposal = Disposal()
+        """What ended queues held, to be freed in slices."""
         self.has_unsynced = False
         """A record of this turn's block describes the topology; cleared when the block is written."""
         self.revision = 1
@@ -87,7 +110,7 @@ class Topology:
         exchange.revision = self.next_revision()
         exchange.version += 1
         self.exchanges[exchange.name] = exchange
-        self._mark(NodeKind.TOPIC, exchange.name, exchange.made_by_name)
+        self._note_made_by_name(NodeKind.TOPIC, exchange.name, exchange.made_by_name)
         if exchange.temporary is not None:
             return  # its name is new: nothing can be bound to it
         for subscription in self.bound(exchange.name):
@@ -98,12 +121,12 @@ class Topology:
         """Put an exchange in its place that the log knows already; subscriptions come after."""
         exchange.revision = self.next_revision()
         self.exchanges[exchange.name] = exchange
-        self._mark(NodeKind.TOPIC, exchange.name, exchange.made_by_name)
+        self._note_made_by_name(NodeKind.TOPIC, exchange.name, exchange.made_by_name)
 
     def delete_exchange(self, name: str) -> None:
         """Take an exchange away; subscriptions that are bound to it stay and get nothing more."""
         exchange = self.exchanges.pop(name)
-        self._mark(NodeKind.TOPIC, name, False)
+        self._note_made_by_name(NodeKind.TOPIC, name, False)
         if exchange.temporary is None:
             self._erase(documents.EXCHANGE, name)
         exchange.router = new_router(exchange.type)
@@ -159,7 +182,7 @@ class Topology:
         subscription.binding = binding
         subscription.exchange_type = self.exchanges[binding.exchange].type
         self.write(subscription)
-        self._end(old)
+        self._dispose_of(old)
         self.restore(subscription)
 
     def rebind_in_place(self, subscription: Subscription, binding: Binding) -> None:
@@ -177,10 +200,10 @@ class Topology:
         self.changed(subscription)  # no-local may go by the owner
 
     def changed(self, subscription: Subscription) -> None:
-        """Write down that mark, limits or policies of a subscription are others now."""
+        """Write down that the owner mark, limits or policies of a subscription have changed."""
         self.write(subscription)
         self._apply_policies(subscription)
-        self._touch(subscription.binding.exchange)
+        self._policies_changed(subscription.binding.exchange)
 
     def end(self, subscription: Subscription) -> None:
         """The subscription is gone, and its backlog with it. Its consumers are the caller's."""
@@ -189,7 +212,7 @@ class Topology:
         self._unbind(subscription)
         del self.subscriptions[subscription.identity]
         del self.by_incarnation[subscription.queue.incarnation]
-        self._end(subscription.queue)
+        self._dispose_of(subscription.queue)
         self.next_revision()
 
     def write(self, subscription: Subscription) -> None:
@@ -197,7 +220,7 @@ class Topology:
         subscription.revision = self.next_revision()
         if subscription.is_logged:
             payload = documents.dump(subscription)
-            subscription.noted_unused_us = subscription.queue.unused_since_us
+            subscription.noted_unused_us = subscription.queue.links.unused_since_us
             self._record(documents.SUBSCRIPTION, subscription.name, payload, subscription.queue.incarnation)
         elif subscription.is_recorded:
             self._erase(documents.SUBSCRIPTION, subscription.name)  # its lifetime was a permanent one
@@ -205,7 +228,7 @@ class Topology:
 
     def note(self, subscription: Subscription) -> None:
         """Write down since when a subscription that lasts is unused; nothing depends on it, so nobody waits for it."""
-        subscription.noted_unused_us = subscription.queue.unused_since_us
+        subscription.noted_unused_us = subscription.queue.links.unused_since_us
         payload = documents.dump(subscription)
         self._log.topology(documents.SUBSCRIPTION, subscription.name, payload, subscription.queue.incarnation)
 
@@ -219,36 +242,38 @@ class Topology:
         now_us: int,
         temporary: Temporary | None = None,
         made_by_name: bool = False,
-    ) -> PointToPoint:
+    ) -> PointToPointQueue:
         """Make a queue of its own, with default policies."""
         queue = Queue(name, self._log.next_incarnation(), is_logged=durable, now_us=now_us)
-        node = PointToPoint(name=name, durable=durable, queue=queue, temporary=temporary, made_by_name=made_by_name)
+        node = PointToPointQueue(
+            name=name, durable=durable, queue=queue, temporary=temporary, made_by_name=made_by_name
+        )
         self.put_queue(node)
         return node
 
-    def put_queue(self, node: PointToPoint) -> None:
+    def put_queue(self, node: PointToPointQueue) -> None:
         """Put a queue in its place, or write down that its policies changed."""
         if node.durable:
             self._record(documents.QUEUE, node.name, documents.dump(node), node.queue.incarnation)
         self.restore_queue(node)
 
-    def restore_queue(self, node: PointToPoint) -> None:
+    def restore_queue(self, node: PointToPointQueue) -> None:
         """Put a queue in its place that the log knows already."""
         node.revision = self.next_revision()
-        node.queue.keeps_all = effective_persistence(None, node.persistence, managed=False) is Persistence.ALWAYS
+        node.queue.policy.keeps_all = effective_persistence(None, node.persistence, managed=False) is Persistence.ALWAYS
         self._apply_limits(node)
         self.queues[node.name] = node
-        self._mark(NodeKind.QUEUE, node.name, node.made_by_name)
+        self._note_made_by_name(NodeKind.QUEUE, node.name, node.made_by_name)
         self.by_incarnation[node.queue.incarnation] = node
 
-    def delete_queue(self, name: str) -> PointToPoint:
+    def delete_queue(self, name: str) -> PointToPointQueue:
         """Take a queue away with its messages. Its consumers are the caller's."""
         node = self.queues.pop(name)
-        self._mark(NodeKind.QUEUE, name, False)
+        self._note_made_by_name(NodeKind.QUEUE, name, False)
         if node.durable:
             self._erase(documents.QUEUE, name)
         del self.by_incarnation[node.queue.incarnation]
-        self._end(node.queue)
+        self._dispose_of(node.queue)
         self.next_revision()
         return node
 
@@ -259,12 +284,12 @@ class Topology:
         self.revision += 1
         return self.revision
 
-    def _end(self, queue: Queue) -> None:
-        """A record has ended the queue's life: what it held is nobody's, and let go by and by."""
-        self.remains.add(*queue.end())
+    def _dispose_of(self, queue: Queue) -> None:
+        """A record of the log has ended the queue's life: what it held is freed in slices."""
+        self.disposal.add(*queue.end())
         queue.admits = None  # it may refer to the queue
 
-    def _mark(self, kind: NodeKind, name: str, made_by_name: bool) -> None:
+    def _note_made_by_name(self, kind: NodeKind, name: str, made_by_name: bool) -> None:
         names = self.made_by_name[kind]
         (names.add if made_by_name else names.discard)(name)
 
@@ -292,7 +317,7 @@ class Topology:
             exchange.router.unbind(subscription.queue)
             exchange.version += 1
 
-    def _touch(self, name: str) -> None:
+    def _policies_changed(self, name: str) -> None:
         """Make producers look at the queues' policies again."""
         exchange = self.exchanges.get(name)
         if exchange is not None:
@@ -305,21 +330,21 @@ class Topology:
             subscription.persistence,
             managed=subscription.managed is not None,
         )
-        subscription.queue.keeps_all = policy is Persistence.ALWAYS
+        subscription.queue.policy.keeps_all = policy is Persistence.ALWAYS
         subscription.queue.admits = admission(subscription)
         self._apply_limits(subscription)
 
-    def _apply_limits(self, record: Subscription | PointToPoint) -> None:
+    def _apply_limits(self, record: Subscription | PointToPointQueue) -> None:
         queue, limits = record.queue, record.limits
-        queue.max_bytes = limits.max_bytes or self._default_max_bytes
-        queue.max_messages = limits.max_messages or 0
-        queue.overflow = Overflow(limits.overflow)
+        queue.policy.max_bytes = limits.max_bytes or self._default_max_bytes
+        queue.policy.max_messages = limits.max_messages or 0
+        queue.policy.overflow = Overflow(limits.overflow)
         delivery = record.delivery or self._default_delivery
-        queue.max_deliveries = delivery.max_deliveries or 0
-        queue.dead_letter = delivery.dead_letter
-        queue.expiry = delivery.expiry
+        queue.policy.max_deliveries = delivery.max_deliveries or 0
+        queue.policy.dead_letter = delivery.dead_letter
+        queue.policy.expiry_address = delivery.expiry
         max_ttl_us = (delivery.max_ttl_ms or 0) * 1000
-        queue.is_retimed |= max_ttl_us != queue.max_ttl_us and queue.depth > 0
-        queue.max_ttl_us = max_ttl_us
-        queue.exclusive_consumer = delivery.exclusive_consumer
+        queue.expiry.is_retimed |= max_ttl_us != queue.policy.max_ttl_us and queue.depth > 0
+        queue.policy.max_ttl_us = max_ttl_us
+        queue.policy.exclusive_consumer = delivery.exclusive_consumer
         queue.rank()

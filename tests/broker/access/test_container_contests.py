@@ -14,7 +14,7 @@ from support.proton_client import Subscribed, connected
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import BrokerState
-from penstock_broker.connections.contests import Contested, Contests
+from penstock_broker.access.container_contests import ContainerContests, Contested
 
 SOLE = {
     "desired_capabilities": ["sole-connection-for-container"],
@@ -69,7 +69,7 @@ async def test_one_failover_of_many_links_is_no_fight(client: ManagementClient, 
     assert await contested(client) == []
 
 
-def fought(contests: Contests, name: str, times: int, start: int = 0) -> None:
+def fought(contests: ContainerContests, name: str, times: int, start: int = 0) -> None:
     """So many takeovers, a second apart."""
     for number in range(times):
         now = start + number * 1000
@@ -77,7 +77,7 @@ def fought(contests: Contests, name: str, times: int, start: int = 0) -> None:
 
 
 def test_the_busiest_come_first_and_go_when_it_is_quiet() -> None:
-    contests = Contests()
+    contests = ContainerContests()
     fought(contests, "few", 5)
     fought(contests, "many", 9)
     fought(contests, "hardly", 4)
@@ -87,7 +87,7 @@ def test_the_busiest_come_first_and_go_when_it_is_quiet() -> None:
 
 
 def test_what_strangers_make_it_remember_is_bounded() -> None:
-    contests = Contests()
+    contests = ContainerContests()
     fought(contests, "first", 5)
     for number in range(999):
         contests.record(f"other-{number}", 1, now_ms=5000, now_us=0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock_amqp.sasl.credentials import Record, fits, format_record, make_record
-from penstock_broker.connections.users import Absent, Users, in_folder, one_user
+from penstock_broker.access.users import Absent, Users, in_folder, one_user
 from penstock_core.login_end import LoginEnd
 
 KEY = b"k" * 32

@@ -12,7 +12,7 @@ from proton import Terminus
 from support.proton_client import put_symbols
 from support.stepped_broker import Peer, SteppedBroker
 
-from penstock_broker.links.idling import SWEEP_MS
+from penstock_broker.attach.unused import SWEEP_MS
 from penstock_core.existing import Managed
 from penstock_core.terms import ClientOverrides
 
@@ -46,7 +46,7 @@ def pass_seconds(timed: SteppedBroker, seconds: int) -> None:
 
 def unused_since_ms(timed: SteppedBroker) -> int | None:
     subscriptions = list(timed.broker.topology.subscriptions.values())
-    return subscriptions[0].queue.unused_since_us // 1000 if subscriptions else None
+    return subscriptions[0].queue.links.unused_since_us // 1000 if subscriptions else None
 
 
 def test_a_subscription_left_behind_ends(timed: SteppedBroker) -> None:

@@ -63,5 +63,5 @@ def test_clients_that_come_and_go_leave_nothing_behind() -> None:
         for number in range(150):
             come_and_go(timed, number)
         assert ours() - before == Counter()
-        assert not timed.broker.connections
+        assert not timed.broker.clients.connections
     timed.close()

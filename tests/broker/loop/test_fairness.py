@@ -87,7 +87,7 @@ def test_who_asks_for_much_gets_a_little_of_each_turn_and_all_in_the_end(
             got.append(answers(stream))
             assert got[-1] <= one * MOST_PER_TURN
             assert len(got) < 3 * count
-        assert not timed.broker.dirty
+        assert not timed.broker.work.dirty
 
 
 def test_more_sessions_than_there_are_channels_come_and_go_within_one_read(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_requests_that_come_at_once_are_answered_some_per_turn(timed: SteppedBro
                 for number in range(600)
             )
         )
-        (connection,) = timed.broker.connections.values()
+        (connection,) = timed.broker.clients.connections.values()
         unread = [len(connection.unread)]
         for _ in range(100):
             timed.turn()
@@ -200,7 +200,7 @@ def test_requests_that_come_behind_their_attach_are_answered_some_per_turn(timed
         size = len(encode_frame(numbered, 0, declare))
         stream.sendall(encode_frame(control))
         stream.sendall(b"".join(encode_frame(replace(numbered, delivery_id=each), 0, declare) for each in range(600)))
-        (connection,) = timed.broker.connections.values()
+        (connection,) = timed.broker.clients.connections.values()
         timed.turn()
         assert len(connection.unread) >= (600 - 200) * size  # pieces of 8 KiB are what is weighed
 
@@ -209,7 +209,7 @@ def test_empty_frames_are_taken_some_per_turn(timed: SteppedBroker) -> None:
     stream = SteppedStream(timed)
     with RawClient(0, "busy", stream=stream) as client:
         client.begin()
-        (connection,) = timed.broker.connections.values()
+        (connection,) = timed.broker.clients.connections.values()
         stream.sendall(encode_frame(None) * 8192)
         timed.turn()
         assert 8 * 3000 < len(connection.unread) <= 8 * (8192 - 2048)  # 2,048 / 32 weigh 64, and a piece has 1,024
@@ -227,7 +227,7 @@ def test_parts_of_a_byte_are_taken_some_per_turn_and_held_as_one_piece(timed: St
     with RawClient(0, "busy", stream=stream) as client:
         client.begin()
         client.attach_sender("s", Target(address="work"))
-        (connection,) = timed.broker.connections.values()
+        (connection,) = timed.broker.clients.connections.values()
         (link,) = connection.endpoint.all_links()
         assert isinstance(link, InLink)
         stream.sendall(encode_frame(BEGINS_A_MESSAGE, 0, b"\x00\x53\x75\xb0\x00\x01\x00\x00"))
@@ -249,7 +249,7 @@ def test_messages_that_never_end_take_so_much_memory_of_a_connection(timed: Step
         client.begin()
         for number in range(40):
             client.attach_sender(f"s{number}", Target(address="work"))
-        (connection,) = timed.broker.connections.values()
+        (connection,) = timed.broker.clients.connections.values()
         links = [each for each in connection.endpoint.all_links() if isinstance(each, InLink)]
         head = b"\x00\x53\x75\xb0\x00\x10\x00\x00"
         for number in range(40):

@@ -66,7 +66,7 @@ def test_queues_get_a_millisecond_of_a_turn_however_much_there_is_to_read(timed:
         consumer.begin()
         for number in range(12):
             queue = timed.make_queue(f"q{number}", durable=False)
-            queue.ready.extend([(timed.broker.log.next_messages(1), MESSAGE, timed.broker.now_us, 0, 0)])
+            queue.ready.extend([(timed.broker.log.next_messages(1), MESSAGE, timed.broker.clock.now_us, 0, 0)])
             consumer.attach_receiver(f"r{number}", Source(address=f"q{number}"))
         timed.turn()
         timed.step_seconds = 0.0003

@@ -147,7 +147,7 @@ class WholeBroker(RuleBasedStateMachine):
         for identity, each in wanted.items():
             queue = there[identity].queue
             assert ",".join(there[identity].binding.ordered_keys) == each.key
-            assert len(queue.consumers) == len(each.links)
+            assert len(queue.links.consumers) == len(each.links)
             waiting = {body for body, message in each.backlog.items() if message.holder is None}
             assert set(waiting_in(queue)) == waiting
             assert len(waiting_in(queue)) == len(waiting)

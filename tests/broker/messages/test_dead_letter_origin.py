@@ -19,7 +19,7 @@ from penstock_amqp.messages.whole import Message, Properties, encode_message
 from penstock_amqp.types.values import Symbol, Value
 from penstock_api.handling import Handled, Peek, Peeked, Selection
 from penstock_api.management import Delivery, EntityType, Operation, QueueDeclaration
-from penstock_broker.messages.origins import without_claim
+from penstock_broker.messages.dead_letter_origin import without_origin
 
 # Message-annotations with x-opt-ORIG-QUEUE = "vault", and the same key as str8 and as sym32.
 CLAIM = b"\x00\x53\x72\xc1\x1a\x02\xa3\x10x-opt-ORIG-QUEUE\xa1\x05vault"
@@ -33,19 +33,19 @@ HEADER = b"\x00\x53\x70\xc0\x02\x01\x41"
 @pytest.mark.parametrize("claim", [CLAIM, AS_STRING, AS_WIDE_SYMBOL])
 @pytest.mark.parametrize("header", [b"", HEADER])
 def test_a_claim_is_taken_away_however_it_is_written(claim: bytes, header: bytes) -> None:
-    assert without_claim(header + claim + BODY) == header + BODY
+    assert without_origin(header + claim + BODY) == header + BODY
 
 
 @pytest.mark.parametrize(
     "data", [BODY, HEADER + BODY, HEADER + OTHER + BODY, HEADER + OTHER + BODY + b"\x00\x53\x78\xc1\x01\x00"]
 )
 def test_nothing_else_is_touched(data: bytes) -> None:
-    assert without_claim(data) is data
+    assert without_origin(data) is data
 
 
 def test_the_words_in_a_body_are_no_claim() -> None:
     data = HEADER + OTHER + b"\x00\x53\x77\xa1\x10x-opt-ORIG-QUEUE"
-    assert without_claim(data) is data
+    assert without_origin(data) is data
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_words_in_a_body_are_no_claim() -> None:
 )
 def test_what_could_hide_a_claim_is_no_message(data: bytes) -> None:
     with pytest.raises(DecodeError):
-        without_claim(data)
+        without_origin(data)
 
 
 @pytest_asyncio.fixture

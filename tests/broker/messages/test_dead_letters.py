@@ -13,8 +13,8 @@ from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_api.management import Delivery as Policy
 from penstock_api.management import Limits
-from penstock_broker.messages.condemning import RETRY_MS
-from penstock_broker.queues.queue import Queue
+from penstock_broker.messages.dead_letters import RETRY_MS
+from penstock_broker.queue.queue import Queue
 
 LIMITED = Policy(max_deliveries=2, dead_letter="dead")
 
@@ -57,7 +57,7 @@ def test_a_rejected_message_is_buried_at_once_and_says_why(timed: SteppedBroker,
     _, delivery = peer.got[0]
     delivery.local.condition = Condition("shop:broken", "no price")
     peer.take(Delivery.REJECTED)
-    assert (jobs.depth, jobs.depth_bytes, jobs.dead_lettered, jobs.dropped) == (0, 0, 1, 0)
+    assert (jobs.depth, jobs.depth_bytes, jobs.totals.dead_lettered, jobs.totals.dropped) == (0, 0, 1, 0)
     (message,) = buried(timed)
     assert (message.body, message.durable, message.delivery_count) == ("m1", True, 0)
     assert told(message) == {
@@ -83,7 +83,7 @@ def test_the_limit_counts_failures_only(timed: SteppedBroker, jobs: Queue) -> No
     peer.take(Delivery.MODIFIED, failed=True)
     assert (jobs.depth, timed.queue("dead").depth) == (1, 0)
     peer.take(Delivery.MODIFIED, failed=True)
-    assert (jobs.depth, jobs.in_flight, jobs.dead_lettered) == (0, 0, 1)
+    assert (jobs.depth, jobs.in_flight, jobs.totals.dead_lettered) == (0, 0, 1)
     (message,) = buried(timed)
     assert told(message)["x-opt-death-reason"] == "delivery_limit"
     assert told(message)["x-opt-death-delivery-count"] == 2
@@ -136,7 +136,7 @@ def test_without_a_destination_there_is_no_limit_and_what_is_rejected_is_dropped
     assert queue.depth == 2
     peer.take(Delivery.REJECTED)
     peer.take(Delivery.REJECTED)
-    assert (queue.depth, queue.dropped) == (0, 2)
+    assert (queue.depth, queue.totals.dropped) == (0, 2)
     assert caplog.text.count("rejects messages; they are dropped") == 1
 
 
@@ -159,14 +159,14 @@ def test_where_the_destination_is_missing_nothing_is_lost(
     send(peer, "m1", "m2")
     peer.receive("jobs")
     peer.take(Delivery.REJECTED)
-    assert (jobs.depth, len(jobs.stranded), jobs.dead_lettered, peer.bodies()) == (2, 1, 0, ["m2"])
+    assert (jobs.depth, len(jobs.stranded), jobs.totals.dead_lettered, peer.bodies()) == (2, 1, 0, ["m2"])
     peer.take(Delivery.REJECTED)
     timed.pass_ms(RETRY_MS)
     assert (jobs.depth, len(jobs.stranded), jobs.depth_bytes > 0) == (2, 2, True)
     assert caplog.text.count("are kept") == 1
     timed.make_queue("dead")
     timed.pass_ms(RETRY_MS)
-    assert (jobs.depth, jobs.depth_bytes, jobs.dead_lettered) == (0, 0, 2)
+    assert (jobs.depth, jobs.depth_bytes, jobs.totals.dead_lettered) == (0, 0, 2)
     assert [message.body for message in buried(timed)] == ["m1", "m2"]
 
 
@@ -178,7 +178,7 @@ def test_where_the_destination_is_full_messages_wait_for_room(timed: SteppedBrok
     peer.receive("jobs")
     peer.take(Delivery.REJECTED)
     peer.take(Delivery.REJECTED)
-    assert (jobs.depth, jobs.dead_lettered) == (1, 1)
+    assert (jobs.depth, jobs.totals.dead_lettered) == (1, 1)
     assert [message.body for message in buried(timed)] == ["m1"]
     timed.pass_ms(RETRY_MS)
     assert [message.body for message in buried(timed)] == ["m2"]
@@ -204,9 +204,9 @@ def test_a_policy_that_names_no_destination_any_more_lets_go(timed: SteppedBroke
     peer.take(Delivery.REJECTED)
     peer.take(Delivery.MODIFIED, failed=True)
     assert peer.bodies() == []
-    jobs.dead_letter = None
+    jobs.policy.dead_letter = None
     timed.pass_ms(RETRY_MS)
-    assert (jobs.dropped, jobs.depth) == (1, 1)
+    assert (jobs.totals.dropped, jobs.depth) == (1, 1)
 
 
 def test_what_is_let_go_expires_in_its_time(timed: SteppedBroker) -> None:
@@ -218,11 +218,11 @@ def test_what_is_let_go_expires_in_its_time(timed: SteppedBroker) -> None:
     peer.take(Delivery.MODIFIED, failed=True)
     peer.drop()
     timed.pass_ms(5_000)
-    assert (len(jobs.stranded), jobs.expired) == (1, 0)
-    jobs.dead_letter = None
+    assert (len(jobs.stranded), jobs.totals.expired) == (1, 0)
+    jobs.policy.dead_letter = None
     timed.pass_ms(RETRY_MS)
     timed.pass_ms(0)
-    assert (jobs.depth, jobs.expired) == (0, 1)
+    assert (jobs.depth, jobs.totals.expired) == (0, 1)
 
 
 def test_what_is_stranded_ends_with_its_queue(timed: SteppedBroker) -> None:
@@ -305,7 +305,7 @@ def test_dead_letters_of_a_subscription_name_it(timed: SteppedBroker) -> None:
     peer = timed.connect()
     link = peer.receive("amq.topic/orders", name="billing")
     (subscription,) = timed.broker.topology.subscriptions.values()
-    subscription.queue.dead_letter = "dead"
+    subscription.queue.policy.dead_letter = "dead"
     assert peer.send("amq.topic/orders", Message(body="m1")) == ["accepted"]
     peer.take(Delivery.REJECTED)
     assert link.name == "billing"
@@ -338,4 +338,4 @@ def test_who_goes_in_order_loses_nothing(timed: SteppedBroker, jobs: Queue, how:
                 timed.broker.is_stopping = False
                 continue
         peer.pump()
-    assert (timed.queue("jobs").depth, timed.queue("jobs").attempts, timed.queue("dead").depth) == (2, {}, 0)
+    assert (timed.queue("jobs").depth, timed.queue("jobs").redelivery.attempts, timed.queue("dead").depth) == (2, {}, 0)

@@ -10,8 +10,8 @@ from support.stepped_broker import SteppedBroker
 
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_api.management import Limits
-from penstock_broker.messages.depositing import deposit, destination_of
-from penstock_broker.queues.queue import LOGGED
+from penstock_broker.messages.deposit import deposit, destination_of
+from penstock_broker.queue.queue import LOGGED
 from penstock_core.reason import Reason, Refuse
 
 DURABLE = bytes(Message(body="m1", durable=True).encode())

@@ -14,9 +14,9 @@ from support.stepped_broker import Peer, SteppedBroker
 from penstock_amqp.types.plain_values import to_wire
 from penstock_api.management import Delivery as Policy
 from penstock_api.management import EntityType, Limits, QueueDeclaration
-from penstock_broker.management import declaring
-from penstock_broker.messages.expiring import PASSED, SLICE, keep_time
-from penstock_broker.queues.queue import Queue
+from penstock_broker.management import declare
+from penstock_broker.messages.expiry import PASSED, SLICE, keep_time
+from penstock_broker.queue.queue import Queue
 
 START = 1_000_000  # the clock of a new TimedBroker, milliseconds
 
@@ -47,52 +47,52 @@ def test_what_expired_leaves_without_a_consumer(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs")
     send(timed.connect(), message("a", ttl=0.05), message("b"), message("c", ttl=0.02), message("d", ttl=0.05))
     timed.pass_ms(19)
-    assert (jobs.depth, jobs.expired) == (4, 0)
+    assert (jobs.depth, jobs.totals.expired) == (4, 0)
     timed.pass_ms(1)
-    assert (jobs.depth, jobs.expired) == (3, 1)
+    assert (jobs.depth, jobs.totals.expired) == (3, 1)
     timed.pass_ms(30)
-    assert (jobs.depth, jobs.expired) == (1, 3)
+    assert (jobs.depth, jobs.totals.expired) == (1, 3)
     timed.pass_ms(1000)
     peer = timed.connect()
     peer.receive("jobs")
     assert peer.bodies() == ["b"]
     peer.take()
-    assert (jobs.depth_bytes, jobs.next_expiry) == (0, 0)
+    assert (jobs.depth_bytes, jobs.expiry.next_due) == (0, 0)
 
 
 def is_passing(queue: Queue) -> bool:
-    return queue.passing is not None
+    return queue.expiry.passing is not None
 
 
 def test_a_long_backlog_is_looked_through_in_slices(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs")
-    now, count = timed.broker.now_us, 3 * PASSED + 10
+    now, count = timed.broker.clock.now_us, 3 * PASSED + 10
     lives = [now - 1 if number % 3 == 0 else now + 3_600_000_000 + number for number in range(1, count + 1)]
     jobs.ready.extend((number, b"", now, expires, 0) for number, expires in enumerate(lives, 1))
-    jobs.next_expiry = now - 1
+    jobs.expiry.next_due = now - 1
     keep_time(timed.broker, jobs)
     assert is_passing(jobs)
-    assert (jobs.depth, jobs.expired, len(jobs.doomed)) == (count - SLICE, SLICE, PASSED // 3 - SLICE)
-    while is_passing(jobs) or jobs.doomed:
+    assert (jobs.depth, jobs.totals.expired, len(jobs.expiry.expired)) == (count - SLICE, SLICE, PASSED // 3 - SLICE)
+    while is_passing(jobs) or jobs.expiry.expired:
         timed.turn()
-    assert (jobs.expired, jobs.depth) == (count // 3, count - count // 3)
-    assert jobs.next_expiry == now + 3_600_000_000 + 1
+    assert (jobs.totals.expired, jobs.depth) == (count // 3, count - count // 3)
+    assert jobs.expiry.next_due == now + 3_600_000_000 + 1
     assert [entry[0] for entry in jobs] == [number for number in range(1, count + 1) if number % 3]
 
 
 def test_what_comes_during_a_pass_expires_in_its_time(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs")
-    now, count = timed.broker.now_us, 2 * PASSED
+    now, count = timed.broker.clock.now_us, 2 * PASSED
     jobs.ready.extend((number, b"", now, now + 3_600_000_000, 0) for number in range(1, count + 1))
-    jobs.next_expiry = now - 1
+    jobs.expiry.next_due = now - 1
     keep_time(timed.broker, jobs)
     assert is_passing(jobs)
     send(timed.connect(), message("late", ttl=0.05))
     while is_passing(jobs):
         timed.turn()
-    assert jobs.next_expiry <= timed.broker.now_us + 50_000
+    assert jobs.expiry.next_due <= timed.broker.clock.now_us + 50_000
     timed.pass_ms(60)
-    assert (jobs.expired, jobs.depth) == (1, count)
+    assert (jobs.totals.expired, jobs.depth) == (1, count)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_the_earlier_of_ttl_and_absolute_expiry_wins(
     sent.creation_time = START / 1000
     send(peer, sent, address=address)
     timed.pass_ms(max(lives_ms - 1, 0))
-    assert queue.expired == (0 if lives_ms else 1)
+    assert queue.totals.expired == (0 if lives_ms else 1)
     timed.pass_ms(1)
-    assert (queue.depth, queue.expired) == (0, 1)
+    assert (queue.depth, queue.totals.expired) == (0, 1)
 
 
 def test_what_is_left_of_its_time_travels_with_a_message(timed: SteppedBroker) -> None:
@@ -133,17 +133,17 @@ def test_a_queue_bounds_the_time_to_live(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs", Policy(max_ttl_ms=40))
     send(timed.connect(), message("a"), message("b", ttl=0.02), message("c", ttl=50))
     timed.pass_ms(20)
-    assert jobs.expired == 1
+    assert jobs.totals.expired == 1
     timed.restart()
     jobs = timed.queue("jobs")
     timed.pass_ms(20)
-    assert (jobs.depth, jobs.expired) == (0, 2)
+    assert (jobs.depth, jobs.totals.expired) == (0, 2)
 
 
 def set_max_ttl(timed: SteppedBroker, name: str, milliseconds: int | None) -> None:
     """Declare the queue again, as `$management` does."""
     declaration = to_wire(QueueDeclaration(delivery=Policy(max_ttl_ms=milliseconds)).to_wire())
-    declaring.declare(timed.broker, EntityType.QUEUE, name, declaration, update=True)
+    declare.declare(timed.broker, EntityType.QUEUE, name, declaration, update=True)
     timed.pass_ms(0)
 
 
@@ -165,9 +165,9 @@ def test_another_bound_holds_for_what_came_before(timed: SteppedBroker, then: st
         peer = timed.connect()
     jobs = timed.queue("jobs")
     timed.pass_ms(99)
-    assert (jobs.depth, jobs.expired) == (3, 0)
+    assert (jobs.depth, jobs.totals.expired) == (3, 0)
     timed.pass_ms(1)
-    assert (jobs.depth, jobs.expired) == (0, 3)
+    assert (jobs.depth, jobs.totals.expired) == (0, 3)
 
 
 def test_a_bound_that_is_lifted_lets_messages_have_their_own_time(timed: SteppedBroker) -> None:
@@ -177,9 +177,9 @@ def test_a_bound_that_is_lifted_lets_messages_have_their_own_time(timed: Stepped
     timed.pass_ms(90)
     set_max_ttl(timed, "jobs", None)
     timed.pass_ms(209)
-    assert (jobs.depth, jobs.expired) == (3 - 1, 1)
+    assert (jobs.depth, jobs.totals.expired) == (3 - 1, 1)
     timed.pass_ms(1)
-    assert (jobs.depth, jobs.expired) == (1, 2)
+    assert (jobs.depth, jobs.totals.expired) == (1, 2)
     timed.pass_ms(60_000)
     peer.receive("jobs")
     assert peer.bodies() == ["a"]
@@ -217,10 +217,10 @@ def test_what_comes_back_after_its_time_leaves_too(timed: SteppedBroker) -> None
     send(timed.connect(), message("a", ttl=1))
     peer.receive("jobs")
     timed.pass_ms(2_000)
-    assert (jobs.in_flight, jobs.expired) == (1, 0)
+    assert (jobs.in_flight, jobs.totals.expired) == (1, 0)
     peer.drop()
     timed.pass_ms(0)
-    assert (jobs.depth, jobs.expired) == (0, 1)
+    assert (jobs.depth, jobs.totals.expired) == (0, 1)
 
 
 def test_what_expired_goes_to_its_destination(timed: SteppedBroker) -> None:
@@ -229,7 +229,7 @@ def test_what_expired_goes_to_its_destination(timed: SteppedBroker) -> None:
     send(timed.connect(), message("a", ttl=1), delayed("b", START + 9_000, ttl=2))
     timed.pass_ms(1_000)
     timed.pass_ms(1_000)
-    assert (jobs.depth, jobs.expired, jobs.dropped) == (0, 2, 0)
+    assert (jobs.depth, jobs.totals.expired, jobs.totals.dropped) == (0, 2, 0)
     peer = timed.connect()
     peer.receive("late")
     assert peer.bodies() == ["a", "b"]
@@ -247,7 +247,7 @@ def test_many_that_expire_at_once_leave_in_slices(timed: SteppedBroker) -> None:
     timed.turn()
     assert (jobs.depth, jobs.waiting, jobs.kept_back) == (700, 0, 700)
     timed.pass_ms(0)
-    assert (jobs.depth, jobs.depth_bytes, jobs.expired) == (0, 0, 1200)
+    assert (jobs.depth, jobs.depth_bytes, jobs.totals.expired) == (0, 0, 1200)
 
 
 # -- delayed delivery -----------------------------------------------------------------------------------------------
@@ -357,9 +357,9 @@ def test_time_to_live_counts_from_publishing(timed: SteppedBroker) -> None:
     jobs = timed.make_queue("jobs")
     send(timed.connect(), delayed("gone", START + 5_000, ttl=3), delayed("lives", START + 2_000, ttl=3))
     timed.pass_ms(2_000)
-    assert (jobs.waiting, jobs.kept_back, jobs.expired) == (1, 1, 0)
+    assert (jobs.waiting, jobs.kept_back, jobs.totals.expired) == (1, 1, 0)
     timed.pass_ms(1_000)
-    assert (jobs.depth, jobs.expired) == (0, 2)
+    assert (jobs.depth, jobs.totals.expired) == (0, 2)
 
 
 def test_a_clock_that_jumps_ahead_is_noticed(timed: SteppedBroker) -> None:
@@ -385,12 +385,12 @@ def test_delayed_messages_count_against_the_limit(timed: SteppedBroker, overflow
     peer.receive("jobs")
     match overflow:
         case "DropOldest":
-            assert (peer.bodies(), jobs.dropped) == (["a", "c"], 1)
+            assert (peer.bodies(), jobs.totals.dropped) == (["a", "c"], 1)
         case "DropNewest":
-            assert (peer.bodies(), jobs.dropped) == (["b", "a"], 1)
+            assert (peer.bodies(), jobs.totals.dropped) == (["b", "a"], 1)
         case _:
             assert outcomes == ["accepted", "accepted", "amqp:resource-limit-exceeded"]
-            assert (peer.bodies(), jobs.dropped) == (["b", "a"], 0)
+            assert (peer.bodies(), jobs.totals.dropped) == (["b", "a"], 0)
 
 
 def test_a_released_delayed_message_is_available_at_once(timed: SteppedBroker) -> None:

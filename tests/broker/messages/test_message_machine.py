@@ -13,9 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from proton import Delivery, Message, symbol
 from support.stepped_broker import Peer, SteppedBroker
 
+from penstock_amqp.endpoint.events import DATA
 from penstock_api.management import Delivery as Policy
-from penstock_broker.messages import moving
-from penstock_broker.queues.queue import DATA, Queue
+from penstock_broker.messages import move
+from penstock_broker.queue.queue import Queue
 
 QUEUES = ("jobs", "dead", "late")
 OUTCOMES = st.sampled_from(
@@ -109,9 +110,9 @@ class Life(RuleBasedStateMachine):
             entries = node.queue.take_out(waiting, waiting.keys()) if node else []
             for entry in entries:
                 assert node is not None
-                origin = moving.origin_of(self.timed.broker, entry)
+                origin = move.origin_of(self.timed.broker, entry)
                 assert isinstance(origin, Queue)
-                assert moving.redrive(self.timed.broker, node.queue, entry, origin) is None
+                assert move.redrive(self.timed.broker, node.queue, entry, origin) is None
         self.timed.turn()
 
     @invariant()
@@ -125,9 +126,11 @@ class Life(RuleBasedStateMachine):
                 continue
             queue = node.queue
             held = [
-                entry for each in self.timed.broker.connections.values() for _, entry, _ in each.endpoint.all_held()
+                entry
+                for each in self.timed.broker.clients.connections.values()
+                for _, entry, _ in each.endpoint.all_held()
             ]
-            waiting = [entry for _, entry in queue.everything()] + list(queue.doomed)
+            waiting = [entry for _, entry in queue.everything()] + list(queue.expiry.expired)
             if name == "jobs":
                 assert queue.in_flight == len(held)
                 waiting += held

@@ -11,9 +11,10 @@ import pytest
 from proton import Delivery, Message, symbol
 from support.stepped_broker import Peer, SteppedBroker
 
+from penstock_amqp.endpoint.events import FLAGS
 from penstock_api.management import Delivery as DeliveryPolicy
 from penstock_api.management import Limits
-from penstock_broker.queues.queue import FLAGS, LOGGED
+from penstock_broker.queue.queue import LOGGED
 from penstock_core.routing import Router
 
 
@@ -56,14 +57,14 @@ def test_what_a_message_asks_for_holds_for_it_alone(broker: SteppedBroker) -> No
         Message(body="plain too"),
     ]
     assert producer.send("q", *sent) == ["accepted"] * 7
-    assert broker.queue("q").enqueued == 7
+    assert broker.queue("q").totals.enqueued == 7
     broker.pass_ms(300)
     consumer = broker.connect()
     consumer.receive("q", name="q")
     assert got(consumer) == {"q": ["high", "high too", "plain", "plain too", "low"]}
     broker.pass_ms(300)
     assert got(consumer)["q"][5:] == ["later"]
-    assert broker.queue("q").expired == 1
+    assert broker.queue("q").totals.expired == 1
 
 
 def test_a_queue_s_longest_time_to_live_bounds_each_message_of_a_batch(broker: SteppedBroker) -> None:
@@ -72,10 +73,10 @@ def test_a_queue_s_longest_time_to_live_bounds_each_message_of_a_batch(broker: S
     sent = [Message(body="own", ttl=0.5), Message(body="none"), later]
     assert broker.connect().send("q", *sent) == ["accepted"] * 3
     broker.pass_ms(600)
-    assert (broker.queue("q").expired, broker.queue("q").depth) == (1, 2)
+    assert (broker.queue("q").totals.expired, broker.queue("q").depth) == (1, 2)
     broker.pass_ms(600)
     broker.pass_ms(6000)
-    assert (broker.queue("q").expired, broker.queue("q").depth, broker.queue("q").depth_bytes) == (3, 0, 0)
+    assert (broker.queue("q").totals.expired, broker.queue("q").depth, broker.queue("q").depth_bytes) == (3, 0, 0)
 
 
 def test_a_queue_that_rejects_takes_of_a_batch_what_it_has_room_for(broker: SteppedBroker) -> None:
@@ -109,7 +110,7 @@ def test_a_queue_acknowledges_in_the_log_only_what_the_log_holds_for_it(
     """Else the log takes a message that another queue still holds for gone, and its segment for free."""
     keeps, forgets = broker.make_queue("keeps"), broker.make_queue("forgets")
     volatile = broker.make_queue("volatile", durable=False)
-    keeps.keeps_all = True
+    keeps.policy.keeps_all = True
     exchange = broker.broker.topology.exchanges["amq.fanout"]
     assert isinstance(exchange.router, Router)
     for queue in (keeps, forgets, volatile):

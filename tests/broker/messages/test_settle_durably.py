@@ -71,7 +71,7 @@ def bench() -> Iterator[Bench]:
 def test_what_an_outcome_changes_is_on_disk_first(
     bench: Bench, state: int, failed: bool, dead_letter: str | None
 ) -> None:
-    bench.queue.dead_letter, bench.queue.max_deliveries = dead_letter, 1
+    bench.queue.policy.dead_letter, bench.queue.policy.max_deliveries = dead_letter, 1
     delivery = bench.end(state, failed=failed)
     bench.pump()
     assert not delivery.settled

@@ -14,7 +14,7 @@ from support.large_messages import DURABLE, MIB, PART, VOLATILE, Uploading, dige
 from support.raw_client import RawClient
 from support.stepped_broker import SteppedBroker, SteppedStream
 
-from penstock_broker.connections.connection import Connection, Phase
+from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.log.files import FileLayer
 
 BOUND = 2 * MIB
@@ -90,7 +90,7 @@ def disk() -> Iterator[Disk]:
 
 
 def connection_of(disk: Disk, container: str) -> Connection:
-    (found,) = [each for each in disk.timed.broker.connections.values() if each.container_id == container]
+    (found,) = [each for each in disk.timed.broker.clients.connections.values() if each.container_id == container]
     return found
 
 
@@ -160,9 +160,9 @@ def test_who_is_held_and_goes_is_forgotten(disk: Disk) -> None:
     up.client.socket.close()
     for _ in range(20):
         disk.timed.turn()
-    assert not disk.timed.broker.connections
+    assert not disk.timed.broker.clients.connections
     disk.catch_up()
-    assert not disk.timed.broker.held
+    assert not disk.timed.broker.work.held
     assert stream.waiting
 
 

@@ -6,8 +6,8 @@ from support.encoded_messages import amqp_value, described, fields, mapping, str
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.messages.message import inspect
-from penstock_broker.queues.marks import message_marks
-from penstock_broker.queues.selection import Selection
+from penstock_broker.queue.cursor import SelectorCursor
+from penstock_broker.queue.flags import order_flags
 
 __all__ = ["CLOSING", "Somebody", "entry", "message"]
 
@@ -22,7 +22,7 @@ class Somebody:
 
     def __init__(self, name: str = "") -> None:
         self.name = name
-        self.selection: Selection | None = None
+        self.cursor: SelectorCursor | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -38,4 +38,4 @@ def message(priority: int = 4, group: str | None = None, *, closing: bool = Fals
 
 def entry(number: int, data: bytes | None = None, flags: int = 0) -> Entry:
     data = message() if data is None else data
-    return (number, data, 0, 0, flags | message_marks(data, inspect(data)))
+    return (number, data, 0, 0, flags | order_flags(data, inspect(data)))

@@ -9,7 +9,7 @@ import pytest
 from penstock_amqp.messages import message
 from penstock_amqp.messages.whole import Message, Properties, encode_message
 from penstock_amqp.types.values import Symbol, Value
-from penstock_broker.queues.selecting import Admission, IsForeign, Selection
+from penstock_broker.queue.admission import Admission, AdmissionSet, IsForeign
 from penstock_core.selector import Lookup, Selector, compile_selector
 
 
@@ -19,7 +19,7 @@ def selecting(text: str, is_foreign: IsForeign | None = None) -> Admission:
     return Admission(selector, is_foreign)
 
 
-def taking(selection: Selection[str], properties: dict[str, Value], subject: str | None = None) -> list[str]:
+def taking(selection: AdmissionSet[str], properties: dict[str, Value], subject: str | None = None) -> list[str]:
     data = encode_message(
         Message(properties=Properties(subject=subject), application_properties=properties, body="body")
     )
@@ -27,7 +27,7 @@ def taking(selection: Selection[str], properties: dict[str, Value], subject: str
 
 
 def test_each_selector_is_asked() -> None:
-    selection = Selection[str](
+    selection = AdmissionSet[str](
         [
             ("eu", selecting("region = 'eu'")),
             ("us", selecting("'us' = region")),
@@ -44,7 +44,7 @@ def test_each_selector_is_asked() -> None:
 
 
 def test_no_local_is_asked_before_and_beside_a_selector() -> None:
-    selection = Selection[str](
+    selection = AdmissionSet[str](
         [
             ("nobody's", Admission(None, lambda _: False)),
             ("everybody's", Admission(None, lambda _: True)),
@@ -62,12 +62,12 @@ def test_a_thousand_equalities_are_not_evaluated() -> None:
 
     values = [f"r{number}" for number in range(1000)]
     selectors = [Selector(f"region = '{value}'", ("region",), never, ("region", value)) for value in values]
-    selection = Selection([(each.text, Admission(each, None)) for each in selectors])
+    selection = AdmissionSet([(each.text, Admission(each, None)) for each in selectors])
     assert taking(selection, {"region": "r7"}) == ["region = 'r7'"]
     assert taking(selection, {"region": "elsewhere"}) == []
 
 
 def test_what_cannot_be_read_is_selected_by_nobody() -> None:
-    selection = Selection([("eu", selecting("region <> 'x'")), ("foreign", Admission(None, lambda _: True))])
+    selection = AdmissionSet([("eu", selecting("region <> 'x'")), ("foreign", Admission(None, lambda _: True))])
     data = b"\x00\x53\x74\xc1\x09\x02\xa1\x06region"  # a map that ends within its only pair
     assert selection.taking(data, message.inspect(b"\x00\x53\x77\x40"), None) == ["foreign"]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_broker.queues.backlog import Backlog
-from penstock_broker.queues.marks import level
+from penstock_broker.queue.backlog import Backlog
+from penstock_broker.queue.flags import priority_of
 from penstock_core.selector import Selector, compile_selector
 
 
@@ -283,8 +283,8 @@ def test_what_others_take_leaves_little_behind_for_who_does_not() -> None:
         made.put([entry(number, message(colour="blue"))])
         assert take(made, red) is None  # which hints to the one who selects blue
         assert take(made, everything) == number - 1
-    assert blue.selection is not None
-    assert sum(len(hints) for hints in blue.selection._hints.values()) < 100  # pyright: ignore[reportPrivateUsage]
+    assert blue.cursor is not None
+    assert sum(len(hints) for hints in blue.cursor._hints.values()) < 100  # pyright: ignore[reportPrivateUsage]
     assert take(made, blue) == 1999
 
 
@@ -328,7 +328,7 @@ class Waiting:
             case "colour <> 'red'":
                 return self.colour != "red"
             case _:
-                return level(self.entry) > 4 or self.colour == "red"
+                return priority_of(self.entry) > 4 or self.colour == "red"
 
 
 class HandingOut(RuleBasedStateMachine):
@@ -375,7 +375,7 @@ class HandingOut(RuleBasedStateMachine):
             self.backlog.put([made])
 
     def expected(self, who: Somebody) -> Waiting | None:
-        for each in sorted(self.waiting.values(), key=lambda one: (-level(one.entry), one.entry[0])):
+        for each in sorted(self.waiting.values(), key=lambda one: (-priority_of(one.entry), one.entry[0])):
             if not each.selected(who, self.takers[who]):
                 continue
             owner = self.owners.get(each.group or "")
@@ -438,7 +438,7 @@ class HandingOut(RuleBasedStateMachine):
             assert not oldest or not self.waiting
             return
         if oldest:
-            assert dropped[0] == min((level(each.entry), number) for number, each in self.waiting.items())[1]
+            assert dropped[0] == min((priority_of(each.entry), number) for number, each in self.waiting.items())[1]
         del self.waiting[dropped[0]]
         if self.backlog.groups is not None:
             self.backlog.groups.release(dropped[0])
@@ -449,7 +449,7 @@ class HandingOut(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost_or_there_twice(self) -> None:
-        order = sorted(self.waiting.values(), key=lambda one: (-level(one.entry), one.entry[0]))
+        order = sorted(self.waiting.values(), key=lambda one: (-priority_of(one.entry), one.entry[0]))
         assert len(self.backlog) == len(order)
         assert sorted(numbers(list(self.backlog))) == sorted(self.waiting)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_broker.queues.schedule import Schedule
+from penstock_broker.queue.delayed import DelayedMessages
 
 TIMES = st.tuples(st.integers(0, 50), st.integers(0, 50))
 
@@ -20,7 +20,7 @@ def test_they_are_in_order_and_found_whatever_came_and_went(
     times: list[tuple[int, int]], removed: list[int], popped: int
 ) -> None:
     entries: list[Entry] = [(number, b"", *each, 0) for number, each in enumerate(times)]
-    schedule, model = Schedule(), sorted(entries, key=due)
+    schedule, model = DelayedMessages(), sorted(entries, key=due)
     for entry in entries:
         schedule.add(entry)
         assert schedule.newest() == entry
@@ -36,7 +36,7 @@ def test_they_are_in_order_and_found_whatever_came_and_went(
 
 
 def test_what_came_back_is_not_taken_for_the_newest() -> None:
-    schedule = Schedule()
+    schedule = DelayedMessages()
     old: Entry = (1, b"", 10, 0, 0)
     for entry in (old, (2, b"", 5, 0, 0)):
         schedule.add(entry)

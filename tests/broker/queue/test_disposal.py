@@ -12,15 +12,15 @@ from proton import Delivery, Message, Terminus, symbol, timestamp
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_broker.links import ending, temporaries
-from penstock_broker.queues.queue import Queue
-from penstock_broker.queues.remains import LET_GO, Remains
+from penstock_broker.attach import close, temporary
+from penstock_broker.queue.disposal import FREED_PER_TURN, Disposal
+from penstock_broker.queue.queue import Queue
 from penstock_broker.topology.records import Subscription
 from penstock_core.binding import Binding
 from penstock_core.reason import Reason, Refuse
 
 SLICES = 5
-MANY = LET_GO * SLICES
+MANY = FREED_PER_TURN * SLICES
 GONE = Refuse(Reason.NODE_DELETED, "It was deleted.")
 
 
@@ -50,7 +50,7 @@ def alive() -> int:
 def fill(timed: SteppedBroker, queue: Queue, count: int = MANY, *, waits: bool = True) -> None:
     """Very many messages, without the work of sending them."""
     first = timed.broker.log.next_messages(count)
-    now = timed.broker.now_us
+    now = timed.broker.clock.now_us
     for number in range(first, first + count):
         if waits:
             queue.ready.append((number, Counted(b"x"), now, 0, 0))
@@ -63,7 +63,7 @@ def slices(timed: SteppedBroker, least: int = 0) -> list[int]:
     """Let the broker turn until nothing remains; how many messages went in each turn."""
     gone: list[int] = []
     left = alive()
-    while timed.broker.topology.remains:
+    while timed.broker.topology.disposal:
         timed.turn()
         before, left = left, alive()
         gone.append(before - left)
@@ -77,12 +77,12 @@ def test_a_deleted_queue_is_empty_at_once_and_goes_in_slices(timed: SteppedBroke
     queue = timed.make_queue("jobs")
     fill(timed, queue, waits=waits)
     assert alive() == MANY
-    ending.end_queue(timed.broker, timed.broker.topology.queues["jobs"], GONE)
+    close.end_queue(timed.broker, timed.broker.topology.queues["jobs"], GONE)
     assert (queue.depth, queue.depth_bytes, "jobs" in timed.broker.topology.queues) == (0, 0, False)
     assert alive() == MANY
     gone = slices(timed)
     assert SLICES <= len([each for each in gone if each]) <= SLICES + 1
-    assert max(gone) <= LET_GO + 512, "a slice, and what of its last block is beyond it"
+    assert max(gone) <= FREED_PER_TURN + 512, "a slice, and what of its last block is beyond it"
 
 
 def subscription_of(timed: SteppedBroker) -> Subscription:
@@ -91,12 +91,12 @@ def subscription_of(timed: SteppedBroker) -> Subscription:
 
 
 def unsubscribed(timed: SteppedBroker) -> None:
-    ending.end_subscription(timed.broker, subscription_of(timed))
+    close.end_subscription(timed.broker, subscription_of(timed))
 
 
 def rebound(timed: SteppedBroker) -> None:
     binding = Binding("amq.topic", frozenset(("other",)))
-    timed.broker.topology.drop_and_rebind(subscription_of(timed), binding, timed.broker.now_us)
+    timed.broker.topology.drop_and_rebind(subscription_of(timed), binding, timed.broker.clock.now_us)
     assert subscription_of(timed).queue.depth == 0
 
 
@@ -106,16 +106,16 @@ def test_a_subscription_goes_in_slices_while_a_witness_works(
 ) -> None:
     timed.make_queue("work", durable=False)
     timed.connect().receive("amq.topic", name="news")
-    fill(timed, subscription_of(timed).queue, 50 * LET_GO)
+    fill(timed, subscription_of(timed).queue, 50 * FREED_PER_TURN)
     witness = timed.connect()
     witness.receive("work")
     end(timed)
-    turns = timed.broker.turns
+    turns = timed.broker.clock.turns
     for number in range(3):
         work(witness, number)
-        assert timed.broker.topology.remains, "the witness had its turns long before the end"
-    assert alive() >= (50 - timed.broker.turns + turns) * LET_GO
-    assert max(slices(timed)) <= LET_GO
+        assert timed.broker.topology.disposal, "the witness had its turns long before the end"
+    assert alive() >= (50 - timed.broker.clock.turns + turns) * FREED_PER_TURN
+    assert max(slices(timed)) <= FREED_PER_TURN
 
 
 def work(witness: Peer, number: int) -> None:
@@ -131,10 +131,10 @@ def test_a_temporary_queue_goes_in_slices(timed: SteppedBroker) -> None:
     peer.pump()
     (name,) = timed.broker.topology.queues
     fill(timed, timed.queue(name))
-    connection = next(iter(timed.broker.connections.values()))
-    temporaries.connection_gone(timed.broker, connection)
+    connection = next(iter(timed.broker.clients.connections.values()))
+    temporary.connection_gone(timed.broker, connection)
     assert (alive(), timed.broker.topology.queues) == (MANY, {})
-    assert max(slices(timed)) <= LET_GO
+    assert max(slices(timed)) <= FREED_PER_TURN
 
 
 def test_a_browser_that_goes_lets_its_copies_go_in_slices(timed: SteppedBroker) -> None:
@@ -151,7 +151,7 @@ def test_a_browser_that_goes_lets_its_copies_go_in_slices(timed: SteppedBroker) 
     link.close()
     peer.pump()
     gone = slices(timed)
-    assert not gone or max(gone) <= LET_GO
+    assert not gone or max(gone) <= FREED_PER_TURN
 
 
 def test_what_a_kill_in_the_middle_leaves_is_nothing(timed: SteppedBroker) -> None:
@@ -162,9 +162,9 @@ def test_what_a_kill_in_the_middle_leaves_is_nothing(timed: SteppedBroker) -> No
     later = timestamp(timed.now_ms + 60_000)
     peer.send("jobs", Message(body="late", durable=True, annotations={symbol("x-opt-delivery-time"): later}))
     fill(timed, timed.queue("jobs"))
-    ending.end_queue(timed.broker, timed.broker.topology.queues["jobs"], GONE)
+    close.end_queue(timed.broker, timed.broker.topology.queues["jobs"], GONE)
     timed.turn()
-    assert timed.broker.topology.remains
+    assert timed.broker.topology.disposal
     timed.restart()
     assert "jobs" not in timed.broker.topology.queues
     jobs = timed.make_queue("jobs")
@@ -180,7 +180,7 @@ def test_a_delivery_of_an_ended_queue_returns_to_nobody(timed: SteppedBroker) ->
     peer = timed.connect()
     peer.send("jobs", Message(body="m1", durable=True), Message(body="m2", durable=True))
     peer.receive("jobs", credit=1)
-    ending.end_queue(timed.broker, timed.broker.topology.queues["jobs"], GONE)
+    close.end_queue(timed.broker, timed.broker.topology.queues["jobs"], GONE)
     peer.got[0][1].update(Delivery.RELEASED)
     peer.pump()
     timed.make_queue("jobs")
@@ -191,12 +191,12 @@ def test_a_delivery_of_an_ended_queue_returns_to_nobody(timed: SteppedBroker) ->
 
 
 def test_all_kinds_of_piles_go() -> None:
-    remains = Remains()
+    remains = Disposal()
     entry: Entry = (1, b"", 0, 0, 0)
     numbers, attempts = {1, 2}, {1: 1}
     passing = iter([entry])
     blocks: list[list[Entry]] = [[entry], [entry]]
     remains.add(numbers, attempts, {}, passing, blocks)
     assert remains
-    remains.let_go()
+    remains.free_slice()
     assert (bool(remains), numbers, attempts, list(passing), blocks) == (False, set[int](), {}, [], [])

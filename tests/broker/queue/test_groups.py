@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.queue.ordered_messages import Somebody, entry, message
 
-from penstock_broker.queues.groups import Groups
+from penstock_broker.queue.groups import Groups
 
 
 def owner(groups: Groups, name: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_broker.queues.histogram import Histogram, bucket_of
+from penstock_broker.queue.totals import Histogram, bucket_of
 
 
 def test_one_millisecond_and_less_are_in_the_bucket_before_the_first() -> None:

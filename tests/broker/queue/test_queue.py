@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from penstock_amqp.endpoint.events import Entry, Held
 from penstock_amqp.endpoint.ffi import NULL
 from penstock_amqp.endpoint.links import OutLink, Session
-from penstock_broker.queues.queue import Queue
-from penstock_broker.queues.remains import Remains
+from penstock_broker.queue.disposal import Disposal
+from penstock_broker.queue.queue import Queue
 
 
 def entry(number: int) -> Entry:
@@ -34,7 +34,7 @@ def test_depth_counts_what_waits_and_what_is_in_flight() -> None:
     queue.in_flight += 1
     assert (queue.depth, queue.waiting) == (3, 2)
     queue.put_back([held(1)])
-    assert (queue.depth, queue.waiting, queue.in_flight, queue.returned_total) == (3, 3, 0, 1)
+    assert (queue.depth, queue.waiting, queue.in_flight, queue.totals.returned) == (3, 3, 0, 1)
 
 
 @given(st.permutations(list(range(1, 9))))
@@ -48,26 +48,26 @@ def test_what_comes_back_is_in_publishing_order_whatever_the_order_of_return(num
 
 def test_a_message_seen_before_tells_one_delivery_without_an_attempt() -> None:
     queue = queue_with(5)
-    assert queue.delivery_count(5) == 0
-    queue.seen.add(5)
-    assert (queue.delivery_count(5), queue.attempts) == (1, {})
+    assert queue.redelivery.delivery_count(5) == 0
+    queue.redelivery.seen.add(5)
+    assert (queue.redelivery.delivery_count(5), queue.redelivery.attempts) == (1, {})
 
 
 def test_attempts_count_up_and_are_forgotten_with_the_message() -> None:
     queue = queue_with(5)
     queue.fail(5)
     queue.fail(5)
-    assert (queue.delivery_count(5), queue.max_delivery_count) == (2, 2)
+    assert (queue.redelivery.delivery_count(5), queue.totals.max_delivery_count) == (2, 2)
     queue.forget(5)
-    assert (queue.delivery_count(5), queue.max_delivery_count) == (0, 2)
+    assert (queue.redelivery.delivery_count(5), queue.totals.max_delivery_count) == (0, 2)
 
 
 def test_a_queue_is_empty_at_its_end_but_for_what_is_in_flight() -> None:
     queue = queue_with(1, 2, 3)
     queue.ready.popleft()
     queue.in_flight += 1
-    remains = Remains()
+    remains = Disposal()
     remains.add(*queue.end())
     assert (queue.depth, queue.depth_bytes, bool(remains)) == (1, 0, True)
-    remains.let_go()
+    remains.free_slice()
     assert not remains

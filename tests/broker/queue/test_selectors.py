@@ -17,7 +17,7 @@ from penstock_amqp.frames.performatives import Source
 from penstock_amqp.types.values import Described as WireDescribed
 from penstock_amqp.types.values import Symbol, ULong
 from penstock_api.management import EntityType, LinkState, Operation
-from penstock_broker.links import asking
+from penstock_broker.attach import request
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import Selector
 
@@ -87,8 +87,8 @@ def test_two_selectors_on_one_link_are_refused() -> None:
         described = [WireDescribed(ULong(0x0000_468C_0000_0004), text) for text in texts]
         return Source(address="q", filter={Symbol(f"f{number}"): each for number, each in enumerate(described)})
 
-    assert isinstance(asking.selector_of(asked("colour='red'", "colour='red'")), Selector)
-    refused = asking.selector_of(asked("colour='red'", "size=1"))
+    assert isinstance(request.selector_of(asked("colour='red'", "colour='red'")), Selector)
+    refused = request.selector_of(asked("colour='red'", "size=1"))
     assert isinstance(refused, Refuse)
     assert refused.reason is Reason.INVALID_SELECTOR
     assert refused.error_info()["invalid-field"] == "filter"

@@ -6,20 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_broker.queues.shelf import Shelf
+from penstock_broker.queue.sorted_messages import SortedMessages
 
 
 def entry(number: int) -> Entry:
     return (number, b"", 0, 0, 0)
 
 
-def numbers(shelf: Shelf[Entry]) -> list[int]:
+def numbers(shelf: SortedMessages[Entry]) -> list[int]:
     return [each[0] for each in shelf]
 
 
 @given(st.lists(st.integers(1, 2000), unique=True), st.lists(st.integers(1, 2000)))
 def test_entries_are_in_order_and_found_whatever_came_and_went(added: list[int], removed: list[int]) -> None:
-    shelf: Shelf[Entry] = Shelf()
+    shelf: SortedMessages[Entry] = SortedMessages()
     model = set[int]()
     for number in added:
         shelf.add(entry(number))
@@ -36,7 +36,7 @@ def test_entries_are_in_order_and_found_whatever_came_and_went(added: list[int],
 
 
 def test_many_blocks_are_walked_from_both_ends() -> None:
-    shelf: Shelf[Entry] = Shelf()
+    shelf: SortedMessages[Entry] = SortedMessages()
     for number in [*range(0, 3000, 2), *range(1, 3000, 2)]:
         shelf.add(entry(number))
     assert numbers(shelf) == list(range(3000))
@@ -48,7 +48,7 @@ def test_many_blocks_are_walked_from_both_ends() -> None:
 
 
 def test_what_is_cleared_is_empty() -> None:
-    shelf: Shelf[Entry] = Shelf()
+    shelf: SortedMessages[Entry] = SortedMessages()
     shelf.add(entry(1))
     assert shelf.take_all() == [[entry(1)]]
     assert (len(shelf), numbers(shelf), shelf.remove(1), shelf.find(1)) == (0, [], None, None)

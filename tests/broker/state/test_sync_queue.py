@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock_broker.log import Log, Settings
-from penstock_broker.state.journal import Journal
+from penstock_broker.state.sync_queue import SyncQueue
+from penstock_broker.topology.store import Topology
 
 
 @pytest.fixture
@@ -19,40 +20,40 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 def test_nothing_runs_before_the_sync_that_covers_it(log: Log) -> None:
-    journal, done = Journal(log), list[str]()
+    queue, done = SyncQueue(log, Topology(log, 1024 * 1024)), list[str]()
     log.topology("exchange", "a", b"{}")
-    journal.after_sync(None, lambda: done.append("first"))
-    journal.write()
+    queue.after_sync(None, lambda: done.append("first"))
+    queue.write()
     log.topology("exchange", "b", b"{}")
-    journal.after_sync(None, lambda: done.append("second"))
-    journal.release()
+    queue.after_sync(None, lambda: done.append("second"))
+    queue.release()
     assert done == []
-    assert journal.is_awaited
-    journal.write()
+    assert queue.is_awaited
+    queue.write()
     log.sync()
-    journal.release()
+    queue.release()
     assert done == ["first", "second"]
-    assert journal.is_idle
+    assert queue.is_idle
 
 
 def test_what_needs_no_record_runs_with_what_is_synced_already(log: Log) -> None:
-    journal, done = Journal(log), list[str]()
-    journal.after_sync(None, lambda: done.append("now"))
-    journal.write()
-    assert journal.has_synced_waiting
-    journal.release()
+    queue, done = SyncQueue(log, Topology(log, 1024 * 1024)), list[str]()
+    queue.after_sync(None, lambda: done.append("now"))
+    queue.write()
+    assert queue.has_synced_waiting
+    queue.release()
     assert done == ["now"]
 
 
 def test_one_action_that_fails_holds_no_other_up(log: Log, caplog: pytest.LogCaptureFixture) -> None:
-    journal, done = Journal(log), list[str]()
+    queue, done = SyncQueue(log, Topology(log, 1024 * 1024)), list[str]()
 
     def fail() -> None:
         raise ValueError("broken")
 
-    journal.after_sync(None, fail)
-    journal.after_sync(None, lambda: done.append("behind"))
-    journal.write()
-    journal.release()
+    queue.after_sync(None, fail)
+    queue.after_sync(None, lambda: done.append("behind"))
+    queue.write()
+    queue.release()
     assert done == ["behind"]
     assert "broken" in caplog.text

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock_api import management
-from penstock_broker.queues.queue import Queue
+from penstock_broker.queue.queue import Queue
 from penstock_broker.topology import documents
-from penstock_broker.topology.records import Exchange, PointToPoint, Subscription
+from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription
 from penstock_core.binding import Binding, ByContainer, Filter
 from penstock_core.existing import Managed
 from penstock_core.identity import GLOBAL, Identity, LinkKey, Scope
@@ -91,7 +91,7 @@ def test_no_local_of_a_container_s_subscription_comes_back() -> None:
 
 
 def test_a_queue_comes_back() -> None:
-    node = PointToPoint(
+    node = PointToPointQueue(
         name="q",
         durable=True,
         queue=Queue("q", 3, is_logged=True, now_us=0),

@@ -107,7 +107,7 @@ def test_a_commit_too_large_for_one_record_is_rolled_back_and_told(bench: Bench)
     bench.pump()
     for _ in range(2):
         assert bench.content() == {"a": old, "b": []}
-        assert bench.site.broker.topology.queues["b"].queue.enqueued == 0
+        assert bench.site.broker.topology.queues["b"].queue.totals.enqueued == 0
         bench.kill()
     txn_id = bench.declare()
     smaller = bench.post("b", txn_id, 50)

@@ -1,0 +1,66 @@
+"""How many connections are open, in all, per user and per network address; and why one more is refused.
+
+Only clients count: the operator and the observer get in whatever clients do. Source: docs/security.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from penstock_broker.access.connection import Connection
+from penstock_broker.settings.security import Limits
+from penstock_broker.settings.settings import Role
+from penstock_core.reason import Reason, Refuse
+
+__all__ = ["ConnectionCounts"]
+
+ADVICE: Final = "close some, or ask those who run this broker to raise"
+
+
+class ConnectionCounts:
+    """The open connections of clients."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._users: Counter[str] = Counter()
+        self._peers: Counter[str] = Counter()
+        self._open = 0
+
+    def check(self, connection: Connection) -> Refuse | None:
+        """None if the connection may open."""
+        limits = self._limits
+        if connection.port.role is not Role.CLIENT:
+            return None
+        if self._open >= limits.connections:
+            return _refuse(f"The broker has {self._open} connections open", "limits.connections")
+        per_user, per_peer = limits.connections_per_user, limits.connections_per_peer
+        user, host = connection.user, connection.peer_host
+        if per_user is not None and self._users[user] >= per_user:
+            return _refuse(f"User {user!r} has {per_user} connections open", "limits.connectionsPerUser")
+        if per_peer is not None and self._peers[host] >= per_peer:
+            return _refuse(f"Address {host} has {per_peer} connections open", "limits.connectionsPerPeer")
+        return None
+
+    def enter(self, connection: Connection) -> None:
+        """It is open now."""
+        if connection.port.role is Role.CLIENT and not connection.is_counted:
+            connection.is_counted = True
+            self._count(connection, 1)
+
+    def leave(self, connection: Connection) -> None:
+        """It is closed or lost; may be said more than once."""
+        if connection.is_counted:
+            connection.is_counted = False
+            self._count(connection, -1)
+
+    def _count(self, connection: Connection, change: int) -> None:
+        self._open += change
+        for counter, key in ((self._users, connection.user), (self._peers, connection.peer_host)):
+            counter[key] += change
+            if not counter[key]:
+                del counter[key]
+
+
+def _refuse(cause: str, setting: str) -> Refuse:
+    return Refuse(Reason.LIMIT_EXCEEDED, f"{cause}, which is the limit: {ADVICE} {setting}.")

@@ -1,0 +1,238 @@
+"""The listeners: take connections in, with TLS and WebSocket before AMQP, and know who may log in where.
+
+A Unix socket's protection is its file mode. Source: design, section 4.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import ssl
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from penstock_amqp.sasl.credentials import Record
+from penstock_amqp.sasl.mechanisms import (
+    MECHANISMS,
+    Bearer,
+    External,
+    Find,
+    ScramKeys,
+    Table,
+)
+from penstock_amqp.sasl.scram import Scram
+from penstock_amqp.transports.certificate_names import name_in
+from penstock_amqp.transports.tls import ServerTls, TlsFiles, TlsFilesError, Wrapping
+from penstock_amqp.transports.websocket import WebSocket
+from penstock_api.failing import Misuse
+from penstock_broker.access import sockets
+from penstock_broker.access.token_issuers import TokenIssuers
+from penstock_broker.access.users import Users, in_folder, one_user
+from penstock_broker.settings.addresses import UNIX
+from penstock_broker.settings.security import MECHANISM_NAMES, ClientCertificates, Tls
+from penstock_broker.settings.settings import REVEALING, Listener, ListenerKind, Management, Role, Settings
+
+__all__ = ["ListeningPort", "ports_of"]
+
+logger = logging.getLogger(__name__)
+
+_FACTORIES: Final[Table] = {
+    **MECHANISMS,
+    "SCRAM-SHA-256": partial(Scram, "SCRAM-SHA-256"),
+    "SCRAM-SHA-512": partial(Scram, "SCRAM-SHA-512"),
+    "XOAUTH2": partial(Bearer, "XOAUTH2"),
+    "OAUTHBEARER": partial(Bearer, "OAUTHBEARER"),
+}
+
+
+class ListeningPort:
+    """One listening socket and the rules of its connections."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        settings: Settings,
+        mechanisms: tuple[str, ...],
+        users: Users | None = None,
+        folder: Path | None = None,
+        issuers: TokenIssuers | None = None,
+        file_mode: int = 0o600,
+    ) -> None:
+        """`folder`: where files of users lie that can be made ready in advance."""
+        self.name = listener.name
+        self.role = listener.role
+        self.mechanisms = mechanisms
+        self.users = users
+        self.issuers = issuers if issuers is not None else TokenIssuers(())
+        self.max_frame = settings.max_frame_bytes
+        idle_seconds = listener.idle_timeout_seconds
+        self.idle_timeout_ms = (settings.idle_timeout_seconds if idle_seconds is None else idle_seconds) * 1000
+        self.max_message_bytes = listener.max_message_bytes or settings.max_message_bytes
+        self.max_sessions = settings.limits.sessions_per_connection
+        self.max_links = settings.limits.links_per_connection
+        self._kind = listener.kind
+        self._origins = listener.allowed_origins
+        self._address = listener.address
+        self._folder = folder
+        self._name_part = settings.authentication.certificate_user
+        self._file_mode = file_mode
+        self._tls = listener.tls
+        self._server_tls: ServerTls | None = None
+        self.sock: socket.socket | None = None
+
+    def bind(self) -> None:
+        """Listen. Raises `CannotRun` if the address can't be had."""
+        if self._tls is not None:
+            self._server_tls = _load(self._tls, self.name)
+        self.sock = sockets.bind(self._address, self._file_mode)
+
+    @property
+    def bound(self) -> str:
+        """The address that clients can use: HOST:PORT or unix:PATH."""
+        assert self.sock is not None
+        return sockets.bound(self.sock)
+
+    def accept(self) -> tuple[socket.socket, str, str] | None:
+        """The next connection with its peer's name and network address; None if none waits.
+
+        Raises `OSError` if the system has no room for it.
+        """
+        assert self.sock is not None
+        try:
+            sock, peer = self.sock.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return None
+        sock.setblocking(False)
+        if sock.family is socket.AF_UNIX:
+            return sock, "unix", "unix"
+        return sock, f"{peer[0]}:{peer[1]}", peer[0]
+
+    def begin(self, sock: socket.socket) -> Wrapping | None:
+        """What lies between a new connection's socket and its SASL dialogue."""
+        if sock.family is not socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tls = self._begin_tls()
+        return WebSocket(tls, self._origins) if self._kind is ListenerKind.WEB_SOCKET else tls
+
+    def _begin_tls(self) -> Wrapping | None:
+        """TLS of a new connection, with the certificate that is there now; connections that are open keep theirs."""
+        if self._server_tls is None:
+            return None
+        try:
+            if self._server_tls.reload():
+                logger.info("Listener %s has a new certificate", self.name)
+        except TlsFilesError as error:
+            logger.error("Listener %s keeps its old certificate: %s", self.name, error)
+        return self._server_tls.connection()
+
+    def table(self, certificate: bytes | None) -> Table:
+        """The mechanisms to offer to a client that showed this certificate, in the order of preference."""
+        table = {name: _FACTORIES[name] for name in self.mechanisms if name != "EXTERNAL"}
+        user = name_in(certificate, self._name_part) if certificate is not None else None
+        if "EXTERNAL" not in self.mechanisms or user is None:
+            return table
+        with_external: Table = {**table, "EXTERNAL": partial(External, user)}
+        return {name: with_external[name] for name in self.mechanisms}
+
+    @property
+    def logins_may_end(self) -> bool:
+        """Whether something can take from a connection that is open what it logged in by."""
+        return bool(self.issuers) or (self.users is not None and self.users.has_files)
+
+    def user_names(self) -> list[str]:
+        """Users whose files lie in the folder now."""
+        if self._folder is None or not self._folder.is_dir():
+            return []
+        return [path.name for path in self._folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+
+    def keys_of(self, question: Find, record: Record | None) -> ScramKeys:
+        """The keys for one mechanism; made-up ones where the user, or a record for this mechanism, does not exist."""
+        assert self.users is not None
+        keys = record.keys.get(question.mechanism) if record is not None else None
+        return keys if keys is not None else self.users.fake(question.user).keys[question.mechanism]
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self.sock is not None:
+            sockets.close(self.sock)
+
+
+def _load(tls: Tls, name: str) -> ServerTls:
+    try:
+        wants = tls.client_certificates is ClientCertificates.REQUIRED
+        minimum = ssl.TLSVersion.TLSv1_3 if tls.minimum_version == "1.3" else ssl.TLSVersion.TLSv1_2
+        return ServerTls(TlsFiles(tls.certificate, tls.key, tls.client_ca, wants, minimum))
+    except TlsFilesError as error:
+        raise Misuse(
+            f"Listener {name!r} can't use its certificate: {error}.", "Give a PEM chain and its key."
+        ) from error
+
+
+def ports_of(settings: Settings, key: bytes | None = None) -> list[ListeningPort]:
+    """All ports of a broker, not bound yet.
+
+    `key`: salts passwords; 32 random bytes, the same over restarts, so that users that don't exist keep their looks.
+    """
+    key = os.urandom(32) if key is None else key
+    authentication = settings.authentication
+    users: Users | None = None
+    if authentication.has_users:
+        file_of = in_folder(authentication.users_folder)
+        users = Users(
+            authentication.users,
+            file_of,
+            key=key,
+            rounds=authentication.scram_iterations,
+            has_files=authentication.users_folder is not None,
+        )
+    issuers = TokenIssuers(authentication.tokens)
+    ports = [_client_port(listener, settings, users, issuers) for listener in settings.listeners]
+    if settings.management is not None:
+        ports.append(_management_port(settings.management, settings, key))
+    if settings.observer_socket is not None:
+        listener = Listener(name="observer", address=f"{UNIX}{settings.observer_socket}", role=Role.OBSERVER)
+        ports.append(ListeningPort(listener, settings, ("ANONYMOUS",), file_mode=0o660))
+    return ports
+
+
+def _client_port(listener: Listener, settings: Settings, users: Users | None, issuers: TokenIssuers) -> ListeningPort:
+    allowed = _possible(listener, settings)
+    wanted = allowed if listener.sasl_mechanisms is None else listener.sasl_mechanisms
+    mechanisms = tuple(name for name in wanted if name in allowed)
+    if not mechanisms:
+        raise Misuse(
+            f"Nobody can log in on listener {listener.name!r}.",
+            "Set authentication.users, usersFolder, tokens or anonymous, or tls.clientCa, and saslMechanisms that go "
+            "with it; or give --dev, for a test, and anybody can.",
+        )
+    return ListeningPort(listener, settings, mechanisms, users, settings.authentication.users_folder, issuers)
+
+
+def _possible(listener: Listener, settings: Settings) -> list[str]:
+    """What can work on a listener, in the order of preference."""
+    authentication = settings.authentication
+    with_users = {"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"} if authentication.has_users else set[str]()
+    anonymous = {"ANONYMOUS"} if authentication.anonymous else set[str]()
+    external = {"EXTERNAL"} if listener.tls is not None and listener.tls.client_ca is not None else set[str]()
+    bearer = {"XOAUTH2", "OAUTHBEARER"} if authentication.tokens else set[str]()
+    possible = with_users | anonymous | external | bearer
+    if not settings.is_private(listener):
+        possible -= REVEALING
+    return [name for name in MECHANISM_NAMES if name in possible]
+
+
+def _management_port(management: Management, settings: Settings, key: bytes) -> ListeningPort:
+    is_unix = management.address.startswith(UNIX)
+    listener = Listener(
+        name="management", address=management.address, tls=management.tls, role=Role.MANAGEMENT, sasl_mechanisms=()
+    )
+    if management.password_file is None:
+        if not is_unix:
+            raise Misuse("The management listener has no password.", "Set management.passwordFile.")
+        return ListeningPort(listener, settings, ("ANONYMOUS",))
+    if management.tls is None and not listener.is_local:
+        raise Misuse("The management listener would take its password without TLS.", "Set management.tls.")
+    users = Users({}, one_user(management.user, management.password_file), key=key)
+    return ListeningPort(listener, settings, ("PLAIN", "ANONYMOUS") if is_unix else ("PLAIN",), users)

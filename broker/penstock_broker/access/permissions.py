@@ -1,0 +1,144 @@
+"""Asks the rules whether a connection may do something, by the grants that hold now, and remembers what they said.
+
+Grants come from the settings and from a file that is read again when it changes; links that lost their permission are
+then closed. The management listener is never restricted, temporary nodes are their connection's own. Source: design,
+section 3, decision 16; docs/security.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import yaml
+from pydantic import ValidationError
+
+from penstock_api.failing import Misuse
+from penstock_api.faults import faults
+from penstock_broker.access.connection import Connection
+from penstock_broker.settings.security import Grants, Permission
+from penstock_broker.settings.settings import Role, Settings
+from penstock_broker.topology.records import Exchange, PointToPointQueue
+from penstock_core.address import AutoCreate
+from penstock_core.identity import Identity
+from penstock_core.permissions import EVERYTHING, Action, Allowed, Kind, Need, Permissions, Who
+from penstock_core.reason import Refuse
+from penstock_core.terms import NodeKind
+
+__all__ = ["PermissionCheck"]
+
+logger = logging.getLogger(__name__)
+
+MAX_REMEMBERED: Final = 256
+"""Answers kept per connection."""
+
+
+class PermissionCheck:
+    """The grants of one broker."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises `Misuse` if the file of permissions can't be used."""
+        self._path = settings.permissions_file
+        self._given = settings.permissions
+        self._groups = settings.authentication.groups
+        self._stamp = _stamp(self._path)
+        self.permissions = self._load()
+        self.version = 0
+        """Grows with each change."""
+
+    def reload(self) -> bool:
+        """Read the file again if it changed; True if other grants hold now. One that can't be used changes nothing."""
+        stamp = _stamp(self._path)
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        try:
+            permissions = self._load()
+        except Misuse as error:
+            logger.error("The permissions stay as they were: %s", error.cause)
+            return False
+        if permissions == self.permissions:
+            return False
+        self.permissions = permissions
+        self.version += 1
+        logger.info("%d permissions hold now", len(permissions.grants))
+        return True
+
+    def _load(self) -> Permissions:
+        if self._path is None and self._given is None:
+            return EVERYTHING
+        given = (*(self._given or ()), *(_read(self._path) if self._path is not None else ()))
+        # An empty list allows nothing, which is another thing than no list.
+        return Permissions(tuple(permission.grant() for permission in given), is_open=False)
+
+    def check(self, connection: Connection, action: Action, kind: Kind, name: str) -> Refuse | None:
+        """None if the connection's user may do it."""
+        if self.permissions.is_open or connection.port.role is Role.MANAGEMENT:
+            return None
+        if connection.granted_version != self.version or len(connection.granted) > MAX_REMEMBERED:
+            connection.granted.clear()
+            connection.granted_version = self.version
+        need = Need(action, kind, name)
+        try:
+            return connection.granted[need]
+        except KeyError:
+            answer = self.permissions.decide(self._who(connection), action, kind, name)
+        refused = connection.granted[need] = None if isinstance(answer, Allowed) else answer
+        return refused
+
+    def check_all(self, connection: Connection, needs: Iterable[Need]) -> Refuse | None:
+        """The first refusal, if any."""
+        return next((no for each in needs if (no := self.check(connection, each.action, each.kind, each.name))), None)
+
+    def check_node(self, connection: Connection, action: Action, node: Exchange | PointToPointQueue) -> Refuse | None:
+        """None if the connection may publish to, or consume from, a node that is there."""
+        if node.temporary is not None:
+            return None
+        return self.check(connection, action, Kind.EXCHANGE if isinstance(node, Exchange) else Kind.QUEUE, node.name)
+
+    def check_creation(self, connection: Connection, action: Action, wanted: AutoCreate) -> Refuse | None:
+        """None if the connection may make a node by naming it, and then do `action` to it."""
+        kind = Kind.QUEUE if wanted.kind is NodeKind.QUEUE else Kind.EXCHANGE
+        needs = (Need(Action.CREATE, kind, wanted.name), Need(action, kind, wanted.name))
+        return self.check_all(connection, needs)
+
+    def may_manage(self, connection: Connection, kind: Kind, name: str) -> bool:
+        """True if a permission says so, or the connection came by the management listener."""
+        if connection.port.role is Role.MANAGEMENT:
+            return True
+        return self.permissions.allows(self._who(connection), Action.MANAGE, kind, name)
+
+    def may_use_others(self, connection: Connection, *identities: Identity) -> bool:
+        """Whether the connection may use and end these subscriptions, whoever made them (decision 16)."""
+        return all(self.may_manage(connection, Kind.SUBSCRIPTION, each.name) for each in identities)
+
+    def _who(self, connection: Connection) -> Who:
+        own = {group for group, users in self._groups.items() if connection.user in users}
+        return Who(connection.user, connection.groups | own)
+
+
+def _stamp(path: Path | None) -> tuple[int, int, int] | None:
+    if path is None:
+        return None
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_ino, stat.st_size
+
+
+def _read(path: Path) -> tuple[Permission, ...]:
+    cure = "Write `permissions:` with a list, as docs/security.md shows."
+    try:
+        return Grants.model_validate(yaml.safe_load(path.read_text()) or {}).permissions
+    except OSError as error:
+        raise Misuse(f"The permissions {path} can't be read: {error.strerror}.", "Check the path.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise Misuse(f"The permissions {path} are no YAML: {error}.", cure) from error
+    except ValidationError as error:
+        raise Misuse(
+            f"The permissions {path} are wrong: {'; '.join(faults(error, whole='the file'))}.", cure
+        ) from error

@@ -1,0 +1,104 @@
+"""The issuers whose tokens a broker takes, with their keys as the files hold them now. Used on the thread of `logins`.
+
+Must not know SASL or connections. Source: docs/security.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from penstock_amqp.sasl.tokens import (
+    Bearer,
+    KeysError,
+    KeySet,
+    TokenError,
+    TokenRules,
+    check_token,
+    issuer_of,
+    read_keys,
+)
+from penstock_api.failing import Misuse
+from penstock_broker.settings.security import TokenIssuer
+
+__all__ = ["TokenIssuers"]
+
+logger = logging.getLogger(__name__)
+
+MAX_FILE_BYTES = 1024 * 1024
+
+
+class _Issuer:
+    """One issuer; its file is read again when it changes, and one that can't be used leaves the keys as they were."""
+
+    def __init__(self, given: TokenIssuer) -> None:
+        """Raises `Misuse` if the file can't be used."""
+        self.rules = TokenRules(
+            given.issuer,
+            given.audiences,
+            given.algorithms,
+            given.user_claim,
+            given.groups_claim,
+            given.leeway_seconds,
+        )
+        self._path = given.keys_file
+        self._stamp = _stamp(self._path)
+        try:
+            self._keys = self._read()
+        except (OSError, KeysError) as error:
+            raise Misuse(
+                f"The keys of issuer {given.issuer} in {self._path} can't be used: {error}.",
+                "Give a JWKS document or public keys in PEM.",
+            ) from error
+
+    def _read(self) -> KeySet:
+        with self._path.open("rb") as file:
+            return read_keys(file.read(MAX_FILE_BYTES))
+
+    def keys(self) -> KeySet:
+        """Those of the file as it is now."""
+        stamp = _stamp(self._path)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._keys = self._read()
+            except (OSError, KeysError) as error:
+                logger.error("Issuer %s keeps its old keys: %s: %s", self.rules.issuer, self._path, error)
+        return self._keys
+
+
+class TokenIssuers:
+    """All issuers of a broker."""
+
+    def __init__(self, given: tuple[TokenIssuer, ...]) -> None:
+        """Raises `Misuse` if a file of keys can't be used."""
+        self._issuers = [_Issuer(each) for each in given]
+
+    def __bool__(self) -> bool:
+        return bool(self._issuers)
+
+    def check(self, token: bytes, now: float) -> tuple[Bearer, str]:
+        """Who the token speaks for, and the issuer. Raises `TokenError`. May read a file."""
+        claimed = issuer_of(token)
+        failed = TokenError("its issuer is none of ours")
+        for issuer in self._issuers:
+            if issuer.rules.issuer != claimed:
+                continue
+            try:
+                return check_token(token, issuer.rules, issuer.keys(), now), claimed
+            except TokenError as error:  # the same issuer may be there twice, with other audiences or keys
+                failed = error
+        raise failed
+
+    def holds(self, issuer: str, key: bytes) -> bool:
+        """Whether an issuer of this name still has the key of this fingerprint. May read a file."""
+        return any(each.rules.issuer == issuer and each.keys().holds(key) for each in self._issuers)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_ino, stat.st_size

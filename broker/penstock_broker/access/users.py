@@ -1,0 +1,190 @@
+"""What is stored of each user: salted records, made of what the settings or a folder of files say.
+
+A password given in plain is hashed when it is first needed, and only the record is kept. Files are looked at in each
+log-in (a `stat`); one that changed is read and hashed again, on the thread of `logins`. `load` is the slow part.
+Must not know SASL or connections. Source: design, section 4.
+
+What a login stands on: a user's record, or a signed token. Without it the connection ends (`events.standing`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+from typing import TypeAlias
+
+from penstock_amqp.sasl.credentials import (
+    ROUNDS,
+    CredentialError,
+    Record,
+    fake_record,
+    make_record,
+    parse_record,
+    user_salt,
+)
+from penstock_core.login_end import LoginEnd
+
+__all__ = ["Absent", "Proof", "Signed", "Source", "Users", "in_folder", "one_user"]
+
+logger = logging.getLogger(__name__)
+
+Source: TypeAlias = Path | None
+Stamp: TypeAlias = tuple[int, int, int]
+
+MAX_FILE_BYTES = 4096
+
+
+class Absent(Enum):
+    """Why there is no record at hand."""
+
+    NO_USER = auto()
+    NOT_LOADED = auto()
+    """`load` has to be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    stamp: Stamp | None
+    record: Record | None
+    """None: the file is there and can't be used."""
+    digest: bytes
+    """Of what the file held: a mounted Secret gets new files whenever one of its users changes."""
+
+
+class Users:
+    """The users of one listener."""
+
+    def __init__(
+        self,
+        given: Mapping[str, str],
+        file_of: Callable[[str], Source],
+        *,
+        key: bytes,
+        rounds: int = ROUNDS,
+        has_files: bool = True,
+    ) -> None:
+        """`given`: password or record by user, hashed at once. `file_of`: where that of another user would be.
+
+        `key`: random bytes of this broker. It salts, and makes up what is shown of users that do not exist.
+        """
+        self._file_of = file_of
+        self._key = key
+        self._rounds = rounds
+        self._given = {user: self._made(user, text) for user, text in given.items()}
+        self._known: dict[str, _Known] = {}
+        self._lock = threading.Lock()
+        self.has_files = has_files
+        """False: all users are given, and stay."""
+
+    def fake(self, user: str) -> Record:
+        """What is shown of a user that does not exist."""
+        return fake_record(self._key, user, self._rounds)
+
+    def ready(self, user: str) -> Record | Absent:
+        """The record of a user, if it is known already. Quick."""
+        record = self._given.get(user)
+        if record is not None:
+            return record
+        stamp = _stamp(self._file_of(user))
+        known = self._known.get(user)
+        if stamp is None:
+            if known is not None:
+                self._known.pop(user, None)
+            return Absent.NO_USER
+        if known is None or known.stamp != stamp:
+            return Absent.NOT_LOADED
+        return known.record if known.record is not None else Absent.NO_USER
+
+    def load(self, user: str) -> Record | None:
+        """The record of a user, read and hashed if need be; None if there is none. Slow: on a thread."""
+        record = self._given.get(user)
+        path = self._file_of(user)
+        stamp = _stamp(path)
+        if record is not None or path is None or stamp is None:
+            return record
+        with self._lock:
+            known = self._known.get(user)
+            if known is None or known.stamp != stamp:
+                known = self._known[user] = self._read(user, path, stamp, known)
+        return known.record
+
+    def end_of(self, user: str, record: Record) -> LoginEnd | None:
+        """What has become of a login by this record; a file that can't be used ends none. Slow: on a thread."""
+        if user not in self._given and _stamp(self._file_of(user)) is None:
+            return LoginEnd.USER_REMOVED
+        now = self.load(user)
+        return None if now is None or now == record else LoginEnd.SECRET_CHANGED
+
+    def _read(self, user: str, path: Path, stamp: Stamp, known: _Known | None) -> _Known:
+        content = self._content(path)
+        digest = hmac.digest(self._key, content or b"", "sha256")
+        if known is not None and known.digest == digest:
+            return _Known(stamp, known.record, digest)
+        return _Known(stamp, self._record(user, path, content) if content is not None else None, digest)
+
+    def _content(self, path: Path) -> bytes | None:
+        try:
+            with path.open("rb") as file:
+                return file.read(MAX_FILE_BYTES).rstrip(b"\r\n")
+        except OSError as error:
+            logger.warning("The password file %s can't be read: %s", path, error.strerror)
+            return None
+
+    def _record(self, user: str, path: Path, content: bytes) -> Record | None:
+        try:
+            return self._made(user, content.decode())
+        except UnicodeDecodeError:
+            logger.warning("The password file %s is not UTF-8", path)
+            return None
+        except CredentialError as error:
+            logger.warning("The password file %s can't be used: %s", path, error)
+            return None
+
+    def _made(self, user: str, text: str) -> Record:
+        record = parse_record(text)
+        return record if record is not None else make_record(text, user_salt(self._key, user), self._rounds)
+
+
+def in_folder(folder: Path | None) -> Callable[[str], Source]:
+    """Where the file of a user is: a name that could lead out of the folder has none."""
+
+    def file_of(user: str) -> Source:
+        if folder is None or "/" in user or "\0" in user or user.startswith(".") or len(user) > 255:
+            return None
+        return folder / user
+
+    return file_of
+
+
+def one_user(name: str, path: Path) -> Callable[[str], Source]:
+    """A single user whose password file has any name."""
+    return lambda user: path if user == name else None
+
+
+def _stamp(path: Path | None) -> Stamp | None:
+    if path is None:
+        return None
+    try:
+        stat = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return stat.st_mtime_ns, stat.st_ino, stat.st_size
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A token by which somebody logged in: by whom and by which key it was signed, and its end, leeway included."""
+
+    issuer: str
+    key: bytes
+    ends_us: int
+
+
+Proof: TypeAlias = Record | Signed
+"""None of both: nothing can take the login away."""

@@ -1,0 +1,69 @@
+"""Puts a broker together from its recovered log: topology and backlogs, state, management node, loop.
+
+Must not know files, signals or sockets: `main` opens the log and binds the ports.
+"""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+
+from penstock_api.failing import Misuse
+from penstock_broker.access.listeners import ListeningPort
+from penstock_broker.attach import unused
+from penstock_broker.log import Log, Recovered
+from penstock_broker.loop import events
+from penstock_broker.loop.loop import Loop
+from penstock_broker.management.node import ManagementNode
+from penstock_broker.messages import expiry, restore
+from penstock_broker.settings.creation import unused_queue_seconds
+from penstock_broker.settings.settings import Settings
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.timers import SYSTEM_CLOCK, Clock
+from penstock_broker.topology import auto_creation, documents
+from penstock_broker.topology.store import Topology
+
+__all__ = ["assemble"]
+
+
+def assemble(
+    given: Settings,
+    log: Log,
+    recovered: Recovered,
+    ports: list[ListeningPort],
+    queue_max_bytes: int,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Loop:
+    """A broker with what was recovered, and the loop that drives it; its ports are not open yet.
+
+    `queue_max_bytes`: how much a queue holds that has no limit of its own.
+    """
+    topology = Topology(log, queue_max_bytes, given.delivery)
+    restore.restore(topology, recovered, clock.now_us())
+    refused = auto_creation.make_destinations(topology, given.delivery, clock.now_us())
+    if refused is not None:
+        raise Misuse(f"The configuration's delivery is wrong: {refused.description}", "Correct the address.")
+    instance = restore.instance_of(recovered)
+    if instance is None:
+        instance = uuid.uuid4().hex
+        log.topology(documents.BROKER, "instance", instance.encode())
+    broker = Broker(given, log, topology, instance)
+    broker.keep_time = partial(expiry.keep_time, broker)
+    for each in topology.by_incarnation.values():
+        if each.queue.delayed or each.queue.expiry.next_due:
+            broker.clock.timers.at(0, partial(broker.keep_time, each.queue))
+    broker.instance.started_us = clock.now_us()
+    broker.clock.timers.at(clock.now_ms() + 1000, partial(unused.sweep, broker))
+    broker.management = ManagementNode(broker)
+    broker.serve_events = partial(events.handle, broker)
+    unused_seconds = unused_queue_seconds(given.auto_create)
+    if unused_seconds is not None:
+        unused.watch(broker, unused_seconds)
+    loop = Loop(broker, ports, clock)
+    loop.watch(log.descriptor, lambda: _synced(broker))
+    return loop
+
+
+def _synced(broker: Broker) -> None:
+    broker.log.collect()
+    broker.sync.release()

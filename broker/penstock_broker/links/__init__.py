@@ -1,1 +1,0 @@
-"""Answers opens and attaches, and ends links, subscriptions, queues and exchanges."""

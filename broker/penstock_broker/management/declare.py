@@ -1,0 +1,323 @@
+"""CREATE and UPDATE: reads the document, lets the rules decide, applies the decision.
+
+Idempotent. Nothing here answers: the node does, once what was written is synced. Source: docs/management.md, design
+sections 3 (decision 14) and 5.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from pydantic import ValidationError
+
+from penstock_amqp.types.values import Value
+from penstock_api import management
+from penstock_api.faults import faults
+from penstock_api.management import EntityType, Outcome, Status
+from penstock_broker.management import entity_states
+from penstock_broker.management.responses import Response, invalid, refusal
+from penstock_broker.messages import due_times
+from penstock_broker.queue.queue import Queue
+from penstock_broker.state.broker import Broker
+from penstock_broker.topology.auto_creation import make_destinations
+from penstock_broker.topology.documents import managed_of
+from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, new_router
+from penstock_core.address import check_queue_name
+from penstock_core.binding import Filter, binding_declared
+from penstock_core.declare import (
+    Declared,
+    DropAndRebind,
+    Keep,
+    Make,
+    RebindInPlace,
+    SameBinding,
+    Wait,
+    decide_declaration,
+)
+from penstock_core.exchanges import decide_exchange_declaration
+from penstock_core.headers import HeaderMatch, header_binding
+from penstock_core.identity import GLOBAL, Identity, Scope, queue_name
+from penstock_core.lifetimes import outlives_process
+from penstock_core.reason import Reason, Refuse
+from penstock_core.selector import compile_selector
+from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, RebindPolicy, Unroutable
+
+__all__ = ["declare"]
+
+
+def declare(broker: Broker, kind: EntityType, name: str | None, body: Value, *, update: bool) -> Response:
+    """CREATE or UPDATE one entity."""
+    try:
+        match kind:
+            case EntityType.EXCHANGE:
+                return _exchange(broker, name, management.ExchangeDeclaration.model_validate(body), update)
+            case EntityType.SUBSCRIPTION:
+                return _subscription(broker, name, management.SubscriptionDeclaration.model_validate(body), update)
+            case EntityType.QUEUE:
+                return _queue(broker, name, management.QueueDeclaration.model_validate(body), update)
+            case EntityType.BROKER | EntityType.CONNECTION | EntityType.LINK:
+                return refusal(Refuse(Reason.NOT_IMPLEMENTED, f"A {kind.value} can't be made or changed."))
+            case _:
+                assert_never(kind)
+    except ValidationError as error:
+        return invalid(f"The body does not fit {kind.value}: {'; '.join(faults(error, whole='body'))}.")
+
+
+def _done(outcome: Outcome, state: entity_states.State, blocked_by: str | None = None) -> Response:
+    body: dict[Value, Value] = {**state, "outcome": outcome.value}
+    if blocked_by is not None:
+        body["blockedBy"] = blocked_by
+    made = outcome is Outcome.CREATED
+    return Response(
+        status=int(Status.CREATED if made else Status.OK),
+        description=outcome.value,
+        body={key: value for key, value in body.items() if value is not None},
+    )
+
+
+# -- exchanges ------------------------------------------------------------------------------------------------------
+
+
+def _exchange(broker: Broker, name: str | None, wanted: management.ExchangeDeclaration, update: bool) -> Response:
+    if not name:
+        return invalid("The request names no exchange.")
+    topology = broker.topology
+    there = topology.exchanges.get(name)
+    if there is None and update:
+        return refusal(Refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no exchange {name!r}; create it."))
+    kind = ExchangeType(wanted.exchange_type)
+    refused = decide_exchange_declaration(name, kind, there.type if there is not None else None)
+    if refused is None and there is not None:
+        refused = _other_owner(there.owner, wanted.owner, f"exchange {name!r}")
+    if refused is not None:
+        return refusal(refused)
+    exchange = there if there is not None else Exchange(name=name, type=kind, router=new_router(kind))
+    before = None if there is None else _exchange_policies(there)
+    adopted = there is not None and there.owner is None and wanted.owner is not None
+    exchange.unroutable = Unroutable(wanted.unroutable)
+    exchange.alternate = wanted.alternate_exchange
+    exchange.persistence = _persistence(wanted.persistence, wanted.owner)
+    exchange.owner = wanted.owner
+    exchange.made_by_name = False
+    if before == _exchange_policies(exchange):
+        return _done(Outcome.UNCHANGED, entity_states.exchange_state(exchange))
+    topology.put_exchange(exchange)
+    broker.routes.forget()
+    outcome = Outcome.CREATED if there is None else Outcome.ADOPTED if adopted else Outcome.UPDATED
+    return _done(outcome, entity_states.exchange_state(exchange))
+
+
+def _exchange_policies(exchange: Exchange) -> tuple[object, ...]:
+    return (
+        exchange.unroutable,
+        exchange.alternate,
+        exchange.persistence,
+        exchange.owner,
+        exchange.made_by_name,
+    )
+
+
+def _persistence(asked: str | None, owner: management.Owner | None) -> Persistence | None:
+    if asked is not None:
+        return Persistence(asked)
+    return Persistence.ALWAYS if owner is not None else None
+
+
+def _other_owner(there: management.Owner | None, wanted: management.Owner | None, what: str) -> Refuse | None:
+    """None if the declaration comes from whoever declared it before, or nobody did."""
+    if there is None:
+        return None
+    if wanted is None:
+        resource = f"{there.namespace}/{there.name}"
+        return Refuse(Reason.MANAGED, f"The {what} is declared by {there.kind} {resource}; change the resource.")
+    same = (there.cluster_id, there.kind, there.namespace, there.name)
+    if same == (wanted.cluster_id, wanted.kind, wanted.namespace, wanted.name):
+        return None
+    return Refuse(Reason.DUPLICATE_SUBSCRIPTION, f"Another resource declared the {what} before; choose another name.")
+
+
+# -- subscriptions --------------------------------------------------------------------------------------------------
+
+
+def _subscription(
+    broker: Broker, name: str | None, wanted: management.SubscriptionDeclaration, update: bool
+) -> Response:
+    declared = _declared(broker, name, wanted)
+    if isinstance(declared, Refuse):
+        return refusal(declared)
+    there = broker.topology.subscriptions.get(declared.identity)
+    if there is None and update:
+        return refusal(Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {declared.identity}; create it."))
+    existing = there.existing() if there is not None else None
+    decision = decide_declaration(declared, existing, there.queue.depth if there is not None else 0)
+    refused = (
+        None
+        if isinstance(decision, Refuse)
+        else make_destinations(broker.topology, wanted.delivery, broker.clock.now_us)
+    )
+    if refused is not None:
+        return refusal(refused)
+    match decision:
+        case Refuse():
+            return refusal(decision)
+        case Make():
+            made = _make(broker, declared, wanted)
+            return _done(Outcome.CREATED, entity_states.subscription_state(made, {}))
+        case Keep():
+            assert there is not None
+            return _keep(broker, there, declared, wanted, decision)
+        case _:
+            assert_never(decision)
+
+
+def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionDeclaration) -> Declared | Refuse:
+    if (wanted.scope == "Container") != (wanted.client_id is not None):
+        return Refuse(Reason.INVALID_REQUEST, "clientId goes with scope Container, and only with it.")
+    scope = GLOBAL if wanted.client_id is None else Scope(wanted.client_id)
+    identity = Identity(scope, wanted.subscription_name, wanted.durable)
+    if name and name != queue_name(identity):
+        return Refuse(
+            Reason.INVALID_NAME, f"The name is not that of its queue, {queue_name(identity)!r}; leave it out."
+        )
+    exchange = broker.topology.exchanges.get(wanted.exchange)
+    if exchange is None:
+        return Refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no exchange {wanted.exchange!r}; declare it first.")
+    if exchange.temporary is not None:
+        return Refuse(Reason.NOT_ALLOWED, f"The topic {wanted.exchange!r} is temporary; declare on one that lasts.")
+    selector = compile_selector(wanted.selector or "")
+    if isinstance(selector, Refuse):
+        return selector
+    binding = binding_declared(
+        exchange.name,
+        exchange.type,
+        frozenset(wanted.binding_keys),
+        frozenset(header_binding(HeaderMatch(each.match), each.headers) for each in wanted.header_bindings),
+        Filter(selector.text if selector is not None else None, wanted.no_local),
+    )
+    if isinstance(binding, Refuse):
+        return binding
+    return Declared(
+        identity=identity,
+        exclusivity=Exclusivity(wanted.sharing),
+        lifetime=Lifetime(wanted.expiry_policy),
+        binding=binding,
+        rebind_policy=RebindPolicy(wanted.rebind_policy),
+        managed=managed_of(wanted.owner, wanted.client_overrides),
+    )
+
+
+def _make(broker: Broker, declared: Declared, wanted: management.SubscriptionDeclaration) -> Subscription:
+    logged = outlives_process(declared.identity.durable, declared.lifetime)
+    subscription = Subscription(
+        identity=declared.identity,
+        exclusivity=declared.exclusivity,
+        lifetime=declared.lifetime,
+        binding=declared.binding,
+        exchange_type=broker.topology.exchanges[declared.binding.exchange].type,
+        queue=Queue("", broker.log.next_incarnation(), is_logged=logged, now_us=broker.clock.now_us),
+    )
+    _put_policies(subscription, declared, wanted)
+    broker.topology.add(subscription)
+    broker.routes.forget()
+    return subscription
+
+
+def _keep(
+    broker: Broker,
+    there: Subscription,
+    declared: Declared,
+    wanted: management.SubscriptionDeclaration,
+    decision: Keep,
+) -> Response:
+    before = _policies(there)
+    _put_policies(there, declared, wanted)
+    if decision.adopts:
+        there.user = None
+    outcome = Outcome.UNCHANGED if _policies(there) == before else Outcome.UPDATED
+    if decision.adopts:
+        outcome = Outcome.ADOPTED
+    blocked_by: str | None = None
+    topology = broker.topology
+    match decision.rebinding:
+        case SameBinding():
+            if outcome is not Outcome.UNCHANGED:
+                topology.changed(there)
+        case RebindInPlace():
+            topology.rebind_in_place(there, declared.binding)
+            outcome = Outcome.REBOUND
+        case DropAndRebind():
+            topology.drop_and_rebind(there, declared.binding, broker.clock.now_us)
+            outcome = Outcome.REBOUND
+        case Wait(reason):
+            topology.changed(there)
+            outcome, blocked_by = Outcome.REBIND_BLOCKED, reason.value
+        case _:
+            assert_never(decision.rebinding)
+    broker.routes.forget()
+    due_times.recheck_expiry(broker, there.queue)
+    return _done(
+        outcome,
+        entity_states.subscription_state(there, entity_states.in_flight(broker.clients.connections.values())),
+        blocked_by,
+    )
+
+
+def _put_policies(subscription: Subscription, declared: Declared, wanted: management.SubscriptionDeclaration) -> None:
+    subscription.lifetime = declared.lifetime
+    subscription.queue.is_logged = subscription.is_logged
+    subscription.persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
+    subscription.limits = wanted.limits
+    subscription.delivery = wanted.delivery
+    subscription.rebind_policy = wanted.rebind_policy
+    subscription.client_overrides = wanted.client_overrides
+    subscription.owner = wanted.owner
+    subscription.managed = declared.managed
+
+
+def _policies(subscription: Subscription) -> tuple[object, ...]:
+    return (
+        subscription.lifetime,
+        subscription.persistence,
+        subscription.limits,
+        subscription.delivery,
+        subscription.rebind_policy,
+        subscription.client_overrides,
+        subscription.owner,
+    )
+
+
+# -- queues ---------------------------------------------------------------------------------------------------------
+
+
+def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration, update: bool) -> Response:
+    if not name:
+        return invalid("The request names no queue.")
+    refused = check_queue_name(name)
+    there = broker.topology.queues.get(name)
+    if refused is None and there is None and update:
+        refused = Refuse(Reason.QUEUE_NOT_FOUND, f"There is no queue {name!r}; create it.")
+    if refused is None and there is not None and there.durable != wanted.durable:
+        refused = Refuse(
+            Reason.IMMUTABLE, f"The queue {name!r} is there with durable={there.durable}; delete it first."
+        )
+    if refused is None and name in (wanted.delivery.dead_letter, wanted.delivery.expiry):
+        refused = Refuse(Reason.INVALID_REQUEST, f"The queue {name!r} can't be its own destination; name another.")
+    refused = refused or make_destinations(broker.topology, wanted.delivery, broker.clock.now_us)
+    if refused is not None:
+        return refusal(refused)
+    persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
+    if there is not None and _queue_policies(there) == (persistence, wanted.limits, wanted.delivery, False):
+        return _done(Outcome.UNCHANGED, entity_states.queue_state(there, {}))
+    node = there
+    if node is None:
+        queue = Queue(name, broker.log.next_incarnation(), is_logged=wanted.durable, now_us=broker.clock.now_us)
+        node = PointToPointQueue(name=name, durable=wanted.durable, queue=queue)
+    node.persistence, node.limits, node.delivery = persistence, wanted.limits, wanted.delivery
+    node.made_by_name = False
+    broker.topology.put_queue(node)
+    due_times.recheck_expiry(broker, node.queue)
+    return _done(Outcome.CREATED if there is None else Outcome.UPDATED, entity_states.queue_state(node, {}))
+
+
+def _queue_policies(node: PointToPointQueue) -> tuple[object, ...]:
+    return (node.persistence, node.limits, node.delivery, node.made_by_name)

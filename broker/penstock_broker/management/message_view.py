@@ -1,0 +1,112 @@
+"""A waiting message as PEEK shows it: what it says of itself, and the beginning of its body.
+
+What can't be read is left out: somebody looks because something is wrong. Source: docs/management.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock_amqp.endpoint.events import AVAILABLE, DATA, NUMBER, Entry
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.messages import message
+from penstock_amqp.messages.sections import Section, end_of, section_at
+from penstock_amqp.messages.streamed import is_streamed, streamed
+from penstock_amqp.messages.whole import Message, decode_message
+from penstock_amqp.types.plain_values import to_plain
+from penstock_amqp.types.values import Value
+from penstock_api.handling import PeekedMessage
+from penstock_broker.messages.due_times import deadline
+from penstock_broker.queue.queue import Queue, WaitingState
+
+__all__ = ["shown"]
+
+_WIDTHS: Final = {0xA0: 1, 0xA1: 1, 0xB0: 4, 0xB1: 4}
+"""Binaries and strings: how wide their size is."""
+
+
+def shown(queue: Queue, entry: Entry, state: WaitingState, max_body_bytes: int) -> PeekedMessage:
+    """One message of the queue."""
+    data = entry[DATA]
+    head = message.inspect(data)
+    read = _read(data)
+    properties = read.properties
+    body, is_text, is_whole = _body(data, head.start, max_body_bytes)
+    return PeekedMessage(
+        number=entry[NUMBER],
+        state=state,
+        durable=head.durable,
+        priority=head.priority,
+        size_bytes=len(data),
+        available_ms=entry[AVAILABLE] // 1000,
+        expires_ms=deadline(queue, entry) // 1000 or None,
+        delivery_count=head.delivery_count + queue.redelivery.delivery_count(entry[NUMBER]),
+        message_id=_text(properties.message_id),
+        to=properties.to,
+        subject=properties.subject,
+        reply_to=properties.reply_to,
+        correlation_id=_text(properties.correlation_id),
+        content_type=properties.content_type,
+        group_id=properties.group_id,
+        annotations={str(key): _plain(value) for key, value in read.annotations.items()},
+        application_properties={key: _plain(value) for key, value in read.application_properties.items()},
+        body=body,
+        body_form="Text" if is_text else "Hexadecimal",
+        is_whole=is_whole,
+    )
+
+
+def _read(data: bytes) -> Message:
+    try:
+        return decode_message(data)
+    except DecodeError:
+        return Message()
+
+
+def _body(data: bytes, start: int, most: int) -> tuple[str, bool, bool]:
+    """The beginning of the body, whether it is text, and whether it is all."""
+    total = len(data)
+    if is_streamed(data):
+        data = streamed(data).read(0, len(data[:]) + most + 16)
+    try:
+        section, at = section_at(data, start)
+        while section is not None and section < Section.DATA:
+            section, at = section_at(data, end_of(data, at))
+        if section is None or section is Section.FOOTER:
+            return "", True, total == at
+        width = _WIDTHS.get(data[at])
+        begin = at + 1 + width if width is not None else at
+        end = begin + int.from_bytes(data[at + 1 : begin]) if width is not None else end_of(data, at)
+    except (DecodeError, IndexError):
+        return data[start : start + most].hex(), False, False
+    piece = data[begin : min(end, begin + most)]
+    is_whole = begin + most >= end and total == end
+    try:
+        return _as_text(piece, is_cut=begin + most < end), True, is_whole
+    except UnicodeDecodeError:
+        return piece.hex(), False, is_whole
+
+
+def _as_text(piece: bytes, *, is_cut: bool) -> str:
+    """Raises `UnicodeDecodeError` if it isn't; the last letter may be cut in two."""
+    for cut in range(4 if is_cut else 1):
+        try:
+            text = piece[: len(piece) - cut].decode()
+        except UnicodeDecodeError:
+            continue
+        if text.isprintable() or all(letter.isprintable() or letter in "\r\n\t" for letter in text):
+            return text
+        break
+    raise UnicodeDecodeError("utf-8", piece, 0, 1, "not printable")
+
+
+def _text(value: Value) -> str | None:
+    return None if value is None else str(_plain(value))
+
+
+def _plain(value: Value) -> object:
+    """Plain Python that JSON knows: binary in hexadecimal, containers as text."""
+    plain = to_plain(value)
+    if isinstance(plain, bytes):
+        return plain.hex()
+    return plain if plain is None or isinstance(plain, bool | int | float | str) else str(plain)

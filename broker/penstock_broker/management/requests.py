@@ -1,0 +1,274 @@
+"""One request, one answer: who may ask what, and which module does it. QUERY and lists are worked through in slices.
+
+Source: docs/management.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from penstock_amqp.messages.whole import Message
+from penstock_amqp.types import codec
+from penstock_amqp.types.values import Value
+from penstock_api import management
+from penstock_api.management import EntityType, Operation, Status
+from penstock_broker.access.connection import Connection
+from penstock_broker.management import declare, delete, entity_states, queue_messages
+from penstock_broker.management.responses import Response, invalid, refusal
+from penstock_broker.settings.settings import Role
+from penstock_broker.state.broker import Broker
+from penstock_core.identity import parse_queue_name
+from penstock_core.permissions import Kind
+from penstock_core.reason import Reason, Refuse
+
+__all__ = ["Changes", "Query", "answer"]
+
+_OWN: Final = frozenset((EntityType.CONNECTION, EntityType.LINK))
+_MODELS: Final[dict[EntityType, type[management.Document]]] = {
+    EntityType.SUBSCRIPTION: management.SubscriptionState,
+    EntityType.EXCHANGE: management.ExchangeState,
+    EntityType.BROKER: management.BrokerState,
+    EntityType.CONNECTION: management.ConnectionState,
+    EntityType.LINK: management.LinkState,
+}
+
+
+@dataclass(slots=True)
+class Query:
+    """A QUERY that is being answered: `step` encodes rows until it returns the answer."""
+
+    rows: Iterator[entity_states.State]
+    attributes: list[str]
+    revision: int
+    total: int
+    encoded: list[bytes]
+
+    def step(self, count: int) -> Response | None:
+        """Encode up to `count` rows more; the answer once all are."""
+        for _ in range(count):
+            row = next(self.rows, None)
+            if row is None:
+                return self._answer()
+            self.encoded.append(codec.encode([row.get(name) for name in self.attributes]))
+        return None
+
+    def _answer(self) -> Response:
+        results = _raw_list(self.encoded)
+        names = codec.encode(list[Value](self.attributes))
+        pairs = codec.encode("attributeNames") + names + codec.encode("results") + results
+        body = b"\xd1" + (len(pairs) + 4).to_bytes(4, "big") + (4).to_bytes(4, "big") + pairs
+        return Response(
+            status=int(Status.OK),
+            description="OK",
+            properties={management.REVISION: self.revision, management.TOTAL: self.total},
+            encoded_body=body,
+        )
+
+
+@dataclass(slots=True)
+class Changes:
+    """A list of CREATEs or DELETEs that is being worked through: `step` does some until it returns the answer."""
+
+    broker: Broker
+    operation: Operation
+    entries: Iterator[Value]
+    items: list[Value]
+
+    def step(self, count: int) -> Response | None:
+        """Do up to `count` entries more; the answer once all are done."""
+        for _ in range(count):
+            try:
+                entry = next(self.entries)
+            except StopIteration:
+                return Response(status=int(Status.OK), description="OK", body=self.items)
+            self.items.append(_change_item(self.broker, self.operation, entry).as_item())
+        return None
+
+
+def _raw_list(items: list[bytes]) -> bytes:
+    """A list32 of values that are encoded already."""
+    joined = b"".join(items)
+    return b"\xd0" + (len(joined) + 4).to_bytes(4, "big") + len(items).to_bytes(4, "big") + joined
+
+
+def answer(
+    broker: Broker, connection: Connection, request: Message
+) -> Response | Query | Changes | queue_messages.Peeking | queue_messages.QueueMessagesRequest:
+    """Answer one request."""
+    asked = request.application_properties
+    try:
+        operation = Operation(str(asked.get(management.OPERATION)))
+        kind = EntityType(str(_kind(operation, request)))
+    except ValueError as error:
+        return refusal(Refuse(Reason.NOT_IMPLEMENTED, f"The request can't be done: {error}."))
+    refused = _check_role(broker, connection, operation, kind)
+    if refused is not None:
+        return refusal(refused)
+    name = asked.get(management.NAME)
+    named = name if isinstance(name, str) else None
+    match operation:
+        case Operation.READ:
+            return _read(broker, connection, kind, named)
+        case Operation.QUERY:
+            return _query(broker, connection, kind, request)
+        case Operation.CREATE | Operation.UPDATE | Operation.DELETE:
+            if broker.log.failed is not None:
+                return refusal(Refuse(Reason.STORAGE_FULL, broker.storage_refusal().description))
+            return _change(broker, operation, kind, named, request.body)
+        case Operation.PEEK | Operation.PURGE | Operation.MOVE | Operation.REDRIVE:
+            return queue_messages.handle(broker, operation, kind, named, request.body)
+
+
+def _kind(operation: Operation, request: Message) -> Value:
+    asked = request.application_properties
+    if operation is Operation.QUERY:
+        return asked.get(management.ENTITY_TYPE, asked.get(management.TYPE))
+    if isinstance(request.body, list):
+        # Each entry says its own type; any serves to find out who may ask.
+        return asked.get(management.TYPE, EntityType.SUBSCRIPTION.value)
+    return asked.get(management.TYPE)
+
+
+def _check_role(broker: Broker, connection: Connection, operation: Operation, kind: EntityType) -> Refuse | None:
+    role = connection.port.role
+    reads = operation in (Operation.READ, Operation.QUERY)
+    if broker.permissions.may_manage(connection, Kind.MANAGEMENT, ""):
+        return None
+    if (role is Role.OBSERVER and reads) or (reads and kind in _OWN):
+        return None
+    return Refuse(
+        Reason.NOT_PERMITTED,
+        f"{operation.value} of {kind.value} is not allowed on listener {connection.port.name!r}; "
+        "use the management listener, or ask those who run this broker to grant 'manage' on management to this user.",
+    )
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+
+def _read(broker: Broker, connection: Connection, kind: EntityType, name: str | None) -> Response:
+    for state in _states(broker, connection, kind, only=name):
+        if kind is EntityType.BROKER or name in (state.get("queueName"), state.get("name"), state.get("id")):
+            body: entity_states.State = {key: value for key, value in state.items() if value is not None}
+            return Response(status=int(Status.OK), description="OK", body=body)
+    reason = {
+        EntityType.EXCHANGE: Reason.EXCHANGE_NOT_FOUND,
+        EntityType.SUBSCRIPTION: Reason.SUBSCRIPTION_NOT_FOUND,
+        EntityType.QUEUE: Reason.QUEUE_NOT_FOUND,
+    }.get(kind, Reason.ADDRESS_NOT_FOUND)
+    return refusal(Refuse(reason, f"There is no {kind.value} {name!r}."))
+
+
+def _states(
+    broker: Broker, connection: Connection, kind: EntityType, *, only: str | None = None, since: int = 0
+) -> Iterator[entity_states.State]:
+    """The states of all entities of a kind, in name order; with `only`, at least that one."""
+    topology = broker.topology
+    match kind:
+        case EntityType.SUBSCRIPTION:
+            held = entity_states.in_flight(broker.clients.connections.values())
+            identity = parse_queue_name(only) if only is not None else None
+            chosen = [topology.subscriptions.get(identity)] if identity is not None else topology.subscriptions.values()
+            there = [each for each in chosen if each is not None and each.revision > since]
+            return (entity_states.subscription_state(each, held) for each in sorted(there, key=lambda each: each.name))
+        case EntityType.QUEUE:
+            held = entity_states.in_flight(broker.clients.connections.values())
+            nodes = [each for each in topology.queues.values() if each.revision > since]
+            return (entity_states.queue_state(each, held) for each in sorted(nodes, key=lambda each: each.name))
+        case EntityType.EXCHANGE:
+            exchanges = [each for each in topology.exchanges.values() if each.revision >= since]
+            return (entity_states.exchange_state(each) for each in sorted(exchanges, key=lambda each: each.name))
+        case EntityType.BROKER:
+            return iter((entity_states.broker_state(broker),))
+        case EntityType.CONNECTION:
+            return iter([entity_states.connection_state(each) for each in _visible(broker, connection)])
+        case EntityType.LINK:
+            return iter([state for each in _visible(broker, connection) for state in entity_states.link_states(each)])
+
+
+def _visible(broker: Broker, connection: Connection) -> list[Connection]:
+    sees_all = connection.port.role is Role.OBSERVER or broker.permissions.may_manage(connection, Kind.MANAGEMENT, "")
+    return list(broker.clients.connections.values()) if sees_all else [connection]
+
+
+def _query(broker: Broker, connection: Connection, kind: EntityType, request: Message) -> Response | Query:
+    asked = request.application_properties
+    offset, count = _number(asked.get(management.OFFSET), 0), _number(asked.get(management.COUNT), management.MAX_COUNT)
+    since = _number(asked.get(management.CHANGED_SINCE), 0)
+    if offset < 0 or count < 0:
+        return invalid("offset and count are not negative.")
+    body = request.body if isinstance(request.body, dict) else {}
+    names = body.get("attributeNames")
+    attributes = [str(name) for name in names] if isinstance(names, list) and names else _attributes(kind)
+    rows = list(_pending(broker, connection, kind, since))
+    page = rows[offset : offset + min(count, management.MAX_COUNT)]
+    total = len(rows) if since == 0 else sum(1 for _ in _pending(broker, connection, kind, 0))
+    return Query((make() for make in page), attributes, broker.topology.revision, total, [])
+
+
+def _pending(
+    broker: Broker, connection: Connection, kind: EntityType, since: int
+) -> Iterator[Callable[[], entity_states.State]]:
+    """One function per entity that makes its state when its row is encoded."""
+    topology = broker.topology
+    if kind is EntityType.SUBSCRIPTION:
+        held = entity_states.in_flight(broker.clients.connections.values())
+        there = [each for each in topology.subscriptions.values() if each.revision > since]
+        for subscription in sorted(there, key=lambda each: each.name):
+            yield partial(entity_states.subscription_state, subscription, held)
+        return
+    for state in _states(broker, connection, kind, since=since):
+        yield partial(_itself, state)
+
+
+def _itself(state: entity_states.State) -> entity_states.State:
+    return state
+
+
+def _number(value: Value, default: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _attributes(kind: EntityType) -> list[str]:
+    model = _MODELS.get(kind)
+    if model is None:
+        return ["name", "durable", "incarnation", "revision", *_counter_names()]
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _counter_names() -> list[str]:
+    names = _attributes(EntityType.SUBSCRIPTION)
+    return names[names.index("depth") :]
+
+
+# -- changing -------------------------------------------------------------------------------------------------------
+
+
+def _change(
+    broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value
+) -> Response | Changes:
+    if not isinstance(body, list):
+        return _change_one(broker, operation, kind, name, body)
+    if len(body) > management.MAX_COUNT:
+        return invalid(f"A list holds at most {management.MAX_COUNT} entries, not {len(body)}.")
+    return Changes(broker, operation, iter(body), [])
+
+
+def _change_item(broker: Broker, operation: Operation, entry: Value) -> Response:
+    if not isinstance(entry, dict):
+        return invalid("An entry of the list is no map.")
+    name = entry.get("name")
+    try:
+        kind = EntityType(str(entry.get("type")))
+    except ValueError as error:
+        return refusal(Refuse(Reason.NOT_IMPLEMENTED, f"The entry can't be done: {error}."))
+    return _change_one(broker, operation, kind, name if isinstance(name, str) else None, entry.get("body"))
+
+
+def _change_one(broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value) -> Response:
+    if operation is Operation.DELETE:
+        return delete.delete(broker, kind, name, body)
+    return declare.declare(broker, kind, name, body, update=operation is Operation.UPDATE)

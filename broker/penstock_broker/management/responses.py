@@ -1,0 +1,94 @@
+"""Requests and answers of `$management` as AMQP messages, and refusals as status codes.
+
+Source: AMQP Management 1.0 (working draft 11), docs/management.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from penstock_amqp.messages.whole import Message, Properties, encode_message
+from penstock_amqp.types import codec
+from penstock_amqp.types.values import Int, Value
+from penstock_api import management
+from penstock_api.management import Status
+from penstock_core.reason import Condition, Reason, Refuse
+
+__all__ = ["Response", "encode_answer", "invalid", "refusal", "to_value"]
+
+_STATUS: Final = {
+    Condition.NOT_FOUND: Status.NOT_FOUND,
+    Condition.UNAUTHORIZED_ACCESS: Status.FORBIDDEN,
+    Condition.INVALID_FIELD: Status.BAD_REQUEST,
+    Condition.NOT_IMPLEMENTED: Status.NOT_IMPLEMENTED,
+    Condition.RESOURCE_LIMIT_EXCEEDED: Status.UNAVAILABLE,
+    Condition.INTERNAL_ERROR: Status.INTERNAL_ERROR,
+}
+
+_NO_BODY: Final = b"\x40"
+"""An encoded null: what `encode_message` ends with for a message without a body."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """The answer to one request. `encoded_body` takes the place of `body` where that was encoded in slices."""
+
+    status: int
+    description: str
+    body: Value = None
+    refuse: Refuse | None = None
+    properties: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    encoded_body: bytes | None = None
+
+    def as_item(self) -> dict[Value, Value]:
+        """The same as one entry of the answer to a list."""
+        item: dict[Value, Value] = {
+            management.STATUS_CODE: Int(self.status),
+            management.STATUS_DESCRIPTION: self.description,
+            **_failure(self.refuse),
+        }
+        if self.body is not None:
+            item["body"] = self.body
+        return item
+
+
+def refusal(refuse: Refuse, body: Value = None) -> Response:
+    """The answer that a refusal makes; what is in the way of something live is a conflict."""
+    status = _STATUS.get(refuse.condition, Status.CONFLICT)
+    return Response(status=int(status), description=refuse.description, refuse=refuse, body=body)
+
+
+def invalid(description: str) -> Response:
+    """400."""
+    return refusal(Refuse(Reason.INVALID_REQUEST, description))
+
+
+def encode_answer(answer: Response, request: Properties) -> bytes:
+    """The message that answers `request`."""
+    properties: dict[str, Value] = {
+        management.STATUS_CODE: Int(answer.status),
+        management.STATUS_DESCRIPTION: answer.description,
+        **{str(key): value for key, value in _failure(answer.refuse).items()},
+        **answer.properties,
+    }
+    correlation = request.correlation_id if request.correlation_id is not None else request.message_id
+    head = encode_message(
+        Message(
+            properties=Properties(to=request.reply_to, correlation_id=correlation), application_properties=properties
+        )
+    )
+    body = codec.encode(answer.body) if answer.encoded_body is None else answer.encoded_body
+    return head.removesuffix(_NO_BODY) + body
+
+
+def to_value(document: management.Document) -> Value:
+    """A document as an AMQP value."""
+    return cast(Value, document.to_wire())
+
+
+def _failure(refuse: Refuse | None) -> dict[Value, Value]:
+    if refuse is None:
+        return {}
+    return {management.ERROR_CONDITION: refuse.condition.value, management.REASON: refuse.reason.value}

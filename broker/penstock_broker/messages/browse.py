@@ -1,0 +1,57 @@
+"""Sends copies of the messages that wait in a queue to the links that browse it.
+
+A browser gets a snapshot: what a consumer could have taken at the time of the attach, in that order, except what has
+expired since. It does not see messages that were with consumers then, or that come later. Nothing that a browser says
+of its copies changes anything, so outcomes are not known here. Source: JMS 2.0, 6.1.7; docs/decisions/011-browsing.md.
+"""
+
+from __future__ import annotations
+
+from penstock_amqp.endpoint.events import DATA, Entry
+from penstock_broker.messages.dispatch import HELD_BACK_BYTES, TURN_BYTES
+from penstock_broker.messages.due_times import deadline
+from penstock_broker.queue.backlog import EXAMINED_PER_VISIT
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.links import Browser
+
+__all__ = ["serve_browser"]
+
+
+def serve_browser(broker: Broker, browser: Browser) -> None:
+    """Send as many copies as the link has credit and this turn allows."""
+    link, connection = browser.link, browser.connection
+    if not browser.is_active or connection.is_blocked:
+        return
+    if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
+        connection.is_congested = True
+        return
+    entries = _next(browser, broker.clock.now_us)
+    if entries:
+        connection.endpoint.send(link, entries, broker.clock.now_us)
+        connection.turn_bytes += sum(len(entry[DATA]) for entry in entries)
+        link.credit -= len(entries)
+        broker.work.touch(connection)
+    if link.credit > 0 and browser.pending:
+        broker.work.browsing.append(browser)
+    elif link.drain:
+        connection.endpoint.drained(link)
+        broker.work.touch(connection)
+
+
+def _next(browser: Browser, now_us: int) -> list[Entry]:
+    """Take what can be sent now from the snapshot; what is longer than the link takes is left out."""
+    entries: list[Entry] = []
+    pending, selection = browser.pending, browser.cursor
+    size, to_examine = 0, EXAMINED_PER_VISIT
+    while pending and len(entries) < browser.link.credit and size < TURN_BYTES and to_examine:
+        entry = pending.popleft()
+        expires = deadline(browser.queue, entry)
+        if (expires and expires <= now_us) or 0 < browser.link.max_bytes < len(entry[DATA]):
+            continue
+        if selection is not None:
+            to_examine -= 1
+            if not selection.wants(entry):
+                continue
+        entries.append(entry)
+        size += len(entry[DATA])
+    return entries

@@ -1,0 +1,223 @@
+"""Messages that leave their queue without being accepted: rejected, failed too often, or expired.
+
+They go to the address that the queue's policy names, as new messages whose annotations say where they come from and
+why. They are put there first and acknowledged here second, in one block of the log, so a crash duplicates a message at
+worst. If the address does not exist or takes nothing, the message is *stranded*: it stays in the queue's count and
+bytes, no consumer gets it, and it is tried again every second. After a restart a stranded message waits in its queue
+again.
+
+Source: docs/decisions/033-dead-letters.md; docs/reference/broker.md, "Dead letters".
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import islice
+from typing import Final, assert_never
+
+from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, AmqpError, Entry, Outcome, Settled
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.messages import message
+from penstock_amqp.messages.times import DELAYS, without_expiry
+from penstock_amqp.types.values import Symbol, Timestamp, UInt, Value
+from penstock_broker.errors import amqp_error
+from penstock_broker.log import Outcome as LogOutcome
+from penstock_broker.messages import due_times
+from penstock_broker.messages.dead_letter_origin import ORIGIN
+from penstock_broker.messages.deposit import deposit, destination_of
+from penstock_broker.messages.due_times import deadline
+from penstock_broker.messages.queue_limits import remove
+from penstock_broker.queue.queue import LOGGED, Queue, Stranded
+from penstock_broker.state.broker import Broker
+from penstock_broker.topology.records import Subscription
+from penstock_core.fate import Cause, Drop, SendOn, TryAgain, after_expiry, after_failure, after_rejection
+from penstock_core.reason import Refuse
+
+__all__ = ["ANNOTATIONS", "added_bytes", "count_failure", "expired", "makes_dead_letter", "rejected"]
+
+logger = logging.getLogger(__name__)
+
+ANNOTATIONS: Final = (
+    ORIGIN,
+    "x-opt-ORIG-ADDRESS",
+    "x-opt-ORIG-SUBSCRIPTION",
+    "x-opt-death-reason",
+    "x-opt-death-time",
+    "x-opt-death-delivery-count",
+    "x-opt-death-condition",
+    "x-opt-death-description",
+    "x-opt-ACTUAL-EXPIRY",
+)
+"""All that is written on a message which is sent on."""
+
+_TOLD_BYTES: Final = 4096
+"""More than all of `TOLD` takes: names of queues, exchanges and subscriptions, but for what the consumer said."""
+
+RETRY_MS: Final = 1000
+RETRIED_AT_ONCE: Final = 200
+
+
+def rejected(broker: Broker, queue: Queue, entry: Entry, error: AmqpError | None) -> None:
+    """A consumer rejected the message, which is in none of the queue's lists any more and not in flight."""
+    fate = after_rejection(queue.policy.dead_letter)
+    match fate:
+        case SendOn():
+            _send_on(broker, queue, Stranded(entry, fate.cause, error), fate.address)
+        case Drop():
+            queue.totals.dropped += 1
+            remove(broker, queue, entry, LogOutcome.REJECTED)
+            if broker.warning_intervals.may_say(f"rejected {queue.name}", broker.clock.now_ms):
+                logger.warning(
+                    "A consumer of %r rejects messages; they are dropped, because it has no deadLetter", queue.name
+                )
+        case _:
+            assert_never(fate)
+
+
+def expired(broker: Broker, queue: Queue, entry: Entry) -> None:
+    """The time to live of the message, which is in none of the queue's lists any more, has passed."""
+    fate = after_expiry(queue.policy.expiry_address)
+    match fate:
+        case SendOn():
+            _send_on(broker, queue, Stranded(entry, fate.cause, None), fate.address)
+        case Drop():
+            queue.totals.expired += 1
+            remove(broker, queue, entry, LogOutcome.EXPIRED)
+        case _:
+            assert_never(fate)
+
+
+def count_failure(broker: Broker, queue: Queue, entry: Entry) -> bool:
+    """Count one failed delivery of a message in flight. True if it was one too many: then the message is not in flight
+    any more, and on its way; else it is the caller's to put back.
+    """
+    number = entry[NUMBER]
+    attempts = queue.fail(number)
+    fate = after_failure(attempts, queue.policy.max_deliveries, queue.policy.dead_letter)
+    match fate:
+        case SendOn():
+            queue.in_flight -= 1
+            _send_on(broker, queue, Stranded(entry, fate.cause, None), fate.address)
+            return True
+        case TryAgain():
+            if entry[FLAGS] & LOGGED:
+                broker.log.delivery_count(queue.incarnation, number, attempts)
+            return False
+        case _:
+            assert_never(fate)
+
+
+def makes_dead_letter(queue: Queue, end: Settled) -> bool:
+    """Whether that end of a delivery in flight makes a dead letter of its message."""
+    match end.outcome:
+        case Outcome.REJECTED:
+            return isinstance(after_rejection(queue.policy.dead_letter), SendOn)
+        case Outcome.MODIFIED if end.failed:
+            attempts = queue.redelivery.attempts.get(end.held[1][NUMBER], 0) + 1
+            return isinstance(after_failure(attempts, queue.policy.max_deliveries, queue.policy.dead_letter), SendOn)
+        case _:
+            return False
+
+
+def added_bytes(error: AmqpError | None) -> int:
+    """By how many bytes at most a message becomes longer when it is sent on; `error`: what its consumer said."""
+    said = 4 * (len(error.condition) + len(error.description)) if error is not None else 0
+    return _TOLD_BYTES + said
+
+
+def _send_on(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> None:
+    refused = _try(broker, queue, condemned, address)
+    if refused is None:
+        return
+    if not broker.stranded:
+        broker.clock.after(RETRY_MS, lambda: _retry(broker))
+    broker.stranded[queue] = None
+    queue.stranded[condemned.entry[NUMBER]] = condemned
+    if broker.warning_intervals.may_say(f"stranded {queue.name}", broker.clock.now_ms):
+        logger.warning(
+            "Messages of %r (%s) can't go to %r and are kept: %s",
+            queue.name,
+            condemned.cause.value,
+            address,
+            refused.description,
+        )
+
+
+def _try(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> AmqpError | None:
+    """Put the message where it goes, and take it off the queue; or say why it isn't taken there."""
+    target = destination_of(broker, address)
+    if isinstance(target, Refuse):
+        return amqp_error(target)
+    entry, cause = condemned.entry, condemned.cause
+    refused = deposit(broker, target, _told(broker, queue, condemned), keep=bool(entry[FLAGS] & LOGGED))
+    if refused is not None:
+        return refused
+    if cause is Cause.EXPIRED:
+        queue.totals.expired += 1
+        remove(broker, queue, entry, LogOutcome.EXPIRED)
+    else:
+        queue.totals.dead_lettered += 1
+        remove(broker, queue, entry, LogOutcome.DEAD_LETTERED)
+    return None
+
+
+def _retry(broker: Broker) -> None:
+    """Try stranded messages again, by what the policies say now."""
+    waiting, broker.stranded = broker.stranded, {}
+    for queue in waiting:
+        refused: set[str] = set()
+        for number, condemned in list(islice(queue.stranded.items(), RETRIED_AT_ONCE)):
+            address = queue.policy.expiry_address if condemned.cause is Cause.EXPIRED else queue.policy.dead_letter
+            if address in refused:
+                continue
+            if address is None:
+                del queue.stranded[number]
+                _without_destination(broker, queue, condemned)
+            elif _try(broker, queue, condemned, address) is None:
+                del queue.stranded[number]
+            else:
+                refused.add(address)
+        if queue.stranded:
+            broker.stranded[queue] = None
+    if broker.stranded:
+        broker.clock.after(RETRY_MS, lambda: _retry(broker))
+
+
+def _without_destination(broker: Broker, queue: Queue, condemned: Stranded) -> None:
+    """The policy names no destination any more."""
+    match condemned.cause:
+        case Cause.REJECTED:
+            rejected(broker, queue, condemned.entry, condemned.error)
+        case Cause.EXPIRED:
+            expired(broker, queue, condemned.entry)
+        case Cause.DELIVERY_LIMIT:
+            due_times.put_in_place(broker, queue, condemned.entry)
+        case _:
+            assert_never(condemned.cause)
+
+
+def _told(broker: Broker, queue: Queue, condemned: Stranded) -> bytes:
+    """The message as it goes to its destination: without an expiry or delay, with what happened to it."""
+    data, cause = condemned.entry[DATA], condemned.cause
+    subscription = broker.topology.by_incarnation.get(queue.incarnation)
+    annotations: dict[Symbol, Value] = {
+        Symbol(ORIGIN): queue.name,
+        Symbol("x-opt-ORIG-ADDRESS"): queue.name,
+        Symbol("x-opt-death-reason"): cause.value,
+        Symbol("x-opt-death-time"): Timestamp(broker.clock.now_us // 1000),
+        Symbol("x-opt-death-delivery-count"): UInt(queue.redelivery.attempts.get(condemned.entry[NUMBER], 0)),
+    }
+    if isinstance(subscription, Subscription):
+        annotations[Symbol("x-opt-ORIG-ADDRESS")] = subscription.binding.exchange
+        annotations[Symbol("x-opt-ORIG-SUBSCRIPTION")] = subscription.identity.name
+    if cause is Cause.EXPIRED:
+        annotations[Symbol("x-opt-ACTUAL-EXPIRY")] = deadline(queue, condemned.entry) // 1000
+    if condemned.error is not None:
+        annotations[Symbol("x-opt-death-condition")] = condemned.error.condition
+        annotations[Symbol("x-opt-death-description")] = condemned.error.description
+    head = message.inspect(data)
+    try:
+        data = without_expiry(data, head)
+        return message.with_annotations(data, message.inspect(data), annotations, without=DELAYS)
+    except DecodeError:  # what can't be read is sent on as it is
+        return message.with_header(data, head, ttl=None, delivery_count=0)

@@ -1,0 +1,334 @@
+"""Sends messages from queues to the links that have credit: fair among the links of one queue, bounded per visit.
+
+Written for speed: `serve` runs for every visit of a queue and moves up to 64 messages. A queue is in the list
+`PendingWork.ready` while it may have something to send; a visit that finds nothing takes it out, and new messages,
+credit, a returned delivery or an unblocked socket put it back. The links of a queue take turns; each gets at most an
+even share of what waits, so that one link with much credit does not empty the queue alone.
+
+A message that is longer than a link takes (`max-message-size` of its attach) is not sent there and not lost: it stays
+in its place for a consumer that takes it, and no delivery counts. Long messages go out in pieces, a bounded part of
+each per turn, so that the other links of their connection go on as well. A connection is asked again after each flush:
+then its socket has taken what it got before, or it is blocked and comes back when it takes bytes; a peer whose session
+window is shut comes back when it says something.
+
+Source: docs/decisions/023-bounded-turns.md; AMQP 1.0 part 2, 2.7.3 (max-message-size).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, NUMBER, Entry, Event
+from penstock_amqp.endpoint.links import InLink, OutLink
+from penstock_amqp.messages import message
+from penstock_broker.access.connection import Connection
+from penstock_broker.log import Outcome
+from penstock_broker.messages.dead_letters import expired
+from penstock_broker.messages.due_times import deadline
+from penstock_broker.messages.queue_limits import remove
+from penstock_broker.queue.backlog import EXAMINED_PER_VISIT
+from penstock_broker.queue.consumer import ReceivingLink
+from penstock_broker.queue.queue import SCHEDULED, Queue
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.links import Browser, Consumer
+
+__all__ = [
+    "HELD_BACK_BYTES",
+    "TURN_BYTES",
+    "VISIT_MESSAGES",
+    "advance_streams",
+    "entries_that_fit",
+    "finish_drains",
+    "link_unblocked",
+    "serve",
+]
+
+logger = logging.getLogger(__name__)
+
+HEADER_BYTES: Final = 24
+"""What a delivery-count and a time to live add to a message, at most."""
+
+
+def entries_that_fit(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: list[Entry]) -> list[Entry]:
+    """Those of `entries`, taken for a consumer whose link has a limit, that it takes. The others are put back, and what
+    is longer is kept from the consumer from then on.
+    """
+    link = consumer.link
+    header = HEADER_BYTES if queue.expiry.may_expire or queue.redelivery.seen or queue.redelivery.attempts else 0
+    too_long = [entry for entry in entries if len(entry[DATA]) + header > link.max_bytes]
+    if not too_long:
+        return entries
+    queue.backlog.limit(consumer, link.max_bytes)
+    for entry in too_long:
+        if len(entry[DATA]) <= link.max_bytes:
+            queue.exclude(consumer, entry[NUMBER])
+        queue.backlog.put_back(entry)
+    broker.work.schedule(queue)  # what lies behind may be for this consumer
+    if broker.warning_intervals.may_say(f"too long {queue.name}", broker.clock.now_ms):
+        logger.warning(
+            "Queue %r holds a message of %d bytes, which waits for another consumer: link %r of %s takes at most %d "
+            "(max-message-size of its attach)",
+            queue.name,
+            len(too_long[0][DATA]),
+            link.name,
+            consumer.connection.peer,
+            link.max_bytes,
+        )
+    put_back = {entry[NUMBER] for entry in too_long}
+    return [entry for entry in entries if entry[NUMBER] not in put_back]
+
+
+VISIT_MESSAGES: Final = 64
+"""Messages of one queue before it is the next one's turn."""
+
+TURN_BYTES: Final = 131_072
+"""Output of one connection before its socket gets it."""
+
+HELD_BACK_BYTES: Final = 262_144
+"""What the engine may hold for a peer whose session window is shut."""
+
+_BURST: Final = 16
+"""Messages for one of several links before it is the next one's turn."""
+
+
+def serve(broker: Broker, queue: Queue) -> bool:
+    """Send up to `VISIT_MESSAGES`; True if the queue has more to send in a later turn."""
+    left = VISIT_MESSAGES
+    over_budget = False
+    backlog = queue.backlog
+    is_plain = backlog.is_plain
+    if not is_plain:
+        backlog.examination.budget = EXAMINED_PER_VISIT
+    for consumers in queue.links.tiers or (queue.links.consumers,):
+        idle = 0
+        count = len(consumers)
+        while left > 0 and idle < count and (queue.ready or queue.returned.blocks or (not is_plain and backlog)):
+            if queue.links.turn >= count:
+                queue.links.turn = 0
+            consumer = consumers[queue.links.turn]
+            queue.links.turn += 1
+            link = consumer.link
+            connection = consumer.connection
+            if link.credit <= 0 or not consumer.is_active or connection.is_blocked:
+                idle += 1
+                continue
+            if connection.turn_bytes > TURN_BYTES:
+                idle += 1
+                over_budget = True
+                continue
+            if connection.endpoint.is_congested(link, HELD_BACK_BYTES):
+                idle += 1
+                connection.is_congested = True
+                continue
+            share = left if count == 1 else min(left, _fair_share(queue, count))
+            sent = _send(broker, queue, consumer, min(share, link.credit))
+            left -= sent
+            idle = 0 if sent else idle + 1
+            if not is_plain and backlog.examination.budget <= 0:
+                return True  # the next visit begins with the next consumer
+        if over_budget or left <= 0:
+            break  # those who come first get more in the next turn
+    if not is_plain:
+        backlog.calm_down()
+    return over_budget or (left <= 0 and queue.waiting > 0)
+
+
+def _fair_share(queue: Queue, count: int) -> int:
+    """How much of what waits one of `count` consumers gets before it is the next one's turn."""
+    if queue.backlog.groups is not None:
+        return 1  # so that groups spread over the consumers
+    return min(_BURST, 1 + queue.waiting // count)
+
+
+def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> int:
+    """Send up to `count` messages to one consumer; how many were."""
+    now = broker.clock.now_us
+    link = consumer.link
+    connection = consumer.connection
+    if (
+        link.max_bytes
+        or queue.returned.blocks
+        or queue.expiry.may_expire
+        or queue.redelivery.seen
+        or queue.redelivery.attempts
+        or not queue.backlog.is_plain
+    ):
+        return _send_in_order(broker, queue, consumer, count)
+    ready = queue.ready
+    if count >= len(ready):
+        entries = list(ready)
+        ready.clear()
+    else:
+        take = ready.popleft
+        entries = [take() for _ in range(count)]
+    sent = len(entries)
+    connection.endpoint.send(link, entries, now)
+    # Messages of one turn became available together: one histogram entry per run.
+    since, run, size = entries[0][AVAILABLE], 0, 0
+    for entry in entries:
+        size += len(entry[DATA])
+        if entry[AVAILABLE] == since:
+            run += 1
+        else:
+            queue.totals.wait.add(now - since, run)
+            since, run = entry[AVAILABLE], 1
+    queue.totals.wait.add(now - since, run)
+    link.credit -= sent
+    link.transfers += sent
+    connection.turn_bytes += size
+    queue.totals.delivered += sent
+    if link.presettled:
+        _sent_settled(broker, queue, entries)
+    else:
+        queue.in_flight += sent
+    last = entries[-1][NUMBER]
+    if last > queue.delivered_up_to:
+        queue.delivered_up_to = last
+        if queue.is_logged:
+            broker.work.delivered.add(queue)
+    if not connection.is_dirty:
+        connection.is_dirty = True
+        broker.work.dirty.append(connection)
+    return sent
+
+
+def _send_in_order(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> int:
+    """The same where priorities, groups or selectors have a say, or something is known of single messages."""
+    sent = 0
+    while sent < count and (entries := queue.backlog.take_many(consumer, count - sent)):
+        if consumer.link.max_bytes:
+            entries = entries_that_fit(broker, queue, consumer, entries)
+        sent += _send_taken(broker, queue, consumer, entries)
+    if sent and not consumer.connection.is_dirty:
+        consumer.connection.is_dirty = True
+        broker.work.dirty.append(consumer.connection)
+    if queue.expiry.may_expire and not queue.in_flight and not queue.waiting:
+        queue.expiry.may_expire = False
+    return sent
+
+
+def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: list[Entry]) -> int:
+    """Send messages that were taken out, each unless it has expired, or with a header that tells something."""
+    now = broker.clock.now_us
+    link, connection = consumer.link, consumer.connection
+    mark, has_expiry, is_counted = (
+        queue.delivered_up_to,
+        queue.expiry.may_expire,
+        bool(queue.redelivery.seen or queue.redelivery.attempts),
+    )
+    gone: list[Entry] = []
+    as_they_are: list[Entry] = []
+    size = since = run = redelivered = 0
+    highest = mark
+    for entry in entries:
+        number, data = entry[NUMBER], entry[DATA]
+        expires = deadline(queue, entry) if has_expiry else 0
+        if expires and expires <= now:
+            expired(broker, queue, entry)
+            gone.append(entry)
+            continue
+        delivery_count = queue.redelivery.delivery_count(number) if is_counted else 0
+        if delivery_count or expires:
+            if as_they_are:
+                connection.endpoint.send(link, as_they_are, now)
+                as_they_are = []
+            data = _rewritten(data, delivery_count, expires, now)
+            connection.endpoint.send_as(link, entry, data, now)
+        else:
+            as_they_are.append(entry)
+        size += len(data)
+        if delivery_count or (number <= mark and not entry[FLAGS] & SCHEDULED):
+            redelivered += 1
+        elif entry[AVAILABLE] == since:
+            run += 1
+        else:
+            if run:
+                queue.totals.wait.add(now - since, run)
+            since, run = entry[AVAILABLE], 1
+        if number > highest:
+            highest = number
+    if as_they_are:
+        connection.endpoint.send(link, as_they_are, now)
+    if run:
+        queue.totals.wait.add(now - since, run)
+    sent = len(entries) - len(gone)
+    queue.totals.redelivered += redelivered
+    link.credit -= sent
+    link.transfers += sent
+    connection.turn_bytes += size
+    queue.totals.delivered += sent
+    if link.presettled:
+        _sent_settled(broker, queue, [entry for entry in entries if entry not in gone] if gone else entries)
+    else:
+        queue.in_flight += sent
+    if highest > mark:
+        queue.delivered_up_to = highest
+        if queue.is_logged:
+            broker.work.delivered.add(queue)
+    return sent
+
+
+def _rewritten(data: bytes, delivery_count: int, expires_us: int, now_us: int) -> bytes:
+    """The message with its delivery-count, and with the time it has left to live."""
+    head = message.inspect(data)
+    left_ms = max((expires_us - now_us) // 1000, 1) if expires_us else None
+    return message.with_header(data, head, ttl=left_ms, delivery_count=head.delivery_count + delivery_count)
+
+
+def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:
+    """Deliveries that nothing is heard of again count as accepted."""
+    now = broker.clock.now_us
+    for entry in entries:
+        queue.totals.acked += 1
+        queue.totals.sojourn.add(now - entry[AVAILABLE], 1)
+        remove(broker, queue, entry, Outcome.ACCEPTED)
+
+
+def link_unblocked(broker: Broker, link: InLink | OutLink) -> None:
+    """The link's socket takes bytes again."""
+    context = link.context
+    if isinstance(context, Consumer):
+        broker.work.schedule(context.queue)
+        if context.link.drain:
+            broker.work.draining.append(context)
+    elif isinstance(context, Browser):
+        broker.work.browsing.append(context)
+
+
+def finish_drains(broker: Broker) -> None:
+    """Give back the credit of consumers that drain, now that nothing is left for them."""
+    waiting, broker.work.draining = broker.work.draining, []
+    for consumer in waiting:
+        link, connection, queue = consumer.link, consumer.connection, consumer.queue
+        if not link.is_open or not link.drain or connection.is_blocked:
+            continue  # `resume` comes back to a blocked one
+        if link.credit > 0 and queue.is_scheduled and queue.waiting and _may_get_more(queue, consumer):
+            broker.work.draining.append(consumer)
+            continue
+        connection.endpoint.drained(link)
+        broker.work.touch(connection)
+
+
+def _may_get_more(queue: Queue, consumer: Consumer) -> bool:
+    """True if a waiting message may be for this consumer, while the queue has work for some consumer."""
+    for tier in queue.links.tiers or ():
+        if consumer in tier:
+            break
+        if any(other.link.credit > 0 and other.is_active for other in tier):
+            return False  # they come first
+    else:
+        if queue.links.tiers:
+            return False  # another one has the queue for itself
+    return queue.backlog.is_plain or queue.backlog.has_for(consumer)
+
+
+def advance_streams(broker: Broker, connection: Connection) -> None:
+    """Hand the connection's streams their part of this turn. Raises OSError if a message can't be read."""
+    if connection.is_blocked:
+        return
+    events: list[Event] = []
+    if connection.endpoint.advance_streams(TURN_BYTES, HELD_BACK_BYTES, events):
+        broker.work.touch(connection)
+    if events:
+        broker.serve_events(connection, events)

@@ -1,0 +1,102 @@
+"""Acts on the times of waiting messages: delayed ones become available, expired ones leave.
+
+`due_times` says when to look. Expired messages are found by a pass over what waits, not by a record per message: the
+pause after a pass grows with the number of messages that it looked at, so that passes take some per cent of a processor
+at most, whatever the times to live are. A pass takes a slice of each turn, and what it found leaves in slices.
+Consumers never get an expired message: dispatch looks at the time as well.
+
+Source: docs/decisions/027-timers.md; `penstock_core` has the rules of a message's times.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+from penstock_amqp.endpoint.events import NUMBER, Entry
+from penstock_broker.messages import dead_letters
+from penstock_broker.messages.due_times import deadline, note_expiry, set_timer
+from penstock_broker.queue.delayed import ExpiryPass
+from penstock_broker.queue.queue import Queue
+from penstock_broker.state.broker import Broker
+
+__all__ = ["keep_time"]
+
+PASSED: Final = 4000
+"""Messages that a pass looks at in one turn: about two milliseconds."""
+
+SLICE: Final = 500
+"""Messages that become available, or leave, in one turn."""
+
+PAUSE_US_PER_MESSAGE: Final = 2
+"""Between two passes, for each message that waits: twenty times what looking at it takes."""
+
+
+def keep_time(broker: Broker, queue: Queue) -> None:
+    """Do what is due in the queue, and set the timer for what is due next."""
+    now = broker.clock.now_us
+    if queue.delayed:
+        _make_available(broker, queue)
+    due = max(queue.expiry.next_due, queue.expiry.next_pass) if queue.expiry.next_due else 0
+    if due and due <= now and queue.expiry.passing is None and not queue.expiry.expired:
+        queue.expiry.passing = ExpiryPass(queue.backlog.snapshot())
+        queue.expiry.next_due = 0
+    if queue.expiry.passing is not None:
+        _pass(queue, queue.expiry.passing, now)
+    for _ in range(min(SLICE, len(queue.expiry.expired))):
+        dead_letters.expired(broker, queue, queue.expiry.expired.popleft())
+    dues = [queue.delayed.next_due()] if queue.delayed else []
+    if queue.expiry.expired or queue.expiry.passing is not None:
+        dues.append(now)
+    elif queue.expiry.next_due:
+        dues.append(max(queue.expiry.next_due, queue.expiry.next_pass))
+    if dues:
+        set_timer(broker, queue, min(dues))
+
+
+def _make_available(broker: Broker, queue: Queue) -> None:
+    """Put delayed messages whose time has come behind those that wait: a slice of them."""
+    scheduled, now = queue.delayed, broker.clock.now_us
+    due: list[Entry] = []
+    for _ in range(SLICE):
+        if not scheduled or scheduled.next_due() > now:
+            break
+        entry = scheduled.pop_first()
+        expires = deadline(queue, entry)
+        if expires and expires <= now:
+            dead_letters.expired(broker, queue, entry)
+            continue
+        due.append(entry)
+        if expires:
+            note_expiry(broker, queue, expires)
+    if due:
+        queue.put(due)
+        if queue.links.consumers:
+            broker.work.schedule(queue)
+
+
+def _pass(queue: Queue, passing: ExpiryPass, now_us: int) -> None:
+    """Look at the next slice; at the end it is known when the first message expires that is left."""
+    passed: set[int] = set()
+    gone: set[int] = set()
+    for entry in islice(passing.entries, PASSED):
+        passed.add(entry[NUMBER])
+        expires = deadline(queue, entry)
+        if not expires:
+            continue
+        if expires <= now_us:
+            gone.add(entry[NUMBER])
+        elif not passing.next_expiry or expires < passing.next_expiry:
+            passing.next_expiry = expires
+    queue.expiry.expired.extend(queue.pick(gone, passed))
+    passing.seen += len(passed)
+    if len(passed) == PASSED:
+        return
+    queue.expiry.passing = None
+    if not queue.depth:
+        queue.expiry.is_retimed = False
+    came = queue.expiry.next_due  # of messages that were put into the queue during the pass
+    queue.expiry.next_due = (
+        min(passing.next_expiry, came) if passing.next_expiry and came else passing.next_expiry or came
+    )
+    queue.expiry.next_pass = now_us + passing.seen * PAUSE_US_PER_MESSAGE

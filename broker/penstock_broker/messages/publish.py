@@ -1,0 +1,401 @@
+"""Brings a batch of messages from a producer into the queues that it reaches, and accepts it.
+
+Written for speed: `publish` runs for every message. Routing appends references. On the plain path a message costs one
+`startswith` (does it begin like the one before?), a look at some bytes (no group, no expiry) and one tuple. A message
+is accepted in the turn in which it came, unless a record of it is in the log: then once that is synced. It may be
+delivered before it is accepted. A crash then means at worst that a consumer saw a message which its sender sends again.
+
+Source: docs/decisions/018-addresses.md, 030-messages-untouched.md and 037-answer-after-sync.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Final
+
+from penstock_amqp.endpoint.events import AmqpError, Arrival, Entry
+from penstock_amqp.endpoint.ffi import Ptr
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.messages import message
+from penstock_broker.access.connection import Connection
+from penstock_broker.errors import amqp_error
+from penstock_broker.messages import dead_letter_origin, queue_limits, store
+from penstock_broker.messages.due_times import wishes_of
+from penstock_broker.messages.relay import target_of
+from penstock_broker.queue.message_prefix import NO_TIMES, MessagePrefix
+from penstock_broker.queue.queue import LOGGED, SCHEDULED
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.links import Producer
+from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget, Route, reached
+from penstock_core.lifespan import available_at, expires_at
+from penstock_core.reason import Reason, Refuse
+from penstock_core.terms import Unroutable
+
+__all__ = [
+    "UNREADABLE",
+    "break_link",
+    "learn_prefix",
+    "prepare",
+    "publish",
+    "refuse",
+    "refuse_unreadable",
+    "route_message",
+    "store_routed",
+    "top_up",
+    "unreadable",
+]
+
+KNOWN_BEGINNINGS: Final = 16
+"""Ways in which the messages of a producer begin that are remembered: its priorities, say."""
+
+UNREADABLE: Final = "amqp:decode-error"
+"""Condition of a message that can't be read."""
+
+
+def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
+    """Route and store a batch; accept it, or see to it that it is accepted once synced.
+
+    Afterwards `producer.broken` may say why the caller has to close the link.
+    """
+    destination = producer.destination
+    if isinstance(destination, ExchangeTarget | QueueTarget):
+        prepare(broker, destination, len(batch))
+    elif isinstance(destination, ManagementTarget):
+        broker.management.receive(producer, batch)
+        return
+    else:
+        _relay(broker, producer, destination, batch)
+        return
+    producer.transfers += len(batch)
+    route = destination.constant
+    if route is not None and route.is_plain and route.queues:
+        _publish_together(broker, producer, route, batch)
+    else:
+        _publish_each(broker, producer, destination, batch)
+
+
+def prepare(broker: Broker, destination: ExchangeTarget | QueueTarget, count: int) -> None:
+    """Count `count` messages that are about to go there, and see that the destination knows the present bindings."""
+    if isinstance(destination, ExchangeTarget):
+        exchange = destination.exchange
+        exchange.received += count
+        if destination.version != exchange.version:
+            destination.refresh(broker.log.route_set)
+    elif destination.version != destination.node.revision:
+        destination.refresh(broker.log.route_set)
+
+
+def _publish_together(broker: Broker, producer: Producer, route: Route, batch: list[Arrival]) -> None:
+    """Every message goes to every queue of `route`, which is not asked any more."""
+    now = broker.clock.now_us
+    log = broker.log
+    logged_set, kept_set = route.logged_set, route.kept_set
+    if logged_set and not log.accepts_publishing():
+        told = broker.storage_refusal()
+        for delivery, _, settled in batch:
+            refuse(producer, delivery, settled, told)
+        return
+    next_message = log.next_message
+    number = 0 if logged_set else log.next_messages(len(batch))
+    entries: list[Entry] = []
+    delayed: list[Entry] = []
+    beginning = producer.message_prefix
+    prefix, count_at = beginning.prefix, beginning.count_at
+    ordered = False
+    add = entries.append
+    deliveries: list[Ptr] = []
+    presettled: list[Ptr] = []
+    size = first_expiry = 0
+    any_logged = False
+    for delivery, data, settled in batch:
+        try:
+            if not data.startswith(prefix):
+                data = learn_prefix(producer, data)
+                beginning = producer.message_prefix
+                prefix, count_at = beginning.prefix, beginning.count_at
+            flags = beginning.flags
+            absolute = 0
+            if data[count_at] > NO_TIMES:
+                absolute, flags = beginning.look(data)
+            if flags:
+                ordered = True
+        except (DecodeError, IndexError) as error:
+            refuse_unreadable(producer, delivery, settled, unreadable(error))
+            if producer.broken is not None:
+                break
+            continue
+        expires = now + beginning.ttl_us if beginning.ttl_us else 0
+        if absolute:
+            expires = expires_at(now, beginning.ttl_us // 1000, absolute)
+        size += len(data)
+        if beginning.delays and (available := available_at(now, wishes_of(data, beginning.head))) > now:
+            route_set = logged_set if beginning.durable else kept_set
+            flags |= SCHEDULED
+            if route_set:
+                any_logged = True
+                numbered = log.put(route_set, data, now, SCHEDULED)
+                flags |= LOGGED
+            else:
+                numbered = next_message()
+            delayed.append((numbered, data, available, expires, flags))
+            (presettled if settled else deliveries).append(delivery)
+            continue
+        if expires and (not first_expiry or expires < first_expiry):
+            first_expiry = expires
+        if logged_set and (beginning.durable or kept_set):
+            any_logged = True
+            add((log.put(logged_set if beginning.durable else kept_set, data, now), data, now, expires, LOGGED | flags))
+        elif logged_set:
+            add((next_message(), data, now, expires, flags))
+        else:
+            add((number, data, now, expires, flags))
+            number += 1
+        if settled:
+            presettled.append(delivery)
+        else:
+            deliveries.append(delivery)
+    store.put_numbered(broker, route, entries, delayed, size, first_expiry, ordered=ordered)
+    destination = producer.destination
+    if isinstance(destination, ExchangeTarget):
+        destination.exchange.received_bytes += size
+    if presettled:
+        producer.connection.endpoint.settle(presettled)
+        producer.owed_credit += len(presettled)
+    _accept(broker, producer, deliveries, any_logged)
+
+
+def learn_prefix(producer: Producer, data: bytes) -> bytes:
+    """See how a message begins (`producer.message_prefix`); return it as it is forwarded. Raises DecodeError."""
+    known = producer.known_prefixes
+    head = message.inspect(data)
+    beginning = known.get(head)
+    if beginning is not None and data.startswith(beginning.prefix):
+        producer.message_prefix = beginning
+        return data
+    data = dead_letter_origin.without_origin(data)
+    head = message.inspect(data)
+    beginning = producer.message_prefix = MessagePrefix(data, head)
+    if len(known) >= KNOWN_BEGINNINGS:
+        known.clear()
+    known[head] = beginning
+    return message.forwarded(data, head)
+
+
+def _publish_each(
+    broker: Broker, producer: Producer, destination: ExchangeTarget | QueueTarget, batch: list[Arrival]
+) -> None:
+    """Messages whose key, filter or limit has to be looked at one by one; those in a row that reach the same queues go
+    there together.
+    """
+    connection = producer.connection
+    asked: Route | None = None
+    route: Route | None = None
+    run: list[Arrival] = []
+    for delivery, data, settled in batch:
+        try:
+            beginning = producer.message_prefix
+            if not data.startswith(beginning.prefix):
+                data = learn_prefix(producer, data)
+                beginning = producer.message_prefix
+            found = _route(broker, destination, data, beginning.head)
+        except DecodeError as error:
+            refuse_unreadable(producer, delivery, settled, unreadable(error))
+            if producer.broken is not None:
+                break
+            continue
+        if found is not asked or found.rejecting:
+            if run and route is not None:
+                _publish_together(broker, producer, route, run)
+                run = []
+                if producer.broken is not None:
+                    return
+            asked = None
+            refused = _refusal(broker, destination, found, len(data))
+            if refused is not None:
+                refuse(producer, delivery, settled, refused)
+                if producer.broken is not None:
+                    break
+                continue
+            asked = found
+        if not found.queues:
+            _count_unroutable(destination)
+        admitted = store.admitted_route(broker, found, data, beginning.head, connection) if found.picky else found
+        if admitted is not route:
+            if run and route is not None:
+                _publish_together(broker, producer, route, run)
+                run = []
+                if producer.broken is not None:
+                    return
+            route = admitted
+        run.append((delivery, data, settled))
+    if run and route is not None:
+        _publish_together(broker, producer, route, run)
+
+
+def route_message(
+    broker: Broker, destination: ExchangeTarget | QueueTarget, data: bytes, head: message.Head
+) -> Route | AmqpError:
+    """Where one message goes, or why it is not taken. Nothing changes but counters. Raises DecodeError.
+
+    `prepare` has been called for the destination. Apart from `store`, because a commit asks for all its messages first.
+    """
+    route = _route(broker, destination, data, head)
+    return _refusal(broker, destination, route, len(data)) or route
+
+
+def _route(broker: Broker, destination: ExchangeTarget | QueueTarget, data: bytes, head: message.Head) -> Route:
+    route = destination.constant
+    if route is None:
+        assert isinstance(destination, ExchangeTarget)
+        route = destination.route(data, head.start, broker.log.route_set)
+    if not route.queues and isinstance(destination, ExchangeTarget):
+        route = _alternate(broker, destination, data, head, route)
+    return route
+
+
+def store_routed(
+    broker: Broker,
+    connection: Connection | None,
+    destination: ExchangeTarget | QueueTarget,
+    route: Route,
+    messages: Sequence[bytes],
+) -> bool:
+    """Put messages that `route_message` let pass into the queues that take them; True if one is in the log.
+
+    They are without delivery-annotations.
+    """
+    is_logged = False
+    if not route.picky:
+        is_logged = store.put(broker, route, messages)
+    else:
+
+        def admitted(data: bytes) -> Route:
+            return store.admitted_route(broker, route, data, message.inspect(data), connection)
+
+        for taking, run in groupby(messages, admitted):
+            is_logged |= store.put(broker, taking, run)
+    for data in messages:
+        if isinstance(destination, ExchangeTarget):
+            destination.exchange.received_bytes += len(data)
+        if not route.queues:
+            _count_unroutable(destination)
+    return is_logged
+
+
+def _count_unroutable(destination: ExchangeTarget | QueueTarget) -> None:
+    """A message reached no queue and was taken all the same. What went to an alternate was counted there."""
+    if isinstance(destination, ExchangeTarget) and destination.exchange.unroutable is not Unroutable.ALTERNATE:
+        destination.exchange.unroutable_messages += 1
+
+
+def _alternate(broker: Broker, destination: ExchangeTarget, data: bytes, head: message.Head, route: Route) -> Route:
+    """Where the exchange's alternate sends what matches nothing here; an alternate of the alternate is not asked."""
+    exchange = destination.exchange
+    other = broker.topology.exchanges.get(exchange.alternate or "")
+    if exchange.unroutable is not Unroutable.ALTERNATE or other is None or other is exchange:
+        return route
+    exchange.unroutable_messages += 1
+    return broker.routes.route_of(reached(other, destination.key, data, head.start))
+
+
+def _refusal(broker: Broker, destination: ExchangeTarget | QueueTarget, route: Route, size: int) -> AmqpError | None:
+    """Why this message is not taken; None if it is."""
+    if route.logged_set and not broker.log.accepts_publishing():
+        return broker.storage_refusal()
+    for queue in route.rejecting:
+        if queue_limits.is_full(queue, size):
+            return amqp_error(
+                Refuse(Reason.LIMIT_EXCEEDED, f"The queue {queue.name!r} is full and rejects; consume from it first.")
+            )
+    if not route.queues and isinstance(destination, ExchangeTarget):
+        exchange = destination.exchange
+        if exchange.unroutable is Unroutable.REJECT:
+            exchange.unroutable_messages += 1
+            return amqp_error(
+                Refuse(Reason.ADDRESS_NOT_FOUND, f"No binding of exchange {exchange.name!r} matches this message.")
+            )
+    return None
+
+
+def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[Arrival]) -> None:
+    """Each message goes where its `to` says.
+
+    One that goes nowhere is rejected; if its sender has settled it already, the link is closed, or nobody would learn.
+    """
+    for arrival in batch:
+        delivery, data, settled = arrival
+        target = target_of(broker, producer.connection, relay, data)
+        if not isinstance(target, AmqpError):
+            producer.destination = target
+            publish(broker, producer, [arrival])
+            producer.destination = relay
+        elif settled:
+            break_link(producer, delivery, target)
+        else:
+            refuse(producer, delivery, settled, target)
+        if producer.broken is not None:
+            break
+
+
+def _accept(broker: Broker, producer: Producer, deliveries: list[Ptr], logged: bool) -> None:
+    if logged:
+        broker.sync.after_sync(producer.connection, lambda: _accept_synced(broker, producer, deliveries))
+        return
+    producer.connection.endpoint.accept(deliveries)
+    producer.owed_credit += len(deliveries)
+    if producer.owed_credit * 2 >= producer.window:
+        top_up(producer)
+
+
+def _accept_synced(broker: Broker, producer: Producer, deliveries: list[Ptr]) -> None:
+    if producer.link.is_open:
+        _accept(broker, producer, deliveries, False)
+        broker.work.touch(producer.connection)
+
+
+def top_up(producer: Producer) -> None:
+    """Give credit for what was answered, if it has become half a window."""
+    if producer.owed_credit * 2 >= producer.window and producer.link.is_open:
+        producer.connection.endpoint.credit(producer.link, producer.owed_credit)
+        producer.owed_credit = 0
+
+
+def unreadable(error: Exception) -> AmqpError:
+    """Why a message that can't be read is not taken."""
+    return AmqpError(UNREADABLE, f"The message can't be read: {error}")
+
+
+def refuse_unreadable(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
+    """Refuse a message that can't be read. If its sender settled it already, only closing the link can tell the
+    sender."""
+    if settled:
+        break_link(producer, delivery, error)
+    else:
+        refuse(producer, delivery, settled, error)
+
+
+def refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
+    """Reject one message, or close the link if it can't carry that outcome. A message sent settled is dropped in
+    silence."""
+    if settled:
+        producer.connection.endpoint.settle([delivery])
+        producer.owed_credit += 1
+    elif not producer.can_reject:
+        break_link(producer, delivery, error)
+    else:
+        _reject(producer, [delivery], error)
+
+
+def break_link(producer: Producer, delivery: Ptr, error: AmqpError) -> None:
+    """Have the link closed, telling which message is the cause; it, and what comes behind it, is not taken."""
+    if producer.broken is None:
+        tag = producer.connection.endpoint.tag_of(delivery)
+        producer.broken = replace(error, info={**error.info, "delivery-tag": tag})
+
+
+def _reject(producer: Producer, deliveries: list[Ptr], error: AmqpError) -> None:
+    producer.connection.endpoint.reject(deliveries, error)
+    producer.owed_credit += len(deliveries)
+    top_up(producer)

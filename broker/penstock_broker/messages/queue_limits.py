@@ -1,0 +1,85 @@
+"""What a full queue does, and how a message ends in a queue.
+
+A queue that is beyond its limits drops by its `overflow`; what it drops is counted. `remove` is the end of a message in
+a queue whatever the reason: its bytes, what was remembered of it, its record in the log. Limits, policies, consumers
+and administrators all end messages, and none of them may forget a part. Source: docs/decisions/045-queue-limits.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import assert_never
+
+from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Entry
+from penstock_broker.log import Outcome
+from penstock_broker.queue.queue import LOGGED, Queue
+from penstock_broker.state.broker import Broker
+from penstock_core.terms import Overflow
+
+__all__ = ["enforce", "is_full", "remove"]
+
+logger = logging.getLogger(__name__)
+
+
+def remove(broker: Broker, queue: Queue, entry: Entry, outcome: Outcome) -> None:
+    """A message that is in no list of the queue any more has left it for good."""
+    queue.depth_bytes -= len(entry[DATA])
+    queue.forget(entry[NUMBER])
+    if entry[FLAGS] & LOGGED:
+        broker.log.ack(queue.incarnation, entry[NUMBER], outcome)
+
+
+def is_full(queue: Queue, size: int, coming: int = 0, coming_bytes: int = 0) -> bool:
+    """True if one message more, of `size` bytes and behind `coming` others, would be one too many."""
+    if queue.depth_bytes + coming_bytes + size > queue.policy.max_bytes:
+        return True
+    return 0 < queue.policy.max_messages <= queue.depth + coming
+
+
+def enforce(broker: Broker, queue: Queue) -> None:
+    """Drop messages that wait until the queue is within its limits; what is in flight is never taken back.
+
+    A queue that rejects was asked before: what it took is not dropped.
+    """
+    dropped = queue.totals.dropped
+    _drop(broker, queue)
+    if queue.totals.dropped > dropped and broker.warning_intervals.may_say(f"full {queue.name}", broker.clock.now_ms):
+        logger.warning(
+            "The queue %r is full (%s of %s bytes, %s messages) and drops by its overflow %s: "
+            "consume from it, raise its limits, or let it Reject",
+            queue.name, queue.depth_bytes, queue.policy.max_bytes, queue.depth, queue.policy.overflow.value,
+        )  # fmt: skip
+
+
+def _drop(broker: Broker, queue: Queue) -> None:
+    while queue.depth_bytes > queue.policy.max_bytes or 0 < queue.policy.max_messages < queue.depth:
+        match queue.policy.overflow:
+            case Overflow.DROP_OLDEST:
+                entry = queue.drop_oldest() or _next_delayed(queue)
+            case Overflow.DROP_NEWEST:
+                entry = _newest(queue)
+            case Overflow.REJECT:
+                return
+            case _:
+                assert_never(queue.policy.overflow)
+        if entry is None:
+            return
+        queue.totals.dropped += 1
+        remove(broker, queue, entry, Outcome.DROPPED)
+
+
+def _next_delayed(queue: Queue) -> Entry | None:
+    return queue.delayed.pop_first() if queue.delayed else None
+
+
+def _newest(queue: Queue) -> Entry | None:
+    """Take out the message that came last, delayed or not."""
+    waiting = queue.drop_newest()
+    if waiting is not None and queue.delayed.is_above_all(waiting[NUMBER]):
+        return waiting
+    delayed = queue.delayed.newest()
+    if delayed is None or (waiting is not None and waiting[NUMBER] > delayed[NUMBER]):
+        return waiting
+    if waiting is not None:
+        queue.put((waiting,))
+    return queue.delayed.remove(delayed)

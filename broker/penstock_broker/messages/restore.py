@@ -1,0 +1,136 @@
+"""Puts the topology and the messages that the log holds back in place when the broker starts.
+
+A message that a consumer may have seen comes back with delivery-count > 0, without a delivery attempt counted against
+it. Losses (messages that were not durable, or that the log has lost by damage) are counted per subscription. Source:
+docs/decisions/036-what-is-durable.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from operator import itemgetter
+
+from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, Entry
+from penstock_amqp.messages.message import inspect, with_annotations_section
+from penstock_broker.log import Document, Message, Recovered
+from penstock_broker.messages.due_times import wishes_of
+from penstock_broker.queue.flags import order_flags
+from penstock_broker.queue.queue import LOGGED, SCHEDULED, Queue
+from penstock_broker.topology import documents
+from penstock_broker.topology.store import Topology
+from penstock_core.lifespan import available_at, bounded, expires_at
+
+__all__ = ["instance_of", "record_losses", "restore"]
+
+logger = logging.getLogger(__name__)
+
+
+def restore(topology: Topology, recovered: Recovered, now_us: int) -> None:
+    """Fill an empty topology with what was recovered, exchanges first."""
+    by_kind: dict[str, list[Document]] = {}
+    for document in recovered.documents:
+        by_kind.setdefault(document.kind, []).append(document)
+    for document in by_kind.get(documents.EXCHANGE, ()):
+        topology.restore_exchange(documents.load_exchange(document.key, document.payload))
+    for document in by_kind.get(documents.QUEUE, ()):
+        node = documents.load_queue(document.key, document.payload, document.incarnation, now_us)
+        topology.restore_queue(node)
+        _fill(node.queue, recovered.messages.get(document.incarnation, ()), now_us)
+    for document in by_kind.get(documents.SUBSCRIPTION, ()):
+        subscription = documents.load_subscription(document.payload, document.incarnation, now_us)
+        subscription.revision = topology.next_revision()
+        topology.restore(subscription)
+        subscription.queue.totals.lost_at_restart += recovered.lost.get(document.incarnation, 0)
+        _fill(subscription.queue, recovered.messages.get(document.incarnation, ()), now_us)
+    if not recovered.epoch:
+        logger.info("The data folder is new")
+        return
+    waiting = sum(len(messages) for messages in recovered.messages.values())
+    logger.info(
+        "Recovered epoch %d (%s): %d documents, %d messages in queues",
+        recovered.epoch,
+        "closed in order" if recovered.clean else "after a crash",
+        len(recovered.documents),
+        waiting,
+    )
+
+
+def record_losses(topology: Topology) -> None:
+    """Write down, when the broker stops in order, how many messages each lasting subscription loses by it: those that
+    were sent as not durable, and since when it is unused. After a crash nobody can know.
+    """
+    for subscription in topology.subscriptions.values():
+        queue = subscription.queue
+        lost = sum(1 for _, entry in queue.everything() if not entry[FLAGS] & LOGGED)
+        if subscription.is_logged and lost:
+            queue.totals.lost_at_restart += lost
+            topology.write(subscription)
+        elif subscription.is_logged and subscription.noted_unused_us != queue.links.unused_since_us:
+            topology.note(subscription)
+
+
+def instance_of(recovered: Recovered) -> str | None:
+    """The id that was made with the data folder; None if the folder is new."""
+    for document in recovered.documents:
+        if document.kind == documents.BROKER:
+            return document.payload.decode()
+    return None
+
+
+def _fill(queue: Queue, messages: Sequence[Message], now_us: int) -> None:
+    due: list[Entry] = []
+    for message in messages:
+        entry = _entry(message, queue.policy.max_ttl_us)
+        size = len(entry[DATA])
+        is_due = entry[AVAILABLE] <= now_us
+        if is_due:
+            due.append(entry)
+            if entry[EXPIRES]:
+                queue.expiry.may_expire = True
+                queue.expiry.next_due = min(entry[EXPIRES], queue.expiry.next_due or entry[EXPIRES])
+        else:
+            queue.hold_back(entry)
+        queue.depth_bytes += size
+        queue.totals.enqueued += 1
+        queue.totals.enqueued_bytes += size
+        if message.deliveries:
+            queue.redelivery.attempts[message.number] = message.deliveries
+            queue.totals.max_delivery_count = max(queue.totals.max_delivery_count, message.deliveries)
+        if message.delivered and is_due:  # the mark says no more than that others of higher number were
+            queue.redelivery.seen.add(message.number)
+            queue.delivered_up_to = max(queue.delivered_up_to, message.number)
+    queue.put(_in_order(due))
+
+
+def _in_order(due: list[Entry]) -> list[Entry]:
+    """Messages in the order in which they waited: a delayed one behind all that waited when it was due."""
+    delayed = sorted((entry for entry in due if entry[FLAGS] & SCHEDULED), key=itemgetter(AVAILABLE, NUMBER))
+    if not delayed:
+        return due
+    ordered: list[Entry] = []
+    rest = iter(delayed)
+    following = next(rest, None)
+    for entry in due:
+        if entry[FLAGS] & SCHEDULED:
+            continue
+        while following is not None and following[AVAILABLE] < entry[AVAILABLE]:
+            ordered.append(following)
+            following = next(rest, None)
+        ordered.append(entry)
+    if following is not None:
+        ordered += (following, *rest)
+    return ordered
+
+
+def _entry(message: Message, max_ttl_us: int) -> Entry:
+    """The entry as it was when the message came; the record keeps when that was."""
+    data, arrival = message.payload, message.arrival
+    head = inspect(data)
+    wished = wishes_of(data, head)
+    expires = bounded(expires_at(arrival, head.ttl, wished.absolute_expiry_ms), arrival, max_ttl_us)
+    flags = LOGGED | order_flags(data, head) | message.flags & SCHEDULED
+    available = available_at(arrival, wished) if flags & SCHEDULED else arrival
+    if message.remark:  # what consumers wrote on it says nothing of its times
+        data = with_annotations_section(data, head, message.remark)
+    return (message.number, data, available, expires, flags)

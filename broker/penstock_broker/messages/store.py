@@ -1,0 +1,133 @@
+"""Puts messages into the queues of their route: into the log if they are to last, and into their place in each queue.
+
+It does so for producers, for commits, and for the broker itself. `publish` numbers and logs its own messages, because
+it goes through the batch anyway; `put_numbered` is part of the forwarding path. Must not know who brought a message,
+except for no-local. Source: docs/decisions/036-what-is-durable.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock_amqp.endpoint.events import EXPIRES, Entry
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.messages import message
+from penstock_broker.access.connection import Connection
+from penstock_broker.messages import due_times, queue_limits
+from penstock_broker.messages.due_times import wishes_of
+from penstock_broker.queue.flags import ORDERED
+from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
+from penstock_broker.queue.queue import LOGGED, SCHEDULED, Queue
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.routes import Route
+from penstock_core.lifespan import available_at, bounded, expires_at
+
+__all__ = ["admitted_route", "put", "put_numbered"]
+
+
+def admitted_route(
+    broker: Broker, route: Route, data: bytes, head: message.Head, connection: Connection | None
+) -> Route:
+    """The route of the queues that take this message; `connection` brought it, None: the broker."""
+    if not route.picky:
+        return route
+    taking = route.selection.taking(data, head, connection)
+    return route if len(taking) == len(route.picky) else broker.routes.route_of((*route.open_queues, *taking))
+
+
+def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool = False) -> bool:
+    """Put messages into every queue of `route`; True if one is in the log. `keep`: as if each said it is durable.
+
+    They are without delivery-annotations; of one whose properties can't be read, these say nothing.
+    """
+    if not route.queues:
+        return False
+    now, log = broker.clock.now_us, broker.log
+    beginning = UNKNOWN
+    entries: list[Entry] = []
+    delayed: list[Entry] = []
+    size = first_expiry = 0
+    is_logged = ordered = False
+    for data in messages:
+        if not data.startswith(beginning.prefix):
+            beginning = MessagePrefix(data, message.inspect(data))
+        absolute, marks = _look(beginning, data)
+        available = available_at(now, wishes_of(data, beginning.head)) if beginning.delays else now
+        expires = expires_at(now, beginning.ttl_us // 1000, absolute)
+        if available > now:
+            marks |= SCHEDULED
+        route_set = route.logged_set if beginning.durable or keep else route.kept_set
+        if route_set:
+            number = log.put(route_set, data, now, marks & SCHEDULED)
+            marks |= LOGGED
+            is_logged = True
+        else:
+            number = log.next_message()
+        size += len(data)
+        (delayed if available > now else entries).append((number, data, available, expires, marks))
+        if expires and available == now and (not first_expiry or expires < first_expiry):
+            first_expiry = expires
+        ordered = ordered or bool(marks & ORDERED)
+    put_numbered(broker, route, entries, delayed, size, first_expiry, ordered=ordered, keep=keep)
+    return is_logged
+
+
+def _look(beginning: MessagePrefix, data: bytes) -> tuple[int, int]:
+    try:
+        return beginning.look(data)
+    except (DecodeError, IndexError):
+        return 0, beginning.flags
+
+
+def put_numbered(
+    broker: Broker,
+    route: Route,
+    entries: list[Entry],
+    delayed: list[Entry],
+    size: int,
+    first_expiry: int,
+    *,
+    ordered: bool,
+    keep: bool = False,
+) -> None:
+    """Put messages that are numbered, and in the log where they are to be, into every queue of `route`.
+
+    Those of `entries` wait at once, `delayed` ones are for later; `size`: bytes of them all. `first_expiry`: when the
+    first of `entries` expires, 0: none does. `ordered`: some have a priority or a group. `keep`: as for `put`.
+    """
+    count = len(entries) + len(delayed)
+    for queue in route.queues:
+        until = first_expiry
+        ours, ours_delayed = entries, delayed
+        if queue.policy.max_ttl_us or not route.is_alike:
+            ours = [_own(broker, queue, entry, keep) for entry in entries]
+            ours_delayed = [_own(broker, queue, entry, keep) for entry in delayed]
+        if queue.policy.max_ttl_us:
+            until = min((entry[EXPIRES] for entry in ours), default=0)
+        if until:
+            due_times.note_expiry(broker, queue, until)
+        if ordered:
+            queue.put(ours)
+        else:
+            queue.ready.extend(ours)
+        queue.totals.enqueued += count
+        queue.totals.enqueued_bytes += size
+        queue.depth_bytes += size
+        if delayed:
+            due_times.delay(broker, queue, ours_delayed)
+        if not queue.is_scheduled and queue.links.consumers:
+            queue.is_scheduled = True
+            broker.work.ready.append(queue)
+        if queue.depth_bytes > queue.policy.max_bytes or queue.policy.max_messages:
+            queue_limits.enforce(broker, queue)
+
+
+def _own(broker: Broker, queue: Queue, entry: Entry, keep: bool) -> Entry:
+    """A message that came now, as it is in this queue: bounded by its longest time to live, and logged if it is here.
+
+    A queue must not acknowledge in the log what the log does not hold for it.
+    """
+    number, data, available, expires, flags = entry
+    if flags & LOGGED and not (queue.is_logged and (keep or queue.policy.keeps_all or message.inspect(data).durable)):
+        flags ^= LOGGED
+    return number, data, available, bounded(expires, broker.clock.now_us, queue.policy.max_ttl_us), flags

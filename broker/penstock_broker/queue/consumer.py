@@ -1,0 +1,86 @@
+"""The links that clients attached, as far as a queue knows them, and the order in which its consumers get messages.
+
+Plain records; whoever ends a link clears its references, because reference cycles are not collected in the broker
+process. Must not know which queue or exchange a link uses, or what for: that stands in `state.links`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock_amqp.endpoint.links import InLink, OutLink
+from penstock_broker.access.connection import Connection
+from penstock_broker.queue.cursor import SelectorCursor
+from penstock_core.handing_out import tiers
+
+__all__ = ["Link", "QueueLinks", "ReceivingLink", "SendingLink"]
+
+
+class Link:
+    """A link that a client attached."""
+
+    __slots__ = ("after_reply", "connection", "creates", "is_active")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.is_active = False
+        """The attach was answered: messages and credit may flow."""
+        self.after_reply: list[Callable[[], None]] = []
+        """What has to wait until the attach is answered, e.g. the client's own detach."""
+        self.creates: str | None = None
+        """The temporary node that its attach made."""
+
+
+class SendingLink(Link):
+    """A link on which the client sends."""
+
+    __slots__ = ("link",)
+
+    def __init__(self, connection: Connection, link: InLink) -> None:
+        super().__init__(connection)
+        self.link = link
+
+
+class ReceivingLink(Link):
+    """A link on which the client receives."""
+
+    __slots__ = ("cursor", "link", "priority")
+
+    def __init__(self, connection: Connection, link: OutLink) -> None:
+        super().__init__(connection)
+        self.link = link
+        self.priority = 0
+        """Those of higher priority come first."""
+        self.cursor: SelectorCursor | None = None
+        """What it takes of the backlog; None: everything."""
+
+
+class QueueLinks:
+    """The links that get messages out of one queue."""
+
+    __slots__ = ("active", "browsers", "consumers", "tiers", "turn", "unused_since_us")
+
+    def __init__(self, now_us: int) -> None:
+        self.consumers: list[ReceivingLink] = []
+        self.browsers: list[ReceivingLink] = []
+        self.turn = 0
+        """Whose turn it is among the consumers: an index."""
+        self.tiers: tuple[list[ReceivingLink], ...] | None = None
+        """The consumers that may get something, those before whom others come last; None: all, in turn."""
+        self.active: ReceivingLink | None = None
+        """The one consumer that gets messages, if only one may."""
+        self.unused_since_us = now_us
+        """Since when nobody consumes, microseconds since the epoch; 0: somebody does."""
+
+    def rank(self, *, exclusive: bool) -> None:
+        """Find out who comes before whom, after consumers or the policy changed. `exclusive`: only one gets
+        messages."""
+        consumers = self.consumers
+        ranked = tiers([consumer.priority for consumer in consumers])
+        if exclusive:
+            if self.active not in consumers:
+                self.active = consumers[ranked[0][0]] if ranked else None
+            self.tiers = ([self.active],) if self.active is not None else ()
+        else:
+            self.active = None
+            self.tiers = tuple([consumers[at] for at in tier] for tier in ranked) if len(ranked) > 1 else None

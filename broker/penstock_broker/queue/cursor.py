@@ -1,0 +1,187 @@
+"""How far the consumers of a queue that share a selector have looked through the backlog, so that no message is
+examined twice.
+
+A message that a selector does not select stays for others, in its place. What lies before the cursor's position was
+examined already; what came back into that part since, or was found to match while another cursor looked at it, is
+remembered as a hint. So each message costs one evaluation per selector, however long the backlog is; its properties are
+decoded once for all selectors of the queue (`Examination`).
+
+A consumer that called a message undeliverable here, or has met one that is longer than it takes, gets a cursor of its
+own, which steps over such messages.
+
+Part of the forwarding path where a queue has such consumers. Must not know links' engines or sockets. Source: JMS 2.0,
+3.8.1; AMQP 1.0 part 3, 3.4.5 (undeliverable-here).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Final, Protocol
+
+from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.selected_fields import Selectable, SelectedFields
+from penstock_broker.queue.priority_level import PriorityLevel
+from penstock_core.selector import Selector
+
+__all__ = ["BacklogConsumer", "Examination", "SelectorCursor"]
+
+_MIN_HINTS: Final = 64
+"""Fewer hints than this are never tidied."""
+
+
+class BacklogConsumer(Protocol):
+    """A consumer, as far as a backlog knows it. Compared by identity."""
+
+    cursor: SelectorCursor | None
+    """What it takes of the backlog, which sets this; None: everything."""
+
+
+class Examination:
+    """Reads what the selectors of one queue ask of a message, once for all of them, and counts what that costs."""
+
+    __slots__ = ("_fields", "_last", "_values", "budget", "total")
+
+    def __init__(self) -> None:
+        self._fields = SelectedFields(())
+        self._last = -1
+        self._values: dict[str, Selectable] | None = None
+        self.budget = 0
+        """Messages that may still be looked at in this visit of the queue."""
+        self.total = 0
+        """Evaluations so far."""
+
+    def ask_for(self, selectors: Iterable[Selector]) -> None:
+        """These are the selectors from now on."""
+        self._fields = SelectedFields({name for selector in selectors for name in selector.names})
+        self._last = -1
+
+    def selects(self, selector: Selector, entry: Entry) -> bool:
+        """Evaluate a selector; a message whose fields can't be read is not selected."""
+        self.total += 1
+        if entry[NUMBER] != self._last:
+            self._last = entry[NUMBER]
+            try:
+                self._values = self._fields.read(entry[DATA], inspect(entry[DATA]))
+            except DecodeError:
+                self._values = None
+        return self._values is not None and selector.selects(self._values.get)
+
+
+class SelectorCursor:
+    """One selector's way through the backlog; shared by the consumers that have it, or of one consumer alone."""
+
+    __slots__ = ("_excluded", "_hints", "_positions", "consumer", "examination", "max_bytes", "selector", "users")
+
+    def __init__(
+        self,
+        selector: Selector | None,
+        examination: Examination,
+        excluded: dict[int, set[BacklogConsumer]],
+        consumer: BacklogConsumer | None = None,
+    ) -> None:
+        self.selector = selector
+        self.examination = examination
+        self._excluded = excluded
+        self.consumer = consumer
+        """Whose it is alone; None if it is shared."""
+        self.max_bytes = 0
+        """Its consumer takes no longer message; 0: any."""
+        self.users = 0
+        """BacklogConsumers that have it."""
+        self._positions: dict[int, int] = {}
+        """By priority: what lies back with a lower number was examined."""
+        self._hints: dict[int, list[tuple[int, bool]]] = {}
+        """By priority, a heap: numbers below the cursor that are worth a look, and whether the selector is known to
+        select them.
+        """
+
+    def alone(self, consumer: BacklogConsumer) -> SelectorCursor:
+        """A selection of this one's selector for a consumer that needs its own."""
+        own = SelectorCursor(self.selector, self.examination, self._excluded, consumer)
+        own.max_bytes = self.max_bytes
+        own._positions = dict(self._positions)
+        own._hints = {priority: list(hints) for priority, hints in self._hints.items()}
+        return own
+
+    def wants(self, entry: Entry) -> bool:
+        """True if its consumers may get the message."""
+        if self.consumer is not None and not self._allows(entry):
+            return False
+        return self.selector is None or self.examination.selects(self.selector, entry)
+
+    def _allows(self, entry: Entry) -> bool:
+        if self.consumer is None:
+            return True
+        is_too_long = 0 < self.max_bytes < len(entry[DATA])
+        return not is_too_long and self.consumer not in self._excluded.get(entry[NUMBER], ())
+
+    def next(self, level: PriorityLevel, cursors: Sequence[SelectorCursor]) -> Entry | None:
+        """The next message of a level that is wanted, left where it is; None if there is none, or the budget is spent.
+
+        Fresh ones that are not wanted move to those that were looked at; `cursors` are all of the queue.
+        """
+        if self._hints and (entry := self._hinted(level)) is not None:
+            return entry
+        priority, back, fresh = level.priority, level.back, level.fresh
+        examination = self.examination
+        while back.blocks and (entry := back.at_or_behind(self._positions.get(priority, 0))) is not None:
+            if examination.budget <= 0:
+                return None
+            examination.budget -= 1
+            if self.wants(entry):
+                return entry
+            self._positions[priority] = entry[NUMBER] + 1
+        while fresh and examination.budget > 0:
+            examination.budget -= 1
+            entry = fresh[0]
+            if self.wants(entry):
+                return entry
+            back.add(fresh.popleft())
+            self._examined(priority, entry[NUMBER])
+            for other in cursors:
+                if other is not self:
+                    other._shelved(level, entry)
+        return None
+
+    def _hinted(self, level: PriorityLevel) -> Entry | None:
+        hints = self._hints.get(level.priority)
+        while hints and self.examination.budget > 0:
+            number, is_sure = hints[0]
+            entry = level.back.find(number)
+            if entry is not None:
+                self.examination.budget -= 1
+                if self._allows(entry) if is_sure else self.wants(entry):
+                    return entry
+            heappop(hints)
+        return None
+
+    def _examined(self, priority: int, number: int) -> None:
+        if number >= self._positions.get(priority, 0):
+            self._positions[priority] = number + 1
+
+    def _shelved(self, level: PriorityLevel, entry: Entry) -> None:
+        """Another selection left a fresh message; while its properties are decoded, see whether it is one for us."""
+        priority, number = level.priority, entry[NUMBER]
+        if level.back.at_or_behind(self._positions.get(priority, 0)) is entry:  # all that was before it is examined
+            self.examination.budget -= 1
+            if self.wants(entry):
+                self._hint(level, number, True)
+            self._examined(priority, number)
+        else:
+            self.came_back(level, number)
+
+    def came_back(self, level: PriorityLevel, number: int) -> None:
+        """A message is back in its place: have a look at it if the cursor is beyond."""
+        if number < self._positions.get(level.priority, 0):
+            self._hint(level, number, False)
+
+    def _hint(self, level: PriorityLevel, number: int, is_sure: bool) -> None:
+        hints = self._hints.setdefault(level.priority, [])
+        heappush(hints, (number, is_sure))
+        if len(hints) > _MIN_HINTS + 2 * len(level.back):
+            # Others took most of what they point to.
+            hints[:] = {hint for hint in hints if level.back.find(hint[0]) is not None}
+            heapify(hints)

@@ -1,0 +1,299 @@
+"""One queue incarnation: its messages, what was declared of it, its links and its counters.
+
+The tuple of a published message (`Entry`) is shared by all queues that it reaches; a queue holds references. What waits
+is in the `backlog`; the two fields of it on which the plain path works are here too. Delivery counts live in dicts that
+only redelivered messages enter.
+
+Written for speed: `messages.publish`, `messages.dispatch` and `messages.settle` work on the fields. Must not know why a
+link takes messages from it, nor sockets or the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from penstock_amqp.endpoint.events import AVAILABLE, AmqpError, Entry, Held
+from penstock_broker.queue.admission import Admission
+from penstock_broker.queue.backlog import Backlog
+from penstock_broker.queue.consumer import QueueLinks, ReceivingLink
+from penstock_broker.queue.cursor import BacklogConsumer
+from penstock_broker.queue.delayed import DelayedMessages, ExpiryState
+from penstock_broker.queue.disposal import Pile
+from penstock_broker.queue.totals import QueueTotals
+from penstock_core.fate import Cause
+from penstock_core.terms import Overflow
+
+__all__ = ["LOGGED", "SCHEDULED", "Queue", "QueuePolicy", "Redelivery", "Stranded"]
+
+LOGGED: Final = 1
+"""Flag of an entry: it was put into the log, so its end has to be."""
+
+SCHEDULED: Final = 2
+"""Flag of an entry, and of its record in the log: the message says when it may be delivered at the earliest."""
+
+WaitingState: TypeAlias = Literal["Ready", "Scheduled", "Stranded"]
+"""How a message that is not in flight waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stranded:
+    """A message that could not be sent on: its queue keeps it, and `messages.dead_letters` tries again."""
+
+    entry: Entry
+    cause: Cause
+    error: AmqpError | None
+    """What the consumer said when it rejected it."""
+
+
+class QueuePolicy:
+    """What was declared of a queue."""
+
+    __slots__ = (
+        "dead_letter",
+        "exclusive_consumer",
+        "expiry_address",
+        "keeps_all",
+        "max_bytes",
+        "max_deliveries",
+        "max_messages",
+        "max_ttl_us",
+        "overflow",
+    )
+
+    def __init__(self) -> None:
+        self.keeps_all = False
+        """Messages sent as not durable are kept as well."""
+        self.max_bytes = 0
+        self.max_messages = 0
+        """0: any number."""
+        self.overflow = Overflow.DROP_OLDEST
+        self.max_deliveries = 0
+        """Failed deliveries after which a message is dead-lettered; 0: any number."""
+        self.dead_letter: str | None = None
+        """Address of what was rejected, or failed too often."""
+        self.expiry_address: str | None = None
+        """Address of what expired."""
+        self.max_ttl_us = 0
+        """The longest time to live, and that of messages that say none, microseconds; 0: none."""
+        self.exclusive_consumer = False
+        """One link at a time gets the messages."""
+
+
+class Redelivery:
+    """What is known of single messages that were delivered before. Most messages never enter these."""
+
+    __slots__ = ("attempts", "excluded", "seen")
+
+    def __init__(self) -> None:
+        self.attempts: dict[int, int] = {}
+        """Deliveries that failed and count, by message number."""
+        self.seen: set[int] = set()
+        """Numbers that a consumer may have seen: their header says delivery-count > 0, but no attempt counts."""
+        self.excluded: dict[int, set[BacklogConsumer]] = {}
+        """Consumers that said undeliverable-here, by message number."""
+
+    def delivery_count(self, number: int) -> int:
+        """What the header of the next delivery says."""
+        count = self.attempts.get(number, 0)
+        return count or (1 if number in self.seen else 0)
+
+    def forget(self, number: int) -> None:
+        """The message has left for good."""
+        self.attempts.pop(number, None)
+        self.seen.discard(number)
+        self.excluded.pop(number, None)
+
+
+class Queue:
+    """One life of a queue. Fields are public to the forwarding path."""
+
+    __slots__ = (
+        "admits",
+        "backlog",
+        "delayed",
+        "delivered_up_to",
+        "depth_bytes",
+        "expiry",
+        "in_flight",
+        "incarnation",
+        "is_logged",
+        "is_scheduled",
+        "links",
+        "name",
+        "policy",
+        "ready",
+        "redelivery",
+        "returned",
+        "stranded",
+        "totals",
+    )
+
+    def __init__(self, name: str, incarnation: int, *, is_logged: bool, now_us: int) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.is_logged = is_logged
+        """Its durable messages outlive the process."""
+        self.admits: Admission | None = None
+        """What a message has to pass at publish; None takes all."""
+        self.policy = QueuePolicy()
+        self.links = QueueLinks(now_us)
+        self.redelivery = Redelivery()
+        self.backlog = Backlog(self.redelivery.excluded)
+        self.ready: deque[Entry] = self.backlog.normal.fresh
+        """Fresh messages of normal priority: plain ones can be appended here, all others take `put`."""
+        self.returned = self.backlog.normal.back
+        """Messages of normal priority that came back, or were looked at; before `ready`."""
+        self.delayed = DelayedMessages()
+        """Messages to be delivered later."""
+        self.expiry = ExpiryState()
+        self.stranded: dict[int, Stranded] = {}
+        """Messages whose destination does not take them now, by number: they count, but no consumer gets them."""
+        self.is_scheduled = False
+        """It is in the broker's list of queues that may have something to send."""
+        self.delivered_up_to = 0
+        """Highest message number that was sent to a consumer."""
+        self.depth_bytes = 0
+        self.in_flight = 0
+        """Deliveries that nobody has settled yet."""
+        self.totals = QueueTotals()
+
+    @property
+    def waiting(self) -> int:
+        """Messages that a consumer could take now."""
+        return len(self.ready) + len(self.returned) if self.backlog.is_plain else len(self.backlog)
+
+    @property
+    def kept_back(self) -> int:
+        """Messages that no consumer gets now: delayed, about to leave, or stranded."""
+        return len(self.delayed) + len(self.expiry.expired) + len(self.stranded)
+
+    @property
+    def depth(self) -> int:
+        """Messages that nobody has settled yet."""
+        return self.waiting + self.in_flight + self.kept_back
+
+    def __iter__(self) -> Iterator[Entry]:
+        """All that waits, in the order of hand-out; nothing may change meanwhile."""
+        return iter(self.backlog)
+
+    def oldest_available_us(self) -> int:
+        """Since when the longest waiting message has been available; 0 if none waits."""
+        return min((entry[AVAILABLE] for entry in self.backlog.oldest()), default=0)
+
+    def put(self, entries: Iterable[Entry]) -> None:
+        """Put messages of any kind behind those of their priority; the counters are the caller's."""
+        self.backlog.put(entries)
+
+    def put_back(self, held: Iterable[Held]) -> None:
+        """Take deliveries back, to be sent again before all that wait at their priority."""
+        put_back = self.backlog.put_back
+        for delivery in held:
+            put_back(delivery[1])
+            self.in_flight -= 1
+            self.totals.returned += 1
+
+    def pick(self, chosen: Set[int], passed: Set[int]) -> list[Entry]:
+        """Take waiting messages out; the rest of their end is the caller's. `passed`: see the backlog's."""
+        return self.backlog.pick(chosen, passed)
+
+    def take_out(self, chosen: Mapping[int, Entry], passed: Set[int]) -> list[Entry]:
+        """The same, and of those that are kept back. `chosen`: by number."""
+        taken = self.pick(chosen.keys(), passed)
+        if len(taken) < len(chosen) and self.kept_back:
+            taken += [found for each in chosen.values() if (found := self.delayed.remove(each)) is not None]
+            taken += [kept.entry for each in chosen if (kept := self.stranded.pop(each, None)) is not None]
+        return taken
+
+    def hold_back(self, entry: Entry) -> None:
+        """Keep a message until it is available, or has expired before."""
+        self.delayed.add(entry)
+
+    def keep(self, entry: Entry, now_us: int) -> None:
+        """Put a message that was taken out back in its place."""
+        if entry[AVAILABLE] > now_us:
+            self.hold_back(entry)
+        else:
+            self.backlog.put_back(entry)
+
+    def everything(self) -> Iterator[tuple[WaitingState, Entry]]:
+        """What waits, in the order of hand-out, then what is delayed, by time, then what is stranded.
+
+        As it is now, whatever changes while it is gone through.
+        """
+        copied: tuple[tuple[WaitingState, Iterable[Entry]], ...] = (
+            ("Ready", self.backlog.snapshot()),
+            ("Scheduled", list(self.delayed)),
+            ("Stranded", [each.entry for each in self.stranded.values()]),
+        )
+        return ((state, entry) for state, entries in copied for entry in entries)
+
+    def drop_oldest(self) -> Entry | None:
+        """Take out the oldest message of the lowest priority that waits; the rest of its end is the caller's."""
+        return self.backlog.drop_oldest()
+
+    def drop_newest(self) -> Entry | None:
+        """Take out the message that came last, if it waits; the rest of its end is the caller's."""
+        return self.backlog.drop_newest()
+
+    def join(self, consumer: ReceivingLink) -> None:
+        """A consumer more."""
+        self.links.consumers.append(consumer)
+        self.links.unused_since_us = 0
+        self.rank()
+
+    def leave(self, consumer: ReceivingLink, now_us: int) -> None:
+        """The consumer is gone; what it had unsettled is given back apart from this."""
+        self.links.consumers.remove(consumer)
+        self.backlog.left(consumer)
+        if not self.links.consumers:
+            self.links.unused_since_us = now_us
+        self.rank()
+
+    def exclude(self, consumer: ReceivingLink, number: int) -> None:
+        """Keep a message from a consumer from now on; one that is gone meanwhile gets nothing anyway."""
+        if consumer in self.links.consumers:
+            self.backlog.exclude(consumer, number)
+
+    def rank(self) -> None:
+        """Find out who comes before whom, after consumers or the policy changed."""
+        self.links.rank(exclusive=self.policy.exclusive_consumer)
+
+    @property
+    def remembers(self) -> bool:
+        """Something is known of single messages: `forget` has to be called when one leaves."""
+        known = self.redelivery
+        return bool(known.attempts or known.seen or known.excluded or self.backlog.groups is not None)
+
+    def fail(self, number: int) -> int:
+        """Count one failed delivery; how many they are now."""
+        attempts = self.redelivery.attempts
+        count = attempts[number] = attempts.get(number, 0) + 1
+        if count > self.totals.max_delivery_count:
+            self.totals.max_delivery_count = count
+        return count
+
+    def forget(self, number: int) -> None:
+        """The message has left for good."""
+        self.redelivery.forget(number)
+        if self.backlog.groups is not None:
+            self.backlog.groups.release(number)
+
+    def end(self) -> list[Pile]:
+        """The queue's life is over, and it is empty at once, however much that was.
+
+        The caller frees everything that waited and what was remembered of it, and deliveries in flight as well.
+        """
+        expiry, redelivery = self.expiry, self.redelivery
+        passing = [expiry.passing.entries] if expiry.passing is not None else []
+        piles: list[Pile] = [*self.backlog.take_all(), self.delayed.take_all(), expiry.expired, *passing]
+        piles += (self.stranded, redelivery.seen, redelivery.attempts, redelivery.excluded)
+        self.ready = self.backlog.normal.fresh
+        expiry.expired, self.stranded = deque(), {}
+        redelivery.seen, redelivery.attempts = set(), {}
+        expiry.next_due = 0
+        expiry.passing = None
+        self.depth_bytes = 0
+        return piles

@@ -1,0 +1,87 @@
+"""What is counted over the life of one queue: totals that only grow, and histograms of durations.
+
+The histograms are cumulative, log2 with 8 buckets per octave: the same buckets as Prometheus native schema 3. Messages
+that arrive, leave or settle in one turn share their times, so callers add runs (`add(duration, count)`), which costs
+one logarithm per run and next to nothing per message. Source: `penstock_api.management.Histogram`.
+"""
+
+from __future__ import annotations
+
+from math import ceil, log2
+
+from penstock_api import management
+
+__all__ = ["Histogram", "QueueTotals", "bucket_of"]
+
+
+def bucket_of(microseconds: int) -> int:
+    """The bucket i with 2**(i/8) < milliseconds <= 2**((i+1)/8); -1 for one millisecond and less."""
+    return -1 if microseconds <= 1000 else ceil(8 * log2(microseconds / 1000)) - 1
+
+
+class Histogram:
+    """Counts since the queue's incarnation began."""
+
+    __slots__ = ("_counts", "_sum_us")
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+        self._sum_us = 0
+
+    def add(self, microseconds: int, count: int) -> None:
+        """Count `count` durations; one below zero (the clock was set back) counts as zero."""
+        if microseconds > 0:
+            self._sum_us += microseconds * count
+        bucket = bucket_of(microseconds)
+        self._counts[bucket] = self._counts.get(bucket, 0) + count
+
+    def snapshot(self) -> management.Histogram:
+        """The counts as `$management` sends them."""
+        indexes = tuple(sorted(self._counts))
+        counts = tuple(self._counts[index] for index in indexes)
+        return management.Histogram(indexes=indexes, counts=counts, sum_ms=self._sum_us // 1000)
+
+
+class QueueTotals:
+    """Counts of messages since the queue's incarnation began. Public to the forwarding path."""
+
+    __slots__ = (
+        "acked",
+        "dead_lettered",
+        "delivered",
+        "dropped",
+        "enqueued",
+        "enqueued_bytes",
+        "expired",
+        "hold",
+        "lost_at_restart",
+        "max_delivery_count",
+        "moved",
+        "redelivered",
+        "returned",
+        "sojourn",
+        "wait",
+    )
+
+    def __init__(self) -> None:
+        self.enqueued = 0
+        self.enqueued_bytes = 0
+        self.delivered = 0
+        self.redelivered = 0
+        self.acked = 0
+        """Accepted by consumers."""
+        self.returned = 0
+        """Deliveries that came back."""
+        self.expired = 0
+        self.dead_lettered = 0
+        self.moved = 0
+        self.dropped = 0
+        self.lost_at_restart = 0
+        self.max_delivery_count = 0
+        """The highest number of failed deliveries that a message had."""
+        self.sojourn = Histogram()
+        """From available to accepted."""
+        self.wait = Histogram()
+        """From available to the first delivery."""
+        self.hold = Histogram()
+        """From a delivery to its outcome."""

@@ -1,1 +1,0 @@
-"""The loop and what it drives: connections, their log-ins and events, probes."""

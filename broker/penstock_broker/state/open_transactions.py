@@ -1,0 +1,158 @@
+"""What the broker keeps of transactions: the links that declare them, and what was done in each.
+
+Plain records; whoever ends a transaction clears its references, because reference cycles are not collected in the
+broker process. Source: AMQP 1.0 part 4; docs/decisions/035-transactions.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from penstock_amqp.endpoint.events import Held, Settled
+from penstock_amqp.endpoint.ffi import Ptr
+from penstock_amqp.endpoint.links import InLink
+from penstock_broker.access.connection import Connection
+from penstock_broker.state.links import Consumer
+from penstock_broker.state.routes import ExchangeTarget, QueueTarget
+from penstock_core.reason import Refuse
+from penstock_core.transactions import Limits, State, Usage
+
+__all__ = [
+    "ConnectionTransactions",
+    "Coordinator",
+    "Posting",
+    "Settlement",
+    "Transaction",
+    "Transactions",
+    "transactions_of",
+]
+
+
+class Coordinator:
+    """A link on which a client declares and discharges transactions."""
+
+    __slots__ = ("can_reject", "connection", "link", "owed_credit", "transactions")
+
+    def __init__(self, connection: Connection, link: InLink, *, can_reject: bool) -> None:
+        self.connection = connection
+        self.link = link
+        self.can_reject = can_reject
+        """The link's source knows the outcome rejected; otherwise a refusal closes the link (part 4, 4.2 and 4.3)."""
+        self.owed_credit = 0
+        """Requests answered since the last top-up."""
+        self.transactions: dict[bytes, Transaction] = {}
+        """Declared here and not discharged, by txn-id."""
+
+
+Posting: TypeAlias = tuple[ExchangeTarget | QueueTarget, bytes]
+"""A message sent in a transaction: where it goes, and its encoded form."""
+
+
+@dataclass(slots=True, eq=False)
+class Settlement:
+    """A delivery that is to end as `end` says if its transaction commits."""
+
+    consumer: Consumer
+    """The link may be gone by the time of the commit."""
+    held: Held
+    end: Settled | None
+    """None: it is accepted."""
+    unsettled: Ptr | None
+    """The client has not settled it: it is still among the endpoint's unsettled ones, under this."""
+
+
+class Transaction:
+    """One local transaction. `state` is changed by `Ledger.move` only."""
+
+    __slots__ = ("coordinator", "id", "postings", "settlements", "since_us", "state")
+
+    def __init__(self, coordinator: Coordinator, txn_id: bytes) -> None:
+        self.coordinator = coordinator
+        self.id = txn_id
+        self.state = State()
+        self.since_us = 0
+        """When its first work came, microseconds since the epoch; 0: it has done nothing."""
+        self.postings: list[Posting] = []
+        """In sending order, over all links."""
+        self.settlements: list[Settlement] = []
+        """In the order in which they came."""
+
+
+class ConnectionTransactions:
+    """The open transactions of one connection; there once a coordinator link was attached."""
+
+    __slots__ = ("_all", "_bytes", "_declared", "_prefix", "by_id", "last_closed")
+
+    def __init__(self, connection_number: int, everywhere: Transactions) -> None:
+        self._all = everywhere
+        self.by_id: dict[bytes, Transaction] = {}
+        self.last_closed: Refuse | None = None
+        """Why the broker closed a producer's link on this connection last."""
+        self._bytes = 0
+        self._declared = 0
+        self._prefix = connection_number.to_bytes(8, "big")
+
+    @property
+    def usage(self) -> Usage:
+        """What they hold together."""
+        return Usage(len(self.by_id), self._bytes, self._all.memory)
+
+    @property
+    def oldest_work_us(self) -> int:
+        """When the first work of the oldest came, microseconds since the epoch; 0: none has done anything."""
+        return min((each.since_us for each in self.by_id.values() if each.since_us), default=0)
+
+    def settlements(self) -> Iterator[Settlement]:
+        """The deliveries that were settled in them."""
+        return (each for transaction in self.by_id.values() for each in transaction.settlements)
+
+    def add(self, coordinator: Coordinator) -> Transaction:
+        """Begin a transaction; its name never was, nor will be, that of another, on any connection."""
+        self._declared += 1
+        transaction = Transaction(coordinator, self._prefix + self._declared.to_bytes(8, "big"))
+        self.by_id[transaction.id] = transaction
+        coordinator.transactions[transaction.id] = transaction
+        return transaction
+
+    def move(self, transaction: Transaction, state: State) -> None:
+        """Put a transaction into another state."""
+        self._bytes += state.bytes - transaction.state.bytes
+        self._all.memory += state.memory - transaction.state.memory
+        transaction.state = state
+        if not state.is_sound:
+            transaction.postings.clear()
+
+    def remove(self, transaction: Transaction) -> None:
+        """Forget a transaction."""
+        self._bytes -= transaction.state.bytes
+        self._all.memory -= transaction.state.memory
+        del self.by_id[transaction.id]
+        del transaction.coordinator.transactions[transaction.id]
+        transaction.postings.clear()
+        transaction.settlements.clear()
+
+
+def transactions_of(connection: Connection) -> ConnectionTransactions | None:
+    """The open transactions of a connection; None unless it has attached a coordinator link."""
+    ledger = connection.transactions
+    assert ledger is None or isinstance(ledger, ConnectionTransactions)
+    return ledger
+
+
+class Transactions:
+    """What concerns the transactions of all connections."""
+
+    __slots__ = ("committed", "is_watched", "limits", "memory", "rolled_back", "working")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.working: dict[Transaction, None] = {}
+        """Those whose age counts, oldest first."""
+        self.is_watched = False
+        """A timer runs for the oldest."""
+        self.memory = 0
+        """Bytes of messages that all of them hold in memory."""
+        self.committed = 0
+        self.rolled_back = 0

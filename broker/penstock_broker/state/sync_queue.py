@@ -1,0 +1,95 @@
+"""What waits for the log's fdatasync: actions that run once every record that they depend on is on disk.
+
+No accept, attach reply, detach reply, management answer or discharge leaves before the fdatasync that covers every
+record it depends on: whoever appends a record hands what depends on it to `after_sync` in the same turn. If the log
+fails, nothing that waits will ever run: `abandon` says who waited, so that they can be told. Source:
+docs/decisions/037-answer-after-sync.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from penstock_broker.access.connection import Connection
+from penstock_broker.log import Log
+from penstock_broker.topology.store import Topology
+
+__all__ = ["SyncQueue"]
+
+logger = logging.getLogger(__name__)
+
+
+class SyncQueue:
+    """Actions that wait for a sync. A turn appends to the log, calls `after_sync` and `write`; `release` is later."""
+
+    __slots__ = ("_log", "_this_turn", "_topology", "_waiting", "syncs", "topology_sequence")
+
+    def __init__(self, log: Log, topology: Topology) -> None:
+        self._log = log
+        self._topology = topology
+        self.syncs = 0
+        """Syncs that came to an end."""
+        self.topology_sequence = 0
+        """The last block of the log that describes a change of the topology."""
+        self._this_turn: list[tuple[Connection | None, Callable[[], None]]] = []
+        self._waiting: deque[tuple[int, list[tuple[Connection | None, Callable[[], None]]]]] = deque()
+
+    def when_durable(self, connection: Connection, action: Callable[[], None]) -> None:
+        """Run `action` now, or, if a change of the topology is not synced yet, once it is.
+
+        Also a change of an earlier turn, or of another client: a reply says that what it names will be there.
+        """
+        if self._topology.has_unsynced or self._log.synced < self.topology_sequence:
+            self.after_sync(connection, action)
+        else:
+            action()
+
+    def after_sync(self, connection: Connection | None, action: Callable[[], None]) -> None:
+        """Run `action`, which concerns `connection`, once every record appended so far is synced."""
+        self._this_turn.append((connection, action))
+
+    def write(self) -> int:
+        """Write this turn's records as one block; its sequence."""
+        sequence = self._log.write()
+        if self._topology.has_unsynced:
+            self._topology.has_unsynced = False
+            self.topology_sequence = sequence
+        if self._this_turn:
+            self._waiting.append((sequence, self._this_turn))
+            self._this_turn = []
+        return sequence
+
+    def release(self) -> None:
+        """Run what waited for blocks that are synced by now."""
+        self.syncs += 1
+        synced = self._log.synced
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= synced:
+            for _, action in waiting.popleft()[1]:
+                try:
+                    action()
+                except Exception:
+                    logger.exception("What waited for the log could not be done")
+
+    def abandon(self) -> set[Connection]:
+        """Forget everything that waits; the connections it concerned."""
+        concerned = {connection for _, actions in self._waiting for connection, _ in actions if connection is not None}
+        self._waiting.clear()
+        return concerned
+
+    @property
+    def is_awaited(self) -> bool:
+        """Something waits for a block that was written."""
+        return bool(self._waiting)
+
+    @property
+    def has_synced_waiting(self) -> bool:
+        """Something waited for a block that is synced already: `release` has work without a sync coming."""
+        return bool(self._waiting) and self._waiting[0][0] <= self._log.synced
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits."""
+        return not self._waiting and not self._this_turn

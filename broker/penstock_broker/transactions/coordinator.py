@@ -1,0 +1,156 @@
+"""Answers coordinator links: the attach, declarations and discharges.
+
+A refusal is a rejected outcome, or the end of the link where its source does not know that outcome. The answer to a
+discharge whose transaction touched the log leaves once the record is synced. Source: AMQP 1.0 part 4, 4.1 to 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from penstock_amqp.endpoint import transacting
+from penstock_amqp.endpoint.events import AmqpError, Arrival
+from penstock_amqp.endpoint.ffi import Ptr
+from penstock_amqp.endpoint.links import InLink
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.frames.performatives import Attach, Source
+from penstock_amqp.frames.performatives import Coordinator as CoordinatorTarget
+from penstock_amqp.messages import transactions
+from penstock_amqp.types.values import Symbol
+from penstock_broker.access.connection import Connection
+from penstock_broker.errors import amqp_error
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.open_transactions import ConnectionTransactions, Coordinator, transactions_of
+from penstock_broker.transactions import commit
+from penstock_core import transactions as rules
+from penstock_core.reason import Reason, Refuse
+
+__all__ = ["MAX_REQUEST_BYTES", "attach_coordinator", "requested"]
+
+WINDOW: Final = 64
+"""Requests that a client may send ahead."""
+
+MAX_REQUEST_BYTES: Final = 4096
+"""Longest request."""
+
+_REJECTED: Final = frozenset(("amqp:rejected:list",))
+
+
+def attach_coordinator(broker: Broker, connection: Connection, link: InLink, attach: Attach) -> None:
+    """Answer the attach of a link whose target is the coordinator."""
+    source = attach.source or Source()
+    can_reject = source.outcomes is None or not _REJECTED.isdisjoint(source.outcomes)
+    link.context = Coordinator(connection, link, can_reject=can_reject)
+    if connection.transactions is None:
+        connection.transactions = ConnectionTransactions(connection.number, broker.transactions)
+    connection.flush()  # the reply has to begin on a frame boundary to be rewritten
+    connection.endpoint.attach_reply(
+        link,
+        source=source,
+        target=CoordinatorTarget(capabilities=tuple(Symbol(name) for name in transactions.CAPABILITIES)),
+        answers_unsettled=attach.unsettled is not None,
+        max_message_bytes=MAX_REQUEST_BYTES,
+    )
+    link.is_request = True
+    connection.endpoint.credit(link, WINDOW)
+
+
+def requested(broker: Broker, coordinator: Coordinator, batch: list[Arrival]) -> None:
+    """Do what these messages ask, one after the other."""
+    for delivery, data, is_settled in batch:
+        if not coordinator.link.is_open:
+            return
+        try:
+            request = transactions.read_request(data)
+        except DecodeError as error:
+            told = f"A coordinator takes declare and discharge: {error}"
+            _refuse(broker, coordinator, delivery, is_settled, AmqpError("amqp:decode-error", told))
+            continue
+        match request:
+            case transactions.Declare():
+                _declare(broker, coordinator, delivery, is_settled, request)
+            case transactions.Discharge():
+                _discharge(broker, coordinator, delivery, is_settled, request)
+            case _:
+                assert_never(request)
+    coordinator.owed_credit += len(batch)
+    if coordinator.owed_credit * 2 >= WINDOW and coordinator.link.is_open:
+        coordinator.connection.endpoint.credit(coordinator.link, coordinator.owed_credit)
+        coordinator.owed_credit = 0
+
+
+def _declare(
+    broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool, request: transactions.Declare
+) -> None:
+    if is_settled:
+        told = Refuse(
+            Reason.INVALID_REQUEST, "A declare is answered with the name of the transaction; don't settle it."
+        )
+        _refuse(broker, coordinator, delivery, is_settled, amqp_error(told))
+        return
+    ledger = _ledger(coordinator)
+    limits = broker.transactions.limits
+    decision = rules.decide_declare(ledger.usage, limits, names_global=request.global_id is not None)
+    if isinstance(decision, Refuse):
+        _refuse(broker, coordinator, delivery, is_settled, amqp_error(decision))
+        return
+    transacting.answer_declared(delivery, ledger.add(coordinator).id)
+
+
+def _discharge(
+    broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool, request: transactions.Discharge
+) -> None:
+    ledger = _ledger(coordinator)
+    transaction = coordinator.transactions.get(request.txn_id)
+    decision = rules.decide_discharge(transaction.state if transaction else None, fail=bool(request.fail))
+    is_logged = False
+    refuse: Refuse | None = None
+    match decision:
+        case Refuse():
+            refuse = decision
+        case rules.Commit():
+            assert transaction is not None
+            done = commit.commit(broker, ledger, transaction)
+            if isinstance(done, Refuse):
+                refuse = done
+            else:
+                is_logged = done
+        case rules.RollBack():
+            assert transaction is not None
+            commit.roll_back(broker, ledger, transaction)
+            refuse = decision.refuse
+        case _:
+            assert_never(decision)
+    if refuse is not None:
+        _refuse(broker, coordinator, delivery, is_settled, amqp_error(refuse))
+    elif is_logged:
+        broker.sync.after_sync(coordinator.connection, lambda: _done(broker, coordinator, delivery, is_settled))
+    else:
+        _done(broker, coordinator, delivery, is_settled)
+
+
+def _done(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool) -> None:
+    if not coordinator.link.is_open:
+        return
+    endpoint = coordinator.connection.endpoint
+    if is_settled:
+        endpoint.settle([delivery])
+    else:
+        endpoint.accept([delivery])
+    broker.work.touch(coordinator.connection)
+
+
+def _refuse(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool, error: AmqpError) -> None:
+    endpoint = coordinator.connection.endpoint
+    if is_settled or not coordinator.can_reject:
+        coordinator.link.context = None
+        commit.coordinator_gone(broker, coordinator)
+        endpoint.detach(coordinator.link, closed=True, error=error)
+    else:
+        endpoint.reject([delivery], error)
+
+
+def _ledger(coordinator: Coordinator) -> ConnectionTransactions:
+    ledger = transactions_of(coordinator.connection)
+    assert ledger is not None, "it came with the attach"
+    return ledger

@@ -1,0 +1,253 @@
+"""Work in transactions: messages sent and deliveries settled under the name of one.
+
+Nothing of it takes effect before the commit. A message that is not taken is rejected within its transaction, which is
+doomed by it. Must not know how a transaction ends. Source: AMQP 1.0 part 4, 4.4.1 and 4.4.2.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import assert_never
+
+from penstock_amqp.endpoint import transacting
+from penstock_amqp.endpoint.events import AmqpError, Arrival, Enlisted, Outcome, Settled, Unstored
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.messages import message
+from penstock_broker.access.connection import Connection
+from penstock_broker.errors import amqp_error
+from penstock_broker.log import LargePayload
+from penstock_broker.messages import dead_letter_origin, relay, settle
+from penstock_broker.messages import publish as messages_publish
+from penstock_broker.state.broker import Broker
+from penstock_broker.state.links import Consumer, Producer
+from penstock_broker.state.open_transactions import ConnectionTransactions, Settlement, Transaction, transactions_of
+from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
+from penstock_broker.transactions import commit
+from penstock_core import transactions as rules
+from penstock_core.reason import Reason, Refuse
+
+__all__ = ["enlist", "forsake", "publish", "unstored"]
+
+
+def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
+    """Take a batch in which some messages may belong to transactions."""
+    at = 0
+    for named, same in groupby(batch, _named):
+        if producer.broken is not None:
+            forsake(producer, batch[at:], producer.broken)
+            break
+        run = list(same)
+        at += len(run)
+        if named is None:
+            messages_publish.publish(broker, producer, run)
+        elif isinstance(named, AmqpError):
+            _refuse_outside(producer, run, named)
+        else:
+            _post(broker, producer, named, run)
+    messages_publish.top_up(producer)
+
+
+def _named(arrival: Arrival) -> bytes | AmqpError | None:
+    """The transaction that a message names; None: none, an error: that can't be read."""
+    try:
+        return transacting.transfer_transaction(arrival[0])
+    except DecodeError as error:
+        return messages_publish.unreadable(error)
+
+
+def forsake(producer: Producer, arrivals: list[Arrival], told: AmqpError) -> None:
+    """These messages came behind the one for which the link is closed by `told`."""
+    for delivery, _, _ in arrivals:
+        txn_id = transacting.named_transaction(delivery)
+        commit.doom(producer.connection, txn_id, commit.fault_of(told))
+
+
+def unstored(producer: Producer, event: Unstored) -> None:
+    """A message that names a transaction could not be stored: it is rejected, and its transaction doomed."""
+    assert event.txn_id is not None
+    commit.doom(producer.connection, event.txn_id, commit.fault_of(event.error))
+    if not event.is_settled and producer.can_reject:
+        transacting.answer_rejected(event.delivery, event.txn_id, producer.connection.endpoint.fitting(event.error))
+        producer.owed_credit += 1
+        messages_publish.top_up(producer)
+    else:
+        messages_publish.refuse(producer, event.delivery, event.is_settled, event.error)
+
+
+def _post(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
+    """Take messages in a row into the transaction that they name."""
+    ledger = transactions_of(producer.connection)
+    transaction = ledger.by_id.get(txn_id) if ledger is not None else None
+    if ledger is None or transaction is None:
+        _refuse_outside(producer, run, amqp_error(rules.UNKNOWN))
+        return
+    producer.transfers += len(run)
+    producer.owed_credit += len(run)
+    if _take_together(broker, ledger, transaction, producer, run):
+        _answer_taken(producer, txn_id, run)
+        return
+    for at, arrival in enumerate(run):
+        delivery, data, is_settled = arrival
+        refused = _take(broker, ledger, transaction, producer, data)
+        if is_settled or refused is None:
+            _answer_taken(producer, txn_id, [arrival])
+        elif producer.can_reject:
+            transacting.answer_rejected(delivery, txn_id, producer.connection.endpoint.fitting(refused))
+        else:
+            messages_publish.break_link(producer, delivery, refused)
+            forsake(producer, run[at + 1 :], refused)
+            return
+
+
+def _answer_taken(producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
+    """Accept messages in their transaction. Of those that their sender settled nobody hears."""
+    transacting.answer_accepted((delivery for delivery, _, is_settled in run if not is_settled), txn_id)
+    producer.connection.endpoint.settle(delivery for delivery, _, is_settled in run if is_settled)
+
+
+def _take_together(
+    broker: Broker, ledger: ConnectionTransactions, transaction: Transaction, producer: Producer, run: list[Arrival]
+) -> bool:
+    """Keep messages for the commit if nothing is to be asked of any, and there is room for all; else do nothing."""
+    destination = producer.destination
+    if not isinstance(destination, ExchangeTarget | QueueTarget):
+        return False
+    messages: list[bytes] = []
+    for _, data, _ in run:
+        if isinstance(data, LargePayload):
+            return False
+        try:
+            messages.append(
+                data
+                if data.startswith(producer.message_prefix.prefix)
+                else messages_publish.learn_prefix(producer, data)
+            )
+        except DecodeError:
+            return False
+    limits = broker.transactions.limits
+    size = sum(map(len, messages))
+    decision = rules.decide_post(
+        transaction.state, ledger.usage, size, limits, broker.clock.now_ms, messages=len(messages)
+    )
+    if isinstance(decision, rules.Fail):
+        return False
+    ledger.move(transaction, decision.state)
+    _watch(broker, transaction)
+    transaction.postings += [(destination, data) for data in messages]
+    return True
+
+
+def _take(
+    broker: Broker, ledger: ConnectionTransactions, transaction: Transaction, producer: Producer, data: bytes
+) -> AmqpError | None:
+    """Keep one message for the commit, or say why not: then the transaction is doomed."""
+    try:
+        data = dead_letter_origin.without_origin(data)
+        data = message.forwarded(data, message.inspect(data))
+        found = _destination(broker, producer, data)
+    except DecodeError as error:
+        found = messages_publish.unreadable(error)
+    if isinstance(found, AmqpError):
+        ledger.move(transaction, rules.doom(transaction.state, commit.fault_of(found)))
+        return found
+    in_memory = len(data.head) if isinstance(data, LargePayload) else len(data)
+    decision = rules.decide_post(
+        transaction.state,
+        ledger.usage,
+        len(data),
+        broker.transactions.limits,
+        broker.clock.now_ms,
+        in_memory=in_memory,
+    )
+    ledger.move(transaction, decision.state)
+    _watch(broker, transaction)
+    match decision:
+        case rules.Taken():
+            transaction.postings.append((found, data))
+            return None
+        case rules.Fail():
+            return amqp_error(decision.refuse)
+        case _:
+            assert_never(decision)
+
+
+def _destination(broker: Broker, producer: Producer, data: bytes) -> ExchangeTarget | QueueTarget | AmqpError:
+    destination = producer.destination
+    match destination:
+        case ExchangeTarget() | QueueTarget():
+            return destination
+        case RelayTarget():
+            return relay.target_of(broker, producer.connection, destination, data)
+        case ManagementTarget():
+            told = "Requests to $management can't be part of a transaction; send them outside."
+            return amqp_error(Refuse(Reason.NOT_ALLOWED, told))
+        case _:
+            assert_never(destination)
+
+
+def _refuse_outside(producer: Producer, run: list[Arrival], error: AmqpError) -> None:
+    """The transaction is not known. Of a message that its sender settled, only the link's end can tell."""
+    for delivery, _, is_settled in run:
+        if is_settled or not producer.can_reject:
+            messages_publish.break_link(producer, delivery, error)
+            return
+        producer.connection.endpoint.reject([delivery], error)
+        producer.owed_credit += 1
+
+
+def enlist(broker: Broker, connection: Connection, consumer: Consumer, event: Enlisted) -> Refuse | None:
+    """A consumer wants deliveries to end with a transaction. None, or why the link has to be closed."""
+    settlements = [
+        Settlement(consumer, held, event.end, None if event.is_settled else delivery)
+        for delivery, held in event.deliveries
+    ]
+    ledger = transactions_of(connection)
+    transaction = ledger.by_id.get(event.txn_id) if ledger is not None else None
+    if ledger is None or transaction is None:
+        if event.is_settled:
+            for each in settlements:
+                settle.settled(broker, consumer, Settled(each.held, Outcome.RELEASED))
+        return rules.UNKNOWN
+    if transaction.state.is_over:
+        commit.give_back(broker, settlements)
+    elif event.is_settled or event.end is None or event.end.outcome is not Outcome.NONE:
+        limits, now_ms = broker.transactions.limits, broker.clock.now_ms
+        ledger.move(transaction, rules.decide_settle(transaction.state, limits, now_ms, len(settlements)))
+        transaction.settlements += settlements
+        _watch(broker, transaction)
+    return None
+
+
+def _watch(broker: Broker, transaction: Transaction) -> None:
+    """Count the transaction's age from now on, if it does not yet."""
+    every = broker.transactions
+    transaction.since_us = transaction.since_us or broker.clock.now_us
+    if rules.age_deadline_ms(transaction.state, every.limits) is not None:
+        every.working.setdefault(transaction)
+        if not every.is_watched:
+            every.is_watched = True
+            broker.clock.after(every.limits.age_ms, lambda: _expire(broker))
+
+
+def _expire(broker: Broker) -> None:
+    """Roll back what has become too old. One timer serves all: the age is the same for all, and the oldest is first."""
+    every = broker.transactions
+    every.is_watched = False
+    for transaction in list(every.working):
+        deadline_ms = rules.age_deadline_ms(transaction.state, every.limits)
+        assert deadline_ms is not None
+        if deadline_ms > broker.clock.now_ms:
+            every.is_watched = True
+            broker.clock.timers.at(deadline_ms, lambda: _expire(broker))
+            return
+        _time_out(broker, transaction)
+
+
+def _time_out(broker: Broker, transaction: Transaction) -> None:
+    ledger = transactions_of(transaction.coordinator.connection)
+    assert ledger is not None
+    settlements, transaction.settlements = transaction.settlements, []
+    ledger.move(transaction, rules.time_out(transaction.state, broker.transactions.limits))
+    del broker.transactions.working[transaction]
+    broker.transactions.rolled_back += 1
+    commit.give_back(broker, settlements)
