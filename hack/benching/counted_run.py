@@ -27,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import cproton_ffi
-from amqp.certificates import Authority
 from benching.counted_streams import OverTls, OverWebSocket
 from benching.counted_transactions import Coordinator, MovingReceiver, TransactionalSender
 from benching.scenarios import PER_TRANSACTION, SCENARIOS, Driving, Scenario, Way
 from crash.load_client import Peer, Sender
+from support.certificates import Authority
 
 from penstock_broker.log import RealFiles
 

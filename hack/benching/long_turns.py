@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests"))
 
 def turns(messages: int) -> None:
     """Print, for each kind of work, how many turns it took and how long the first and the longest other one were."""
-    from broker.timed_broker import TimedBroker
     from crash.load_client import encoded
+    from support.stepped_broker import SteppedBroker
 
     from penstock_api.handling import Peek
     from penstock_api.management import Operation
@@ -29,7 +29,7 @@ def turns(messages: int) -> None:
     from penstock_broker.management.queue_messages import Peeking, QueueMessagesRequest
     from penstock_broker.messages.expiry import keep_time
 
-    timed = TimedBroker()
+    timed = SteppedBroker()
     broker = timed.broker
     queue = timed.make_queue("jobs")
     data = encoded(bytes(100), durable=False, properties=TWO_PROPERTIES)

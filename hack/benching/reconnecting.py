@@ -59,8 +59,8 @@ class Delays:
 def reconnects(connections: int, at_once: int, rate: int) -> int:
     """Print what the flow looks like in calm and in the storm; 1 if its 99th percentile breaks the goal."""
     sys.path.insert(0, str(TESTS))
-    from amqp.certificates import Authority
     from support.broker_process import BrokerProcess
+    from support.certificates import Authority
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

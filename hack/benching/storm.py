@@ -17,8 +17,8 @@ from itertools import count
 from typing import Any
 
 import scramp.core
-from amqp.logins import ScramLogin
-from amqp.raw_client import RawClient
+from support.logins import ScramLogin
+from support.raw_client import RawClient
 
 
 def remember_salted_passwords() -> None:

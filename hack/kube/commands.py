@@ -15,12 +15,14 @@ from kube.settings import addresses, folders, versions
 from kube.steps import FAILED, USAGE, Failure, locked, run, say, step
 
 DESCRIPTION = """\
-A real Kubernetes of one node on this machine, in its own network, mount and process namespaces: etcd, API server,
-controller manager, scheduler, kubelet, kube-proxy, CoreDNS, containerd, a volume provisioner and the Kubeflow Spark
-operator. Nothing of it is prebuilt: the programs are built from Go modules once (about ten minutes) and kept in
-${PENSTOCK_CACHE:-~/.cache/penstock}. Needs root. See docs/cluster.md."""
+Runs a real Kubernetes node on this machine, in network, mount and process namespaces of its own. The node has etcd, the
+API server, controller manager, scheduler, kubelet, kube-proxy, CoreDNS, containerd, a volume provisioner and the
+Kubeflow Spark operator. None of these programs is downloaded: they are built from their Go modules once, which takes
+about ten minutes, and are kept in ${PENSTOCK_CACHE:-~/.cache/penstock}. It needs root. See docs/cluster.md."""
 
-EXIT_CODES = "exit codes: 0 done, 1 failed, 2 wrong usage, 3 not possible on this machine (it says what is lacking)"
+EXIT_CODES = """\
+Exit code: 0 if it was done, 1 if it failed, 2 for a wrong command line, 3 if this machine lacks something
+(all of it is named)."""
 
 # Gigabytes that the file system of the cache must have free: to build the programs and images, or with these built.
 DISK_TO_BUILD, DISK_TO_RUN = 11, 4
@@ -167,22 +169,44 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     def builds(parser: argparse.ArgumentParser) -> None:
-        text = "install missing Debian packages (always done if CI is set)"
+        text = "installs missing Debian packages; this is the default when CI is set"
         parser.add_argument("--yes", action="store_true", help=text)
-        parser.add_argument("--no-spark", dest="spark", action="store_false", help="without the Spark operator")
+        parser.add_argument("--no-spark", dest="spark", action="store_false", help="leaves out the Spark operator")
 
-    builds(verb("up", up, "build what is missing, boot the node, install the Spark operator; nothing if it is up"))
-    builds(verb("build", build, "only build what `up` would need: ten minutes and five for the images, from nothing"))
-    verb("down", down, "end the node and remove everything it made; built programs and images stay in the cache")
-    verb("status", status, "which daemons run; exit code 1 unless all do and the API server serves")
-    restarter = verb("restart", restart, "kill a daemon (-9), as a crash would, and start it again")
+    builds(
+        verb(
+            "up",
+            up,
+            "builds what is missing, starts the node and installs the Spark operator; does nothing if the node runs",
+        )
+    )
+    builds(
+        verb(
+            "build",
+            build,
+            "only builds what `up` needs; the first time this takes ten minutes, and five for the images",
+        )
+    )
+    verb("down", down, "ends the node and removes everything that it made; built programs and images stay in the cache")
+    verb(
+        "status",
+        status,
+        "prints which daemons run; the exit code is 1 unless all of them run and the API server serves",
+    )
+    restarter = verb("restart", restart, "kills a daemon with kill -9, as a crash would, and starts it again")
     restarter.add_argument("daemon", choices=DAEMONS)
-    restarter.add_argument("--away", type=float, default=0, metavar="SECONDS", help="how long it stays away")
-    verb("env", env, 'shell lines for kubectl and helm: eval "$(hack/cluster env)"')
-    verb("kubeconfig", kubeconfig, "the path of the administrator's kubeconfig")
-    kubectl_verb = verb("kubectl", kubectl, f"kubectl {versions()['KUBERNETES']} on this cluster")
+    restarter.add_argument(
+        "--away", type=float, default=0, metavar="SECONDS", help="waits so long before it starts the daemon again"
+    )
+    verb(
+        "env",
+        env,
+        'prints shell lines that set up kubectl and helm for this node; use them with: eval "$(hack/cluster env)"',
+    )
+    verb("kubeconfig", kubeconfig, "prints the path of the administrator's kubeconfig")
+    kubectl_verb = verb("kubectl", kubectl, f"runs kubectl {versions()['KUBERNETES']} on this cluster")
     kubectl_verb.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT")
-    loader = verb("load", load, "import image archives into the node's containerd")
+    loader = verb("load", load, "imports image archives into the node's containerd")
     loader.add_argument("archives", nargs="+", type=Path, metavar="IMAGE_TAR")
     return parser
 

@@ -13,10 +13,10 @@ from kube.settings import addresses, folders
 from kube.steps import FAILED, USAGE, Failure, step
 
 DESCRIPTION = """\
-The container images of Penstock: broker (the observer runs from it too), operator, lag, and spark-operator, which is
-the Kubeflow Spark operator for the local cluster. Built with buildah from hack/dockerfiles on a Debian base that is
-made here; a tag is a hash of what goes into the images: unchanged ones are not built again. Needs root. See
-docs/cluster.md."""
+Builds the container images of Penstock: broker (the observer runs from it, too), operator, lag, and spark-operator,
+which is the Kubeflow Spark operator for the local cluster. They are built with buildah from hack/dockerfiles, on a
+Debian base that is made here. A tag is a hash of what goes into the images, and images that did not change are not
+built again. It needs root. See docs/cluster.md."""
 DISK_GIB = 6
 
 
@@ -71,21 +71,31 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     def builds(parser: argparse.ArgumentParser) -> None:
-        text = "install missing Debian packages (always done if CI is set)"
+        text = "installs missing Debian packages; this is the default when CI is set"
         parser.add_argument("--yes", action="store_true", help=text)
-        text = f"which images, of: {', '.join(sources.NAMES)}; all of our own if none is named"
+        text = f"names an image: {', '.join(sources.NAMES)}; without a name all but the last are taken"
         parser.add_argument("names", nargs="*", choices=[*sources.NAMES, []], metavar="NAME", help=text)
 
-    builds(verb("build", build, "build what changed; prints the full image names, progress goes to standard error"))
-    builds(verb("load", load, "build what changed and bring it into the cluster of hack/cluster; prints the names"))
-    text = "build what changed and push it, as REGISTRY/penstock-NAME:TAG; log in first with buildah login"
+    builds(
+        verb(
+            "build", build, "builds the images that changed, and prints the full names; progress goes to standard error"
+        )
+    )
+    builds(
+        verb(
+            "load",
+            load,
+            "builds the images that changed, brings them into the cluster of hack/cluster, and prints the full names",
+        )
+    )
+    text = "builds the images that changed and pushes them as REGISTRY/penstock-NAME:TAG; use buildah login before"
     pusher = verb("push", push, text)
-    text = "false for a registry without TLS"
+    text = "is false for a registry without TLS"
     pusher.add_argument("--tls-verify", choices=("true", "false"), default="true", help=text)
     pusher.add_argument("registry", metavar="REGISTRY")
     builds(pusher)
-    tagger = verb("tag", tag, "print the tag of the present sources")
-    text = "spark-operator for its tag; all others have one tag in common"
+    tagger = verb("tag", tag, "prints the tag that the images of the present sources have")
+    text = "spark-operator, for its tag; all other images have one tag in common"
     tagger.add_argument("name", nargs="?", choices=sources.NAMES, default="broker", metavar="NAME", help=text)
     return parser
 

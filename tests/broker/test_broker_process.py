@@ -12,10 +12,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from broker.clients import SECONDS, connected, publish, take
 from proton import ConnectionException, Message
 from proton.utils import BlockingConnection, ConnectionClosed
 from support.broker_process import BrokerProcess
+from support.proton_client import SECONDS, connected, publish, take
 
 from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame
 from penstock_amqp.frames.performatives import Attach, Begin, Open, Source, Target

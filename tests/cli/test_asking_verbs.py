@@ -23,7 +23,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 def penstock(broker: BrokerProcess, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "penstock_cli", *arguments, "--broker", broker.management]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, input=typed)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, input=typed)
 
 
 def declare(broker: BrokerProcess, name: str, declaration: QueueDeclaration | None = None) -> None:
@@ -110,7 +110,7 @@ def test_refusals(broker: BrokerProcess, arguments: list[str], code: int, compla
 )
 def test_a_broker_that_is_not_there(address: str, code: int, complaint: str) -> None:
     command = [sys.executable, "-m", "penstock_cli", "queues", "list", "--broker", address]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (said.returncode, complaint in said.stderr) == (code, True), said.stderr
 
 

@@ -13,7 +13,7 @@ from penstock_cli.up.manifests import read
 from penstock_cli.up.topology import Declared, declared
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "local"
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 @pytest.fixture

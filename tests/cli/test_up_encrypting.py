@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from amqp.certificates import Authority
-from amqp.logins import ExternalLogin
-from amqp.raw_client import RawClient
 from e2e.local_site import LocalSite
+from support.certificates import Authority
+from support.logins import ExternalLogin
+from support.raw_client import RawClient
 
 from penstock_amqp.frames.performatives import Detach, Target
 from penstock_amqp.sasl.client import Login, NotAuthenticated

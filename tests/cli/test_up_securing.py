@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from amqp.logins import ScramLogin, bearer_login
-from amqp.raw_client import RawClient
-from amqp.signing import ISSUER, Signer
 from e2e.local_site import LocalSite
+from support.logins import ScramLogin, bearer_login
+from support.raw_client import RawClient
+from support.token_signer import ISSUER, Signer
 
 from penstock_amqp.frames.performatives import Close, Detach, Target
 from penstock_amqp.sasl.client import Login, NotAuthenticated

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from amqp.certificates import Authority
 from clients.example_clients import Client, declare_examples
 from support.broker_process import BrokerProcess
+from support.certificates import Authority
 
 pytestmark = pytest.mark.clients
 

@@ -92,7 +92,7 @@ class Peer:
 
         Raises Gone or OSError.
         """
-        sock = socket.create_connection((host, port), timeout=20)
+        sock = socket.create_connection((host, port), timeout=60)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = through(sock)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from amqp.raw_client import RawClient, symbols
+from support.raw_client import RawClient, symbols
 
 from penstock_amqp.frames.performatives import (
     Attach,

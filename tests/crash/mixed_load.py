@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from amqp.raw_client import RawClient
 from crash.mixed_broker import MixedBroker
 from crash.mixed_client import Got, MixedClient
+from support.raw_client import RawClient
 from support.waiting import wait_until
 
 from penstock_amqp.client.errors import TransportError

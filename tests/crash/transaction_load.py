@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from amqp.raw_client import RawClient
-from broker.transacting import Got, Transacting
 from crash.kills import TALLIED, Victim
+from support.raw_client import RawClient
+from support.transaction_client import ReceivedDelivery, TransactionClient
 
 from penstock_amqp.frames.performatives import Accepted
 
@@ -60,7 +60,7 @@ def move_under_kills(folder: Path, files: str, *, messages: int, kills: int, see
     _, port = victim.start()
     try:
         with RawClient(port, "feeder") as raw:
-            _feed(Transacting(raw), messages)
+            _feed(TransactionClient(raw), messages)
         while books.kills < kills:
             if books.kills % 2:
                 _move_until(port, books, chance, _kill_within_commit(victim, chance))
@@ -71,13 +71,13 @@ def move_under_kills(folder: Path, files: str, *, messages: int, kills: int, see
             _, port = victim.start()
         for address, found in ((WORK, books.left), (FIRST, books.first), (SECOND, books.second)):
             with RawClient(port, "reader") as raw:
-                found.update(_drained(Transacting(raw), address))
+                found.update(_drained(TransactionClient(raw), address))
     finally:
         victim.end()
     return books
 
 
-def _feed(client: Transacting, messages: int) -> None:
+def _feed(client: TransactionClient, messages: int) -> None:
     sender = client.sender(WORK)
     sent = [client.post(sender, str(number), None) for number in range(messages)]
     assert all(client.state_of(delivery) == Accepted() for delivery in sent)
@@ -113,7 +113,7 @@ def _move_until_some_time(port: int, books: Books, chance: random.Random, victim
 def _move_until(port: int, books: Books, chance: random.Random, before_commit: Callable[[], None]) -> None:
     """Move messages on until the broker is gone."""
     with suppress(EOFError, ConnectionError), RawClient(port, "mover") as raw:
-        client = Transacting(raw)
+        client = TransactionClient(raw)
         out = client.sender(FIRST), client.sender(SECOND)
         client.receiver(WORK, credit=5_000)
         while True:
@@ -127,7 +127,7 @@ def _move_until(port: int, books: Books, chance: random.Random, before_commit: C
             books.in_doubt -= bodies
 
 
-def _move(client: Transacting, batch: list[Got], out: tuple[int, int]) -> bytes:
+def _move(client: TransactionClient, batch: list[ReceivedDelivery], out: tuple[int, int]) -> bytes:
     txn_id = client.declare()
     for got in batch:
         client.settle(got, Accepted(), txn_id)
@@ -136,7 +136,7 @@ def _move(client: Transacting, batch: list[Got], out: tuple[int, int]) -> bytes:
     return txn_id
 
 
-def _drained(client: Transacting, address: str) -> list[str]:
+def _drained(client: TransactionClient, address: str) -> list[str]:
     """Everything that waits, by accepting it: the end is where a message sent now comes."""
     sender = client.sender(address)
     client.receiver(address, credit=10_000)

@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from amqp.raw_client import RawClient
-from broker.transacting import Got, Transacting
 from crash.kills import TALLIED, Victim
+from support.raw_client import RawClient
+from support.transaction_client import ReceivedDelivery, TransactionClient
 from support.waiting import until
 
 from penstock_amqp.frames.performatives import Accepted
@@ -58,13 +58,13 @@ class Carrier(threading.Thread):
     def run(self) -> None:
         try:
             with RawClient(self._port, self.name) as raw:
-                self._carry(Transacting(raw))
+                self._carry(TransactionClient(raw))
         except GONE:
             pass
         except Exception as error:
             self.error = error
 
-    def _carry(self, client: Transacting) -> None:
+    def _carry(self, client: TransactionClient) -> None:
         out, receipts = client.sender(self._target), client.sender(RECEIPTS)
         client.receiver(self._source, credit=1000)
         number = 0
@@ -73,7 +73,9 @@ class Carrier(threading.Thread):
             number += 1
             self._transact(client, f"{self.name}.{number}", got, out, receipts)
 
-    def _transact(self, client: Transacting, name: str, got: list[Got], out: int, receipts: int) -> None:
+    def _transact(
+        self, client: TransactionClient, name: str, got: list[ReceivedDelivery], out: int, receipts: int
+    ) -> None:
         tokens = [str(each.body).partition(" ")[0] for each in got]
         txn_id = client.declare()
         for each, token in zip(got, tokens, strict=True):
@@ -99,7 +101,7 @@ def carry_often(folder: Path, files: str, *, kills: int, seconds: float, seed: i
     try:
         _, port = victim.start()
         with RawClient(port, "maker") as raw:
-            maker = Transacting(raw)
+            maker = TransactionClient(raw)
             left = maker.sender(QUEUES[0])
             for token in range(TOKENS):
                 assert maker.state_of(maker.post(left, f"{token} -", None)) == Accepted()
@@ -143,10 +145,10 @@ def _look(port: int) -> Found:
     return Found(tokens, receipts)
 
 
-def _taken(port: int, queue: str) -> list[Got]:
+def _taken(port: int, queue: str) -> list[ReceivedDelivery]:
     """Up to 5000 messages of a queue (a raw client does not renew its session's window), accepted."""
     with RawClient(port, "looker") as raw:
-        client = Transacting(raw)
+        client = TransactionClient(raw)
         client.receiver(queue, credit=5000)
         found = _all(client)
         for got in found:
@@ -155,15 +157,15 @@ def _taken(port: int, queue: str) -> list[Got]:
     return found
 
 
-def _all(client: Transacting) -> list[Got]:
+def _all(client: TransactionClient) -> list[ReceivedDelivery]:
     """Everything that comes until the broker has nothing more to say."""
-    found: list[Got] = []
+    found: list[ReceivedDelivery] = []
     while not client.nothing_came():
         found += client.get(client.waiting)
     return found
 
 
-def _token(got: Got) -> tuple[str, str]:
+def _token(got: ReceivedDelivery) -> tuple[str, str]:
     token, _, name = str(got.body).partition(" ")
     return token, name
 

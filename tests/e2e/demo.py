@@ -22,7 +22,7 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    """Play the story; 0 if all went as told."""
+    """Play the story; 0 if everything was as it should be."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--messages", type=int, required=True)

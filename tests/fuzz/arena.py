@@ -11,8 +11,8 @@ import logging
 import socket
 import struct
 
-from broker.machine_client import Accepted, Client, Delivered, Seen, Source
-from broker.machine_site import Site
+from broker.machine.client import Accepted, Client, Delivered, Seen, Source
+from support.broker_site import BrokerSite
 
 __all__ = ["Arena"]
 
@@ -44,7 +44,7 @@ class Arena:
         self._begin()
 
     def _begin(self) -> None:
-        self._site = Site()
+        self._site = BrokerSite()
         self._witness = Client("witness", 0, self._site.connect())
         self._pump(None)
         source = Source(address="amq.topic/w", shared=False, global_=False, durable=False, expiry="link-detach")

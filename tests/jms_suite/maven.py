@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -10,10 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from jms_suite import surefire
+from support.progress import note_end
 
 __all__ = ["Ran", "test"]
 
-MINUTES: Final = 15
+ENDED: Final = re.compile(r"Tests run: .* - in (\S+)")
+"""What Maven prints when the tests of a class have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +29,29 @@ class Ran:
 
 
 def test(project: Path, definitions: Mapping[str, str]) -> Ran:
-    """`mvn test` with system properties. Fails if Maven is lacking, or takes longer than it may."""
+    """`mvn test` with system properties. Fails if there is no Maven. Each class that ends is progress to hack/test."""
     maven = shutil.which("mvn")
     assert maven is not None, "Maven is needed: apt-get install -y maven openjdk-17-jdk-headless"
     reports = project / "target" / "surefire-reports"
     shutil.rmtree(reports, ignore_errors=True)
-    ran = subprocess.run(
-        [maven, "-B", "-ntp", "test", *(f"-D{name}={value}" for name, value in definitions.items())],
+    command = [maven, "-B", "-ntp", "test", *(f"-D{name}={value}" for name, value in definitions.items())]
+    lines: list[str] = []
+    with subprocess.Popen(
+        command,
         cwd=project,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=MINUTES * 60,
-    )
-    return Ran(surefire.read(reports), ran.returncode, ran.stdout)
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                lines.append(line)
+                if (ended := ENDED.search(line)) is not None:
+                    note_end(ended[1])
+        except BaseException:
+            process.kill()  # the test was ended: it took longer than it may
+            raise
+    return Ran(surefire.read(reports), process.returncode, "".join(lines))

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker.clients import connected
 from e2e import jms_tool
 from e2e.jms_tool import Board
 from e2e.local_demo import build_clients
 from proton.utils import ConnectionClosed
 from support.broker_process import BrokerProcess
+from support.proton_client import connected
 
 pytestmark = pytest.mark.jms
 

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from amqp.certificates import Authority, Issued
-from amqp.signing import AUDIENCE, ISSUER, Signer
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import pkcs12
 from jms_suite import maven
 from jms_suite.commands import declaring_command, penstock_command
+from support.certificates import Authority, Issued
+from support.token_signer import AUDIENCE, ISSUER, Signer
 
 from penstock_cli.up import declaring
 from penstock_cli.up.layout import free_endpoint
@@ -101,7 +101,7 @@ async def properties(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
             "penstock.declare": str(declaring_command(tmp_path)),
         }
         broker.send_signal(signal.SIGTERM)
-        assert broker.wait(timeout=30) == 0, (tmp_path / "broker.log").read_text()
+        assert broker.wait(timeout=START_SECONDS) == 0, (tmp_path / "broker.log").read_text()
     finally:
         broker.kill()
         broker.wait()

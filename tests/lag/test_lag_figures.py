@@ -67,7 +67,9 @@ HISTORIES = st.builds(
     steps=st.lists(st.builds(Step, COUNTS, COUNTS, COUNTS), min_size=POLLS, max_size=POLLS).map(tuple),
 )
 MANY = st.lists(HISTORIES, min_size=1, max_size=25)
-FEW_EXAMPLES = settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW_EXAMPLES = settings(
+    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def polls_of(histories: Sequence[History]) -> list[Poll]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock_api.management import BrokerState, SubscriptionState
+from penstock_api.result import LagResult
 from penstock_observer.poller import BrokerAway
 from penstock_observer.rows import Poll
 
 START_MS = 1_700_000_400_000
 """2023-11-14T22:20:00Z, not on the hour."""
+END = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+"""Where the window of a result ends unless told otherwise."""
 
 
 def a_broker(now_ms: int = START_MS, **changes: Any) -> BrokerState:
@@ -87,3 +91,17 @@ class ScriptedBroker:
     async def close(self) -> None:
         """Count."""
         self.closed += 1
+
+
+def a_result(run_name: str = "run-1", end: datetime = END, **changes: Any) -> bytes:
+    """A small valid document."""
+    values: dict[str, Any] = {
+        "broker": "main",
+        "namespace": "shop",
+        "run_name": run_name,
+        "window_start": end - timedelta(minutes=5),
+        "window_end": end,
+        "expected_brokers": 1,
+        "reporting_brokers": 1,
+    }
+    return LagResult(**(values | changes)).to_json().encode()

@@ -12,8 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
-from observer.samples import START_MS, a_poll, a_subscription
-from observer.test_observer_results import a_result
+from observer.samples import START_MS, a_poll, a_result, a_subscription
 from yarl import URL
 
 from penstock_api.observing import MAX_RESULT_BYTES, SegmentList

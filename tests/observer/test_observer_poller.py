@@ -85,7 +85,7 @@ async def test_stopping_seals_what_waits_and_lets_go_of_the_broker(tmp_path: Pat
     while live.known.poll is None:
         await asyncio.sleep(0)
     stop.set()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 60)
     assert [info.rows for info in ledger.segments] == [1]
     assert source.closed == 1
     ledger.close()
@@ -98,5 +98,5 @@ async def test_it_polls_again_after_the_interval(tmp_path: Path) -> None:
     while source.asked < 3:
         await asyncio.sleep(0)
     stop.set()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 60)
     ledger.close()

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
+from observer.samples import END, a_result
 
-from penstock_api.result import LagResult
 from penstock_observer.results import Place, Refuse, Rejected, ResultStore, Store, decide
 
 PLACE = Place(broker="main", namespace="shop", ordinal=0)
-END = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 NOW = END + timedelta(minutes=5)
-
-
-def a_result(run_name: str = "run-1", end: datetime = END, **changes: Any) -> bytes:
-    """A small valid document."""
-    values: dict[str, Any] = {
-        "broker": "main",
-        "namespace": "shop",
-        "run_name": run_name,
-        "window_start": end - timedelta(minutes=5),
-        "window_end": end,
-        "expected_brokers": 1,
-        "reporting_brokers": 1,
-    }
-    return LagResult(**(values | changes)).to_json().encode()
 
 
 @pytest.fixture

@@ -13,33 +13,21 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
 import yaml
+from support.broker_forks import ForkedBroker, fork_broker
 
 __all__ = ["BrokerProcess"]
 
 START_SECONDS = 60.0
-STOP_SECONDS = 30.0
+STOP_SECONDS = 60.0
 
 # Segments are written full of zeros before they are used: small ones start quickly.
 _SMALL: dict[str, object] = {"log": {"segmentBytes": 8 * 1024 * 1024}, "maxMessageBytes": 2 * 1024 * 1024}
-
-_PROGRAM = """
-import json, logging, sys
-from pathlib import Path
-from penstock_broker import main
-arguments = json.loads(sys.argv[1])
-names = ("data", "config", "observer_socket", "ready_file")
-paths = {key: Path(arguments.pop(key)) for key in names if key in arguments}
-logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-sys.exit(main.run(**paths, **arguments))
-"""
 
 
 class BrokerProcess:
@@ -58,7 +46,7 @@ class BrokerProcess:
         self.log_file = data.with_name(f"{data.name}.log")
         self.addresses: dict[str, str] = {}
         """Name of listener -> address, of the last start."""
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkedBroker | None = None
         data.mkdir(parents=True, exist_ok=True)
         self._ready = data.with_name(f"{data.name}.ready.json")
         self._arguments: dict[str, object] = {
@@ -109,15 +97,7 @@ class BrokerProcess:
         """Start, and wait until it takes connections. Raises `AssertionError` with its log if it does not."""
         assert self.process is None, "it runs already"
         self._ready.unlink(missing_ok=True)
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, json.dumps(self._arguments)],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                env=environment,
-            )
+        self.process = fork_broker(self._arguments, self.log_file)
         deadline = time.monotonic() + START_SECONDS
         while not self._ready.exists():
             code = self.process.poll()

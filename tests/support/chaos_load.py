@@ -12,9 +12,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from broker.clients import Subscribed
 from proton import Delivery, Message, ProtonException
 from proton.utils import BlockingConnection
+from support.proton_client import Subscribed
 from support.waiting import until
 
 __all__ = ["Load", "flowing"]

@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 import yaml
-from amqp.certificates import Authority
-from broker.clients import Subscribed, connected, publish, take
 from e2e.kube import ROOT, wait_for
 from proton import SSLDomain, Timeout
 from proton.utils import BlockingReceiver, LinkDetached
+from support.certificates import Authority
 from support.cluster_images import images
 from support.installed_operator import MINUTE, Site, Team, open_site, whole
+from support.proton_client import Subscribed, connected, publish, take
 
 from penstock_api.management import EntityType
 

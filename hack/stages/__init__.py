@@ -1,0 +1,1 @@
+"""The stages of hack/test: what they run, and how they are run."""

@@ -1,0 +1,241 @@
+"""Runs stages, one after the other or two side by side, and stops one that hangs.
+
+A slow stage is never stopped: the only limit is on the time in which no test ends and nothing is printed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from stages.progress import VARIABLE, read_progress
+from stages.table import Stage, obstacle
+
+__all__ = ["Outcome", "run_group"]
+
+ROOT = Path(__file__).resolve().parents[2]
+POLL_SECONDS = 0.1
+END_SECONDS = 30.0
+"""How long a process may take to end once it is told to."""
+LEFT_SECONDS = 10.0
+"""How long a process that a command started may outlive it."""
+STOPPED = 124
+"""Exit code of a command that was stopped, as that of timeout(1)."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a stage ended: `verdict` is passed, FAILED or NOT RUN; `passed` and `failed` count tests, or commands."""
+
+    stage: str
+    verdict: str
+    seconds: float
+    passed: int
+    failed: int
+    reason: str = ""
+
+
+class Run:
+    """One stage that runs. Its output goes to its log, and with `is_shown` to the terminal as it comes."""
+
+    def __init__(self, stage: Stage, logs: Path, *, is_shown: bool, clock: Callable[[], float]) -> None:
+        self.stage = stage
+        self._is_shown, self._clock = is_shown, clock
+        self.log = logs / f"{stage.name}.log"
+        self._progress = logs / f"{stage.name}.progress"
+        for file in (self.log, self._progress):
+            file.unlink(missing_ok=True)
+        self._output = self.log.open("wb")
+        self._line_is_open = False
+        """Whether what was printed last does not end a line."""
+        self._hang = ""
+        """Why the stage was stopped, empty if it was not."""
+        self._commands = stage.split_commands()
+        self._codes: list[int] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe = -1
+        self._ended_at: float | None = None
+        """When the running command ended, while processes that it started still hold its output."""
+        self._noted = 0
+        """How long the progress file was when we looked last."""
+        self._started = self._moved = clock()
+
+    def poll(self) -> bool:
+        """Go on; False once the stage has ended."""
+        if self._process is None and not self._start_next():
+            return False
+        assert self._process is not None
+        at_end = self._copy()
+        size = self._progress.stat().st_size if self._progress.exists() else 0
+        now = self._clock()
+        if size != self._noted:
+            self._noted, self._moved = size, now
+        code = self._process.poll()
+        if code is None:
+            if now - self._moved > self.stage.quiet_minutes * 60:
+                minutes = f"{self.stage.quiet_minutes:g} minutes"
+                self._hang = f"stopped, as nothing moved for {minutes}; {read_progress(self._progress)}"
+                self._say(f"hack/test: {self._hang}")
+                self._kill()
+                self._finish(STOPPED)
+        elif at_end:
+            self._finish(code)
+        elif self._ended_at is None:
+            self._ended_at = time.monotonic()
+        elif time.monotonic() - self._ended_at > LEFT_SECONDS:
+            self._say("hack/test: the stage left a process behind")
+            self._finish(code or 1)
+        return True
+
+    def _start_next(self) -> bool:
+        """Start the next command that is to run. A cluster is taken down also after a failure."""
+        while self._commands:
+            command = self._commands.pop(0)
+            if any(self._codes) and not (self.stage.cluster and command[-1] == "down"):
+                continue
+            self._say(f"$ {shlex.join(command)}")
+            self._pipe, theirs = os.pipe()
+            os.set_blocking(self._pipe, False)
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    cwd=ROOT,
+                    stdin=subprocess.DEVNULL,
+                    stdout=theirs,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    env={**os.environ, VARIABLE: str(self._progress)},
+                )
+            finally:
+                os.close(theirs)
+            self._ended_at = None
+            self._moved = self._clock()
+            return True
+        return False
+
+    def _copy(self) -> bool:
+        """Copy what was printed; True at the end, which comes when no process has the output open any more."""
+        while True:
+            try:
+                data = os.read(self._pipe, 65_536)
+            except BlockingIOError:
+                return False
+            if not data:
+                return True
+            self._moved = self._clock()
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        self._line_is_open = not data.endswith(b"\n")
+        self._output.write(data)
+        self._output.flush()
+        if self._is_shown:
+            sys.stdout.buffer.write(data)
+            sys.stdout.flush()
+
+    def _say(self, line: str) -> None:
+        begin = "\n" if self._line_is_open else ""
+        self._write(f"{begin}{line}\n".encode())
+
+    def _kill(self) -> None:
+        """End the command and all of its process group."""
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
+            try:
+                self._process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+
+    def _finish(self, code: int) -> None:
+        self._copy()
+        os.close(self._pipe)
+        self._codes.append(code)
+        self._process = None
+
+    def cancel(self) -> None:
+        """The user has had enough."""
+        if self._process is not None:
+            self._kill()
+            self._finish(STOPPED)
+        self._output.close()
+
+    def outcome(self) -> Outcome:
+        """Of a stage that has ended."""
+        self._output.close()
+        seconds = self._clock() - self._started
+        text = self.log.read_text(errors="replace")
+        passed, failed = counted(text)
+        bad = [code for code in self._codes if code]
+        if bad:
+            reason = f"{self._hang or f'exit code {bad[0]}'}; see {shortened(self.log)}"
+            return Outcome(self.stage.name, "FAILED", seconds, passed, max(failed, 1), reason)
+        if self.stage.runs_pytest and not passed:
+            return Outcome(self.stage.name, "NOT RUN", seconds, 0, 1, "no test was selected")
+        return Outcome(self.stage.name, "passed", seconds, passed or len(self._codes), 0)
+
+
+def run_group(
+    stages: list[Stage], logs: Path, *, side_by_side: int = 1, clock: Callable[[], float] = time.monotonic
+) -> list[Outcome]:
+    """Run stages, so many at a time; what came of them, in the order in which they ended.
+
+    The output of one that runs alone is printed as it comes, otherwise when its stage ends, as a whole.
+    `clock`: seconds, by which stages are found to hang.
+    """
+    is_shown = side_by_side == 1 or len(stages) == 1
+    waiting, running, outcomes = list(stages), list[Run](), list[Outcome]()
+    try:
+        while waiting or running:
+            while len(running) < side_by_side and (stage := next_of(waiting, running)) is not None:
+                waiting.remove(stage)
+                note = "" if is_shown else " (side by side: its output follows when it has ended)"
+                print(f"\n== {stage.name}: {stage.about}{note}", flush=True)
+                if reason := obstacle(stage):
+                    outcomes.append(Outcome(stage.name, "NOT RUN", 0.0, 0, 1, reason))
+                else:
+                    running.append(Run(stage, logs, is_shown=is_shown, clock=clock))
+            for run in [run for run in running if not run.poll()]:
+                running.remove(run)
+                outcomes.append(run.outcome())
+                if not is_shown:
+                    print(f"\n== {run.stage.name} has ended: {outcomes[-1].verdict}", flush=True)
+                    sys.stdout.write(run.log.read_text(errors="replace"))
+                    sys.stdout.flush()
+            time.sleep(POLL_SECONDS)
+    except BaseException:
+        for run in running:
+            run.cancel()
+        raise
+    return outcomes
+
+
+def next_of(waiting: list[Stage], running: list[Run]) -> Stage | None:
+    """The first stage that may start beside those that run, None if there is none."""
+    maven_runs = any(run.stage.maven for run in running)
+    return next((stage for stage in waiting if not (stage.maven and maven_runs)), None)
+
+
+def counted(text: str) -> tuple[int, int]:
+    """Passed and failed tests by pytest's closing lines."""
+    closing = [line for line in text.splitlines() if re.search(r"\bin [0-9.]+s\b", line)]
+    found = re.findall(r"(\d+) (passed|failed|errors?)\b", "\n".join(closing))
+    return (
+        sum(int(count) for count, word in found if word == "passed"),
+        sum(int(count) for count, word in found if word != "passed"),
+    )
+
+
+def shortened(path: Path) -> str:
+    """A path as seen from the repository."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)

@@ -1,0 +1,187 @@
+"""The stages of hack/test in their order, what each runs, and what it needs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from dataclasses import dataclass
+
+__all__ = ["PACKAGES", "STAGES", "Stage", "in_groups", "obstacle"]
+
+PYTEST = ".venv/bin/python -m pytest -q -p no:cacheprovider"
+COMMANDS = " ".join(f"hack/{name}" for name in ("bench", "cluster", "crds", "demo", "images", "rules", "test"))
+SOAKS = " ".join(f"hack/soak/{name}" for name in ("chaos", "crash", "fuzz", "large", "machine", "mixed"))
+CODE = f"broker operator tests hack/benching hack/in_venv.py hack/kube hack/stages {SOAKS} {COMMANDS}"
+FAST = " and ".join(f"not {marker}" for marker in ("clients", "cluster", "crash", "fuzz", "jms", "spark"))
+JAVA = ("java", "mvn")
+PACKAGES = {  # program -> Debian package
+    "cc": "gcc libc6-dev",
+    "go": "golang (1.26 or newer)",
+    "java": "openjdk-17-jdk-headless",
+    "mvn": "maven",
+    "node": "nodejs",
+    "npm": "npm",
+    "valgrind": "valgrind",
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One line of the table. `commands` has one command per line; they run in order, up to the first that fails."""
+
+    name: str
+    about: str
+    commands: str
+    programs: tuple[str, ...] = ()
+    """Programs that have to be on the PATH."""
+    quiet_minutes: float = 15
+    """The stage is stopped as hanging when for so long no test has ended and nothing was printed. It must be longer
+    than the longest silent step on a slow machine, since a stage that is merely slow has to pass, and than the limit
+    of one test (in pyproject.toml and tests/conftest.py), so that a test that hangs is ended alone."""
+    beside: bool = False
+    """It needs about one core, so it may run beside a neighbour in the table that may, too."""
+    maven: bool = False
+    """It builds tests/jms with Maven. Two such stages never run at the same time: they write the same folder."""
+    cluster: bool = False
+    """It needs a Kubernetes node of hack/cluster, and so root; its last command takes the node down."""
+    whole: bool = False
+    """`--fast` leaves it out although it needs no cluster."""
+
+    def split_commands(self) -> list[list[str]]:
+        """The commands, split into words."""
+        return [shlex.split(line) for line in self.commands.strip().splitlines()]
+
+    @property
+    def runs_pytest(self) -> bool:
+        """Whether tests have to be counted."""
+        return "-m pytest" in self.commands
+
+
+STAGES = (
+    # pip writes to a file of its own, and downloads more than a gigabyte when its cache is empty.
+    Stage("env", "locked dependencies in .venv", "hack/env", quiet_minutes=30),
+    Stage(
+        "style",
+        "ruff, import contracts, generated files",
+        f"""
+        .venv/bin/ruff format --check {CODE}
+        .venv/bin/ruff check {CODE}
+        .venv/bin/lint-imports
+        .venv/bin/python hack/crds --check
+        .venv/bin/python hack/rules --check
+        """,
+        beside=True,
+    ),
+    # Neither checker prints anything before it has finished.
+    Stage(
+        "types",
+        "mypy strict and pyright strict, tests included",
+        """
+        .venv/bin/mypy broker operator tests
+        .venv/bin/pyright
+        """,
+        quiet_minutes=20,
+        beside=True,
+    ),
+    Stage(
+        "rules",
+        "every line of the rules, reached from their own tests",
+        """
+        .venv/bin/coverage run --data-file=build/coverage --source=penstock_core -m pytest -q tests/core
+        .venv/bin/coverage report --data-file=build/coverage --fail-under=100 --skip-covered
+        """,
+        beside=True,
+    ),
+    Stage(
+        "fast",
+        "wire, log, broker, observer, operator",
+        f"{PYTEST} -n 2 --dist worksteal -m '{FAST}' --ignore=tests/core tests",
+    ),
+    Stage(
+        "jms",
+        "JORAM's conformance tests and our own with Qpid JMS",
+        f"{PYTEST} -s -m 'jms and not cluster' tests",
+        JAVA,
+        quiet_minutes=20,  # Maven downloads in silence; then each Java class that ends is progress
+        beside=True,
+        maven=True,
+    ),
+    Stage("count", "instructions per message against the baseline", "hack/bench count", ("valgrind",), beside=True),
+    Stage(
+        "fuzz",
+        "what strangers can send, seeded: two minutes of hack/soak/fuzz",
+        f"{PYTEST} -m fuzz tests/fuzz",
+        quiet_minutes=25,  # one test is one target with all its inputs
+        beside=True,
+    ),
+    Stage(
+        "crash",
+        "kill -9 under load, on every form of file layer",
+        f"{PYTEST} -m crash tests",
+        quiet_minutes=20,
+        beside=True,
+    ),
+    Stage(
+        "spark",
+        "the lag job on a real Spark",
+        f"{PYTEST} -m spark tests",
+        ("java",),
+        quiet_minutes=20,
+        beside=True,
+    ),
+    Stage(
+        "clients",
+        "the examples in Python, Node and Go against a broker",
+        f"{PYTEST} -m clients tests",
+        ("node", "npm", "go"),
+        quiet_minutes=20,  # npm and Go download in silence
+        beside=True,
+        whole=True,
+    ),
+    Stage("demo", "hack/demo, as a new user runs it", "hack/demo", JAVA, 20, beside=True, maven=True),
+    Stage(
+        "images",
+        "Kubernetes and its Spark operator from their Go modules, our images",
+        """
+        hack/cluster build --yes
+        hack/images build
+        """,
+        ("go",),
+        quiet_minutes=40,  # a compiler is silent, and Kubernetes is large
+        cluster=True,
+    ),
+    Stage(
+        "cluster",
+        "charts, operator and Spark on a real Kubernetes node",
+        f"""
+        hack/cluster up --yes
+        {PYTEST} -m cluster tests
+        hack/cluster down
+        """,
+        ("go", *JAVA),
+        quiet_minutes=45,  # not shorter than the limit of one test, whose end the stage waits for
+        cluster=True,
+    ),
+)
+
+
+def in_groups(stages: list[Stage]) -> list[list[Stage]]:
+    """The stages in their order: those that stand in a row and may run side by side, together; each other one alone."""
+    groups: list[list[Stage]] = []
+    for stage in stages:
+        if groups and stage.beside and groups[-1][-1].beside:
+            groups[-1].append(stage)
+        else:
+            groups.append([stage])
+    return groups
+
+
+def obstacle(stage: Stage) -> str:
+    """Why this stage can't run on this machine, or an empty string."""
+    missing = [program for program in stage.programs if shutil.which(program) is None]
+    if missing:
+        return f"not on this machine: {', '.join(missing)}; Debian packages: {' '.join(PACKAGES[p] for p in missing)}"
+    if stage.cluster and os.geteuid() != 0:
+        return "needs root, for network namespaces and containerd"
+    return ""

@@ -1,0 +1,110 @@
+"""Subscriptions that clients left behind end where that is wanted, and since when they are unused outlives restarts."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# proton's own types are not complete.
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from proton import Terminus
+from support.proton_client import put_symbols
+from support.stepped_broker import Peer, SteppedBroker
+
+from penstock_broker.attach.unused import SWEEP_MS
+from penstock_core.existing import Managed
+from penstock_core.terms import ClientOverrides
+
+LIMIT = 900
+
+
+@pytest.fixture
+def timed() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker({"delivery": {"idleExpirySeconds": LIMIT}})
+    yield broker
+    broker.close()
+
+
+def subscribe(peer: Peer) -> None:
+    link = peer.session.receiver("billing")
+    link.source.address = "amq.topic"
+    link.source.durability = Terminus.DELIVERIES
+    link.source.expiry_policy = Terminus.EXPIRE_NEVER
+    put_symbols(link.source.capabilities, ["topic", "shared", "global"])
+    link.open()
+    peer.pump()
+
+
+def pass_seconds(timed: SteppedBroker, seconds: int) -> None:
+    """Sweep by sweep."""
+    while seconds > 0:
+        step = min(seconds, SWEEP_MS // 1000)
+        timed.pass_ms(step * 1000)
+        seconds -= step
+
+
+def unused_since_ms(timed: SteppedBroker) -> int | None:
+    subscriptions = list(timed.broker.topology.subscriptions.values())
+    return subscriptions[0].queue.links.unused_since_us // 1000 if subscriptions else None
+
+
+def test_a_subscription_left_behind_ends(timed: SteppedBroker) -> None:
+    peer = timed.connect()
+    subscribe(peer)
+    pass_seconds(timed, 2 * LIMIT)
+    assert unused_since_ms(timed) == 0, "somebody consumes"
+    peer.drop()
+    left = timed.now_ms
+    pass_seconds(timed, LIMIT - 60)
+    assert unused_since_ms(timed) == left
+    pass_seconds(timed, 120)
+    assert unused_since_ms(timed) is None
+    timed.restart()
+    assert unused_since_ms(timed) is None
+
+
+def test_a_restart_neither_forgets_nor_hurries(timed: SteppedBroker) -> None:
+    peer = timed.connect()
+    subscribe(peer)
+    peer.drop()
+    left = timed.now_ms
+    pass_seconds(timed, 120)
+    timed.restart()
+    assert unused_since_ms(timed) == left
+    timed.now_ms += 10 * LIMIT * 1000  # it was down for hours
+    timed.restart()
+    pass_seconds(timed, 500)
+    assert unused_since_ms(timed) == left, "its client has time to come back"
+    pass_seconds(timed, 200)
+    assert unused_since_ms(timed) is None
+
+
+def test_what_was_in_use_at_a_crash_is_unused_from_then_on(timed: SteppedBroker) -> None:
+    peer = timed.connect()
+    subscribe(peer)
+    pass_seconds(timed, 120)
+    timed.restart()
+    assert unused_since_ms(timed) == timed.now_ms
+
+
+def test_a_resource_s_subscription_stays(timed: SteppedBroker) -> None:
+    peer = timed.connect()
+    subscribe(peer)
+    (subscription,) = timed.broker.topology.subscriptions.values()
+    subscription.managed = Managed("n/s", "u", "c", ClientOverrides.REFUSE)
+    peer.drop()
+    pass_seconds(timed, 3 * LIMIT)
+    assert unused_since_ms(timed) is not None
+
+
+def test_nothing_ends_unless_the_broker_is_told_to() -> None:
+    timed = SteppedBroker()
+    try:
+        peer = timed.connect()
+        subscribe(peer)
+        peer.drop()
+        pass_seconds(timed, 2 * LIMIT)
+        assert unused_since_ms(timed) is not None
+    finally:
+        timed.close()

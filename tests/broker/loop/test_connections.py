@@ -1,0 +1,67 @@
+"""Connections that come and go in any way leave nothing behind, and need no collector of cycles for that."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import cast
+
+from support.raw_client import RawClient
+from support.stepped_broker import SteppedBroker, SteppedStream
+
+from penstock_amqp.frames.performatives import Close, Source, Target, Transfer
+
+MESSAGE = b"\x00\x53\x75\xa0\x01x"
+
+
+@contextmanager
+def without_collector() -> Generator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def come_and_go(timed: SteppedBroker, number: int) -> None:
+    """A session, two links, a message; then a Close, a word cut off, or nothing, before the socket goes."""
+    stream = SteppedStream(timed)
+    with RawClient(0, f"client-{number}", stream=stream) as client:
+        client.begin()
+        client.attach_receiver("r", Source(address="amq.topic/x"))
+        client.attach_sender("s", Target(address="amq.topic/x"))
+        client.flow(0, credit=10)
+        client.send(Transfer(handle=1, delivery_id=0, delivery_tag=b"t", message_format=0), payload=MESSAGE)
+        match number % 3:
+            case 0:
+                client.send(Close())
+            case 1:
+                client.send_bytes(b"\x00\x00\x00")
+            case _:
+                pass
+        for _ in range(3):
+            timed.turn()
+    for _ in range(2):
+        timed.turn()
+
+
+def ours() -> Counter[str]:
+    """Objects of the broker's own classes, by class."""
+    kinds: list[type[object]] = [type(each) for each in cast("list[object]", gc.get_objects())]
+    return Counter(kind.__qualname__ for kind in kinds if str(kind.__module__).startswith("penstock_"))
+
+
+def test_clients_that_come_and_go_leave_nothing_behind() -> None:
+    timed = SteppedBroker()
+    with without_collector():
+        for number in range(30):
+            come_and_go(timed, number)
+        before = ours()
+        for number in range(150):
+            come_and_go(timed, number)
+        assert ours() - before == Counter()
+        assert not timed.broker.clients.connections
+    timed.close()

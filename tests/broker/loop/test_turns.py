@@ -1,0 +1,83 @@
+"""Turns that are over before everybody had theirs, by a clock that moves when it is looked at, and only then."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from support.raw_client import RawClient
+from support.stepped_broker import SteppedBroker, SteppedStream
+
+from penstock_amqp.endpoint.ffi import INPUT_BYTES
+from penstock_amqp.frames.frames import encode_frame
+from penstock_amqp.frames.performatives import Source, Target, Transfer
+
+HEARTBEAT = encode_frame(None)
+MESSAGE = b"\x00\x53\x75\xa0\x01x"
+
+
+@pytest.fixture
+def timed() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker()
+    yield broker
+    broker.close()
+
+
+@contextmanager
+def clients(timed: SteppedBroker, count: int) -> Generator[list[SteppedStream]]:
+    """The streams of connections that are open, each with a session."""
+    with ExitStack() as stack:
+        streams = [SteppedStream(timed) for _ in range(count)]
+        for number, stream in enumerate(streams):
+            stack.enter_context(RawClient(0, f"client-{number}", stream=stream)).begin()
+        yield streams
+        timed.step_seconds = 0.0
+
+
+def test_who_did_not_get_their_turn_are_the_first_in_the_next(timed: SteppedBroker) -> None:
+    """One connection uses a turn up. Three have more to say than a read takes: the poll names the first of them first
+    again, which says more than the others get, and the witness last.
+    """
+    queue = timed.make_queue("work", durable=False)
+    with clients(timed, 3) as busy, RawClient(0, "witness", stream=SteppedStream(timed)) as witness:
+        witness.begin()
+        witness.attach_sender("s", Target(address="work"))
+        for _ in range(2):  # the poll forgets who was ready
+            timed.turn()
+        timed.step_seconds = 0.003
+        for stream in busy:
+            stream.sendall(HEARTBEAT * (2 * INPUT_BYTES // len(HEARTBEAT)))
+        witness.send(
+            Transfer(handle=0, delivery_id=0, delivery_tag=b"t", message_format=0, settled=True), payload=MESSAGE
+        )
+        timed.turn()
+        assert queue.depth == 0  # else somebody else was the first
+        for _ in range(3):
+            timed.turn()
+        assert queue.depth == 1
+
+
+def test_queues_get_a_millisecond_of_a_turn_however_much_there_is_to_read(timed: SteppedBroker) -> None:
+    """Each look at the clock takes 0.3 ms: reading from eight connections uses a turn up, and four queues fit into the
+    millisecond that is theirs.
+    """
+    with clients(timed, 8) as busy, RawClient(0, "consumer", stream=SteppedStream(timed)) as consumer:
+        consumer.begin()
+        for number in range(12):
+            queue = timed.make_queue(f"q{number}", durable=False)
+            queue.ready.extend([(timed.broker.log.next_messages(1), MESSAGE, timed.broker.clock.now_us, 0, 0)])
+            consumer.attach_receiver(f"r{number}", Source(address=f"q{number}"))
+        timed.turn()
+        timed.step_seconds = 0.0003
+        for number in range(12):
+            consumer.flow(number, credit=1)
+        waiting = 12
+        for _ in range(6):
+            for stream in busy:
+                stream.sendall(HEARTBEAT)
+            timed.turn()
+            waiting = sum(len(timed.queue(f"q{number}").ready) for number in range(12))
+            if not waiting:
+                break
+        assert not waiting, f"{waiting} of 12 queues wait after 6 turns"

@@ -1,0 +1,203 @@
+"""PEEK, PURGE, MOVE and REDRIVE over `$management` of a real broker; docs/management.md."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# proton's own types are not complete.
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+import pytest_asyncio
+from proton import Message, symbol
+from support.broker_process import BrokerProcess
+from support.proton_client import Subscribed, connected, publish, take
+
+from penstock_amqp.client.management import ManagementAnswer, ManagementClient
+from penstock_api.handling import Handled, Peek, Peeked, PeekedMessage, Selection
+from penstock_api.management import (
+    Delivery,
+    Document,
+    EntityType,
+    Limits,
+    Operation,
+    QueueDeclaration,
+    SubscriptionDeclaration,
+)
+
+BILLING = "psub:durable:global:billing"
+
+
+@pytest_asyncio.fixture
+async def client(broker_process: BrokerProcess) -> AsyncIterator[ManagementClient]:
+    client = await ManagementClient.connect(broker_process.management)
+    await client.create(QueueDeclaration(delivery=Delivery(dead_letter="dead")), "jobs")
+    yield client
+    await client.close()
+
+
+async def ask(
+    client: ManagementClient, operation: Operation, name: str, body: Document, kind: EntityType = EntityType.QUEUE
+) -> ManagementAnswer:
+    return await client.request(operation, kind, name, body)
+
+
+async def peek(client: ManagementClient, name: str, body: Peek | None = None) -> Sequence[PeekedMessage]:
+    answer = (await ask(client, Operation.PEEK, name, body or Peek())).check()
+    return Peeked.model_validate(answer.attributes).messages
+
+
+async def handled(client: ManagementClient, operation: Operation, name: str, body: Selection) -> Handled:
+    return Handled.model_validate((await ask(client, operation, name, body)).check().attributes)
+
+
+async def bodies(client: ManagementClient, name: str) -> list[str]:
+    return [each.body for each in await peek(client, name, Peek(count=100))]
+
+
+def fill(broker_process: BrokerProcess, count: int, queue: str = "jobs") -> None:
+    with connected(broker_process.url) as connection:
+        sender = connection.create_sender(queue)
+        for number in range(count):
+            publish(sender, [f"m{number}"], properties={"n": number})
+
+
+async def test_peek_shows_a_message_and_leaves_it(client: ManagementClient, broker_process: BrokerProcess) -> None:
+    with connected(broker_process.url) as connection:
+        message = Message(
+            body="hello wörld",
+            durable=True,
+            priority=7,
+            id="m-1",
+            subject="greeting",
+            group_id="g",
+            properties={"n": 1, "raw": b"\x00\xff"},
+            annotations={symbol("x-opt-a"): "b"},
+        )
+        connection.create_sender("jobs").send(message)
+    (shown,) = await peek(client, "jobs")
+    assert (shown.body, shown.body_form, shown.is_whole, shown.state) == ("hello wörld", "Text", True, "Ready")
+    assert (shown.durable, shown.priority, shown.message_id, shown.subject) == (True, 7, "m-1", "greeting")
+    assert (shown.group_id, shown.annotations, shown.delivery_count) == ("g", {"x-opt-a": "b"}, 0)
+    assert shown.application_properties == {"n": 1, "raw": "00ff"}
+    (cut,) = await peek(client, "jobs", Peek(max_body_bytes=8))
+    assert (cut.body, cut.is_whole) == ("hello w", False), "the two bytes of the ö are not cut in two"
+    with connected(broker_process.url) as connection:
+        assert take(connection.create_receiver("jobs"), 1) == [("hello wörld", 0)]
+
+
+async def test_peek_shows_bytes_in_hexadecimal(client: ManagementClient, broker_process: BrokerProcess) -> None:
+    with connected(broker_process.url) as connection:
+        sender = connection.create_sender("jobs")
+        sender.send(Message(body=b"\x00\x01", inferred=True))
+        sender.send(Message(body={"a": 1}))
+    raw, mapped = await peek(client, "jobs")
+    assert (raw.body, raw.body_form) == ("0001", "Hexadecimal")
+    assert (mapped.body_form, mapped.is_whole) == ("Hexadecimal", True)
+
+
+async def test_pages_and_selectors(client: ManagementClient, broker_process: BrokerProcess) -> None:
+    fill(broker_process, 9)
+    page = await peek(client, "jobs", Peek(offset=1, count=2, selector="n > 4"))
+    assert [each.body for each in page] == ["m6", "m7"]
+    assert (await handled(client, Operation.PURGE, "jobs", Selection(selector="n < 3", count=2))).messages == 2
+    assert await bodies(client, "jobs") == ["m2", "m3", "m4", "m5", "m6", "m7", "m8"]
+
+
+async def test_purge_outlives_kill_9_once_it_is_answered(
+    client: ManagementClient, broker_process: BrokerProcess
+) -> None:
+    fill(broker_process, 450)
+    assert (await handled(client, Operation.PURGE, "jobs", Selection(count=430))).messages == 430
+    broker_process.kill()
+    broker_process.start()
+    again = await ManagementClient.connect(broker_process.management)
+    try:
+        state = await again.read(EntityType.QUEUE, "jobs")
+        assert state["depth"] == 20
+        assert (await handled(again, Operation.PURGE, "jobs", Selection())).messages == 20
+        assert (await again.read(EntityType.QUEUE, "jobs"))["depthBytes"] == 0
+    finally:
+        await again.close()
+
+
+async def test_move_keeps_order_and_survives(client: ManagementClient, broker_process: BrokerProcess) -> None:
+    fill(broker_process, 300)
+    await client.create(QueueDeclaration(), "other")
+    done = await handled(client, Operation.MOVE, "jobs", Selection(count=290, destination="other"))
+    assert (done.messages, done.left) == (290, 0)
+    broker_process.kill()
+    broker_process.start()
+    with connected(broker_process.url) as connection:
+        moved = [body for body, _ in take(connection.create_receiver("other", credit=300), 290)]
+        stayed = [body for body, _ in take(connection.create_receiver("jobs", credit=300), 10)]
+    assert moved + stayed == [f"m{number}" for number in range(300)]
+
+
+async def test_move_ends_where_the_destination_is_full(client: ManagementClient, broker_process: BrokerProcess) -> None:
+    fill(broker_process, 5)
+    await client.create(QueueDeclaration(limits=Limits(max_messages=2, overflow="Reject")), "other")
+    done = await handled(client, Operation.MOVE, "jobs", Selection(destination="other"))
+    assert (done.messages, done.left) == (2, 1)
+    assert "full" in (done.why or "")
+    assert await bodies(client, "jobs") == ["m2", "m3", "m4"]
+
+
+async def test_dead_letters_go_back_to_where_they_died(client: ManagementClient, broker_process: BrokerProcess) -> None:
+    declared = SubscriptionDeclaration(
+        subscription_name="billing", exchange="amq.topic", delivery=Delivery(dead_letter="dead")
+    )
+    await client.create(declared)
+    with connected(broker_process.url, container="app") as connection:
+        receivers = {
+            "billing": connection.create_receiver("amq.topic", name="billing", options=Subscribed(), credit=5),
+            "jobs": connection.create_receiver("jobs", credit=5),
+        }
+        publish(connection.create_sender("amq.topic/a"), ["b1"], annotations={symbol("x-opt-mine"): 1})
+        publish(connection.create_sender("jobs"), ["j1"])
+        publish(connection.create_sender("dead"), ["stray"])
+        for receiver in receivers.values():
+            receiver.receive(timeout=60)
+            receiver.reject()
+    assert sorted(await bodies(client, "dead")) == ["b1", "j1", "stray"]
+    done = await handled(client, Operation.REDRIVE, "dead", Selection())
+    assert (done.messages, done.left) == (2, 1)
+    assert "was not dead-lettered" in (done.why or "")
+    answer = await ask(client, Operation.PEEK, BILLING, Peek(), EntityType.SUBSCRIPTION)
+    (back,) = Peeked.model_validate(answer.check().attributes).messages
+    assert (back.body, back.annotations, back.delivery_count) == ("b1", {"x-opt-mine": 1}, 0)
+    assert (await bodies(client, "jobs"), await bodies(client, "dead")) == (["j1"], ["stray"])
+
+
+@pytest.mark.parametrize(
+    ("operation", "name", "body", "status", "reason"),
+    [
+        (Operation.PEEK, "nowhere", Peek(), 404, "QueueNotFound"),
+        (Operation.PURGE, "jobs", Selection(selector="n >"), 400, "InvalidSelector"),
+        (Operation.PURGE, "jobs", Selection(destination="dead"), 400, "InvalidRequest"),
+        (Operation.MOVE, "jobs", Selection(), 400, "InvalidRequest"),
+        (Operation.MOVE, "jobs", Selection(destination="nowhere"), 404, "AddressNotFound"),
+        (Operation.MOVE, "jobs", Selection(destination="jobs"), 400, "InvalidAddress"),
+        (Operation.PEEK, "jobs", Selection(count=7, selector="n = 1", destination="x"), 400, "InvalidRequest"),
+    ],
+)
+async def test_what_can_not_be_done_says_why(
+    client: ManagementClient, operation: Operation, name: str, body: Document, status: int, reason: str
+) -> None:
+    answer = await ask(client, operation, name, body)
+    assert (answer.status, answer.reason) == (status, reason)
+
+
+async def test_an_exchange_holds_no_messages(client: ManagementClient) -> None:
+    answer = await ask(client, Operation.PURGE, "amq.topic", Selection(), EntityType.EXCHANGE)
+    assert (answer.status, answer.reason) == (501, "NotImplemented")
+
+
+async def test_clients_may_do_none_of_it(broker_process: BrokerProcess, client: ManagementClient) -> None:
+    stranger = await ManagementClient.connect(broker_process.addresses["amqp"])
+    try:
+        for operation in (Operation.PEEK, Operation.PURGE, Operation.MOVE, Operation.REDRIVE):
+            answer = await ask(stranger, operation, "jobs", Selection())
+            assert (answer.status, answer.reason) == (403, "NotPermitted")
+    finally:
+        await stranger.close()

@@ -1,0 +1,322 @@
+"""`$management` of a real broker, over its Unix socket: declare, change, read, list, delete; and who may not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from proton import Delivery, Message
+from proton.utils import LinkDetached, SendException
+from support.broker_process import BrokerProcess
+from support.proton_client import Subscribed, connected, publish, take
+
+from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementClient
+from penstock_api.management import (
+    BrokerState,
+    Deletion,
+    EntityType,
+    ExchangeDeclaration,
+    ExchangeState,
+    Limits,
+    Operation,
+    Owner,
+    SubscriptionDeclaration,
+    SubscriptionState,
+)
+
+ORDERS = ExchangeDeclaration(exchange_type="Topic")
+OWNER = Owner(cluster_id="local", kind="Subscription", namespace="shop", name="billing", uid="u1")
+BILLING = SubscriptionDeclaration(subscription_name="billing", exchange="orders", owner=OWNER)
+NAME = "psub:durable:global:billing"
+SECONDS = 60
+
+
+@pytest_asyncio.fixture
+async def client(broker_process: BrokerProcess) -> AsyncIterator[ManagementClient]:
+    client = await ManagementClient.connect(broker_process.management)
+    yield client
+    await client.close()
+
+
+async def ask(client: ManagementClient, body: SubscriptionDeclaration, name: str | None = None) -> ManagementAnswer:
+    """CREATE, whatever the answer."""
+    return await client.request(Operation.CREATE, EntityType.SUBSCRIPTION, name, body)
+
+
+def body_of(answer: ManagementAnswer) -> dict[str, object]:
+    """The body of a refusal."""
+    return answer.attributes
+
+
+async def delete(client: ManagementClient, deletion: Deletion) -> ManagementAnswer:
+    """DELETE, whatever the answer."""
+    return await client.request(Operation.DELETE, EntityType.SUBSCRIPTION, NAME, deletion)
+
+
+async def declare(client: ManagementClient, declaration: SubscriptionDeclaration = BILLING) -> dict[str, object]:
+    await client.create(ORDERS, "orders")
+    return (await client.create(declaration)).attributes
+
+
+async def test_a_declaration_is_made_once_and_says_so(client: ManagementClient) -> None:
+    assert (await declare(client))["outcome"] == "Created"
+    again = await client.create(BILLING)
+    assert (again.status, again.attributes["outcome"]) == (200, "Unchanged")
+    named = await client.create(BILLING, NAME)
+    assert (named.status, named.attributes["outcome"]) == (200, "Unchanged")
+    wrong = await ask(client, BILLING, "psub:durable:global:other")
+    assert (wrong.status, wrong.reason) == (400, "InvalidName")
+
+
+async def test_states_fit_the_models(client: ManagementClient) -> None:
+    await declare(client)
+    (subscription,) = await client.states(SubscriptionState)
+    assert (subscription.queue_name, subscription.owner, subscription.depth) == (NAME, OWNER, 0)
+    exchanges = await client.states(ExchangeState)
+    assert [each.name for each in exchanges] == ["amq.direct", "amq.fanout", "amq.match", "amq.topic", "orders"]
+    (broker,) = await client.states(BrokerState)
+    assert (broker.subscriptions, broker.exchanges, broker.durable_work, broker.epoch) == (1, 5, "Ok", 1)
+
+
+async def test_a_changed_binding_is_put_in_place(client: ManagementClient, broker_process: BrokerProcess) -> None:
+    await declare(client)
+    with connected(broker_process.url) as connection:
+        sender = connection.create_sender("orders")
+        publish(sender, ["kept"], subject="us.1")
+        changed = BILLING.model_copy(update={"binding_keys": ("eu.#",), "selector": "amount > 10"})
+        answer = (await client.create(changed)).check()
+        assert (answer.attributes["outcome"], answer.attributes["bindingKeys"]) == ("Rebound", ["eu.#"])
+        publish(sender, ["other"], subject="us.1", properties={"amount": 11})
+        publish(sender, ["small"], subject="eu.1", properties={"amount": 1})
+        publish(sender, ["new"], subject="eu.1", properties={"amount": 11})
+        receiver = connection.create_receiver("orders/eu.#", name="billing|global", options=Subscribed(), credit=10)
+        assert take(receiver, 2) == [("kept", 0), ("new", 0)]
+
+
+async def test_a_rebind_that_has_to_wait_says_for_what(client: ManagementClient, broker_process: BrokerProcess) -> None:
+    await declare(client, BILLING.model_copy(update={"rebind_policy": "WhenIdle"}))
+    changed = BILLING.model_copy(update={"rebind_policy": "WhenIdle", "binding_keys": ("eu.#",)})
+    with connected(broker_process.url) as connection:
+        connection.create_receiver("orders", name="billing|global", options=Subscribed(), credit=0)
+        attributes = (await client.create(changed)).attributes
+        assert (attributes["outcome"], attributes["blockedBy"], attributes["bindingKeys"]) == (
+            "RebindBlocked",
+            "ConsumersActive",
+            ["#"],
+        )
+
+
+async def test_another_resource_can_not_take_a_declared_name(client: ManagementClient) -> None:
+    await declare(client)
+    other = OWNER.model_copy(update={"namespace": "elsewhere"})
+    answer = await ask(client, BILLING.model_copy(update={"owner": other}))
+    assert (answer.status, answer.reason) == (409, "DuplicateSubscription")
+    adopted = OWNER.model_copy(update={"uid": "u2"})
+    same = await client.create(BILLING.model_copy(update={"owner": adopted}))
+    assert same.attributes["outcome"] == "Updated"
+
+
+async def test_counters_follow_a_message_through_its_life(
+    client: ManagementClient, broker_process: BrokerProcess
+) -> None:
+    await declare(client)
+    with connected(broker_process.url) as connection:
+        publish(connection.create_sender("orders"), ["a", "b", "c"])
+        waiting = await client.read_state(SubscriptionState, NAME)
+        assert (waiting.depth, waiting.ready, waiting.in_flight, waiting.enqueued) == (3, 3, 0, 3)
+        assert waiting.oldest_available_ms is not None
+        receiver = connection.create_receiver("orders", name="billing|global", options=Subscribed(), credit=10)
+        assert take(receiver, 1) == [("a", 0)]
+        receiver.receive(timeout=60)
+        receiver.receive(timeout=60)
+    # Its connection is closed: what it held came back.
+    state = await client.read_state(SubscriptionState, NAME)
+    assert (state.depth, state.in_flight, state.acked, state.delivered, state.returned) == (2, 0, 1, 3, 2)
+    assert state.depth == state.enqueued - state.acked
+    assert (sum(state.sojourn.counts), sum(state.wait.counts)) == (1, 3)
+    assert state.unused_since_ms is not None
+
+
+async def test_a_subscription_in_use_or_not_empty_is_deleted_only_if_asked(
+    client: ManagementClient, broker_process: BrokerProcess
+) -> None:
+    await declare(client)
+    with connected(broker_process.url, "app") as connection:
+        publish(connection.create_sender("orders"), ["a"])
+        full = await delete(client, Deletion(if_empty=True))
+        assert (full.status, full.reason, body_of(full)["depth"]) == (409, "NotEmpty", 1)
+        connection.create_receiver("orders", name="billing|global", options=Subscribed(), credit=0)
+        used = await delete(client, Deletion())
+        assert (used.status, used.reason, body_of(used)["containers"]) == (409, "ConsumersActive", ["app"])
+        assert (await delete(client, Deletion(if_unused=False))).status == 204
+    assert (await delete(client, Deletion())).status == 204
+    assert (await client.request(Operation.READ, EntityType.SUBSCRIPTION, NAME)).status == 404
+
+
+async def test_a_list_is_answered_entry_by_entry(client: ManagementClient) -> None:
+    entries = [
+        Entry(EntityType.EXCHANGE, "orders", ORDERS),
+        Entry(EntityType.SUBSCRIPTION, None, BILLING),
+        Entry(EntityType.SUBSCRIPTION, None, BILLING.model_copy(update={"exchange": "nowhere"})),
+    ]
+    answers = await client.create_all(entries)
+    assert [(answer.status, answer.reason) for answer in answers] == [
+        (201, None),
+        (201, None),
+        (404, "ExchangeNotFound"),
+    ]
+
+
+async def test_long_lists_come_in_pages_in_name_order(client: ManagementClient) -> None:
+    await client.create(ORDERS, "orders")
+    bare = BILLING.model_copy(update={"owner": None})
+    declarations = [bare.model_copy(update={"subscription_name": f"s{number:03}"}) for number in range(120)]
+    await client.create_all([Entry(EntityType.SUBSCRIPTION, None, each) for each in declarations])
+    page = await client.query(EntityType.SUBSCRIPTION, offset=100, count=50)
+    assert (len(page.results), page.total_count) == (20, 120)
+    assert page.results[0]["subscriptionName"] == "s100"
+    since = await client.query(EntityType.SUBSCRIPTION, changed_since=page.revision)
+    assert since.results == []
+
+
+async def test_declared_things_survive_kill_9(client: ManagementClient, broker_process: BrokerProcess) -> None:
+    limits = Limits(max_bytes=1000, overflow="DropNewest")
+    await declare(client, BILLING.model_copy(update={"limits": limits, "selector": "a = 1"}))
+    before = await client.read_state(BrokerState)
+    broker_process.kill()
+    broker_process.start()
+    again = await ManagementClient.connect(broker_process.management)
+    try:
+        after = await again.read_state(BrokerState)
+        assert (after.instance_id, after.epoch) == (before.instance_id, before.epoch + 1)
+        state = await again.read_state(SubscriptionState, NAME)
+        assert (state.owner, state.selector) == (OWNER, "a = 1")
+        declared = BILLING.model_copy(update={"limits": limits, "selector": "a = 1"})
+        assert (await again.create(declared)).attributes["outcome"] == "Unchanged"
+    finally:
+        await again.close()
+
+
+async def test_clients_see_their_own_connection_and_nothing_else(broker_process: BrokerProcess) -> None:
+    client = await ManagementClient.connect(broker_process.addresses["amqp"])
+    try:
+        refused = await client.request(Operation.CREATE, EntityType.EXCHANGE, "orders", ORDERS)
+        assert (refused.status, refused.condition, refused.reason) == (403, "amqp:unauthorized-access", "NotPermitted")
+        (own,) = await client.query_all(EntityType.CONNECTION)
+        assert own["listener"] == "amqp"
+    finally:
+        await client.close()
+
+
+async def test_what_matches_nothing_goes_to_the_alternate(
+    client: ManagementClient, broker_process: BrokerProcess
+) -> None:
+    await client.create(ExchangeDeclaration(exchange_type="Fanout"), "lost")
+    alternate = ExchangeDeclaration(exchange_type="Topic", unroutable="Alternate", alternate_exchange="lost")
+    await client.create(alternate, "orders")
+    with connected(broker_process.url) as connection:
+        found = connection.create_receiver("orders/eu.#", credit=10)
+        lost = connection.create_receiver("lost", credit=10)
+        sender = connection.create_sender("orders")
+        publish(sender, ["matches"], subject="eu.1")
+        publish(sender, ["lost"], subject="us.1")
+        assert take(lost, 1) == [("lost", 0)]
+        assert take(found, 1) == [("matches", 0)]
+    state = await client.read_state(ExchangeState, "orders")
+    assert (state.received, state.unroutable_messages) == (2, 1)
+
+
+async def test_producers_learn_that_their_exchange_is_gone(
+    client: ManagementClient, broker_process: BrokerProcess
+) -> None:
+    await client.create(ORDERS, "orders")
+    with connected(broker_process.url) as connection:
+        sender = connection.create_sender("orders")
+        publish(sender, ["accepted"])
+        await client.delete(EntityType.EXCHANGE, "orders")
+        with pytest.raises(LinkDetached) as gone:
+            publish(sender, ["too late"])
+        assert gone.value.condition == "amqp:resource-deleted"
+
+
+async def test_a_declared_subscription_keeps_undurable_messages_too(
+    client: ManagementClient, broker_process: BrokerProcess
+) -> None:
+    """persistence is Always for what a resource declares, AsSent for all else."""
+    await declare(client)
+    with connected(broker_process.url) as connection:
+        connection.create_receiver("orders", name="own|global", options=Subscribed(), credit=0)
+        publish(connection.create_sender("orders"), ["careless"], durable=False)
+        broker_process.kill()
+        connection.timeout = 0.1
+        broker_process.start()
+    again = await ManagementClient.connect(broker_process.management)
+    try:
+        depths = {state.subscription_name: state.depth for state in await again.states(SubscriptionState)}
+        assert depths == {"billing": 1, "own": 0}
+    finally:
+        await again.close()
+
+
+async def test_an_orderly_stop_counts_what_it_loses(client: ManagementClient, broker_process: BrokerProcess) -> None:
+    with connected(broker_process.url) as connection:
+        connection.create_receiver("amq.topic", name="own|global", options=Subscribed(), credit=0)
+        sender = connection.create_sender("amq.topic")
+        publish(sender, ["lost", "lost too"], durable=False)
+        publish(sender, ["kept"])
+    assert broker_process.stop() == 0
+    broker_process.start()
+    again = await ManagementClient.connect(broker_process.management)
+    try:
+        (state,) = await again.states(SubscriptionState)
+        assert (state.depth, state.lost_at_restart) == (1, 2)
+    finally:
+        await again.close()
+
+
+async def test_a_full_subscription_rejects_or_drops_as_declared(
+    client: ManagementClient, broker_process: BrokerProcess
+) -> None:
+    await client.create(ORDERS, "orders")
+    newest = BILLING.model_copy(
+        update={"limits": Limits(max_messages=2, overflow="DropNewest"), "binding_keys": ("n",)}
+    )
+    await client.create(newest)
+    strict = BILLING.model_copy(
+        update={
+            "subscription_name": "strict",
+            "owner": None,
+            "limits": Limits(max_messages=2, overflow="Reject"),
+            "binding_keys": ("r",),
+        }
+    )
+    await client.create(strict)
+    with connected(broker_process.url) as connection:
+        sender = connection.create_sender("orders")
+        publish(sender, ["1", "2", "3"], subject="n")
+        publish(sender, ["1", "2"], subject="r")
+        with pytest.raises(SendException):
+            publish(sender, ["3"], subject="r")
+    states = {state.subscription_name: state for state in await client.states(SubscriptionState)}
+    assert (states["billing"].depth, states["billing"].dropped, states["billing"].enqueued) == (2, 1, 3)
+    assert (states["strict"].depth, states["strict"].dropped, states["strict"].enqueued) == (2, 0, 2)
+
+
+def test_answers_go_to_a_temporary_queue_of_the_connection_that_asks(broker_process: BrokerProcess) -> None:
+    """As JMS applications ask: in order, and the queue of another connection is no reply-to."""
+    read = {"operation": "READ", "type": "penstock.connection"}
+    with connected(broker_process.url) as mine, connected(broker_process.url) as other:
+        replies = mine.create_receiver(None, dynamic=True, credit=10)
+        address = replies.link.remote_source.address
+        requests = mine.create_sender("$management")
+        for number in range(3):
+            requests.send(Message(reply_to=address, id=f"r{number}", properties={**read, "name": f"none-{number}"}))
+        for number in range(3):
+            answer = replies.receive(timeout=SECONDS)
+            assert answer.correlation_id == f"r{number}"
+            assert answer.properties is not None
+            assert answer.properties["statusCode"] == 404
+        with pytest.raises(SendException) as refused:
+            other.create_sender("$management").send(Message(reply_to=address, id="r", properties=read))
+        assert refused.value.state == Delivery.REJECTED

@@ -1,0 +1,82 @@
+"""Messages that the broker itself puts somewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from proton import Message
+from support.stepped_broker import SteppedBroker
+
+from penstock_amqp.endpoint.events import AmqpError
+from penstock_api.management import Limits
+from penstock_broker.messages.deposit import deposit, destination_of
+from penstock_broker.queue.queue import LOGGED
+from penstock_core.reason import Reason, Refuse
+
+DURABLE = bytes(Message(body="m1", durable=True).encode())
+VOLATILE = bytes(Message(body="m2").encode())
+
+
+@pytest.fixture
+def timed() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker()
+    yield broker
+    broker.close()
+
+
+def put(timed: SteppedBroker, address: str, data: bytes, *, keep: bool = False) -> AmqpError | Refuse | None:
+    target = destination_of(timed.broker, address)
+    return target if isinstance(target, Refuse) else deposit(timed.broker, target, data, keep=keep)
+
+
+def test_what_is_deposited_is_consumed(timed: SteppedBroker) -> None:
+    timed.make_queue("graves")
+    assert put(timed, "graves", DURABLE) is None
+    peer = timed.connect()
+    peer.receive("graves")
+    assert peer.bodies() == ["m1"]
+
+
+def test_a_message_that_was_kept_is_kept_where_it_goes(timed: SteppedBroker) -> None:
+    graves = timed.make_queue("graves")
+    put(timed, "graves", VOLATILE)
+    put(timed, "graves", VOLATILE, keep=True)
+    assert [entry[4] & LOGGED for entry in graves.ready] == [0, LOGGED]
+    timed.turn()
+    timed.restart()
+    assert timed.queue("graves").depth == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"), [("nowhere", Reason.ADDRESS_NOT_FOUND), ("later/x", Reason.ADDRESS_NOT_FOUND)]
+)
+def test_what_is_not_there_takes_nothing(timed: SteppedBroker, address: str, reason: Reason) -> None:
+    refused = put(timed, address, DURABLE)
+    assert isinstance(refused, Refuse)
+    assert refused.reason is reason
+
+
+def test_a_message_that_no_queue_takes_is_refused_though_a_producer_s_would_be_accepted(timed: SteppedBroker) -> None:
+    refused = put(timed, "amq.topic/x", DURABLE)
+    assert isinstance(refused, AmqpError)
+    assert (refused.condition, refused.info["penstock:reason"]) == ("amqp:not-found", "AddressNotFound")
+
+
+def test_a_full_queue_that_rejects_rejects_this_too(timed: SteppedBroker) -> None:
+    graves = timed.make_queue("graves", limits=Limits(max_messages=1, overflow="Reject"))
+    assert put(timed, "graves", DURABLE) is None
+    refused = put(timed, "graves", DURABLE)
+    assert isinstance(refused, AmqpError)
+    assert refused.condition == "amqp:resource-limit-exceeded"
+    assert graves.depth == 1
+
+
+def test_a_destination_that_was_made_anew_is_found(timed: SteppedBroker) -> None:
+    timed.make_queue("graves")
+    put(timed, "graves", DURABLE)
+    timed.broker.topology.delete_queue("graves")
+    assert isinstance(put(timed, "graves", DURABLE), Refuse)
+    graves = timed.make_queue("graves")
+    assert put(timed, "graves", DURABLE) is None
+    assert graves.depth == 1

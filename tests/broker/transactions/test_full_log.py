@@ -1,0 +1,150 @@
+"""Commits that the log has no room for, or that are too much for one record: rolled back as a whole, and told why.
+
+The broker runs within this process, on a simulated disk with segments of 16 KiB.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# proton's own types are not complete.
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from proton import Delivery
+from support.broker_site import BrokerSite, waiting_in
+from support.proton_transactions import ProtonTransactionClient
+
+QUEUES = ("a", "b")
+SEGMENT = 16_384
+
+
+class Bench:
+    """A broker, one client, and what stands in the queues."""
+
+    def __init__(self) -> None:
+        self.site = BrokerSite()
+        for queue in QUEUES:
+            self.site.broker.topology.make_queue(queue, durable=True, now_us=0)
+        self.site.loop.turn(may_wait=False)
+        self.site.syncer.complete()
+        self.sent = 0
+        self.connect()
+
+    def connect(self) -> None:
+        self.client = ProtonTransactionClient(self.site.connect(), QUEUES)
+        self.pump()
+
+    def pump(self) -> None:
+        """Turn and sync until nobody has anything to say."""
+        quiet = 0
+        while quiet < 3:
+            self.site.syncer.complete()
+            moved = self.client.flush() + self.site.has_work
+            self.site.loop.turn(may_wait=False)
+            moved += self.client.receive()
+            quiet = 0 if moved else quiet + 1
+
+    def declare(self) -> bytes:
+        asked = self.client.declare()
+        self.pump()
+        return self.client.name_in(asked)
+
+    def post(self, queue: str, txn_id: bytes | None, count: int = 1) -> list[str]:
+        """Send messages; their bodies."""
+        bodies: list[str] = []
+        for _ in range(count):
+            self.sent += 1
+            bodies.append(f"m{self.sent}")
+            delivery = self.client.post(queue, bodies[-1], txn_id)
+            self.pump()
+            assert delivery.remote_state
+        return bodies
+
+    def commit(self, txn_id: bytes) -> str:
+        """ "accepted", or what the rejection says: condition and cause."""
+        answer = self.client.discharge(txn_id, fail=False)
+        self.pump()
+        if answer.remote_state == Delivery.ACCEPTED:
+            return "accepted"
+        assert answer.remote_state == Delivery.REJECTED
+        condition = answer.remote.condition
+        assert condition is not None
+        info: Any = condition.info  # typed as any value of AMQP
+        return f"{condition.name} {info['penstock:cause']}"
+
+    def content(self) -> dict[str, list[str]]:
+        """What waits, by queue."""
+        return {queue: waiting_in(self.site.broker.topology.queues[queue].queue) for queue in QUEUES}
+
+    def kill(self) -> None:
+        """kill -9, and start again."""
+        self.site.end_process()
+        self.client.cut()
+        self.site.files.kill()
+        self.site.start()
+        self.connect()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.client.cut()
+    made.site.close()
+
+
+def test_a_commit_too_large_for_one_record_is_rolled_back_and_told(bench: Bench) -> None:
+    old = bench.post("a", None, 3)
+    bench.client.attach("a")
+    bench.pump()
+    txn_id = bench.declare()
+    bench.client.accept(old[0], txn_id, settled=True)
+    bench.post("b", txn_id, 200)
+    assert bench.commit(txn_id) == "amqp:transaction:rollback LimitExceeded"
+    bench.client.detach("a")
+    bench.pump()
+    for _ in range(2):
+        assert bench.content() == {"a": old, "b": []}
+        assert bench.site.broker.topology.queues["b"].queue.totals.enqueued == 0
+        bench.kill()
+    txn_id = bench.declare()
+    smaller = bench.post("b", txn_id, 50)
+    assert bench.commit(txn_id) == "accepted"
+    bench.kill()
+    assert bench.content() == {"a": old, "b": smaller}
+
+
+@pytest.mark.parametrize("free", range(5))
+def test_on_a_disk_that_fills_each_commit_is_whole_or_refused(bench: Bench, free: int) -> None:
+    """And what was committed can be consumed then, in transactions too."""
+    files = bench.site.files
+    files.space = sum(len(files.copy().content(path)) for path in files.paths()) + free * SEGMENT + 5000
+    committed: list[str] = []
+    while True:
+        txn_id = bench.declare()
+        posted = bench.post("a", txn_id, 40)
+        told = bench.commit(txn_id)
+        if told != "accepted":
+            break
+        committed += posted
+    assert told == "amqp:transaction:rollback StorageFull"
+    assert bench.site.log.failed is None
+    assert bench.content()["a"] == committed
+    bench.kill()
+    assert bench.content()["a"] == committed
+    while committed:
+        bench.client.attach("a")
+        bench.pump()
+        txn_id = bench.declare()
+        for body in committed[:50]:
+            bench.client.accept(body, txn_id, settled=True)
+        assert bench.commit(txn_id) == "accepted"
+        del committed[:50]
+        bench.client.detach("a")
+        bench.client.held.clear()
+        bench.pump()
+    assert bench.site.log.failed is None
+    bench.kill()
+    assert bench.content() == {"a": [], "b": []}

@@ -1,0 +1,307 @@
+"""The rules of AMQP 1.0 parts 3 and 4 that bind the broker, each on bare frames against a running one. Each docstring
+names the section of the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.broker_process import BrokerProcess
+from support.encoded_messages import amqp_value, described, fields, mapping, string, symbol
+from support.raw_client import RawClient, symbols
+
+from penstock_amqp.frames.frames import encode_frame
+from penstock_amqp.frames.performatives import (
+    Accepted,
+    Attach,
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    Modified,
+    Received,
+    Rejected,
+    Released,
+    Source,
+    Target,
+    Transfer,
+)
+from penstock_amqp.types.composites import Composite
+from penstock_amqp.types.values import Described, Symbol, UInt, ULong, Value
+
+QUEUE = symbols("queue")
+BODY = amqp_value("hello")
+FAILED = Modified(delivery_failed=True)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("messaging") / "data") as process:
+        yield process
+
+
+@pytest.fixture
+def client(broker: BrokerProcess) -> Iterator[RawClient]:
+    with RawClient(broker.port, "messaging") as client:
+        client.begin()
+        yield client
+
+
+def queue(name: str, *, default: Composite | None = None, outcomes: tuple[Symbol, ...] | None = None) -> Source:
+    return Source(address=name, capabilities=QUEUE, default_outcome=default, outcomes=outcomes)
+
+
+def credit(client: RawClient, handle: int, given: int, taken: int = 0) -> None:
+    """Grant credit on a link of ours on which `taken` deliveries came, the only ones of the session."""
+    client.send(
+        Flow(
+            next_incoming_id=taken,
+            incoming_window=100,
+            next_outgoing_id=0,
+            outgoing_window=100,
+            handle=handle,
+            delivery_count=taken,
+            link_credit=given,
+        )
+    )
+
+
+def drained(client: RawClient, handle: int, taken: int) -> None:
+    """Nothing more is there for a link of ours."""
+    client.send(
+        Flow(
+            next_incoming_id=taken,
+            incoming_window=100,
+            next_outgoing_id=0,
+            outgoing_window=100,
+            handle=handle,
+            delivery_count=taken,
+            link_credit=1,
+            drain=True,
+        )
+    )
+    answer = client.receive().performative
+    assert isinstance(answer, Flow) and answer.drain, answer
+
+
+def put(client: RawClient, name: str, payload: bytes, *, settled: bool = True) -> None:
+    """Send one message to a queue over a link of its own, at handle 0."""
+    client.attach_sender(f"to-{name}", Target(address=name, capabilities=QUEUE))
+    client.expect(Flow)
+    client.send(Transfer(handle=0, delivery_id=0, delivery_tag=b"t", settled=settled), payload=payload)
+
+
+# -- 3.2: messages --------------------------------------------------------------------------------------------------
+
+HEADER = described(0x70, fields(b"\x42", b"\x50\x07", b"\x40", b"\x42", b"\x43"))
+ANNOTATIONS = described(0x72, mapping(symbol("x-opt-a"), b"\x54\x01"))
+PROPERTIES = described(0x73, fields(string("id"), b"\xa0\x02me", wide=True))
+APPLICATION = described(0x74, mapping(string("k"), b"\x56\x01", wide=True))
+FOOTER = described(0x78, mapping(symbol("sum"), b"\x80" + bytes(8)))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(HEADER + ANNOTATIONS + PROPERTIES + APPLICATION + BODY + FOOTER, id="every-section"),
+        pytest.param(
+            described(0x75, b"\xb0\x00\x00\x00\x02hi") + described(0x75, b"\xa0\x02yo"), id="two-data-sections"
+        ),
+        pytest.param(
+            described(0x76, b"\xd0\x00\x00\x00\x06\x00\x00\x00\x02\x41\x42") + described(0x76, b"\x45"), id="lists"
+        ),
+        pytest.param(described(0x77, b"\x40"), id="null"),
+        pytest.param(described(0x77, b"\x00\xa3\x03foo" + string("hi")), id="described-value"),
+        pytest.param(b"\x00\x80" + (0x77).to_bytes(8, "big") + string("hi"), id="wide-descriptor"),
+        pytest.param(b"\x00" + symbol("amqp:amqp-value:*") + string("hi"), id="symbolic-descriptor"),
+    ],
+)
+def test_a_message_goes_on_byte_by_byte(client: RawClient, message: bytes, request: pytest.FixtureRequest) -> None:
+    """3.2: the bare message is immutable; header and footer that nothing changes stay what they are, too."""
+    name = f"bare-{request.node.callspec.id}"
+    put(client, name, message)
+    client.attach_receiver("r", queue(name))
+    credit(client, 1, 2)
+    assert client.expect_transfer()[1] == message
+    client.send(Disposition(role=True, first=0, settled=True, state=Released()))
+    assert client.expect_transfer()[1] == message
+
+
+def test_delivery_annotations_are_for_the_next_hop_alone(client: RawClient) -> None:
+    """3.2.2"""
+    put(client, "hop", HEADER + described(0x71, mapping(symbol("x-opt-d"), b"\x54\x01")) + BODY)
+    client.attach_receiver("r", queue("hop"))
+    credit(client, 1, 1)
+    assert client.expect_transfer()[1] == HEADER + BODY
+
+
+def test_a_failed_delivery_counts_and_is_no_first_acquisition_any_more(client: RawClient) -> None:
+    """3.2.1: delivery-count, first-acquirer; durable and priority stay."""
+    put(client, "again", described(0x70, fields(b"\x41", b"\x50\x09", b"\x40", b"\x41", b"\x43")) + BODY)
+    client.attach_receiver("r", queue("again"))
+    credit(client, 1, 2)
+    client.expect_transfer()
+    client.send(Disposition(role=True, first=0, settled=True, state=FAILED))
+    expected = described(0x70, fields(b"\x41", b"\x50\x09", b"\x40", b"\x40", b"\x52\x01")) + BODY
+    assert client.expect_transfer()[1] == expected
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(BODY[:-1], id="cut-short"),
+        pytest.param(BODY + b"xx", id="bytes-behind"),
+        pytest.param(HEADER + string("between") + BODY, id="something-between"),
+        pytest.param(HEADER + HEADER + BODY, id="two-headers"),
+        pytest.param(PROPERTIES + ANNOTATIONS + BODY, id="out-of-order"),
+        pytest.param(b"", id="nothing"),
+    ],
+)
+@pytest.mark.parametrize("settled", [False, True])
+def test_what_is_no_message_is_refused(client: RawClient, message: bytes, settled: bool) -> None:
+    """3.2: rejected; where its sender has settled it, the link is closed and names it. The session goes on."""
+    put(client, "malformed", message, settled=settled)
+    if settled:
+        detach = client.expect(Detach)
+        assert detach.closed is True and detach.error is not None
+        assert detach.error.condition == "amqp:decode-error"
+        assert (detach.error.info or {}).get(Symbol("delivery-tag")) == b"t"
+    else:
+        state = client.expect(Disposition).state
+        assert isinstance(state, Rejected) and state.error is not None
+        assert state.error.condition == "amqp:decode-error"
+    client.attach_receiver("r", queue("malformed"))
+    drained(client, 1, 0)
+
+
+def test_what_is_sent_before_any_credit_and_closed_behind_is_taken(broker: BrokerProcess) -> None:
+    """2.6.7 and 2.4.3: attach, transfer and close in one write. Every answer comes, in order; the message is there."""
+    with RawClient(broker.port, "maker") as maker:
+        maker.begin()
+        maker.attach_receiver("r", queue("hasty"))
+        with RawClient(broker.port, "hasty") as hasty:
+            attach = Attach(
+                name="s",
+                handle=0,
+                role=False,
+                source=Source(),
+                target=Target(address="hasty", capabilities=QUEUE),
+                initial_delivery_count=0,
+            )
+            hasty.begin()
+            hasty.send_bytes(
+                encode_frame(attach)
+                + encode_frame(Transfer(handle=0, delivery_id=0, delivery_tag=b"t", settled=True), payload=BODY)
+                + encode_frame(Close())
+            )
+            answers = [type(hasty.receive().performative) for _ in range(3)]
+        assert answers == [Attach, Flow, Close]
+        credit(maker, 0, 1)
+        assert maker.expect_transfer()[1] == BODY
+
+
+# -- 3.4 and 3.5: outcomes, sources, targets ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("default", "comes_back"),
+    [
+        pytest.param(None, BODY, id="none"),
+        pytest.param(Released(), BODY, id="released"),
+        pytest.param(
+            FAILED, described(0x70, fields(b"\x40", b"\x40", b"\x40", b"\x40", b"\x52\x01")) + BODY, id="failed"
+        ),
+        pytest.param(Accepted(), None, id="accepted"),
+        pytest.param(Rejected(), None, id="rejected"),
+    ],
+)
+@pytest.mark.parametrize("state", [None, Received(section_number=0, section_offset=0)], ids=["no-state", "received"])
+def test_what_is_settled_without_an_outcome_gets_the_default_one(
+    client: RawClient,
+    default: Composite | None,
+    comes_back: bytes | None,
+    state: Composite | None,
+    request: pytest.FixtureRequest,
+) -> None:
+    """3.5.3 (default-outcome); the reply says which one holds."""
+    name = f"default-{request.node.callspec.id}"
+    put(client, name, BODY)
+    reply = client.attach_receiver("r", queue(name, default=default))
+    assert reply.source is not None and reply.source.default_outcome == default
+    credit(client, 1, 1)
+    client.expect_transfer()
+    client.send(Disposition(role=True, first=0, settled=True, state=state))
+    if comes_back is None:
+        drained(client, 1, 1)
+    else:
+        credit(client, 1, 1, taken=1)
+        assert client.expect_transfer()[1] == comes_back
+
+
+def test_the_reply_names_the_outcomes_of_the_source(client: RawClient) -> None:
+    """3.5.3 (outcomes)"""
+    reply = client.attach_receiver("r", queue("outcomes", outcomes=symbols("amqp:accepted:list")))
+    assert reply.source is not None
+    assert reply.source.outcomes == symbols(
+        "amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("lifetime-policy", UInt(5)), ("lifetime-policy", Described(ULong(0x77), [])), ("supported-dist-modes", UInt(0))],
+    ids=["lifetime-is-a-number", "lifetime-is-of-another-type", "modes-are-a-number"],
+)
+@pytest.mark.parametrize("is_source", [True, False])
+def test_properties_of_a_dynamic_node_have_their_types(
+    client: RawClient, key: str, value: Value, is_source: bool
+) -> None:
+    """3.5.9"""
+    properties = {Symbol(key): value}
+    if is_source:
+        reply = client.attach_receiver("l", Source(dynamic=True, dynamic_node_properties=properties))
+        assert reply.source is None
+    else:
+        reply = client.attach_sender("l", Target(dynamic=True, dynamic_node_properties=properties))
+        assert reply.target is None
+    detach = client.expect(Detach)
+    assert detach.closed is True and detach.error is not None
+    assert detach.error.condition == "amqp:invalid-field"
+
+
+def test_filters_that_nobody_knows_are_not_in_the_reply(client: RawClient) -> None:
+    """3.5.8: the reply has the filters in place, and the receiver looks at it."""
+    asked: dict[Symbol, Value] = {
+        Symbol("mine"): Described(ULong(0x0000468C00000004), "colour = 'red'"),
+        Symbol("odd"): Described(Symbol("nobody:knows:string"), "x"),
+    }
+    reply = client.attach_receiver("r", Source(address="filtered", capabilities=QUEUE, filter=asked))
+    assert reply.source is not None
+    assert list(reply.source.filter or {}) == ["mine"]
+
+
+# -- 4: transactions ------------------------------------------------------------------------------------------------
+
+
+def test_messages_are_not_acquired_within_a_transaction(client: RawClient) -> None:
+    """4.4.3: refused, as it is not offered; the session goes on."""
+    client.attach_receiver("r", queue("acquired"))
+    client.send(
+        Flow(
+            next_incoming_id=0,
+            incoming_window=100,
+            next_outgoing_id=0,
+            outgoing_window=100,
+            handle=0,
+            delivery_count=0,
+            link_credit=5,
+            properties={Symbol("txn-id"): b"t"},
+        )
+    )
+    detach = client.expect(Detach)
+    assert detach.closed is True and detach.error is not None
+    assert detach.error.condition == "amqp:not-implemented"
+    client.send(End())
+    assert client.expect(End).error is None

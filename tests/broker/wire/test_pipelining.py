@@ -1,0 +1,224 @@
+"""What a client may send before it has heard of anything, in one write or in any pieces: AMQP 1.0 part 2, 2.4.1.
+
+No credit and no window is known to it; the windows of the broker are wide enough for what comes.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from support.broker_process import BrokerProcess
+from support.raw_client import RawClient, symbols
+
+from penstock_amqp.frames.frames import AMQP_HEADER, FrameReader, encode_frame, frame_of, read_body
+from penstock_amqp.frames.performatives import (
+    Accepted,
+    Attach,
+    Begin,
+    Close,
+    Coordinator,
+    Disposition,
+    End,
+    Flow,
+    Open,
+    Performative,
+    Source,
+    Target,
+    Transfer,
+)
+from penstock_amqp.messages.transactions import Declared
+from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.types.codec import encode
+from penstock_amqp.types.composites import Composite, to_value
+from penstock_amqp.types.values import Described, Symbol, Value
+
+HELLO = encode_message(Message(body="hello"))
+OPEN = encode_frame(Open(container_id="hasty"))
+BEGIN = Begin(next_outgoing_id=0, incoming_window=100, outgoing_window=100)
+CLOSE = encode_frame(Close())
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("pipelining") / "data") as process:
+        yield process
+
+
+def sender(queue: str, handle: int = 0, name: str = "to") -> Attach:
+    target = Target(address=queue, capabilities=symbols("queue"))
+    return Attach(name=name, handle=handle, role=False, source=Source(), target=target, initial_delivery_count=0)
+
+
+def receiver(queue: str, handle: int = 1) -> Attach:
+    source = Source(address=queue, capabilities=symbols("queue"))
+    return Attach(name="from", handle=handle, role=True, source=source, target=Target())
+
+
+def transfer(number: int, handle: int = 0) -> Transfer:
+    return Transfer(handle=handle, delivery_id=number, delivery_tag=bytes((number,)))
+
+
+def grant(handle: int = 1) -> Flow:
+    return Flow(
+        next_incoming_id=0,
+        incoming_window=100,
+        next_outgoing_id=0,
+        outgoing_window=100,
+        handle=handle,
+        delivery_count=0,
+        link_credit=10,
+    )
+
+
+def whole_conversation(queue: str) -> bytes:
+    """Everything that a message needs to come back, and an end."""
+    return b"".join(
+        (
+            AMQP_HEADER,
+            OPEN,
+            encode_frame(BEGIN),
+            encode_frame(sender(queue)),
+            encode_frame(transfer(0), payload=HELLO),
+            encode_frame(transfer(1), payload=HELLO),
+            encode_frame(receiver(queue)),
+            encode_frame(grant()),
+        )
+    )
+
+
+def answers(connection: socket.socket, count: int) -> list[Performative]:
+    """What is said up to the `count`th transfer."""
+    reader, said = FrameReader(1 << 20), list[Performative]()
+    data = b""
+    while len(data) < 8:
+        data += connection.recv(65_536)
+    assert data[:8] == AMQP_HEADER
+    reader.add(data[8:])
+    while sum(isinstance(each, Transfer) for each in said) < count:
+        frame = reader.next()
+        if frame is not None:
+            said.append(read_body(frame.body, Performative)[0])
+            assert not isinstance(said[-1], Close | End), said[-1]
+        else:
+            part = connection.recv(65_536)
+            assert part, said
+            reader.add(part)
+    return said
+
+
+@pytest.mark.parametrize("step", [1 << 20, 1, 7, 64, 150])
+def test_all_up_to_the_credit_may_come_before_any_answer(broker: BrokerProcess, step: int) -> None:
+    """2.4.1 and 2.5.6, however TCP cuts it."""
+    data = whole_conversation(f"hasty-{step}")
+    with closing(socket.create_connection(("127.0.0.1", broker.port), 60)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for at in range(0, len(data), step):
+            connection.sendall(data[at : at + step])
+        said = answers(connection, 2)
+    assert [type(each) for each in said if isinstance(each, Open | Begin | Attach)] == [Open, Begin, Attach, Attach]
+
+
+def test_a_conversation_may_be_over_before_it_is_answered(broker: BrokerProcess) -> None:
+    """2.4.1: up to the Close, in one write. The message is there for others, though nobody hears of its accept."""
+    with closing(socket.create_connection(("127.0.0.1", broker.port), 60)) as connection:
+        ahead = AMQP_HEADER + OPEN + encode_frame(BEGIN) + encode_frame(sender("over"))
+        connection.sendall(ahead + encode_frame(transfer(0), payload=HELLO) + encode_frame(End()) + CLOSE)
+        while connection.recv(65_536):
+            pass
+    with RawClient(broker.port, "later") as client:
+        client.begin()
+        client.attach_receiver("l", Source(address="over", capabilities=symbols("queue")))
+        client.flow(0, credit=1)
+        assert client.expect_transfer()[1] == HELLO
+
+
+def test_sessions_follow_each_other_in_one_write(broker: BrokerProcess) -> None:
+    """2.5.1 and 2.5.6: each has a window when its transfers come."""
+    with RawClient(broker.port, "again") as client:
+        one = encode_frame(BEGIN) + encode_frame(sender("again")) + encode_frame(transfer(0), payload=HELLO)
+        client.send_bytes((one + encode_frame(End())) * 20)
+        ended = 0
+        while ended < 20:
+            said = client.receive().performative
+            assert not isinstance(said, Close), said
+            ended += isinstance(said, End)
+        client.begin()
+        client.attach_receiver("l", Source(address="again", capabilities=symbols("queue")))
+        client.flow(0, credit=20)
+        for _ in range(20):
+            client.expect_transfer()
+
+
+def test_a_transaction_is_declared_behind_an_attach_that_has_no_answer(broker: BrokerProcess) -> None:
+    """2.4.1 and part 4, 4.1."""
+    declare = encode(Described(Symbol("amqp:amqp-value:*"), Described(Symbol("amqp:declare:list"), [])))
+    coordinator = Attach(
+        name="c", handle=0, role=False, source=Source(), target=Coordinator(), initial_delivery_count=0
+    )
+    with RawClient(broker.port, "declares") as client:
+        client.send_bytes(encode_frame(BEGIN) + encode_frame(coordinator) + encode_frame(transfer(0), payload=declare))
+        client.expect(Begin)
+        client.expect(Attach)
+        answered = client.expect(Disposition)
+        assert answered.settled
+        assert isinstance(answered.state, Declared), answered
+
+
+def by_symbol(body: Composite, payload: bytes = b"") -> bytes:
+    """A frame that describes its performative and what is in it by symbols."""
+
+    def symbolic(value: Value) -> Value:
+        if not isinstance(value, Described):
+            return value
+        fields = value.value
+        if isinstance(fields, list):
+            fields = [symbolic(each) for each in fields]
+        return Described(Symbol(SYMBOLS[int(str(value.descriptor))]), fields)
+
+    return frame_of(encode(symbolic(to_value(body))) + payload)
+
+
+SYMBOLS = {
+    0x10: "amqp:open:list",
+    0x11: "amqp:begin:list",
+    0x12: "amqp:attach:list",
+    0x13: "amqp:flow:list",
+    0x14: "amqp:transfer:list",
+    0x15: "amqp:disposition:list",
+    0x17: "amqp:end:list",
+    0x18: "amqp:close:list",
+    0x24: "amqp:accepted:list",
+    0x28: "amqp:source:list",
+    0x29: "amqp:target:list",
+}
+"""Typed from parts 2 and 3."""
+
+
+def test_descriptors_may_be_symbols(broker: BrokerProcess) -> None:
+    """Part 1, 1.3.2: a descriptor is an ulong or a symbol. What is accepted so is gone."""
+    with closing(socket.create_connection(("127.0.0.1", broker.port), 60)) as connection:
+        connection.sendall(
+            AMQP_HEADER
+            + by_symbol(Open(container_id="by-symbol"))
+            + by_symbol(BEGIN)
+            + by_symbol(sender("by-symbol"))
+            + by_symbol(transfer(0), HELLO)
+            + by_symbol(receiver("by-symbol"))
+            + by_symbol(grant())
+        )
+        answers(connection, 1)
+        connection.sendall(by_symbol(Disposition(role=True, first=0, settled=True, state=Accepted())))
+        connection.sendall(by_symbol(End()) + by_symbol(Close()))
+        while connection.recv(65_536):
+            pass
+    with RawClient(broker.port, "later") as client:
+        client.begin()
+        client.attach_receiver("l", Source(address="by-symbol", capabilities=symbols("queue")))
+        client.flow(0, credit=1, drain=True)
+        told = client.receive().performative
+        while not isinstance(told, Flow) or told.handle is None:
+            assert isinstance(told, Flow), told
+            told = client.receive().performative

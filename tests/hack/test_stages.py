@@ -1,0 +1,149 @@
+"""hack/test runs stages of any length, stops those that hang, and names the test that ended last."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from stages.progress import Progress, read_progress
+from stages.run import counted, run_group
+from stages.table import STAGES, Stage, in_groups
+
+PYTEST = f"{sys.executable} -m pytest -q -p no:cacheprovider -c /dev/null -p support.progress_plugin"
+QUIET_MINUTES = 10.0
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest finds the plugin although it runs without the project's settings."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+
+
+def of_tests(folder: Path, source: str, options: str = "") -> Stage:
+    """A stage that runs one file of tests."""
+    file = folder / "test_made.py"
+    file.write_text(f"import time, pytest\n{source}")
+    return Stage("made", "made by a test", f"{PYTEST} {options} {file}", quiet_minutes=QUIET_MINUTES)
+
+
+def of_python(folder: Path, name: str, code: str) -> Stage:
+    """A stage that runs a program in Python; it may run beside others."""
+    file = folder / f"{name}.py"
+    file.write_text(code)
+    return Stage(name, "made by a test", f"{sys.executable} -u {file}", quiet_minutes=QUIET_MINUTES, beside=True)
+
+
+def clock_of(folder: Path, minutes: Callable[[int], float]) -> Callable[[], float]:
+    """A clock that goes by the tests that have ended."""
+    file = folder / "made.progress"
+    return lambda: 60 * minutes(file.read_text().count("end ") if file.exists() else 0)
+
+
+@pytest.mark.parametrize("options", ["", "-n 2"])
+def test_a_stage_that_hangs_is_stopped_and_names_its_last_test(tmp_path: Path, options: str) -> None:
+    stage = of_tests(tmp_path, "def test_ends(): pass\ndef test_hangs(): time.sleep(600)\n", options)
+    clock = clock_of(tmp_path, lambda ended: 0 if not ended else next(later))
+    later = iter(range(1, 10_000, 9))
+    (outcome,) = run_group([stage], tmp_path, clock=clock)
+    assert (outcome.verdict, outcome.failed) == ("FAILED", 1)
+    assert "nothing moved for 10 minutes" in outcome.reason
+    assert "the last test that ended is test_made.py::test_ends; still running: test_made.py::test_hangs" in (
+        outcome.reason
+    )
+
+
+def test_a_slow_stage_that_makes_progress_is_not_stopped(tmp_path: Path) -> None:
+    tests = "@pytest.mark.parametrize('number', range(30))\ndef test_slow(number): pass\n"
+    stage = of_tests(tmp_path, tests)
+    (outcome,) = run_group([stage], tmp_path, clock=clock_of(tmp_path, lambda ended: 0.3 * QUIET_MINUTES * ended))
+    assert (outcome.verdict, outcome.passed, outcome.reason) == ("passed", 30, "")
+    assert outcome.seconds == 60 * 9 * QUIET_MINUTES
+
+
+def test_what_a_test_with_a_limit_of_its_own_exceeds_does_not_stop_the_others(tmp_path: Path) -> None:
+    tests = "@pytest.mark.timeout(0.2)\ndef test_hangs(): time.sleep(600)\ndef test_next(): pass\n"
+    (outcome,) = run_group([of_tests(tmp_path, tests)], tmp_path)
+    assert (outcome.verdict, outcome.passed, outcome.failed) == ("FAILED", 1, 1)
+
+
+def test_printing_is_progress(tmp_path: Path) -> None:
+    stage = of_python(tmp_path, "printing", "for each in range(30): print(each)")
+    log = tmp_path / "printing.log"
+    clock = clock_of_lines(log)
+    (outcome,) = run_group([stage], tmp_path, clock=clock)
+    assert outcome.verdict == "passed"
+
+
+def clock_of_lines(log: Path) -> Callable[[], float]:
+    """A clock that goes by the lines that were printed."""
+    return lambda: 60 * 0.3 * QUIET_MINUTES * (log.read_text().count("\n") if log.exists() else 0)
+
+
+def test_a_process_that_is_left_behind_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stages.run.LEFT_SECONDS", 0.0)
+    stage = Stage("made", "", 'sh -c "sleep 600 & echo $!"')
+    (outcome,) = run_group([stage], tmp_path)
+    log = (tmp_path / "made.log").read_text()
+    left = int(log.splitlines()[1])
+    try:
+        assert (outcome.verdict, outcome.reason.startswith("exit code 1")) == ("FAILED", True)
+        assert "the stage left a process behind" in log
+    finally:
+        os.kill(left, signal.SIGKILL)
+
+
+def test_commands_run_up_to_the_first_that_fails_and_a_cluster_goes_down(tmp_path: Path) -> None:
+    commands = "false\necho not this\necho down"
+    (outcome,) = run_group([Stage("made", "", commands)], tmp_path)
+    assert (outcome.verdict, (tmp_path / "made.log").read_text()) == ("FAILED", "$ false\n")
+    (outcome,) = run_group([Stage("made", "", "false\ntrue\necho down", cluster=True)], tmp_path)
+    if os.geteuid() != 0:
+        assert (outcome.verdict, outcome.reason.startswith("needs root")) == ("NOT RUN", True)
+    else:
+        assert (tmp_path / "made.log").read_text() == "$ false\n$ echo down\ndown\n"
+
+
+def test_two_stages_run_side_by_side_and_print_one_after_the_other(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each waits for the other's file: they end only if they run at the same time."""
+    wait = "import pathlib, sys, time; pathlib.Path('{0}').touch(); print('{2}')"
+    wait += "\nwhile not pathlib.Path('{1}').exists(): time.sleep(0.01)\nprint('{2}')\n"
+    one, two = tmp_path / "one", tmp_path / "two"
+    stages = [
+        of_python(tmp_path, "a", wait.format(one, two, "said by a")),
+        of_python(tmp_path, "b", wait.format(two, one, "said by b")),
+    ]
+    outcomes = run_group(stages, tmp_path, side_by_side=2)
+    assert {outcome.stage: outcome.verdict for outcome in outcomes} == {"a": "passed", "b": "passed"}
+    lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("said")]
+    assert lines in (["said by a"] * 2 + ["said by b"] * 2, ["said by b"] * 2 + ["said by a"] * 2)
+
+
+def test_two_builds_by_maven_never_run_side_by_side(tmp_path: Path) -> None:
+    make = f"test ! -e {tmp_path}/lock\ntouch {tmp_path}/lock\nsleep 0.2\nrm {tmp_path}/lock"
+    stages = [Stage(name, "", make, beside=True, maven=True) for name in ("a", "b")]
+    assert [outcome.verdict for outcome in run_group(stages, tmp_path, side_by_side=2)] == ["passed", "passed"]
+
+
+def test_groups_keep_the_order_and_env_comes_alone_before_all() -> None:
+    groups = [[stage.name for stage in group] for group in in_groups(list(STAGES))]
+    assert groups[0] == ["env"]
+    assert [name for group in groups for name in group] == [stage.name for stage in STAGES]
+    assert ["fast"] in groups and ["cluster"] in groups
+
+
+def test_what_the_progress_file_tells(tmp_path: Path) -> None:
+    file = tmp_path / "progress"
+    assert read_progress(file) == Progress("", ())
+    assert str(read_progress(file)) == "no test has ended"
+    file.write_text("start a\nstart b[1 2]\nend a\nstart c\nend")
+    assert read_progress(file) == Progress("a", ("b[1 2]", "c"))
+
+
+def test_tests_are_counted_by_the_closing_lines() -> None:
+    assert counted("5 passed\n3 passed, 1 failed, 2 errors in 1.20s\n== 4 passed in 61.00s (0:01:01) ==\n") == (7, 3)

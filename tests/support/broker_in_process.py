@@ -1,0 +1,70 @@
+"""A whole broker within this process: loop, endpoint, rules and log, on simulated files and a clock of the test's."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.log.simulated_files import SimulatedFiles
+
+from penstock_broker.access import listeners
+from penstock_broker.assembly import assemble
+from penstock_broker.log import FileLayer, Log, SyncChoice
+from penstock_broker.log import Settings as LogSettings
+from penstock_broker.log.syncing import Syncer
+from penstock_broker.settings.settings import Settings
+from penstock_broker.state.timers import Clock
+
+__all__ = ["BrokerInProcess"]
+
+
+class BrokerInProcess:
+    """One life of a broker, from its start on what the files hold until `end`, which is like kill -9.
+
+    `folder` holds the lock file only. `syncer`: makes what syncs the log, instead of whoever writes it, and at once.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        files: SimulatedFiles,
+        folder: Path,
+        clock: Clock,
+        *,
+        segment_bytes: int,
+        syncer: Callable[[FileLayer], Syncer] | None = None,
+    ) -> None:
+        self.log, self.recovered = Log.open(
+            folder,
+            files=files,
+            settings=LogSettings(segment_bytes=segment_bytes, sync=SyncChoice.INLINE),
+            clock=clock.now_ms,
+            entropy=lambda size: b"\7" * size,
+            syncer=syncer,
+        )
+        self.found = self.log.sequence - 1
+        """The last block that was found; the one that opening wrote comes behind it."""
+        ports = listeners.ports_of(settings)
+        self.port = ports[0]
+        """Where clients come in; it is not bound."""
+        self.loop = assemble(settings, self.log, self.recovered, ports, queue_max_bytes=1 << 30, clock=clock)
+        self.broker = self.loop.broker
+
+    def connect(self) -> socket.socket:
+        """The client's end of a new connection, which does not block."""
+        ours, theirs = socket.socketpair()
+        for each in (ours, theirs):
+            each.setblocking(False)
+        self.loop.add(self.port, ours, "client")
+        return theirs
+
+    def end(self) -> None:
+        """What the kernel does when a process ends: sockets, lock and event descriptors go."""
+        for connection in self.broker.clients.connections.values():
+            connection.free()
+        self.broker.clients.connections.clear()
+        os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
+        self.log._syncer.close()  # pyright: ignore[reportPrivateUsage]
+        self.loop.close()
