@@ -1,4 +1,4 @@
-"""Termini, conditions and capabilities between their records and the engine's data objects. Cold paths of `endpoint`.
+"""Termini, conditions, capabilities and properties between their records and proton's data objects.
 
 Must not know what a terminus means to the broker. Source: AMQP 1.0 part 2, 2.8.14; part 3, 3.5.
 """
@@ -9,19 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from penstock_amqp import errors
-from penstock_amqp.endpoint import ffi
-from penstock_amqp.endpoint.events import AmqpError, Held, Opened, Outcome, Settled
-from penstock_amqp.endpoint.ffi import Ptr
+from penstock_amqp.endpoint.buffers import Ptr
+from penstock_amqp.endpoint.conditions import AmqpError
+from penstock_amqp.endpoint.proton import ffi
 from penstock_amqp.frames.performatives import Coordinator, Source, Target
-from penstock_amqp.types import codec
-from penstock_amqp.types.values import Array, Symbol, Value
+from penstock_amqp.types.decoder import decode_one
+from penstock_amqp.types.encoder import array_of, encode
+from penstock_amqp.types.values import Symbol, Value
 
 __all__ = [
-    "opened",
-    "outcome_code",
+    "decoded",
     "read_condition",
-    "settled",
-    "size_of",
     "symbol_map",
     "symbols",
     "write_condition",
@@ -38,55 +36,6 @@ _EXPIRY: Final = {
 _SESSION_END: Final = ffi.EXPIRE_WITH_SESSION
 """What an absent expiry policy means, and one that AMQP does not know."""
 _DISTRIBUTION: Final = {"move": ffi.DIST_MODE_MOVE, "copy": ffi.DIST_MODE_COPY}
-
-
-def opened(connection: Ptr) -> Opened:
-    """The peer's Open. Properties that can't be read count as absent: nothing in them may keep a client out."""
-    properties = _decoded(ffi.connection_remote_properties(connection))
-    return Opened(
-        container_id=ffi.text(ffi.connection_remote_container(connection)),
-        hostname=ffi.text(ffi.connection_remote_hostname(connection)),
-        desired=frozenset(_names(_decoded(ffi.connection_remote_desired(connection)))),
-        properties={str(key): value for key, value in properties.items()} if isinstance(properties, dict) else {},
-    )
-
-
-def settled(received: Ptr, state: int, held: Held) -> Settled:
-    """An outcome that is not `accepted`, read from the engine's delivery."""
-    remote = ffi.delivery_remote(received)
-    if state == ffi.MODIFIED:
-        return Settled(
-            held,
-            Outcome.MODIFIED,
-            failed=ffi.disposition_is_failed(remote),
-            undeliverable_here=ffi.disposition_is_undeliverable(remote),
-            annotations=_annotations(_decoded(ffi.disposition_annotations(remote))),
-        )
-    if state == ffi.REJECTED:
-        return Settled(held, Outcome.REJECTED, error=read_condition(ffi.disposition_condition(remote)))
-    if state == ffi.RELEASED:
-        return Settled(held, Outcome.RELEASED)
-    return Settled(held, Outcome.NONE if state == 0 else Outcome.UNKNOWN)
-
-
-def outcome_code(delivery: Ptr, end: Settled) -> int:
-    """Put an outcome into our side of a delivery; the code to update it with."""
-    local = ffi.delivery_local(delivery)
-    match end.outcome:
-        case Outcome.REJECTED:
-            if end.error is not None:
-                write_condition(ffi.disposition_condition(local), end.error)
-            return ffi.REJECTED
-        case Outcome.MODIFIED:
-            ffi.disposition_set_failed(local, end.failed)
-            ffi.disposition_set_undeliverable(local, end.undeliverable_here)
-            return ffi.MODIFIED
-        case Outcome.RELEASED | Outcome.NONE | Outcome.UNKNOWN:
-            return ffi.RELEASED
-
-
-def _annotations(value: Value) -> dict[Symbol, Value]:
-    return {key: each for key, each in value.items() if isinstance(key, Symbol)} if isinstance(value, dict) else {}
 
 
 def read_condition(condition: Ptr) -> AmqpError | None:
@@ -109,19 +58,14 @@ def write_condition(condition: Ptr, error: AmqpError) -> None:
         ffi.set_data(ffi.condition_info(condition), symbol_map(error.info))
 
 
-def size_of(error: AmqpError) -> int:
-    """Bytes that an error takes in a frame, at most."""
-    return len(error.condition) + len(error.description.encode()) + len(symbol_map(error.info))
-
-
 def symbols(names: Sequence[str]) -> bytes:
     """An encoded array of symbols; nothing at all for no names, so that the field is absent."""
-    return codec.encode(codec.array_of(tuple(Symbol(name) for name in names))) if names else b""
+    return encode(array_of(tuple(Symbol(name) for name in names))) if names else b""
 
 
 def symbol_map(entries: Mapping[str, Value]) -> bytes:
     """An encoded map with symbols as keys; nothing at all for no entries."""
-    return codec.encode({Symbol(key): value for key, value in entries.items()}) if entries else b""
+    return encode({Symbol(key): value for key, value in entries.items()}) if entries else b""
 
 
 def write_source(terminus: Ptr, source: Source | None) -> None:
@@ -166,20 +110,12 @@ def _write_common(terminus: Ptr, record: Source | Target) -> None:
     ffi.set_data(ffi.terminus_capabilities(terminus), symbols(record.capabilities or ()))
 
 
-def _decoded(data: Ptr) -> Value:
+def decoded(data: Ptr) -> Value:
+    """The value in a `pn_data_t`; None if there is none, or it can't be read."""
     encoded = ffi.data_bytes(data)
     if not encoded:
         return None
     try:
-        return codec.decode_one(encoded)
+        return decode_one(encoded)
     except errors.WireError:
         return None
-
-
-def _names(value: Value) -> tuple[str, ...]:
-    """Symbols given one by one or as an array, as AMQP allows where a field is "multiple"."""
-    if isinstance(value, Symbol):
-        return (value,)
-    if isinstance(value, Array):
-        return tuple(item for item in value.items if isinstance(item, Symbol))
-    return ()

@@ -1,8 +1,8 @@
-"""Proton's C engine with types: the one module in which cffi's untyped objects live.
+"""The functions of proton's C engine with types.
 
-Every function of `cproton_ffi.lib` that the endpoint calls is bound here once, to a name with a signature. Importing a
-bound function costs nothing per call (40-45 ns each, against 55 through the `lib` attribute), so the hot loops of
-`endpoint` use these names directly.
+Every function of `cproton_ffi.lib` that is called is bound here once, to a name with a signature. A bound function
+costs 40 to 45 ns per call, against 55 ns through the attribute of `lib`, so the loops over messages use these names
+directly.
 
 Must not know AMQP. Source: proton/c/include/proton (0.40).
 """
@@ -20,34 +20,14 @@ import cproton  # initialises the library and registers the callbacks that cprot
 from cproton_ffi import ffi as _untyped_ffi
 from cproton_ffi import lib as _untyped_lib
 
+from penstock_amqp.endpoint.buffers import Buffer, Ptr
+
 _ffi: Any = _untyped_ffi
 _lib: Any = _untyped_lib
 _VERSION: Any = (cproton.PN_VERSION_MAJOR, cproton.PN_VERSION_MINOR)
 
-Ptr = NewType("Ptr", object)
-"""An engine object: false if NULL, hashed and compared by address. Addresses are used again after a free."""
-
-Buffer = NewType("Buffer", object)
-"""Memory of ours that C writes to; `buffer + n` is what `at` makes."""
-
 Tag = NewType("Tag", object)
 """A `pn_bytes_t` by value."""
-
-NULL = cast(Ptr, _ffi.NULL)
-
-INPUT_BYTES = 65_536
-"""One read from a socket at most."""
-
-OUTPUT_BYTES = 262_144
-"""One write to a socket at most."""
-
-# One buffer per direction serves all connections: the loop finishes with one connection before it turns to the next.
-INPUT = cast(Buffer, _ffi.new("char[]", INPUT_BYTES))
-INPUT_VIEW: memoryview = memoryview(_ffi.buffer(INPUT))
-OUTPUT = cast(Buffer, _ffi.new("char[]", OUTPUT_BYTES))
-OUTPUT_VIEW: memoryview = memoryview(_ffi.buffer(OUTPUT))
-MESSAGE_BYTES = 131_072
-MESSAGE = cast(Buffer, _ffi.new("char[]", MESSAGE_BYTES))
 
 _tag_bytes: Any = _ffi.new("char[]", 4)
 _tag: Any = _ffi.new("pn_bytes_t[]", 1)
@@ -61,11 +41,6 @@ _DATA_BYTES = 1024
 _data: Any = _ffi.new("char[]", _DATA_BYTES)
 
 unpack: Callable[[Buffer, int], bytes] = _ffi.unpack
-
-
-def at(buffer: Buffer, offset: int) -> Buffer:
-    """The memory `offset` bytes into `buffer`."""
-    return cast(Buffer, cast(Any, buffer) + offset)
 
 
 def text(raw: object) -> str:

@@ -5,6 +5,12 @@ seen before (it nearly always was), 17 us otherwise; `with_delivery_count` 0.6 u
 
 A header is remembered by its raw bytes and the descriptor behind it, so that one lookup tells its fields and that no
 delivery-annotations follow. Must not decode bodies, nor know queues. Source: AMQP 1.0 part 3, section 3.2.
+
+Messages too large for memory, as whoever forwards them sees them.
+
+A streamed message is a subclass of `bytes`: its bytes are the sections before the body, which is what routing,
+selectors and rewriting look at; `len` is the whole message, and `read` gives any piece of it. Who stores them is the
+caller's business (the broker's log does).
 """
 
 from __future__ import annotations
@@ -12,26 +18,31 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol, cast
 
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.sections import Section, end_of, section_at
-from penstock_amqp.messages.streamed import behind
 from penstock_amqp.types import composites as kinds
-from penstock_amqp.types.codec import decode, encode
 from penstock_amqp.types.composites import Composite, from_value, optional, to_value
+from penstock_amqp.types.decoder import decode
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 
 __all__ = [
     "DEFAULT_PRIORITY",
     "Head",
     "Header",
+    "Streamed",
     "forwarded",
-    "inspect",
+    "is_streamed",
+    "read_head",
+    "replace_head",
+    "streamed",
     "with_annotations",
     "with_delivery_count",
     "with_header",
 ]
+
 
 DEFAULT_PRIORITY = 4
 MEMO_ENTRIES = 4096
@@ -71,7 +82,7 @@ _NO_HEADER = Head(False, DEFAULT_PRIORITY, None, False, 0, 0, 0)
 _memo: dict[bytes, Head] = {}
 
 
-def inspect(data: bytes) -> Head:
+def read_head(data: bytes) -> Head:
     """Return what the head of the message `data` says. Raises `DecodeError` if it is malformed.
 
     Only the header, the delivery-annotations and the descriptor behind them are checked; the other sections when
@@ -129,19 +140,19 @@ def forwarded(data: bytes, head: Head) -> bytes:
     """Return the message without its delivery-annotations, which are for the next hop only: for us."""
     if head.start == head.header_end:
         return data
-    return behind(data, data[: head.header_end] + data[head.start :])
+    return replace_head(data, data[: head.header_end] + data[head.start :])
 
 
 def with_delivery_count(data: bytes, head: Head, delivery_count: int) -> bytes:
     """Return the message to forward with another delivery-count; nothing behind the header changes."""
     header = _header(head.durable, head.priority, head.ttl, _is_first(head, delivery_count), delivery_count)
-    return behind(data, header + data[head.start :])
+    return replace_head(data, header + data[head.start :])
 
 
 def with_header(data: bytes, head: Head, *, ttl: int | None, delivery_count: int) -> bytes:
     """Return the message to forward with the time it has left to live (milliseconds) and another delivery-count."""
     header = _header(head.durable, head.priority, ttl, _is_first(head, delivery_count), delivery_count)
-    return behind(data, header + data[head.start :])
+    return replace_head(data, header + data[head.start :])
 
 
 def _is_first(head: Head, delivery_count: int) -> bool:
@@ -172,7 +183,7 @@ def with_annotations_section(data: bytes, head: Head, encoded: bytes) -> bytes:
     """Return the message with this section in the place of its message-annotations. Raises `DecodeError`."""
     section, at = section_at(data, head.start)
     rest = end_of(data, at) if section is Section.MESSAGE_ANNOTATIONS else head.start
-    return behind(data, data[: head.start] + encoded + data[rest:])
+    return replace_head(data, data[: head.start] + encoded + data[rest:])
 
 
 def with_annotations(
@@ -195,4 +206,33 @@ def with_annotations(
     for key, annotation in annotations.items():
         merged[key] = annotation
     encoded = encode(Described(ULong(Section.MESSAGE_ANNOTATIONS), merged)) if merged else b""
-    return behind(data, data[: head.start] + encoded + data[rest:])
+    return replace_head(data, data[: head.start] + encoded + data[rest:])
+
+
+class Streamed(Protocol):
+    """What a streamed message can do beside being bytes."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """`length` bytes of the whole message from `offset` on, fewer at the end. Raises OSError."""
+        ...
+
+    def with_head(self, head: bytes) -> bytes:
+        """The same message with another beginning in the place of its own bytes."""
+        ...
+
+
+def is_streamed(data: bytes) -> bool:
+    """Whether there is more than the bytes."""
+    return data.__class__ is not bytes
+
+
+def streamed(data: bytes) -> Streamed:
+    """`data`, which is streamed, with its other side."""
+    return cast(Streamed, data)
+
+
+def replace_head(data: bytes, head: bytes) -> bytes:
+    """The message `data` with `head` in the place of its bytes, and whatever else it has behind that."""
+    return head if data.__class__ is bytes else cast(Streamed, data).with_head(head)
