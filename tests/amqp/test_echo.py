@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock_amqp.frames.echo import LinkState, answer
+from penstock_amqp.frames.flow_echo import LinkState, answer
 from penstock_amqp.frames.frames import read_body
 from penstock_amqp.frames.performatives import Flow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame, frame_of
-from penstock_amqp.frames.gate import Gate
+from penstock_amqp.frames.input_gate import Gate
 from penstock_amqp.frames.performatives import (
     Accepted,
     Attach,

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message
-from penstock_amqp.messages.message import Head, forwarded, inspect, with_annotations, with_delivery_count, with_header
+from penstock_amqp.messages import message_head
+from penstock_amqp.messages.message_head import (
+    Head,
+    forwarded,
+    inspect,
+    with_annotations,
+    with_delivery_count,
+    with_header,
+)
 from penstock_amqp.types.values import Symbol
 
 BODY = amqp_value("hello")
@@ -23,7 +30,7 @@ DELIVERY_ANNOTATIONS = described(0x71, mapping(symbol("x-opt-hop"), b"\x41"))
 
 @pytest.fixture(autouse=True)
 def forget_headers() -> Iterator[None]:
-    message._memo.clear()  # pyright: ignore[reportPrivateUsage]  # each test starts without a memory
+    message_head._memo.clear()  # pyright: ignore[reportPrivateUsage]  # each test starts without a memory
     yield
 
 
@@ -149,9 +156,9 @@ def test_annotations_are_added_where_there_are_none() -> None:
 
 
 def test_the_memory_is_bounded() -> None:
-    for ttl in range(message.MEMO_ENTRIES + 10):
+    for ttl in range(message_head.MEMO_ENTRIES + 10):
         inspect(b"\x00\x53\x70\xc0\x08\x03\x40\x40\x70" + ttl.to_bytes(4, "big") + BODY)
-    assert len(message._memo) <= message.MEMO_ENTRIES  # pyright: ignore[reportPrivateUsage]
+    assert len(message_head._memo) <= message_head.MEMO_ENTRIES  # pyright: ignore[reportPrivateUsage]
 
 
 @given(

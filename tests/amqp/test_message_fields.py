@@ -20,7 +20,7 @@ from penstock_amqp.messages.fields import (
     group_fields,
     properties_field,
 )
-from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.message_head import inspect
 from penstock_amqp.messages.sections import Section, check_sections, end_of, find_section
 from penstock_amqp.messages.selected_fields import SelectedFields
 from penstock_amqp.types.values import Byte, Int, Timestamp, ULong, Value

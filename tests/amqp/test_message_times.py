@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.message_codec import Message, Properties, decode_message, encode_message
+from penstock_amqp.messages.message_head import inspect
 from penstock_amqp.messages.times import may_expire, wishes, without_expiry
-from penstock_amqp.messages.whole import Message, Properties, decode_message, encode_message
 from penstock_core.lifespan import NO_WISHES, Wishes
 
 NULL = b"\x40"

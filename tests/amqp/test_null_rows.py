@@ -18,7 +18,7 @@ from amqp.topic_links import (
 )
 
 from penstock_amqp.frames.performatives import Detach
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.types.values import Symbol
 
 # Rows with a null source: SHARED and GLOBAL come from the link's desired capabilities.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
+from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import AmqpError
-from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.endpoint.links import OutLink, Session
 from penstock_amqp.endpoint.output_changes import Changes, Offer
 from penstock_amqp.frames.frames import encode_frame

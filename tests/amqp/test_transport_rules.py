@@ -29,7 +29,7 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.sasl.frames import Challenge, Init, Mechanisms, Outcome, sasl_frame
 from penstock_amqp.types.codec import encode
 from penstock_amqp.types.values import Described, Symbol, UByte, UInt, ULong, UShort, Value

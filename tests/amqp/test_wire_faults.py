@@ -26,7 +26,7 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_amqp.sasl.frames import Init, SaslCode, sasl_frame
 from penstock_amqp.types.codec import encode

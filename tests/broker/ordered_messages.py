@@ -5,7 +5,7 @@ from __future__ import annotations
 from amqp.encoded_messages import amqp_value, described, fields, mapping, string
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.message_head import inspect
 from penstock_broker.queues.marks import message_marks
 from penstock_broker.queues.selection import Selection
 

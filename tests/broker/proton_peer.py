@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proton import Collector, Connection, Receiver, Sender, Session, Transport
 
-from penstock_amqp.endpoint import ffi
+from penstock_amqp.endpoint import buffers
 from penstock_amqp.endpoint.endpoint import Endpoint
 from penstock_amqp.endpoint.events import Attached, Event, Flowed, Kind, Other
 from penstock_amqp.endpoint.links import InLink, OutLink
@@ -70,7 +70,7 @@ class Pair:
             self.push(data)
             total += len(data)
         while size := self.endpoint.output():
-            self.push(ffi.OUTPUT_VIEW[:size].tobytes())
+            self.push(buffers.OUTPUT_VIEW[:size].tobytes())
             total += size
         return total
 

@@ -27,9 +27,9 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.transactions import Declare
-from penstock_amqp.messages.whole import Message as WholeMessage
-from penstock_amqp.messages.whole import encode_message
+from penstock_amqp.messages.message_codec import Message as WholeMessage
+from penstock_amqp.messages.message_codec import encode_message
+from penstock_amqp.messages.transaction_types import Declare
 from penstock_amqp.types.composites import to_value
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 

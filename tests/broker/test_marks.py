@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.messages.fields import Field, properties_field
-from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.message_head import inspect
 from penstock_broker.queues.beginning import UNKNOWN, Beginning
 from penstock_broker.queues.marks import (
     GROUPED,

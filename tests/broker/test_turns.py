@@ -10,7 +10,7 @@ from amqp.raw_client import RawClient
 from broker.test_standing import Turned
 from broker.timed_broker import TimedBroker
 
-from penstock_amqp.endpoint.ffi import INPUT_BYTES
+from penstock_amqp.endpoint.buffers import INPUT_BYTES
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Source, Target, Transfer
 

@@ -18,7 +18,7 @@ from typing import assert_never
 from penstock_amqp.client.errors import TransportError
 from penstock_amqp.client.request_session import Answer, Ended, Event, Ready, Refusal, RequestSession, Settings
 from penstock_amqp.errors import WireError
-from penstock_amqp.messages.whole import Message, Properties
+from penstock_amqp.messages.message_codec import Message, Properties
 from penstock_amqp.sasl.client import ClientMechanism, Login, NotAuthenticated, SaslClient
 from penstock_amqp.types.values import Value
 

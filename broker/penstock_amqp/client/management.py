@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 from penstock_amqp.client.client import Address, Client
 from penstock_amqp.client.errors import ManagementError, TransportError
 from penstock_amqp.client.request_session import Settings
-from penstock_amqp.messages.whole import Message
+from penstock_amqp.messages.message_codec import Message
 from penstock_amqp.sasl.client import ClientMechanism
 from penstock_amqp.types.plain_values import to_plain, to_wire
 from penstock_amqp.types.values import Value

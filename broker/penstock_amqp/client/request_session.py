@@ -35,7 +35,7 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.whole import Message, decode_message, encode_message
+from penstock_amqp.messages.message_codec import Message, decode_message, encode_message
 from penstock_amqp.types.composites import Composite
 
 __all__ = ["Answer", "Ended", "Event", "Ready", "Refusal", "RequestSession", "Settings"]

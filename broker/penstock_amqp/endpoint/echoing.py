@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock_amqp.endpoint import ffi
+from penstock_amqp.endpoint import buffers
+from penstock_amqp.endpoint.buffers import link_credit
 from penstock_amqp.endpoint.events import Acquires, Event, Kind
-from penstock_amqp.endpoint.ffi import link_credit
 from penstock_amqp.endpoint.forwarding import MessageEngine
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
-from penstock_amqp.frames import echo, tap
+from penstock_amqp.frames import flow_echo, input_tap
 from penstock_amqp.frames.frames import read_body, walk
 from penstock_amqp.frames.performatives import Flow
 
@@ -50,10 +50,12 @@ class Echoer(MessageEngine):
     def _allows_more(self, link: OutLink) -> bool:
         """True if the link's last flow allows so much that the engine takes it for less than nothing."""
         flows = self._tap.performatives((Flow.CODE,))
-        told = [each for at, each in flows if isinstance(each, Flow) and self._named(tap.TappedFlow(at, each)) is link]
-        return bool(told) and (told[-1].link_credit or 0) > echo.MOST_CREDIT
+        told = [
+            each for at, each in flows if isinstance(each, Flow) and self._named(input_tap.TappedFlow(at, each)) is link
+        ]
+        return bool(told) and (told[-1].link_credit or 0) > flow_echo.MOST_CREDIT
 
-    def _named(self, tapped: tap.TappedFlow) -> InLink | OutLink | None:
+    def _named(self, tapped: input_tap.TappedFlow) -> InLink | OutLink | None:
         """The link that a flow names."""
         handle = tapped.flow.handle
         return None if handle is None else self._by_handle.get((tapped.channel, handle))
@@ -69,7 +71,7 @@ class Echoer(MessageEngine):
             return
         asked, link.draining_flow = link.draining_flow, None
         if link_credit(link.ptr) > 0:
-            ffi.link_drained(link.ptr)
+            buffers.link_drained(link.ptr)
             link.credit = 0
         elif asked is not None:
             self._echoes.append(asked)
@@ -88,28 +90,28 @@ class Echoer(MessageEngine):
         asked, self._echoes = self._echoes, []
         return b"" if self.closed else b"".join(self._echo(tapped) for tapped in asked)
 
-    def _echo(self, tapped: tap.TappedFlow) -> bytes:
+    def _echo(self, tapped: input_tap.TappedFlow) -> bytes:
         flow = tapped.flow
         session = self._session_on(tapped.channel)
         if session is None or session.local_channel is None:
             return b""
         if flow.handle is None:
             told = self._session_state(session)
-            return b"" if told is None else echo.answer(flow, session.local_channel, told, None)
+            return b"" if told is None else flow_echo.answer(flow, session.local_channel, told, None)
         link = self._named(tapped)
         if link is None or not link.is_open or link.local is None:
             return b""
-        if flow.drain and ffi.session_outgoing_bytes(session.ptr):
+        if flow.drain and buffers.session_outgoing_bytes(session.ptr):
             self._echoes.append(tapped)
             return b""
         told = self._session_state(session)
-        state = echo.LinkState(link.local[1], isinstance(link, OutLink), link.credit)
-        return b"" if told is None else echo.answer(flow, session.local_channel, told, state)
+        state = flow_echo.LinkState(link.local[1], isinstance(link, OutLink), link.credit)
+        return b"" if told is None else flow_echo.answer(flow, session.local_channel, told, state)
 
     def _session_state(self, session: Session) -> Flow | None:
         """What the engine says of a session: setting its capacity anew makes it write a flow. None if it has failed."""
-        ffi.session_set_incoming_capacity(session.ptr, SESSION_FRAMES * self.max_frame)
-        written = ffi.OUTPUT_VIEW[: self.output()].tobytes()
+        buffers.session_set_incoming_capacity(session.ptr, SESSION_FRAMES * self.max_frame)
+        written = buffers.OUTPUT_VIEW[: self.output()].tobytes()
         flows = [read_body(written[body:end], Flow)[0] for _, end, _, _, body in walk(written)]
         return flows[-1] if flows else None
 

@@ -17,13 +17,13 @@ from dataclasses import replace
 from typing import Final
 
 from penstock_amqp import errors
-from penstock_amqp.endpoint import arrivals, engine_faults, ffi, output_changes, terms
+from penstock_amqp.endpoint import buffers, conditions, incoming_messages, output_changes, terms
+from penstock_amqp.endpoint.buffers import Ptr, link_credit
 from penstock_amqp.endpoint.echoing import SESSION_FRAMES, Echoer
 from penstock_amqp.endpoint.events import AmqpError, Attached, Closed, Detached, Ended, Event, Flowed, Kind
-from penstock_amqp.endpoint.ffi import Ptr, link_credit
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.endpoint.output_changes import Offer
-from penstock_amqp.frames import echo, fitting, performatives, scrutiny
+from penstock_amqp.frames import flow_echo, frame_sizes, performatives, protocol_checks
 from penstock_amqp.types import values
 from penstock_amqp.types.values import Symbol
 
@@ -49,71 +49,73 @@ class Endpoint(Echoer):
 
     def _other(self, event: Ptr, out: list[Event]) -> None:
         """Sessions, links, flows, open and close. `pop` of the event is the caller's."""
-        kind = ffi.event_type(event)
-        if kind == ffi.LINK_FLOW:
-            link = self._links.get(ffi.event_link(event))
+        kind = buffers.event_type(event)
+        if kind == buffers.LINK_FLOW:
+            link = self._links.get(buffers.event_link(event))
             if isinstance(link, OutLink):
                 link.credit = link_credit(link.ptr)
                 if link.credit < 0 and self._pushing and self._allows_more(link):
-                    link.credit = echo.MOST_CREDIT
+                    link.credit = flow_echo.MOST_CREDIT
                 if link in self.streams:  # the engine counts what is not sent as a whole as not sent
                     link.credit -= 1 + len(self.streams[link].behind)
-                link.drain = ffi.link_get_drain(link.ptr)
+                link.drain = buffers.link_get_drain(link.ptr)
                 out.append((Kind.OTHER, None, Flowed(link)))
             if self._pushing:
                 self._asked(link, out)
-        elif kind == ffi.LINK_REMOTE_OPEN:
-            self._attached(ffi.event_link(event), out)
-        elif kind in (ffi.LINK_REMOTE_DETACH, ffi.LINK_REMOTE_CLOSE):
-            self._name_is_free(ffi.event_link(event))
-            link = self._links.get(ffi.event_link(event))
+        elif kind == buffers.LINK_REMOTE_OPEN:
+            self._attached(buffers.event_link(event), out)
+        elif kind in (buffers.LINK_REMOTE_DETACH, buffers.LINK_REMOTE_CLOSE):
+            self._name_is_free(buffers.event_link(event))
+            link = self._links.get(buffers.event_link(event))
             if link is not None:
-                error = terms.read_condition(ffi.link_remote_condition(link.ptr))
-                closed = kind == ffi.LINK_REMOTE_CLOSE
+                error = terms.read_condition(buffers.link_remote_condition(link.ptr))
+                closed = kind == buffers.LINK_REMOTE_CLOSE
                 link.keeps_handle = False
                 out.append((Kind.OTHER, None, Detached(link, closed, error)))
-        elif kind == ffi.SESSION_REMOTE_OPEN:
-            self._session_began(ffi.event_session(event))
-        elif kind == ffi.SESSION_REMOTE_CLOSE:
-            self._ended(ffi.event_session(event), out)
-        elif kind == ffi.CONNECTION_REMOTE_OPEN:
+        elif kind == buffers.SESSION_REMOTE_OPEN:
+            self._session_began(buffers.event_session(event))
+        elif kind == buffers.SESSION_REMOTE_CLOSE:
+            self._ended(buffers.event_session(event), out)
+        elif kind == buffers.CONNECTION_REMOTE_OPEN:
             self._peer_opened = True
-            scrutiny.check_open(self._tap.open_channel())
+            protocol_checks.check_open(self._tap.open_channel())
             out.append((Kind.OTHER, None, terms.opened(self._connection)))
-        elif kind == ffi.CONNECTION_REMOTE_CLOSE:
+        elif kind == buffers.CONNECTION_REMOTE_CLOSE:
             self._peer_closed = True
-            error = terms.read_condition(ffi.connection_remote_condition(self._connection))
+            error = terms.read_condition(buffers.connection_remote_condition(self._connection))
             out.append((Kind.OTHER, None, Closed(error)))
-        elif kind in (ffi.TRANSPORT_ERROR, ffi.TRANSPORT_TAIL_CLOSED):
+        elif kind in (buffers.TRANSPORT_ERROR, buffers.TRANSPORT_TAIL_CLOSED):
             self._fail(out)
 
     def _session_began(self, ptr: Ptr) -> None:
         begin = self._tap.take_begin()
         channel = begin.channel
-        scrutiny.check_begin(channel, {each.channel for each in self._sessions.values()}, is_open=self._peer_opened)
-        ffi.session_set_incoming_capacity(ptr, SESSION_FRAMES * self.max_frame)
+        protocol_checks.check_begin(
+            channel, {each.channel for each in self._sessions.values()}, is_open=self._peer_opened
+        )
+        buffers.session_set_incoming_capacity(ptr, SESSION_FRAMES * self.max_frame)
         session = Session(ptr, channel)
         session.handle_max = begin.handle_max
         self._sessions[ptr] = session
         self._begun.append(session)
-        ffi.session_open(ptr)
+        buffers.session_open(ptr)
         self._unwritten += 1
         if self._unwritten >= SESSIONS_AT_ONCE:
             # Those that ended meanwhile keep their channels until the engine has written that they did.
-            ffi.transport_peek(self._transport, ffi.OUTPUT, 0)
+            buffers.transport_peek(self._transport, buffers.OUTPUT, 0)
             self._unwritten = 0
 
     def _attached(self, ptr: Ptr, out: list[Event]) -> None:
-        name = ffi.text(ffi.link_name(ptr))
+        name = buffers.text(buffers.link_name(ptr))
         tapped = self._tap.take_attach(name)
         attach = tapped.attach
         before = self._by_handle.get((tapped.channel, attach.handle))
-        scrutiny.check_attach(tapped.channel, attach, handle_in_use=before is not None and before.keeps_handle)
-        scrutiny.check_reply_fits(tapped.channel, attach, self._most_per_frame)
-        session = self._sessions[ffi.link_session(ptr)]
-        scrutiny.check_handle_left(tapped.channel, len(session.links), session.handle_max)
+        protocol_checks.check_attach(tapped.channel, attach, handle_in_use=before is not None and before.keeps_handle)
+        protocol_checks.check_reply_fits(tapped.channel, attach, self._most_per_frame)
+        session = self._sessions[buffers.link_session(ptr)]
+        protocol_checks.check_handle_left(tapped.channel, len(session.links), session.handle_max)
         named = self._gate.attached(tapped.channel, name)
-        is_sender = ffi.link_is_sender(ptr)
+        is_sender = buffers.link_is_sender(ptr)
         link = OutLink(ptr, named, session) if is_sender else InLink(ptr, named, session, self._gathering)
         link.engine_name = name
         if isinstance(link, InLink):
@@ -128,9 +130,9 @@ class Endpoint(Echoer):
 
     def _name_is_free(self, ptr: Ptr) -> None:
         """The peer has detached a link, which we may have freed before."""
-        session = self._sessions.get(ffi.link_session(ptr))
+        session = self._sessions.get(buffers.link_session(ptr))
         if session is not None:
-            self._gate.detached(session.channel, ffi.text(ffi.link_name(ptr)))
+            self._gate.detached(session.channel, buffers.text(buffers.link_name(ptr)))
 
     def _ended(self, ptr: Ptr, out: list[Event]) -> None:
         session = self._sessions.pop(ptr)
@@ -144,21 +146,21 @@ class Endpoint(Echoer):
         """Answer the peer's End. The session is gone with its links; their unsettled deliveries are settled."""
         for link in session.links:
             self._forget(link)
-            ffi.link_free(link.ptr)
+            buffers.link_free(link.ptr)
         session.links = []
-        ffi.session_close(session.ptr)
-        ffi.session_free(session.ptr)
+        buffers.session_close(session.ptr)
+        buffers.session_free(session.ptr)
 
     def _fail(self, out: list[Event]) -> None:
         """The engine will take no more: a protocol error of the peer, or its idle time-out."""
         if not self.closed and not self._peer_closed:
-            error = terms.read_condition(ffi.transport_condition(self._transport))
+            error = terms.read_condition(buffers.transport_condition(self._transport))
             if error is None:  # the engine gave up without a word (a performative by its symbol, for one)
                 error = AmqpError("amqp:connection:framing-error", "The frame can't be understood.")
                 self._last_words = (error, None)
                 self.close(error)
             else:
-                fault = engine_faults.fault_of(error)
+                fault = conditions.fault_of(error)
                 error = fault.error
                 self._last_words = (error, self._session_of_fault(fault))
             self.closed = True
@@ -176,7 +178,7 @@ class Endpoint(Echoer):
         self.close(told)
         out.append((Kind.OTHER, None, Closed(told)))
 
-    def _session_of_fault(self, fault: engine_faults.Fault) -> int | None:
+    def _session_of_fault(self, fault: conditions.Fault) -> int | None:
         """Our channel of the session that the engine's last chunk broke, if that is certain."""
         if not fault.codes or not self._pushing:
             return None
@@ -188,27 +190,29 @@ class Endpoint(Echoer):
     def open(self, container_id: str, offered: Sequence[str], properties: Mapping[str, values.Value]) -> None:
         """Answer the peer's Open."""
         connection = self._connection
-        ffi.connection_set_container(connection, ffi.utf8(container_id))
+        buffers.connection_set_container(connection, buffers.utf8(container_id))
         most = self._most_per_frame - OPEN_BYTES
         told = {Symbol(key): value for key, value in properties.items()}
         whole = performatives.Open(
             container_id=container_id, offered_capabilities=tuple(Symbol(name) for name in offered), properties=told
         )
-        fits = fitting.fitted(whole, 0, most)
+        fits = frame_sizes.fitted(whole, 0, most)
         if not isinstance(fits, performatives.Open):
             fits = performatives.Open(container_id=container_id)
-        ffi.set_data(ffi.connection_offered(connection), terms.symbols(fits.offered_capabilities or ()))
-        ffi.set_data(ffi.connection_properties(connection), terms.symbol_map(properties if fits.properties else {}))
-        ffi.connection_open(connection)
+        buffers.set_data(buffers.connection_offered(connection), terms.symbols(fits.offered_capabilities or ()))
+        buffers.set_data(
+            buffers.connection_properties(connection), terms.symbol_map(properties if fits.properties else {})
+        )
+        buffers.connection_open(connection)
         self._is_open = True
         self._one_frame = min(self._most_per_frame, LARGEST_FRAME) - FRAME_OVERHEAD
         if self.closed:  # the engine gave up meanwhile
-            ffi.connection_close(connection)
+            buffers.connection_close(connection)
 
     @property
     def _most_per_frame(self) -> int:
         """The longest frame that the peer takes."""
-        return ffi.transport_remote_max_frame(self._transport) or self.max_frame
+        return buffers.transport_remote_max_frame(self._transport) or self.max_frame
 
     def refuse_open(self, container_id: str, error: AmqpError) -> None:
         """Answer the peer's Open with one that announces failure, and Close."""
@@ -221,8 +225,8 @@ class Endpoint(Echoer):
             return
         self.closed = True
         if error is not None:
-            terms.write_condition(ffi.connection_condition(self._connection), self.fitting(error))
-        ffi.connection_close(self._connection)
+            terms.write_condition(buffers.connection_condition(self._connection), self.fitting(error))
+        buffers.connection_close(self._connection)
 
     def attach_reply(
         self,
@@ -245,23 +249,23 @@ class Endpoint(Echoer):
         choice. From a sender, with `settles_second` we settle what we answered once it has; else an answer is our last
         word.
         """
-        terms.write_source(ffi.link_source(link.ptr), source)
-        terms.write_target(ffi.link_target(link.ptr), target)
+        terms.write_source(buffers.link_source(link.ptr), source)
+        terms.write_target(buffers.link_target(link.ptr), target)
         if isinstance(link, InLink):
             self._take_up_to(link, max_message_bytes or self.max_message_bytes)
-            ffi.link_set_max_message_size(link.ptr, link.max_bytes)
+            buffers.link_set_max_message_size(link.ptr, link.max_bytes)
             if peer_settles is not None:
-                ffi.link_set_snd_settle_mode(link.ptr, peer_settles)
+                buffers.link_set_snd_settle_mode(link.ptr, peer_settles)
             if settles_second:
                 link.settles_second = True
                 self._second[link.ptr] = link
-                ffi.link_set_rcv_settle_mode(link.ptr, 1)
+                buffers.link_set_rcv_settle_mode(link.ptr, 1)
         else:
             link.presettled = sends_settled
             link.default_outcome = source.default_outcome if source is not None else None
             link.settles_second = settles_second and not sends_settled
-            ffi.link_set_snd_settle_mode(link.ptr, 1 if sends_settled else 0)
-            ffi.link_set_rcv_settle_mode(link.ptr, 1 if link.settles_second else 0)
+            buffers.link_set_snd_settle_mode(link.ptr, 1 if sends_settled else 0)
+            buffers.link_set_rcv_settle_mode(link.ptr, 1 if link.settles_second else 0)
         default_outcome = link.default_outcome if isinstance(link, OutLink) else None
         self._open_link(Offer(link, offered, answers_unsettled, default_outcome))
 
@@ -270,11 +274,11 @@ class Endpoint(Echoer):
         if offer.link.session.handle_max is not None:
             self._write()  # handles of links that have gone are free once that is written
         self._offers.append(offer)
-        ffi.link_open(offer.link.ptr)
+        buffers.link_open(offer.link.ptr)
 
     def _take_up_to(self, link: InLink, max_bytes: int) -> None:
         link.max_bytes = max_bytes
-        link.read_bytes = min(max_bytes + 1, ffi.MESSAGE_BYTES)
+        link.read_bytes = min(max_bytes + 1, buffers.MESSAGE_BYTES)
 
     def refuse_attach(self, link: InLink | OutLink, error: AmqpError) -> None:
         """Answer an attach with a null source (of a receiver) or target (of a sender), then a closing detach."""
@@ -291,16 +295,16 @@ class Endpoint(Echoer):
         if link in link.session.links:
             link.session.links.remove(link)
         if not link.is_answered:
-            own = ffi.link_source(link.ptr) if isinstance(link, OutLink) else ffi.link_target(link.ptr)
-            ffi.terminus_set_type(own, ffi.UNSPECIFIED)
+            own = buffers.link_source(link.ptr) if isinstance(link, OutLink) else buffers.link_target(link.ptr)
+            buffers.terminus_set_type(own, buffers.UNSPECIFIED)
             self._open_link(Offer(link))
         if error is not None:
-            terms.write_condition(ffi.link_condition(link.ptr), self.fitting(error))
+            terms.write_condition(buffers.link_condition(link.ptr), self.fitting(error))
         if closed:
-            ffi.link_close(link.ptr)
+            buffers.link_close(link.ptr)
         else:
-            ffi.link_detach(link.ptr)
-        ffi.link_free(link.ptr)
+            buffers.link_detach(link.ptr)
+        buffers.link_free(link.ptr)
 
     def _forget(self, link: InLink | OutLink) -> None:
         """Drop every pointer key of a link; the engine is about to reuse the pointers."""
@@ -308,11 +312,11 @@ class Endpoint(Echoer):
         self._links.pop(link.ptr, None)
         if self._by_handle.get(link.remote) is link:  # the peer may have given its handle to another one
             del self._by_handle[link.remote]
-        if isinstance(link, OutLink) and ffi.link_unsettled(link.ptr):
+        if isinstance(link, OutLink) and buffers.link_unsettled(link.ptr):
             for ptr in [ptr for ptr, held in self.unsettled.items() if held[0] is link]:
                 del self.unsettled[ptr]
         if isinstance(link, InLink):
-            arrivals.forget(link)
+            incoming_messages.forget(link)
             link.spool = None
             if self._second.pop(link.ptr, None) is not None:
                 for ptr in [ptr for ptr, each in self._unconfirmed.items() if each is link]:
@@ -336,7 +340,7 @@ class Endpoint(Echoer):
         """
         pieces: list[bytes] = []
         while size := self.output():
-            pieces.append(ffi.OUTPUT_VIEW[:size].tobytes())
+            pieces.append(buffers.OUTPUT_VIEW[:size].tobytes())
         changes = output_changes.Changes(self._offers, self._begun, self._last_words, self._most_per_frame)
         self._offers, self._last_words = [], None
         return changes.apply(b"".join(pieces))
@@ -351,7 +355,7 @@ class Endpoint(Echoer):
         for link in self._links.values():
             link.is_open = False
             if isinstance(link, InLink):
-                arrivals.forget(link)
+                incoming_messages.forget(link)
                 link.spool = None
             link.context = None
         self._links.clear()
@@ -361,9 +365,9 @@ class Endpoint(Echoer):
             session.links = []
             session.context = None
         self._sessions.clear()
-        ffi.transport_unbind(self._transport)
-        ffi.collector_release(self._collector)
-        ffi.connection_release(self._connection)
-        ffi.decref(self._transport)
-        ffi.decref(self._connection)
-        ffi.collector_free(self._collector)
+        buffers.transport_unbind(self._transport)
+        buffers.collector_release(self._collector)
+        buffers.connection_release(self._connection)
+        buffers.decref(self._transport)
+        buffers.decref(self._connection)
+        buffers.collector_free(self._collector)

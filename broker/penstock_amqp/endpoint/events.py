@@ -12,8 +12,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.conditions import AmqpError
-from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.frames.performatives import Attach
 from penstock_amqp.types.values import Described, Symbol, Value

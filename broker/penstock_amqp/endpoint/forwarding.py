@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock_amqp import errors
-from penstock_amqp.endpoint import arrivals, ffi
-from penstock_amqp.endpoint.events import Accepted, AmqpError, Arrival, Event, Held, Kind, effort, weight
-from penstock_amqp.endpoint.ffi import (
+from penstock_amqp.endpoint import buffers, incoming_messages
+from penstock_amqp.endpoint.buffers import (
     ACCEPTED,
     INPUT,
     INPUT_VIEW,
@@ -44,12 +43,13 @@ from penstock_amqp.endpoint.ffi import (
     transport_push,
     unpack,
 )
+from penstock_amqp.endpoint.events import Accepted, AmqpError, Arrival, Event, Held, Kind, effort, weight
 from penstock_amqp.endpoint.links import Gathering, InLink, OutLink, Session
 from penstock_amqp.endpoint.output_changes import Offer
 from penstock_amqp.endpoint.settling import Settler
-from penstock_amqp.frames import scrutiny, tap
+from penstock_amqp.frames import input_tap, protocol_checks
 from penstock_amqp.frames.frames import SASL_HEADER
-from penstock_amqp.frames.gate import Gate
+from penstock_amqp.frames.input_gate import Gate
 
 __all__ = ["MessageEngine"]
 
@@ -73,7 +73,7 @@ LIGHT_PIECE: Final = 3
 
 class MessageEngine(Settler):
     """What `endpoint.Endpoint` builds on. One call at a time over all endpoints of the process: they share the buffers
-    of `endpoint.ffi`.
+    of `endpoint.buffers`.
     """
 
     __slots__ = (
@@ -115,20 +115,20 @@ class MessageEngine(Settler):
     ) -> None:
         """`idle_timeout_ms`: silence after which the peer is taken for dead; half of it is announced. 0 = never."""
         super().__init__()
-        self._transport: Ptr = ffi.transport()
-        ffi.transport_set_server(self._transport)
-        ffi.transport_require_auth(self._transport, False)
-        ffi.transport_set_max_frame(self._transport, max_frame)
-        ffi.transport_set_channel_max(self._transport, min(max_sessions - 1, MAX_CHANNEL))
-        ffi.transport_set_idle_timeout(self._transport, idle_timeout_ms)
-        self._connection: Ptr = ffi.connection()
-        self._collector: Ptr = ffi.collector()
-        ffi.connection_collect(self._connection, self._collector)
-        ffi.transport_bind(self._transport, self._connection)
+        self._transport: Ptr = buffers.transport()
+        buffers.transport_set_server(self._transport)
+        buffers.transport_require_auth(self._transport, False)
+        buffers.transport_set_max_frame(self._transport, max_frame)
+        buffers.transport_set_channel_max(self._transport, min(max_sessions - 1, MAX_CHANNEL))
+        buffers.transport_set_idle_timeout(self._transport, idle_timeout_ms)
+        self._connection: Ptr = buffers.connection()
+        self._collector: Ptr = buffers.collector()
+        buffers.connection_collect(self._connection, self._collector)
+        buffers.transport_bind(self._transport, self._connection)
         self.max_frame = max_frame
         self.max_message_bytes = max_message_bytes
         self._gate = Gate(max_frame)
-        self._tap = tap.InputTap(transport_capacity(self._transport))
+        self._tap = input_tap.InputTap(transport_capacity(self._transport))
         self._links: dict[Ptr, InLink | OutLink] = {}
         self._sessions: dict[Ptr, Session] = {}
         self._offers: list[Offer] = []
@@ -139,7 +139,7 @@ class MessageEngine(Settler):
         """What our Close says instead of what the engine would, and our channel of the session that it ends first."""
         self._by_handle: dict[tuple[int, int], InLink | OutLink] = {}
         """Links by the peer's channel and handle."""
-        self._echoes: list[tap.TappedFlow] = []
+        self._echoes: list[input_tap.TappedFlow] = []
         """Flows that ask for our state, to be answered behind the engine's output."""
         self._pushing = False
         """The events being drained are those of the chunk that the tap knows."""
@@ -181,7 +181,7 @@ class MessageEngine(Settler):
             weighed = -len(self._echoes) - sum(map(weight, out[last:]))
             try:
                 if instead is None:
-                    dealt = self._give(ffi.at(INPUT, at), INPUT_VIEW[at : at + min(dealt, piece)], out)
+                    dealt = self._give(buffers.at(INPUT, at), INPUT_VIEW[at : at + min(dealt, piece)], out)
                 elif not self._give_all(instead, out):
                     return size
             except errors.WireError as error:
@@ -227,7 +227,7 @@ class MessageEngine(Settler):
         self._pushing = True
         self._drain(out)
         self._pushing = False
-        if taken <= tap.SHORT:
+        if taken <= input_tap.SHORT:
             self._echoes += self._tap.echoes_of_sessions()
         if self._unwritten:
             self._write()
@@ -251,13 +251,13 @@ class MessageEngine(Settler):
     def _pass_over_own(self) -> None:
         """The engine tells us of our own transfers as flows; a flow in `_drain` shall be the peer's."""
         collector = self._collector
-        while (event := collector_peek(collector)) and ffi.event_type(event) != ffi.TRANSPORT_ERROR:
+        while (event := collector_peek(collector)) and buffers.event_type(event) != buffers.TRANSPORT_ERROR:
             collector_pop(collector)
 
     def receive_bytes(self, data: bytes, out: list[Event], budget: int = UNBOUNDED) -> int:
         """`receive` for bytes that are not in `ffi.INPUT` yet (TLS, what followed a SASL dialogue)."""
-        for start in range(0, len(data), ffi.INPUT_BYTES):
-            piece = data[start : start + ffi.INPUT_BYTES]
+        for start in range(0, len(data), buffers.INPUT_BYTES):
+            piece = data[start : start + buffers.INPUT_BYTES]
             INPUT_VIEW[: len(piece)] = piece
             taken = self.receive(len(piece), out, budget)
             budget = self.left
@@ -267,7 +267,7 @@ class MessageEngine(Settler):
 
     def tick(self, now_ms: int, out: list[Event]) -> int:
         """Send heartbeats, notice a silent peer; return when to call again (same clock), 0 for never."""
-        deadline = ffi.transport_tick(self._transport, now_ms)
+        deadline = buffers.transport_tick(self._transport, now_ms)
         self._drain(out)
         return deadline
 
@@ -308,19 +308,19 @@ class MessageEngine(Settler):
             elif delivery_readable(received):
                 link = links.get(delivery_link(received))
                 if not isinstance(link, InLink):  # detached by us; the peer does not know yet
-                    arrivals.missed(received, out)
+                    incoming_messages.missed(received, out)
                     batch_link = held_link = None
                     delivery_settle(received)
                     collector_pop(collector)
                     continue
                 if link.unproven:
                     self._scrutinise()
-                    if link.resumed and arrivals.passed_over(received, link, out):
+                    if link.resumed and incoming_messages.passed_over(received, link, out):
                         collector_pop(collector)
                         batch_link = held_link = None
                         continue
                 if delivery_partial(received) or link.part_bytes:
-                    whole = arrivals.receive(received, link, out)
+                    whole = incoming_messages.receive(received, link, out)
                     if whole is None:
                         self._parts += 1
                         collector_pop(collector)
@@ -330,7 +330,7 @@ class MessageEngine(Settler):
                 else:
                     size = link_recv(link.ptr, MESSAGE, link.read_bytes)
                     if size >= link.read_bytes or size < 0:
-                        whole = arrivals.receive(received, link, out, max(size, 0))
+                        whole = incoming_messages.receive(received, link, out, max(size, 0))
                         if whole is None:
                             collector_pop(collector)
                             batch_link = held_link = None
@@ -341,7 +341,7 @@ class MessageEngine(Settler):
                 link_advance(link.ptr)
                 if link is not batch_link:
                     if link.unproven:
-                        unsound = arrivals.proven(received, link, data)
+                        unsound = incoming_messages.proven(received, link, data)
                         if unsound is not None:
                             out.append((Kind.OTHER, None, unsound))
                             collector_pop(collector)
@@ -363,7 +363,7 @@ class MessageEngine(Settler):
             if isinstance(link, InLink) and link.unproven:
                 if transfer.resume and transfer.delivery_tag is not None:
                     link.resumed = {transfer.delivery_tag, *(link.resumed or ())}
-                link.first_transfer = scrutiny.check_transfer(
+                link.first_transfer = protocol_checks.check_transfer(
                     link.first_transfer, transfer, settles_second=link.settles_second
                 )
 
@@ -375,7 +375,7 @@ class MessageEngine(Settler):
         transport = self._transport
         filled = 0
         while filled < OUTPUT_BYTES:
-            size = transport_peek(transport, ffi.at(OUTPUT, filled), OUTPUT_BYTES - filled)
+            size = transport_peek(transport, buffers.at(OUTPUT, filled), OUTPUT_BYTES - filled)
             if size <= 0:
                 self.broken = size < 0 and not self.closed and not self._peer_closed
                 break

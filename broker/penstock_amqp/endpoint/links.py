@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.conditions import AmqpError
-from penstock_amqp.endpoint.ffi import Ptr
+from penstock_amqp.frames.input_tap import TappedFlow
 from penstock_amqp.frames.performatives import Transfer
-from penstock_amqp.frames.tap import TappedFlow
 from penstock_amqp.types.composites import Composite
 from penstock_amqp.types.values import Described
 

@@ -15,9 +15,9 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
-from penstock_amqp.frames.fitting import encode_fitted
+from penstock_amqp.frames.frame_sizes import encode_fitted
+from penstock_amqp.frames.output_rewrite import rewrite_frames
 from penstock_amqp.frames.performatives import Attach, Begin, Close, End, Error, Flow, Performative
-from penstock_amqp.frames.rewrite import rewrite_frames
 from penstock_amqp.types.composites import Composite
 from penstock_amqp.types.values import Described, Symbol
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
-from penstock_amqp.endpoint import ffi, terms
-from penstock_amqp.endpoint.events import Entry, Event, Held, Kind
-from penstock_amqp.endpoint.ffi import (
+from penstock_amqp.endpoint import buffers, terms
+from penstock_amqp.endpoint.buffers import (
     ACCEPTED,
     TAG,
     TAG_VIEW,
@@ -21,9 +20,10 @@ from penstock_amqp.endpoint.ffi import (
     link_advance,
     link_send,
 )
+from penstock_amqp.endpoint.events import Entry, Event, Held, Kind
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.endpoint.streams import LEAST_PIECE, Stream
-from penstock_amqp.messages.streamed import is_streamed
+from penstock_amqp.messages.message_head import is_streamed
 
 __all__ = ["Sender"]
 
@@ -99,7 +99,7 @@ class Sender(ABC):
         for link, stream in tuple(self.streams.items()):
             if stream.is_settled_early:
                 self._cut_stream(link, stream, out)
-            elif ffi.session_outgoing_bytes(link.session.ptr) > held_back:
+            elif buffers.session_outgoing_bytes(link.session.ptr) > held_back:
                 continue
             else:
                 stream.send(link, max(LEAST_PIECE, most // len(self.streams)))
@@ -116,7 +116,7 @@ class Sender(ABC):
             out.append((Kind.ACCEPTED, link, [held]))
         elif not link.presettled:
             out.append((Kind.OTHER, None, terms.settled(sent, state, held)))
-        ffi.delivery_abort(sent)
+        buffers.delivery_abort(sent)
         self._after_stream(link, stream)
 
     def _end_stream(self, link: OutLink, stream: Stream) -> None:
@@ -141,7 +141,7 @@ class Sender(ABC):
         """
         if self.streams and link in self.streams:
             return True
-        return ffi.session_outgoing_bytes(link.session.ptr) > limit
+        return buffers.session_outgoing_bytes(link.session.ptr) > limit
 
     def all_held(self) -> Iterator[Held]:
         """All that was sent, or is being sent, and is not settled; per link the oldest first."""
@@ -152,7 +152,7 @@ class Sender(ABC):
 
     def held_by(self, link: OutLink) -> list[Held]:
         """The link's unsettled deliveries, oldest first."""
-        if not ffi.link_unsettled(link.ptr) and link not in self.streams:
+        if not buffers.link_unsettled(link.ptr) and link not in self.streams:
             return []  # others of the connection may have very many
         return [held for held in self.all_held() if held[0] is link]
 

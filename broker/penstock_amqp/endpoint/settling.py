@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from penstock_amqp.endpoint import ffi, terms, transacting
-from penstock_amqp.endpoint.events import Accepted, AmqpError, Event, Held, Kind, Outcome, Settled
-from penstock_amqp.endpoint.ffi import (
+from penstock_amqp.endpoint import buffers, terms, transactional_states
+from penstock_amqp.endpoint.buffers import (
     ACCEPTED,
     RECEIVED,
     REJECTED,
@@ -23,6 +22,7 @@ from penstock_amqp.endpoint.ffi import (
     delivery_settled,
     delivery_update,
 )
+from penstock_amqp.endpoint.events import Accepted, AmqpError, Event, Held, Kind, Outcome, Settled
 from penstock_amqp.endpoint.links import InLink
 from penstock_amqp.endpoint.sending import Sender
 
@@ -50,10 +50,10 @@ class Settler(Sender):
             else:
                 self.unsettled[received] = held
             return
-        if state == transacting.TRANSACTIONAL:
-            in_transaction = transacting.enlisted(received, held)
+        if state == transactional_states.TRANSACTIONAL:
+            in_transaction = transactional_states.enlisted(received, held)
             if in_transaction is not None:
-                if not out or not transacting.joined(out[-1], in_transaction):
+                if not out or not transactional_states.joined(out[-1], in_transaction):
                     out.append((Kind.OTHER, None, in_transaction))
                 if in_transaction.is_settled:
                     delivery_settle(received)
@@ -74,7 +74,7 @@ class Settler(Sender):
         if link.default_outcome is None:
             out.append((Kind.OTHER, None, Settled(held, Outcome.NONE)))
             return
-        end = transacting.outcome_of(link.default_outcome, held)
+        end = transactional_states.outcome_of(link.default_outcome, held)
         out.append((Kind.ACCEPTED, link, [held]) if end is None else (Kind.OTHER, None, end))
 
     def conclude(self, delivery_: Ptr, held: Held, end: Settled | None) -> bool:
@@ -125,7 +125,7 @@ class Settler(Sender):
             link.withheld -= count
         if count:
             link.credit += count
-            ffi.link_flow(link.ptr, count)
+            buffers.link_flow(link.ptr, count)
 
     def confirm(self, ended: Accepted | Settled) -> None:
         """Settle, as the peer did, what it settles after us; if its link is gone there is nothing to do."""
@@ -142,7 +142,7 @@ class Settler(Sender):
     def reject(self, deliveries: Iterable[Ptr], error: AmqpError) -> None:
         """Reject and settle."""
         for received in deliveries:
-            condition = ffi.disposition_condition(ffi.delivery_local(received))
+            condition = buffers.disposition_condition(buffers.delivery_local(received))
             terms.write_condition(condition, self.fitting(error))
             self._answer((received,), REJECTED)
 
@@ -158,7 +158,7 @@ class Settler(Sender):
 
     def tag_of(self, received: Ptr) -> bytes:
         """The delivery-tag of a delivery that is not settled yet."""
-        return ffi.delivery_tag(received)
+        return buffers.delivery_tag(received)
 
     def release(self, deliveries: Iterable[Ptr]) -> None:
         """Hand back and settle: the sender may try again."""

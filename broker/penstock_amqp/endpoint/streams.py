@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock_amqp.endpoint import ffi
+from penstock_amqp.endpoint import buffers
+from penstock_amqp.endpoint.buffers import Ptr, delivery_remote_state, delivery_settled, link_send
 from penstock_amqp.endpoint.events import Entry, Held
-from penstock_amqp.endpoint.ffi import Ptr, delivery_remote_state, delivery_settled, link_send
 from penstock_amqp.endpoint.links import OutLink
-from penstock_amqp.messages.streamed import streamed
+from penstock_amqp.messages.message_head import streamed
 
 __all__ = ["LEAST_PIECE", "Stream", "Waiting"]
 
 LEAST_PIECE: Final = 16_384
 """Bytes of one stream per turn, however many others there are on its connection."""
 
-_FINAL: Final = (ffi.ACCEPTED, ffi.REJECTED, ffi.RELEASED, ffi.MODIFIED)
+_FINAL: Final = (buffers.ACCEPTED, buffers.REJECTED, buffers.RELEASED, buffers.MODIFIED)
 
 Waiting = tuple[Entry, bytes, int]
 """What is to be sent behind a stream: the entry, the bytes to send for it, when it was handed over (microseconds)."""

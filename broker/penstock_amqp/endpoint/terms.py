@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from penstock_amqp import errors
-from penstock_amqp.endpoint import ffi
+from penstock_amqp.endpoint import buffers
+from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import AmqpError, Held, Opened, Outcome, Settled
-from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.frames.performatives import Coordinator, Source, Target
 from penstock_amqp.types import codec
 from penstock_amqp.types.values import Array, Symbol, Value
@@ -30,59 +30,59 @@ __all__ = [
 ]
 
 _EXPIRY: Final = {
-    "link-detach": ffi.EXPIRE_WITH_LINK,
-    "session-end": ffi.EXPIRE_WITH_SESSION,
-    "connection-close": ffi.EXPIRE_WITH_CONNECTION,
-    "never": ffi.EXPIRE_NEVER,
+    "link-detach": buffers.EXPIRE_WITH_LINK,
+    "session-end": buffers.EXPIRE_WITH_SESSION,
+    "connection-close": buffers.EXPIRE_WITH_CONNECTION,
+    "never": buffers.EXPIRE_NEVER,
 }
-_SESSION_END: Final = ffi.EXPIRE_WITH_SESSION
+_SESSION_END: Final = buffers.EXPIRE_WITH_SESSION
 """What an absent expiry policy means, and one that AMQP does not know."""
-_DISTRIBUTION: Final = {"move": ffi.DIST_MODE_MOVE, "copy": ffi.DIST_MODE_COPY}
+_DISTRIBUTION: Final = {"move": buffers.DIST_MODE_MOVE, "copy": buffers.DIST_MODE_COPY}
 
 
 def opened(connection: Ptr) -> Opened:
     """The peer's Open. Properties that can't be read count as absent: nothing in them may keep a client out."""
-    properties = _decoded(ffi.connection_remote_properties(connection))
+    properties = _decoded(buffers.connection_remote_properties(connection))
     return Opened(
-        container_id=ffi.text(ffi.connection_remote_container(connection)),
-        hostname=ffi.text(ffi.connection_remote_hostname(connection)),
-        desired=frozenset(_names(_decoded(ffi.connection_remote_desired(connection)))),
+        container_id=buffers.text(buffers.connection_remote_container(connection)),
+        hostname=buffers.text(buffers.connection_remote_hostname(connection)),
+        desired=frozenset(_names(_decoded(buffers.connection_remote_desired(connection)))),
         properties={str(key): value for key, value in properties.items()} if isinstance(properties, dict) else {},
     )
 
 
 def settled(received: Ptr, state: int, held: Held) -> Settled:
     """An outcome that is not `accepted`, read from the engine's delivery."""
-    remote = ffi.delivery_remote(received)
-    if state == ffi.MODIFIED:
+    remote = buffers.delivery_remote(received)
+    if state == buffers.MODIFIED:
         return Settled(
             held,
             Outcome.MODIFIED,
-            failed=ffi.disposition_is_failed(remote),
-            undeliverable_here=ffi.disposition_is_undeliverable(remote),
-            annotations=_annotations(_decoded(ffi.disposition_annotations(remote))),
+            failed=buffers.disposition_is_failed(remote),
+            undeliverable_here=buffers.disposition_is_undeliverable(remote),
+            annotations=_annotations(_decoded(buffers.disposition_annotations(remote))),
         )
-    if state == ffi.REJECTED:
-        return Settled(held, Outcome.REJECTED, error=read_condition(ffi.disposition_condition(remote)))
-    if state == ffi.RELEASED:
+    if state == buffers.REJECTED:
+        return Settled(held, Outcome.REJECTED, error=read_condition(buffers.disposition_condition(remote)))
+    if state == buffers.RELEASED:
         return Settled(held, Outcome.RELEASED)
     return Settled(held, Outcome.NONE if state == 0 else Outcome.UNKNOWN)
 
 
 def outcome_code(delivery: Ptr, end: Settled) -> int:
     """Put an outcome into our side of a delivery; the code to update it with."""
-    local = ffi.delivery_local(delivery)
+    local = buffers.delivery_local(delivery)
     match end.outcome:
         case Outcome.REJECTED:
             if end.error is not None:
-                write_condition(ffi.disposition_condition(local), end.error)
-            return ffi.REJECTED
+                write_condition(buffers.disposition_condition(local), end.error)
+            return buffers.REJECTED
         case Outcome.MODIFIED:
-            ffi.disposition_set_failed(local, end.failed)
-            ffi.disposition_set_undeliverable(local, end.undeliverable_here)
-            return ffi.MODIFIED
+            buffers.disposition_set_failed(local, end.failed)
+            buffers.disposition_set_undeliverable(local, end.undeliverable_here)
+            return buffers.MODIFIED
         case Outcome.RELEASED | Outcome.NONE | Outcome.UNKNOWN:
-            return ffi.RELEASED
+            return buffers.RELEASED
 
 
 def _annotations(value: Value) -> dict[Symbol, Value]:
@@ -91,22 +91,22 @@ def _annotations(value: Value) -> dict[Symbol, Value]:
 
 def read_condition(condition: Ptr) -> AmqpError | None:
     """The error in a condition, or None if it is not set."""
-    if not condition or not ffi.condition_is_set(condition):
+    if not condition or not buffers.condition_is_set(condition):
         return None
     return AmqpError(
-        ffi.text(ffi.condition_get_name(condition)),
-        ffi.text(ffi.condition_get_description(condition)),
+        buffers.text(buffers.condition_get_name(condition)),
+        buffers.text(buffers.condition_get_description(condition)),
     )
 
 
 def write_condition(condition: Ptr, error: AmqpError) -> None:
     """Put an error into a condition."""
-    ffi.condition_clear(condition)
-    ffi.condition_set_name(condition, ffi.utf8(error.condition))
+    buffers.condition_clear(condition)
+    buffers.condition_set_name(condition, buffers.utf8(error.condition))
     if error.description:
-        ffi.condition_set_description(condition, ffi.utf8(error.description))
+        buffers.condition_set_description(condition, buffers.utf8(error.description))
     if error.info:
-        ffi.set_data(ffi.condition_info(condition), symbol_map(error.info))
+        buffers.set_data(buffers.condition_info(condition), symbol_map(error.info))
 
 
 def size_of(error: AmqpError) -> int:
@@ -127,47 +127,49 @@ def symbol_map(entries: Mapping[str, Value]) -> bytes:
 def write_source(terminus: Ptr, source: Source | None) -> None:
     """Describe our source to the peer; None is the null source."""
     if source is None:
-        ffi.terminus_set_type(terminus, ffi.UNSPECIFIED)
+        buffers.terminus_set_type(terminus, buffers.UNSPECIFIED)
         return
-    ffi.terminus_set_type(terminus, ffi.SOURCE)
+    buffers.terminus_set_type(terminus, buffers.SOURCE)
     if source.distribution_mode is not None:
-        ffi.terminus_set_distribution(terminus, _DISTRIBUTION.get(source.distribution_mode, ffi.DIST_MODE_UNSPECIFIED))
+        buffers.terminus_set_distribution(
+            terminus, _DISTRIBUTION.get(source.distribution_mode, buffers.DIST_MODE_UNSPECIFIED)
+        )
     if source.filter:
-        ffi.set_data(ffi.terminus_filter(terminus), symbol_map(cast(Mapping[str, Value], source.filter)))
-    ffi.set_data(ffi.terminus_outcomes(terminus), symbols(source.outcomes or ()))
+        buffers.set_data(buffers.terminus_filter(terminus), symbol_map(cast(Mapping[str, Value], source.filter)))
+    buffers.set_data(buffers.terminus_outcomes(terminus), symbols(source.outcomes or ()))
     _write_common(terminus, source)
 
 
 def write_target(terminus: Ptr, target: Target | Coordinator | None) -> None:
     """Describe our target to the peer; None is the null target."""
     if isinstance(target, Coordinator):
-        ffi.terminus_set_type(terminus, ffi.COORDINATOR)
-        ffi.set_data(ffi.terminus_capabilities(terminus), symbols(target.capabilities or ()))
+        buffers.terminus_set_type(terminus, buffers.COORDINATOR)
+        buffers.set_data(buffers.terminus_capabilities(terminus), symbols(target.capabilities or ()))
         return
     if target is None:
-        ffi.terminus_set_type(terminus, ffi.UNSPECIFIED)
+        buffers.terminus_set_type(terminus, buffers.UNSPECIFIED)
         return
-    ffi.terminus_set_type(terminus, ffi.TARGET)
+    buffers.terminus_set_type(terminus, buffers.TARGET)
     _write_common(terminus, target)
 
 
 def _write_common(terminus: Ptr, record: Source | Target) -> None:
     if record.address is not None:
-        ffi.terminus_set_address(terminus, ffi.utf8(record.address))
-    ffi.terminus_set_durability(terminus, record.durable or 0)
-    ffi.terminus_set_expiry(terminus, _EXPIRY.get(record.expiry_policy or "", _SESSION_END))
-    ffi.terminus_set_timeout(terminus, record.timeout or 0)
-    ffi.terminus_set_dynamic(terminus, bool(record.dynamic))
+        buffers.terminus_set_address(terminus, buffers.utf8(record.address))
+    buffers.terminus_set_durability(terminus, record.durable or 0)
+    buffers.terminus_set_expiry(terminus, _EXPIRY.get(record.expiry_policy or "", _SESSION_END))
+    buffers.terminus_set_timeout(terminus, record.timeout or 0)
+    buffers.terminus_set_dynamic(terminus, bool(record.dynamic))
     if record.dynamic_node_properties:
-        ffi.set_data(
-            ffi.terminus_properties(terminus),
+        buffers.set_data(
+            buffers.terminus_properties(terminus),
             symbol_map(cast(Mapping[str, Value], record.dynamic_node_properties)),
         )
-    ffi.set_data(ffi.terminus_capabilities(terminus), symbols(record.capabilities or ()))
+    buffers.set_data(buffers.terminus_capabilities(terminus), symbols(record.capabilities or ()))
 
 
 def _decoded(data: Ptr) -> Value:
-    encoded = ffi.data_bytes(data)
+    encoded = buffers.data_bytes(data)
     if not encoded:
         return None
     try:

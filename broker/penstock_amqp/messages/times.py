@@ -14,9 +14,8 @@ from typing import Final
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import fields
 from penstock_amqp.messages.fields import Field
-from penstock_amqp.messages.message import Head, with_header
+from penstock_amqp.messages.message_head import Head, behind, with_header
 from penstock_amqp.messages.sections import Section, end_of, find_section, section_at
-from penstock_amqp.messages.streamed import behind
 from penstock_amqp.types.codec import decode, encode
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 from penstock_core.lifespan import NO_WISHES, Wishes

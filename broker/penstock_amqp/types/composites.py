@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from penstock_amqp.errors import DecodeError, EncodeError
 from penstock_amqp.types import values
-from penstock_amqp.types.encoding import array_of
+from penstock_amqp.types.encoder import array_of
 from penstock_amqp.types.values import Array, Described, Symbol, ULong, Value
 
 __all__ = [

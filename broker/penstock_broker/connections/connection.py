@@ -13,9 +13,9 @@ import socket
 from enum import Enum, auto
 from typing import Final, Protocol, assert_never
 
+from penstock_amqp.endpoint.buffers import INPUT_VIEW, OUTPUT_VIEW
 from penstock_amqp.endpoint.endpoint import Endpoint
 from penstock_amqp.endpoint.events import Event
-from penstock_amqp.endpoint.ffi import INPUT_VIEW, OUTPUT_VIEW
 from penstock_amqp.errors import WireError
 from penstock_amqp.sasl.mechanisms import Answer, Find, Question, Verify
 from penstock_amqp.sasl.server import Authenticated, Refused, Result, SaslServer

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from penstock_amqp.messages.whole import Message, Properties, encode_message
+from penstock_amqp.messages.message_codec import Message, Properties, encode_message
 from penstock_amqp.types import codec
 from penstock_amqp.types.values import Int, Value
 from penstock_api import management

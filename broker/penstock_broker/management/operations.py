@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from penstock_amqp.messages.whole import Message
+from penstock_amqp.messages.message_codec import Message
 from penstock_amqp.types import codec
 from penstock_amqp.types.values import Value
 from penstock_api import management

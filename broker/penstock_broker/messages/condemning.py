@@ -16,7 +16,7 @@ from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Entry, Outcome, Settled
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message
+from penstock_amqp.messages import message_head
 from penstock_amqp.messages.times import DELAYS, without_expiry
 from penstock_amqp.types.values import Symbol, Timestamp, UInt, Value
 from penstock_broker.errors import amqp_error
@@ -216,9 +216,9 @@ def _told(broker: Broker, queue: Queue, condemned: Stranded) -> bytes:
     if condemned.error is not None:
         annotations[Symbol("x-opt-death-condition")] = condemned.error.condition
         annotations[Symbol("x-opt-death-description")] = condemned.error.description
-    head = message.inspect(data)
+    head = message_head.inspect(data)
     try:
         data = without_expiry(data, head)
-        return message.with_annotations(data, message.inspect(data), annotations, without=DELAYS)
+        return message_head.with_annotations(data, message_head.inspect(data), annotations, without=DELAYS)
     except DecodeError:  # what can't be read is sent on as it is
-        return message.with_header(data, head, ttl=None, delivery_count=0)
+        return message_head.with_header(data, head, ttl=None, delivery_count=0)

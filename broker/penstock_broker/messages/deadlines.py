@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message, times
+from penstock_amqp.messages import message_head, times
 from penstock_broker.queues.queue import AVAILABLE, DATA, EXPIRES, FLAGS, SCHEDULED, Queue
 from penstock_core.lifespan import NO_WISHES, Wishes, bounded, expires_at
 
@@ -23,7 +23,7 @@ def deadline(queue: Queue, entry: Entry) -> int:
 
 def _asked(queue: Queue, entry: Entry) -> int:
     data = entry[DATA]
-    head = message.inspect(data)
+    head = message_head.inspect(data)
     wished = wishes_of(data, head)
     arrived = entry[AVAILABLE]
     if entry[FLAGS] & SCHEDULED:
@@ -33,7 +33,7 @@ def _asked(queue: Queue, entry: Entry) -> int:
     return bounded(expires_at(arrived, head.ttl, wished.absolute_expiry_ms), arrived, queue.max_ttl_us)
 
 
-def wishes_of(data: bytes, head: message.Head) -> Wishes:
+def wishes_of(data: bytes, head: message_head.Head) -> Wishes:
     """What the message says of its times; sections that can't be read say nothing."""
     try:
         return times.wishes(data, head)

@@ -14,7 +14,7 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.endpoint.links import InLink, OutLink
-from penstock_amqp.messages import message
+from penstock_amqp.messages import message_head
 from penstock_broker.log import Outcome
 from penstock_broker.messages import outgrowing
 from penstock_broker.messages.condemning import expired
@@ -216,9 +216,9 @@ def _send_taken(broker: Broker, queue: Queue, consumer: Reader, entries: list[En
 
 def _rewritten(data: bytes, delivery_count: int, expires_us: int, now_us: int) -> bytes:
     """The message with its delivery-count, and with the time it has left to live."""
-    head = message.inspect(data)
+    head = message_head.inspect(data)
     left_ms = max((expires_us - now_us) // 1000, 1) if expires_us else None
-    return message.with_header(data, head, ttl=left_ms, delivery_count=head.delivery_count + delivery_count)
+    return message_head.with_header(data, head, ttl=left_ms, delivery_count=head.delivery_count + delivery_count)
 
 
 def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:

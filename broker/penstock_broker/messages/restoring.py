@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_amqp.messages.message import inspect, with_annotations_section
+from penstock_amqp.messages.message_head import inspect, with_annotations_section
 from penstock_broker.log import Document, Message, Recovered
 from penstock_broker.messages.deadlines import wishes_of
 from penstock_broker.queues.marks import message_marks

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message
+from penstock_amqp.messages import message_head
 from penstock_broker.connections.connection import Connection
 from penstock_broker.messages import expecting, limits
 from penstock_broker.messages.deadlines import wishes_of
@@ -25,7 +25,9 @@ from penstock_core.lifespan import available_at, bounded, expires_at
 __all__ = ["admitted", "put", "put_together"]
 
 
-def admitted(broker: Broker, route: Route, data: bytes, head: message.Head, connection: Connection | None) -> Route:
+def admitted(
+    broker: Broker, route: Route, data: bytes, head: message_head.Head, connection: Connection | None
+) -> Route:
     """The route of the queues that take this message; `connection` brought it, None: the broker."""
     if not route.picky:
         return route
@@ -48,7 +50,7 @@ def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool =
     is_logged = ordered = False
     for data in messages:
         if not data.startswith(begins.prefix):
-            begins = Beginning(data, message.inspect(data))
+            begins = Beginning(data, message_head.inspect(data))
         absolute, marks = _look(begins, data)
         available = available_at(now, wishes_of(data, begins.head)) if begins.delays else now
         expires = expires_at(now, begins.ttl_us // 1000, absolute)
@@ -126,6 +128,6 @@ def _own(broker: Broker, queue: Queue, entry: Entry, keep: bool) -> Entry:
     A queue must not acknowledge in the log what the log does not hold for it.
     """
     number, data, available, expires, flags = entry
-    if flags & LOGGED and not (queue.is_logged and (keep or queue.keeps_all or message.inspect(data).durable)):
+    if flags & LOGGED and not (queue.is_logged and (keep or queue.keeps_all or message_head.inspect(data).durable)):
         flags ^= LOGGED
     return number, data, available, bounded(expires, broker.now_us, queue.max_ttl_us), flags

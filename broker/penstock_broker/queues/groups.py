@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.message_head import inspect
 from penstock_broker.queues.marks import group_of
 from penstock_broker.queues.selection import Taker
 

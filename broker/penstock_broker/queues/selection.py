@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.message_head import inspect
 from penstock_amqp.messages.selected_fields import Selectable, SelectedFields
 from penstock_broker.queues.lane import Lane
 from penstock_core.selector import Selector

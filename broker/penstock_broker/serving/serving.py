@@ -28,7 +28,7 @@ from penstock_amqp.endpoint.events import (
     Unstored,
 )
 from penstock_amqp.endpoint.links import OutLink
-from penstock_amqp.endpoint.transacting import is_transactional
+from penstock_amqp.endpoint.transactional_states import is_transactional
 from penstock_amqp.frames.performatives import Source, Target
 from penstock_api.management import NODE
 from penstock_broker.connections.connection import Connection, Phase

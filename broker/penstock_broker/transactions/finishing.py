@@ -15,8 +15,8 @@ from operator import itemgetter
 from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Held, Outcome, Settled
-from penstock_amqp.endpoint.transacting import named_transaction
-from penstock_amqp.messages import message
+from penstock_amqp.endpoint.transactional_states import named_transaction
+from penstock_amqp.messages import message_head
 from penstock_broker.connections.attached import Sender
 from penstock_broker.connections.connection import Connection
 from penstock_broker.log import NoRoom, RecordTooLarge
@@ -104,7 +104,7 @@ def _parts(
             if route is not None and route is destination.constant and route.queues and not route.rejecting:
                 parts[-1].messages.append(data)  # asked with the first of them
                 continue
-            found = publishing.route_message(broker, destination, data, message.inspect(data))
+            found = publishing.route_message(broker, destination, data, message_head.inspect(data))
             if isinstance(found, AmqpError):
                 return fault_of(found)
             for queue in found.rejecting:

@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from typing import cast
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.types import formats, values
+from penstock_amqp.types import format_codes, values
 from penstock_amqp.types.values import Array, Described, Descriptor, Value
 
 __all__ = ["MAX_DEPTH", "MAX_EMPTY_ITEMS", "decode", "decode_one"]
@@ -74,16 +74,16 @@ class _Decoder:
 
     def _body(self, code: int, end: int, depth: int) -> Value:
         """Read what follows format code `code`."""
-        if (fixed := formats.FIXED.get(code)) is not None:
+        if (fixed := format_codes.FIXED.get(code)) is not None:
             layout, make = fixed
             return make(layout.unpack(self._take(layout.size, end))[0])
-        if (empty := formats.EMPTY.get(code)) is not None:
+        if (empty := format_codes.EMPTY.get(code)) is not None:
             return empty()
         if code == 0x56:
             return self._boolean(end)
         if code == 0x73:
             return self._char(end)
-        if (width := formats.WIDTH.get(code)) is not None:
+        if (width := format_codes.WIDTH.get(code)) is not None:
             return self._sized(code, width, end, depth)
         raise DecodeError(f"0x{code:02x} is not a format code of AMQP 1.0", self.at - 1)
 
@@ -155,7 +155,7 @@ class _Decoder:
             code = self._byte(end)
         if code == 0:
             raise DecodeError("an array of values with two descriptors", self.at - 1)
-        if code in formats.EMPTY:
+        if code in format_codes.EMPTY:
             self._empty_items += count
             if self._empty_items > MAX_EMPTY_ITEMS:
                 raise DecodeError(f"more than {MAX_EMPTY_ITEMS} array items that take no bytes", self.at)

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Final
 
 from penstock_amqp.errors import ProtocolError
-from penstock_amqp.frames.fitting import ATTACH_BYTES
+from penstock_amqp.frames.frame_sizes import ATTACH_BYTES
 from penstock_amqp.frames.performatives import Attach, Source, Target, Transfer
 
 __all__ = [

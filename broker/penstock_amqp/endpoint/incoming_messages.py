@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock_amqp.endpoint.conditions import AmqpError
-from penstock_amqp.endpoint.events import Event, Kind, Missed, TooLarge, Unstored
-from penstock_amqp.endpoint.ffi import (
+from penstock_amqp.endpoint.buffers import (
     MESSAGE,
     MESSAGE_BYTES,
     RELEASED,
@@ -26,11 +24,13 @@ from penstock_amqp.endpoint.ffi import (
     link_recv,
     unpack,
 )
+from penstock_amqp.endpoint.conditions import AmqpError
+from penstock_amqp.endpoint.events import Event, Kind, Missed, TooLarge, Unstored
 from penstock_amqp.endpoint.links import InLink
-from penstock_amqp.endpoint.transacting import named_transaction
+from penstock_amqp.endpoint.transactional_states import named_transaction
 from penstock_amqp.errors import DecodeError
+from penstock_amqp.messages.message_head import is_streamed
 from penstock_amqp.messages.sections import body_at, check_sections
-from penstock_amqp.messages.streamed import is_streamed
 
 __all__ = ["GATHERED_BYTES", "HEAD_BYTES", "SPOOL_BYTES", "forget", "missed", "passed_over", "proven", "receive"]
 

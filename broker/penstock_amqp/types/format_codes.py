@@ -1,4 +1,4 @@
-"""The format codes of AMQP 1.0 as tables, used to read (`decoding`) and to write (`encoding`).
+"""The format codes of AMQP 1.0 as tables, used to read (`decoder`) and to write (`encoder`).
 
 Source: AMQP 1.0 part 1, section 1.6, in the order of the codes.
 """

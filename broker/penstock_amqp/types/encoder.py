@@ -10,7 +10,7 @@ import uuid
 from typing import cast
 
 from penstock_amqp.errors import EncodeError
-from penstock_amqp.types import formats, values
+from penstock_amqp.types import format_codes, values
 from penstock_amqp.types.values import Array, Described, Value
 
 __all__ = ["array_of", "encode"]
@@ -33,8 +33,8 @@ def _shortest_compound(wide: int, value: object) -> bytes:
     body, count = _compound_body(value)
     # The one-byte size counts the one-byte count as well.
     if len(body) < 255 and count < 256:
-        return bytes((wide - 0x10,)) + _with_size(formats.U8, formats.U8.pack(count) + body)
-    return bytes((wide,)) + _with_size(formats.U32, formats.U32.pack(count) + body)
+        return bytes((wide - 0x10,)) + _with_size(format_codes.U8, format_codes.U8.pack(count) + body)
+    return bytes((wide,)) + _with_size(format_codes.U32, format_codes.U32.pack(count) + body)
 
 
 def array_of(items: tuple[Value, ...]) -> Array:
@@ -112,17 +112,17 @@ def _payload(code: int, value: object) -> bytes:
     """Write what follows format code `code`."""
     if (accepted := _ACCEPTED.get(code)) is not None and not isinstance(value, accepted):
         raise EncodeError(f"format code 0x{code:02x} does not stand for {type(value).__name__}")
-    if code in formats.EMPTY:
-        if value != formats.EMPTY[code]() and value != ():
+    if code in format_codes.EMPTY:
+        if value != format_codes.EMPTY[code]() and value != ():
             raise EncodeError(f"format code 0x{code:02x} does not stand for {value!r}")
         return b""
     if code == 0x56:
         return b"\x01" if value else b"\x00"
-    if (fixed := formats.FIXED.get(code)) is not None:
+    if (fixed := format_codes.FIXED.get(code)) is not None:
         return _fixed_bytes(fixed[0], value)
     if isinstance(value, str) and code == 0x73:
         return _char_bytes(value)
-    if (width := formats.WIDTH.get(code)) is None:
+    if (width := format_codes.WIDTH.get(code)) is None:
         raise EncodeError(f"0x{code:02x} is not a format code of AMQP 1.0")
     if isinstance(value, str | bytes):
         return _with_size(width, _text_bytes(value))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.whole import decode_message
+from penstock_amqp.messages.message_codec import decode_message
 from penstock_amqp.types import composites as kinds
 from penstock_amqp.types.codec import decode, decode_one, encode
 from penstock_amqp.types.composites import Composite, from_value, optional, required, to_value

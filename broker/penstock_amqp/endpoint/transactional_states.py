@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from penstock_amqp import errors
-from penstock_amqp.endpoint import ffi
+from penstock_amqp.endpoint import buffers
+from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import AmqpError, Enlisted, Event, Held, Outcome, Settled
-from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.frames.performatives import Accepted, Error, Modified, Rejected, Released
-from penstock_amqp.messages.transactions import Declared, TransactionalState, read_state, state_fields
+from penstock_amqp.messages.transaction_types import Declared, TransactionalState, read_state, state_fields
 from penstock_amqp.types.composites import Composite
 from penstock_amqp.types.values import Described, Symbol
 
@@ -40,7 +40,7 @@ State: TypeAlias = Composite | Described | None
 
 def is_transactional(received: Ptr) -> bool:
     """True if the transfer, or the disposition, names a transaction."""
-    return ffi.delivery_remote_state(received) == TRANSACTIONAL
+    return buffers.delivery_remote_state(received) == TRANSACTIONAL
 
 
 def transfer_transaction(received: Ptr) -> bytes | None:
@@ -64,7 +64,7 @@ def enlisted(received: Ptr, held: Held) -> Enlisted | None:
         state = _state(received)
     except errors.WireError:
         return None
-    settled = ffi.delivery_settled(received)
+    settled = buffers.delivery_settled(received)
     return Enlisted(held[0], settled, state.txn_id, outcome_of(state.outcome, held), [(received, held)])
 
 
@@ -103,13 +103,13 @@ def answer_rejected(received: Ptr, txn_id: bytes, error: AmqpError) -> None:
 
 
 def _answer(received: Ptr, code: int, fields: bytes) -> None:
-    ffi.set_data(ffi.disposition_data(ffi.delivery_local(received)), fields)
-    ffi.delivery_update(received, code)
-    ffi.delivery_settle(received)
+    buffers.set_data(buffers.disposition_data(buffers.delivery_local(received)), fields)
+    buffers.delivery_update(received, code)
+    buffers.delivery_settle(received)
 
 
 def _state(received: Ptr) -> TransactionalState:
-    return _read(ffi.data_bytes(ffi.disposition_data(ffi.delivery_remote(received))))
+    return _read(buffers.data_bytes(buffers.disposition_data(buffers.delivery_remote(received))))
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.message import Header
+from penstock_amqp.messages.message_head import Header
 from penstock_amqp.messages.sections import Section, end_of, section_at
 from penstock_amqp.types import composites as kinds
 from penstock_amqp.types.codec import decode, encode

@@ -5,6 +5,12 @@ seen before (it nearly always was), 17 us otherwise; `with_delivery_count` 0.6 u
 
 A header is remembered by its raw bytes and the descriptor behind it, so that one lookup tells its fields and that no
 delivery-annotations follow. Must not decode bodies, nor know queues. Source: AMQP 1.0 part 3, section 3.2.
+
+Messages too large for memory, as whoever forwards them sees them.
+
+A streamed message is a subclass of `bytes`: its bytes are the sections before the body, which is what routing,
+selectors and rewriting look at; `len` is the whole message, and `read` gives any piece of it. Who stores them is the
+caller's business (the broker's log does).
 """
 
 from __future__ import annotations
@@ -12,11 +18,10 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol, cast
 
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.sections import Section, end_of, section_at
-from penstock_amqp.messages.streamed import behind
 from penstock_amqp.types import composites as kinds
 from penstock_amqp.types.codec import decode, encode
 from penstock_amqp.types.composites import Composite, from_value, optional, to_value
@@ -26,12 +31,17 @@ __all__ = [
     "DEFAULT_PRIORITY",
     "Head",
     "Header",
+    "Streamed",
+    "behind",
     "forwarded",
     "inspect",
+    "is_streamed",
+    "streamed",
     "with_annotations",
     "with_delivery_count",
     "with_header",
 ]
+
 
 DEFAULT_PRIORITY = 4
 MEMO_ENTRIES = 4096
@@ -196,3 +206,32 @@ def with_annotations(
         merged[key] = annotation
     encoded = encode(Described(ULong(Section.MESSAGE_ANNOTATIONS), merged)) if merged else b""
     return behind(data, data[: head.start] + encoded + data[rest:])
+
+
+class Streamed(Protocol):
+    """What a streamed message can do beside being bytes."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """`length` bytes of the whole message from `offset` on, fewer at the end. Raises OSError."""
+        ...
+
+    def with_head(self, head: bytes) -> bytes:
+        """The same message with another beginning in the place of its own bytes."""
+        ...
+
+
+def is_streamed(data: bytes) -> bool:
+    """Whether there is more than the bytes."""
+    return data.__class__ is not bytes
+
+
+def streamed(data: bytes) -> Streamed:
+    """`data`, which is streamed, with its other side."""
+    return cast(Streamed, data)
+
+
+def behind(data: bytes, head: bytes) -> bytes:
+    """The message `data` with `head` in the place of its bytes, and whatever else it has behind that."""
+    return head if data.__class__ is bytes else cast(Streamed, data).with_head(head)

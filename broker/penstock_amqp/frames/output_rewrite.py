@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
-from penstock_amqp.frames.fitting import encode_fitted
+from penstock_amqp.frames.frame_sizes import encode_fitted
 from penstock_amqp.frames.frames import AMQP_FRAME, performative_code, read_body, walk
 from penstock_amqp.frames.performatives import Performative
 
