@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from penstock_amqp.client.client import Address
 from penstock_amqp.client.errors import ManagementError, RequestRefused
-from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementClient
+from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply
 from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_api.faults import faults
 from penstock_api.management import BrokerState, Deletion, EntityType, Owner
@@ -65,14 +65,14 @@ class AmqpManagement:
 
     async def declare(self, entries: Sequence[Declare]) -> Sequence[Answer]:
         """CREATE of each, in order."""
-        asked = [Entry(entry.entity, entry.name, entry.body) for entry in entries]
+        asked = [ListedEntity(entry.entity, entry.name, entry.body) for entry in entries]
         async with _mapped(self._server_name):
             return [_answer(found) for found in await self._client.create_all(asked)]
 
     async def undeclare(self, entries: Sequence[Undeclare]) -> Sequence[Answer]:
         """DELETE of each, in order."""
         asked = [
-            Entry(
+            ListedEntity(
                 entry.entity,
                 entry.name,
                 Deletion(if_unused=entry.if_unused, if_empty=entry.if_empty, owner_uid=entry.owner_uid),
@@ -112,7 +112,7 @@ def _owner(attributes: Mapping[str, object]) -> Owner | None:
         return None
 
 
-def _answer(answer: ManagementAnswer) -> Answer:
+def _answer(answer: ManagementReply) -> Answer:
     body = answer.body
     return Answer(
         status=answer.status,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amqp.encoded_messages import amqp_value, described, fields, mapping, string
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_amqp.messages.message_head import inspect
+from penstock_amqp.messages.message_head import read_head
 from penstock_broker.queues.marks import message_marks
 from penstock_broker.queues.selection import Selection
 
@@ -38,4 +38,4 @@ def message(priority: int = 4, group: str | None = None, *, closing: bool = Fals
 
 def entry(number: int, data: bytes | None = None, flags: int = 0) -> Entry:
     data = message() if data is None else data
-    return (number, data, 0, 0, flags | message_marks(data, inspect(data)))
+    return (number, data, 0, 0, flags | message_marks(data, read_head(data)))

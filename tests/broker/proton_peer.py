@@ -6,7 +6,7 @@ from proton import Collector, Connection, Receiver, Sender, Session, Transport
 
 from penstock_amqp.endpoint import buffers
 from penstock_amqp.endpoint.endpoint import Endpoint
-from penstock_amqp.endpoint.events import Attached, Event, Flowed, Kind, Other
+from penstock_amqp.endpoint.events import Attached, Event, EventKind, Flowed, Other
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.frames.performatives import Source, Target
 
@@ -88,7 +88,7 @@ class Pair:
 
     def records(self) -> list[Other]:
         """The records among the last events."""
-        return [event[2] for event in self.events if event[0] is Kind.OTHER]
+        return [event[2] for event in self.events if event[0] is EventKind.OTHER]
 
     def open(self) -> Session:
         """Open connection and session from both sides."""

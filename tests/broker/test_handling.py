@@ -13,7 +13,7 @@ from broker.clients import Subscribed, connected, publish, take
 from proton import Message, symbol
 from support.broker_process import BrokerProcess
 
-from penstock_amqp.client.management import ManagementAnswer, ManagementClient
+from penstock_amqp.client.management import ManagementClient, ManagementReply
 from penstock_api.handling import Handled, Peek, Peeked, PeekedMessage, Selection
 from penstock_api.management import (
     Delivery,
@@ -38,7 +38,7 @@ async def client(broker_process: BrokerProcess) -> AsyncIterator[ManagementClien
 
 async def ask(
     client: ManagementClient, operation: Operation, name: str, body: Document, kind: EntityType = EntityType.QUEUE
-) -> ManagementAnswer:
+) -> ManagementReply:
     return await client.request(operation, kind, name, body)
 
 

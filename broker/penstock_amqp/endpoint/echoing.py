@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock_amqp.endpoint import buffers
 from penstock_amqp.endpoint.buffers import link_credit
-from penstock_amqp.endpoint.events import Acquires, Event, Kind
+from penstock_amqp.endpoint.events import Acquires, Event, EventKind
 from penstock_amqp.endpoint.forwarding import MessageEngine
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.frames import flow_echo, input_tap
@@ -43,7 +43,7 @@ class Echoer(MessageEngine):
         for tapped in self._tap.echoes():
             named = self._named(tapped)
             if isinstance(named, OutLink) and _TXN_ID in (tapped.flow.properties or {}):
-                out.append((Kind.OTHER, None, Acquires(named)))
+                out.append((EventKind.OTHER, None, Acquires(named)))
             elif tapped.flow.echo:
                 self._echoes.append(tapped)
 
@@ -97,7 +97,7 @@ class Echoer(MessageEngine):
             return b""
         if flow.handle is None:
             told = self._session_state(session)
-            return b"" if told is None else flow_echo.answer(flow, session.local_channel, told, None)
+            return b"" if told is None else flow_echo.echo_frame(flow, session.local_channel, told, None)
         link = self._named(tapped)
         if link is None or not link.is_open or link.local is None:
             return b""
@@ -106,7 +106,7 @@ class Echoer(MessageEngine):
             return b""
         told = self._session_state(session)
         state = flow_echo.LinkState(link.local[1], isinstance(link, OutLink), link.credit)
-        return b"" if told is None else flow_echo.answer(flow, session.local_channel, told, state)
+        return b"" if told is None else flow_echo.echo_frame(flow, session.local_channel, told, state)
 
     def _session_state(self, session: Session) -> Flow | None:
         """What the engine says of a session: setting its capacity anew makes it write a flow. None if it has failed."""

@@ -20,9 +20,9 @@ from penstock_amqp import errors
 from penstock_amqp.endpoint import buffers, conditions, incoming_messages, output_changes, terms
 from penstock_amqp.endpoint.buffers import Ptr, link_credit
 from penstock_amqp.endpoint.echoing import SESSION_FRAMES, Echoer
-from penstock_amqp.endpoint.events import AmqpError, Attached, Closed, Detached, Ended, Event, Flowed, Kind
+from penstock_amqp.endpoint.events import AmqpError, Attached, Closed, Detached, Ended, Event, EventKind, Flowed
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
-from penstock_amqp.endpoint.output_changes import Offer
+from penstock_amqp.endpoint.output_changes import AttachAdditions
 from penstock_amqp.frames import flow_echo, frame_sizes, performatives, protocol_checks
 from penstock_amqp.types import values
 from penstock_amqp.types.values import Symbol
@@ -59,7 +59,7 @@ class Endpoint(Echoer):
                 if link in self.streams:  # the engine counts what is not sent as a whole as not sent
                     link.credit -= 1 + len(self.streams[link].behind)
                 link.drain = buffers.link_get_drain(link.ptr)
-                out.append((Kind.OTHER, None, Flowed(link)))
+                out.append((EventKind.OTHER, None, Flowed(link)))
             if self._pushing:
                 self._asked(link, out)
         elif kind == buffers.LINK_REMOTE_OPEN:
@@ -71,7 +71,7 @@ class Endpoint(Echoer):
                 error = terms.read_condition(buffers.link_remote_condition(link.ptr))
                 closed = kind == buffers.LINK_REMOTE_CLOSE
                 link.keeps_handle = False
-                out.append((Kind.OTHER, None, Detached(link, closed, error)))
+                out.append((EventKind.OTHER, None, Detached(link, closed, error)))
         elif kind == buffers.SESSION_REMOTE_OPEN:
             self._session_began(buffers.event_session(event))
         elif kind == buffers.SESSION_REMOTE_CLOSE:
@@ -79,11 +79,11 @@ class Endpoint(Echoer):
         elif kind == buffers.CONNECTION_REMOTE_OPEN:
             self._peer_opened = True
             protocol_checks.check_open(self._tap.open_channel())
-            out.append((Kind.OTHER, None, terms.opened(self._connection)))
+            out.append((EventKind.OTHER, None, terms.opened(self._connection)))
         elif kind == buffers.CONNECTION_REMOTE_CLOSE:
             self._peer_closed = True
             error = terms.read_condition(buffers.connection_remote_condition(self._connection))
-            out.append((Kind.OTHER, None, Closed(error)))
+            out.append((EventKind.OTHER, None, Closed(error)))
         elif kind in (buffers.TRANSPORT_ERROR, buffers.TRANSPORT_TAIL_CLOSED):
             self._fail(out)
 
@@ -126,7 +126,7 @@ class Endpoint(Echoer):
         self._links[ptr] = link
         link.remote = (tapped.channel, attach.handle)
         self._by_handle[link.remote] = link
-        out.append((Kind.OTHER, None, Attached(link, replace(attach, name=link.name))))
+        out.append((EventKind.OTHER, None, Attached(link, replace(attach, name=link.name))))
 
     def _name_is_free(self, ptr: Ptr) -> None:
         """The peer has detached a link, which we may have freed before."""
@@ -140,7 +140,7 @@ class Endpoint(Echoer):
         self._gate.ended(session.channel)
         for link in session.links:
             link.keeps_handle = False
-        out.append((Kind.OTHER, None, Ended(session)))
+        out.append((EventKind.OTHER, None, Ended(session)))
 
     def end(self, session: Session) -> None:
         """Answer the peer's End. The session is gone with its links; their unsettled deliveries are settled."""
@@ -164,7 +164,7 @@ class Endpoint(Echoer):
                 error = fault.error
                 self._last_words = (error, self._session_of_fault(fault))
             self.closed = True
-            out.append((Kind.OTHER, None, Closed(error)))
+            out.append((EventKind.OTHER, None, Closed(error)))
 
     def _break(self, error: errors.WireError, out: list[Event]) -> None:
         """The peer's frames can't be read, though the engine took them."""
@@ -176,7 +176,7 @@ class Endpoint(Echoer):
             told = AmqpError("amqp:decode-error", f"A frame can't be read: {error}")
             self._last_words = (told, None)
         self.close(told)
-        out.append((Kind.OTHER, None, Closed(told)))
+        out.append((EventKind.OTHER, None, Closed(told)))
 
     def _session_of_fault(self, fault: conditions.Fault) -> int | None:
         """Our channel of the session that the engine's last chunk broke, if that is certain."""
@@ -267,9 +267,9 @@ class Endpoint(Echoer):
             buffers.link_set_snd_settle_mode(link.ptr, 1 if sends_settled else 0)
             buffers.link_set_rcv_settle_mode(link.ptr, 1 if link.settles_second else 0)
         default_outcome = link.default_outcome if isinstance(link, OutLink) else None
-        self._open_link(Offer(link, offered, answers_unsettled, default_outcome))
+        self._open_link(AttachAdditions(link, offered, answers_unsettled, default_outcome))
 
-    def _open_link(self, offer: Offer) -> None:
+    def _open_link(self, offer: AttachAdditions) -> None:
         offer.link.is_answered = True
         if offer.link.session.handle_max is not None:
             self._write()  # handles of links that have gone are free once that is written
@@ -297,7 +297,7 @@ class Endpoint(Echoer):
         if not link.is_answered:
             own = buffers.link_source(link.ptr) if isinstance(link, OutLink) else buffers.link_target(link.ptr)
             buffers.terminus_set_type(own, buffers.UNSPECIFIED)
-            self._open_link(Offer(link))
+            self._open_link(AttachAdditions(link))
         if error is not None:
             terms.write_condition(buffers.link_condition(link.ptr), self.fitting(error))
         if closed:
@@ -341,7 +341,7 @@ class Endpoint(Echoer):
         pieces: list[bytes] = []
         while size := self.output():
             pieces.append(buffers.OUTPUT_VIEW[:size].tobytes())
-        changes = output_changes.Changes(self._offers, self._begun, self._last_words, self._most_per_frame)
+        changes = output_changes.OutputChanges(self._offers, self._begun, self._last_words, self._most_per_frame)
         self._offers, self._last_words = [], None
         return changes.apply(b"".join(pieces))
 

@@ -30,9 +30,9 @@ __all__ = [
     "Enlisted",
     "Entry",
     "Event",
+    "EventKind",
     "Flowed",
     "Held",
-    "Kind",
     "Missed",
     "Opened",
     "Other",
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 
-class Kind(enum.Enum):
+class EventKind(enum.Enum):
     """First field of an event tuple."""
 
     MESSAGES = enum.auto()
@@ -212,9 +212,9 @@ Other: TypeAlias = (
 )
 
 Event: TypeAlias = (
-    tuple[Literal[Kind.MESSAGES], InLink, list[Arrival]]
-    | tuple[Literal[Kind.ACCEPTED], OutLink, list[Held]]
-    | tuple[Literal[Kind.OTHER], None, Other]
+    tuple[Literal[EventKind.MESSAGES], InLink, list[Arrival]]
+    | tuple[Literal[EventKind.ACCEPTED], OutLink, list[Held]]
+    | tuple[Literal[EventKind.OTHER], None, Other]
 )
 
 
@@ -227,12 +227,12 @@ def weight(event: Event) -> int:
     filters are long; a batch of messages is 1, unless each of them is a request, or may be one: its link came with the
     same bytes.
     """
-    if event[0] is Kind.OTHER:
+    if event[0] is EventKind.OTHER:
         other = event[2]
         if isinstance(other, Attached):
             return 8 + _filter_characters(other.attach) // _SELECTOR_CHARACTERS
         return 4 if isinstance(other, Detached | Ended) else 1
-    if event[0] is Kind.MESSAGES and (event[1].is_request or not event[1].is_answered):
+    if event[0] is EventKind.MESSAGES and (event[1].is_request or not event[1].is_answered):
         return 1 + 2 * len(event[2])
     return 1
 

@@ -43,13 +43,13 @@ from penstock_amqp.endpoint.buffers import (
     transport_push,
     unpack,
 )
-from penstock_amqp.endpoint.events import Accepted, AmqpError, Arrival, Event, Held, Kind, effort, weight
+from penstock_amqp.endpoint.events import Accepted, AmqpError, Arrival, Event, EventKind, Held, effort, weight
 from penstock_amqp.endpoint.links import Gathering, InLink, OutLink, Session
-from penstock_amqp.endpoint.output_changes import Offer
+from penstock_amqp.endpoint.output_changes import AttachAdditions
 from penstock_amqp.endpoint.settling import Settler
 from penstock_amqp.frames import input_tap, protocol_checks
 from penstock_amqp.frames.frames import SASL_HEADER
-from penstock_amqp.frames.input_gate import Gate
+from penstock_amqp.frames.input_gate import InputGate
 
 __all__ = ["MessageEngine"]
 
@@ -127,11 +127,11 @@ class MessageEngine(Settler):
         buffers.transport_bind(self._transport, self._connection)
         self.max_frame = max_frame
         self.max_message_bytes = max_message_bytes
-        self._gate = Gate(max_frame)
+        self._gate = InputGate(max_frame)
         self._tap = input_tap.InputTap(transport_capacity(self._transport))
         self._links: dict[Ptr, InLink | OutLink] = {}
         self._sessions: dict[Ptr, Session] = {}
-        self._offers: list[Offer] = []
+        self._offers: list[AttachAdditions] = []
         """What the engine can't say in replies to attaches."""
         self._begun: list[Session] = []
         """Sessions whose Begin is still in the engine."""
@@ -281,9 +281,9 @@ class MessageEngine(Settler):
         held_batch: list[Held] = []
         if out:
             last = out[-1]  # go on with the batch of the push before, if nothing came between
-            if last[0] is Kind.MESSAGES and not last[1].unproven:
+            if last[0] is EventKind.MESSAGES and not last[1].unproven:
                 batch_link, batch = last[1], last[2]
-            elif last[0] is Kind.ACCEPTED:
+            elif last[0] is EventKind.ACCEPTED:
                 held_link, held_batch = last[1], last[2]
         while event := collector_peek(collector):
             received = event_delivery(event)
@@ -296,12 +296,12 @@ class MessageEngine(Settler):
                         delivery_settle(received)
                         held_batch.append(held)
                     elif held[0].settles_second and not delivery_settled(received):
-                        out.append((Kind.OTHER, None, Accepted(held, received)))
+                        out.append((EventKind.OTHER, None, Accepted(held, received)))
                         batch_link = held_link = None
                     else:
                         delivery_settle(received)
                         held_link, held_batch, batch_link = held[0], [held], None
-                        out.append((Kind.ACCEPTED, held_link, held_batch))
+                        out.append((EventKind.ACCEPTED, held_link, held_batch))
                 else:
                     self._settled(received, held, out)
                     batch_link = held_link = None
@@ -343,12 +343,12 @@ class MessageEngine(Settler):
                     if link.unproven:
                         unsound = incoming_messages.proven(received, link, data)
                         if unsound is not None:
-                            out.append((Kind.OTHER, None, unsound))
+                            out.append((EventKind.OTHER, None, unsound))
                             collector_pop(collector)
                             batch_link = held_link = None
                             continue
                     batch_link, batch, held_link = None if link.unproven else link, [], None
-                    out.append((Kind.MESSAGES, link, batch))
+                    out.append((EventKind.MESSAGES, link, batch))
                 batch.append((received, data, delivery_settled(received)))
             elif self._unconfirmed:
                 self._confirmed(received)

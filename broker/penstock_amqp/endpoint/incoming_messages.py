@@ -25,7 +25,7 @@ from penstock_amqp.endpoint.buffers import (
     unpack,
 )
 from penstock_amqp.endpoint.conditions import AmqpError
-from penstock_amqp.endpoint.events import Event, Kind, Missed, TooLarge, Unstored
+from penstock_amqp.endpoint.events import Event, EventKind, Missed, TooLarge, Unstored
 from penstock_amqp.endpoint.links import InLink
 from penstock_amqp.endpoint.transactional_states import named_transaction
 from penstock_amqp.errors import DecodeError
@@ -80,7 +80,7 @@ def receive(received: Ptr, link: InLink, out: list[Event], already: int = 0) -> 
         return message
     link_advance(link.ptr)
     in_transaction = named_transaction(received)
-    out.append((Kind.OTHER, None, Unstored(link, received, delivery_settled(received), message, in_transaction)))
+    out.append((EventKind.OTHER, None, Unstored(link, received, delivery_settled(received), message, in_transaction)))
     return None
 
 
@@ -88,7 +88,7 @@ def missed(received: Ptr, out: list[Event]) -> None:
     """A message for a link that we have detached: the peer does not know yet, and its transaction has to."""
     txn_id = named_transaction(received)
     if txn_id is not None:
-        out.append((Kind.OTHER, None, Missed(txn_id)))
+        out.append((EventKind.OTHER, None, Missed(txn_id)))
 
 
 def passed_over(received: Ptr, link: InLink, out: list[Event]) -> bool:
@@ -128,7 +128,7 @@ def _take(link: InLink, data: bytes, out: list[Event]) -> None:
             _keep(link, b"")
             link.sink = None
             link.max_bytes = 0  # say it once
-            out.append((Kind.OTHER, None, TooLarge(link, named_transaction(link.arriving))))
+            out.append((EventKind.OTHER, None, TooLarge(link, named_transaction(link.arriving))))
     elif link.sink is not None:
         link.sink.append(data)
     elif link.spool is not None and _outgrows(link, data):

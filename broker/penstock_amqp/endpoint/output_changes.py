@@ -21,7 +21,7 @@ from penstock_amqp.frames.performatives import Attach, Begin, Close, End, Error,
 from penstock_amqp.types.composites import Composite
 from penstock_amqp.types.values import Described, Symbol
 
-__all__ = ["Changes", "Offer"]
+__all__ = ["AttachAdditions", "OutputChanges"]
 
 _CODES: Final = frozenset((Attach.CODE, Begin.CODE, Flow.CODE, Close.CODE))
 
@@ -29,7 +29,7 @@ Frames = Sequence[tuple[int, Performative]]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class AttachAdditions:
     """What the engine can't say in the reply to an attach."""
 
     link: InLink | OutLink
@@ -41,12 +41,12 @@ class Offer:
     """What becomes of deliveries that the peer settles without an outcome."""
 
 
-class Changes:
+class OutputChanges:
     """The changes of one turn's output. `begun` loses the sessions whose Begin goes out."""
 
     def __init__(
         self,
-        offers: Sequence[Offer],
+        offers: Sequence[AttachAdditions],
         begun: list[Session],
         last_words: tuple[AmqpError, int | None] | None,
         max_frame_size: int,

@@ -20,7 +20,7 @@ from penstock_amqp.endpoint.buffers import (
     link_advance,
     link_send,
 )
-from penstock_amqp.endpoint.events import Entry, Event, Held, Kind
+from penstock_amqp.endpoint.events import Entry, Event, EventKind, Held
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.endpoint.streams import LEAST_PIECE, Stream
 from penstock_amqp.messages.message_head import is_streamed
@@ -113,9 +113,9 @@ class Sender(ABC):
         sent, held = stream.delivery, stream.held
         state = delivery_remote_state(sent)
         if state == ACCEPTED:
-            out.append((Kind.ACCEPTED, link, [held]))
+            out.append((EventKind.ACCEPTED, link, [held]))
         elif not link.presettled:
-            out.append((Kind.OTHER, None, terms.settled(sent, state, held)))
+            out.append((EventKind.OTHER, None, terms.settled(sent, state, held)))
         buffers.delivery_abort(sent)
         self._after_stream(link, stream)
 

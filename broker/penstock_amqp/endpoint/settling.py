@@ -22,7 +22,7 @@ from penstock_amqp.endpoint.buffers import (
     delivery_settled,
     delivery_update,
 )
-from penstock_amqp.endpoint.events import Accepted, AmqpError, Event, Held, Kind, Outcome, Settled
+from penstock_amqp.endpoint.events import Accepted, AmqpError, Event, EventKind, Held, Outcome, Settled
 from penstock_amqp.endpoint.links import InLink
 from penstock_amqp.endpoint.sending import Sender
 
@@ -54,7 +54,7 @@ class Settler(Sender):
             in_transaction = transactional_states.enlisted(received, held)
             if in_transaction is not None:
                 if not out or not transactional_states.joined(out[-1], in_transaction):
-                    out.append((Kind.OTHER, None, in_transaction))
+                    out.append((EventKind.OTHER, None, in_transaction))
                 if in_transaction.is_settled:
                     delivery_settle(received)
                 else:
@@ -62,9 +62,9 @@ class Settler(Sender):
                 return
         ended = terms.settled(received, state, held)
         if held[0].settles_second and state and not delivery_settled(received):
-            out.append((Kind.OTHER, None, replace(ended, delivery=received)))
+            out.append((EventKind.OTHER, None, replace(ended, delivery=received)))
             return
-        out.append((Kind.OTHER, None, ended))
+        out.append((EventKind.OTHER, None, ended))
         delivery_settle(received)
 
     def _settled_without_outcome(self, received: Ptr, held: Held, out: list[Event]) -> None:
@@ -72,10 +72,10 @@ class Settler(Sender):
         link = held[0]
         delivery_settle(received)
         if link.default_outcome is None:
-            out.append((Kind.OTHER, None, Settled(held, Outcome.NONE)))
+            out.append((EventKind.OTHER, None, Settled(held, Outcome.NONE)))
             return
         end = transactional_states.outcome_of(link.default_outcome, held)
-        out.append((Kind.ACCEPTED, link, [held]) if end is None else (Kind.OTHER, None, end))
+        out.append((EventKind.ACCEPTED, link, [held]) if end is None else (EventKind.OTHER, None, end))
 
     def conclude(self, delivery_: Ptr, held: Held, end: Settled | None) -> bool:
         """Settle what the peer left unsettled as `end` says (None: accept it); False if it is unsettled no more."""

@@ -35,7 +35,7 @@ __all__ = [
 
 TRANSACTIONAL: Final = TransactionalState.CODE
 
-State: TypeAlias = Composite | Described | None
+DeliveryState: TypeAlias = Composite | Described | None
 
 
 def is_transactional(received: Ptr) -> bool:
@@ -123,7 +123,7 @@ def _accepted_in(txn_id: bytes) -> bytes:
     return state_fields(TransactionalState(txn_id=txn_id, outcome=Accepted()))
 
 
-def outcome_of(state: State, held: Held) -> Settled | None:
+def outcome_of(state: DeliveryState, held: Held) -> Settled | None:
     """How the delivery ends if the transaction commits; None: it is accepted."""
     match state:
         case Accepted():

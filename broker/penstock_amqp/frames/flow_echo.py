@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Flow
 
-__all__ = ["MOST_CREDIT", "LinkState", "answer"]
+__all__ = ["MOST_CREDIT", "LinkState", "echo_frame"]
 
 MOST_CREDIT = 2**31 - 1
 """Credit beyond this, which a peer may give (2.6.7), is as good as this."""
@@ -34,7 +34,7 @@ class LinkState:
     """Messages that wait for credit, if we send."""
 
 
-def answer(flow: Flow, channel: int, session: Flow, link: LinkState | None) -> bytes:
+def echo_frame(flow: Flow, channel: int, session: Flow, link: LinkState | None) -> bytes:
     """Write the frame that answers `flow`: the state of `session`, and of `link` if it names one. `channel` is ours."""
     told = Flow(
         next_incoming_id=session.next_incoming_id,

@@ -23,7 +23,7 @@ from penstock_amqp.types.codec import decode, encode
 from penstock_amqp.types.composites import numbered
 from penstock_amqp.types.values import Described
 
-__all__ = ["Gate"]
+__all__ = ["InputGate"]
 
 _CODE_AT: Final = 10
 """Where the number of a performative stands in a frame as nearly everybody writes it."""
@@ -38,7 +38,7 @@ _SECOND: Final = "\x1f"
 """Between a name that is attached already and the number that tells the second one apart."""
 
 
-class Gate:
+class InputGate:
     """The input of one connection, before the engine. What it can't read it passes on: the engine says why."""
 
     __slots__ = ("_is_unusual", "_kept", "_max_frame", "_names", "_originals", "_renamed", "looked")

@@ -32,10 +32,10 @@ __all__ = [
     "Head",
     "Header",
     "Streamed",
-    "behind",
     "forwarded",
-    "inspect",
     "is_streamed",
+    "read_head",
+    "replace_head",
     "streamed",
     "with_annotations",
     "with_delivery_count",
@@ -81,7 +81,7 @@ _NO_HEADER = Head(False, DEFAULT_PRIORITY, None, False, 0, 0, 0)
 _memo: dict[bytes, Head] = {}
 
 
-def inspect(data: bytes) -> Head:
+def read_head(data: bytes) -> Head:
     """Return what the head of the message `data` says. Raises `DecodeError` if it is malformed.
 
     Only the header, the delivery-annotations and the descriptor behind them are checked; the other sections when
@@ -139,19 +139,19 @@ def forwarded(data: bytes, head: Head) -> bytes:
     """Return the message without its delivery-annotations, which are for the next hop only: for us."""
     if head.start == head.header_end:
         return data
-    return behind(data, data[: head.header_end] + data[head.start :])
+    return replace_head(data, data[: head.header_end] + data[head.start :])
 
 
 def with_delivery_count(data: bytes, head: Head, delivery_count: int) -> bytes:
     """Return the message to forward with another delivery-count; nothing behind the header changes."""
     header = _header(head.durable, head.priority, head.ttl, _is_first(head, delivery_count), delivery_count)
-    return behind(data, header + data[head.start :])
+    return replace_head(data, header + data[head.start :])
 
 
 def with_header(data: bytes, head: Head, *, ttl: int | None, delivery_count: int) -> bytes:
     """Return the message to forward with the time it has left to live (milliseconds) and another delivery-count."""
     header = _header(head.durable, head.priority, ttl, _is_first(head, delivery_count), delivery_count)
-    return behind(data, header + data[head.start :])
+    return replace_head(data, header + data[head.start :])
 
 
 def _is_first(head: Head, delivery_count: int) -> bool:
@@ -182,7 +182,7 @@ def with_annotations_section(data: bytes, head: Head, encoded: bytes) -> bytes:
     """Return the message with this section in the place of its message-annotations. Raises `DecodeError`."""
     section, at = section_at(data, head.start)
     rest = end_of(data, at) if section is Section.MESSAGE_ANNOTATIONS else head.start
-    return behind(data, data[: head.start] + encoded + data[rest:])
+    return replace_head(data, data[: head.start] + encoded + data[rest:])
 
 
 def with_annotations(
@@ -205,7 +205,7 @@ def with_annotations(
     for key, annotation in annotations.items():
         merged[key] = annotation
     encoded = encode(Described(ULong(Section.MESSAGE_ANNOTATIONS), merged)) if merged else b""
-    return behind(data, data[: head.start] + encoded + data[rest:])
+    return replace_head(data, data[: head.start] + encoded + data[rest:])
 
 
 class Streamed(Protocol):
@@ -232,6 +232,6 @@ def streamed(data: bytes) -> Streamed:
     return cast(Streamed, data)
 
 
-def behind(data: bytes, head: bytes) -> bytes:
+def replace_head(data: bytes, head: bytes) -> bytes:
     """The message `data` with `head` in the place of its bytes, and whatever else it has behind that."""
     return head if data.__class__ is bytes else cast(Streamed, data).with_head(head)

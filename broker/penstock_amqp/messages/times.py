@@ -14,7 +14,7 @@ from typing import Final
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import fields
 from penstock_amqp.messages.fields import Field
-from penstock_amqp.messages.message_head import Head, behind, with_header
+from penstock_amqp.messages.message_head import Head, replace_head, with_header
 from penstock_amqp.messages.sections import Section, end_of, find_section, section_at
 from penstock_amqp.types.codec import decode, encode
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
@@ -96,7 +96,7 @@ def without_expiry(data: bytes, head: Head) -> bytes:
         changed: list[Value] = [None if at == Field.ABSOLUTE_EXPIRY_TIME else each for at, each in enumerate(listed)]
         begin = _descriptor_of(data, head.start)
         section = encode(Described(ULong(Section.PROPERTIES), changed))
-        data = behind(data, data[:begin] + section + data[end:])
+        data = replace_head(data, data[:begin] + section + data[end:])
     return with_header(data, head, ttl=None, delivery_count=0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock_amqp.sasl.credentials import Record
+from penstock_amqp.sasl.credentials import CredentialRecord
 
 __all__ = ["Proof", "Signed"]
 
@@ -19,5 +19,5 @@ class Signed:
     ends_us: int
 
 
-Proof: TypeAlias = Record | Signed
+Proof: TypeAlias = CredentialRecord | Signed
 """None of both: nothing can take the login away."""

@@ -98,7 +98,7 @@ def _wanted(text: str | None) -> Wanted | Refuse:
 
     def wanted(entry: Entry) -> bool:
         try:
-            return selects(fields.read(entry[DATA], message_head.inspect(entry[DATA])).get)
+            return selects(fields.read(entry[DATA], message_head.read_head(entry[DATA])).get)
         except DecodeError:
             return False
 

@@ -28,7 +28,7 @@ _WIDTHS: Final = {0xA0: 1, 0xA1: 1, 0xB0: 4, 0xB1: 4}
 def shown(queue: Queue, entry: Entry, state: State, max_body_bytes: int) -> PeekedMessage:
     """One message of the queue."""
     data = entry[DATA]
-    head = message_head.inspect(data)
+    head = message_head.read_head(data)
     read = _read(data)
     properties = read.properties
     body, is_text, is_whole = _body(data, head.start, max_body_bytes)

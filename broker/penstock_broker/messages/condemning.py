@@ -216,9 +216,9 @@ def _told(broker: Broker, queue: Queue, condemned: Stranded) -> bytes:
     if condemned.error is not None:
         annotations[Symbol("x-opt-death-condition")] = condemned.error.condition
         annotations[Symbol("x-opt-death-description")] = condemned.error.description
-    head = message_head.inspect(data)
+    head = message_head.read_head(data)
     try:
         data = without_expiry(data, head)
-        return message_head.with_annotations(data, message_head.inspect(data), annotations, without=DELAYS)
+        return message_head.with_annotations(data, message_head.read_head(data), annotations, without=DELAYS)
     except DecodeError:  # what can't be read is sent on as it is
         return message_head.with_header(data, head, ttl=None, delivery_count=0)

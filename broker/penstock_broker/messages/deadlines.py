@@ -23,7 +23,7 @@ def deadline(queue: Queue, entry: Entry) -> int:
 
 def _asked(queue: Queue, entry: Entry) -> int:
     data = entry[DATA]
-    head = message_head.inspect(data)
+    head = message_head.read_head(data)
     wished = wishes_of(data, head)
     arrived = entry[AVAILABLE]
     if entry[FLAGS] & SCHEDULED:

@@ -40,7 +40,7 @@ def deposit(
     `connection`: on whose behalf, for no-local. `keep`: log it where messages are logged, though it says not durable.
     """
     try:
-        head = message_head.inspect(data)
+        head = message_head.read_head(data)
         publishing.prepare(broker, destination, 1)
         route = publishing.route_message(broker, destination, data, head)
     except DecodeError as error:
@@ -63,7 +63,7 @@ def put_into(broker: Broker, queue: Queue, data: bytes, *, keep: bool) -> AmqpEr
         return broker.storage_refusal()
     if queue.overflow is Overflow.REJECT and limits.is_full(queue, len(data)):
         return amqp_error(Refuse(Reason.LIMIT_EXCEEDED, f"The queue {queue.name!r} is full and rejects."))
-    storing.put(broker, route, (message_head.forwarded(data, message_head.inspect(data)),), keep=keep)
+    storing.put(broker, route, (message_head.forwarded(data, message_head.read_head(data)),), keep=keep)
     return None
 
 

@@ -216,7 +216,7 @@ def _send_taken(broker: Broker, queue: Queue, consumer: Reader, entries: list[En
 
 def _rewritten(data: bytes, delivery_count: int, expires_us: int, now_us: int) -> bytes:
     """The message with its delivery-count, and with the time it has left to live."""
-    head = message_head.inspect(data)
+    head = message_head.read_head(data)
     left_ms = max((expires_us - now_us) // 1000, 1) if expires_us else None
     return message_head.with_header(data, head, ttl=left_ms, delivery_count=head.delivery_count + delivery_count)
 

@@ -63,7 +63,7 @@ def origin_of(broker: Broker, entry: Entry) -> Queue | str:
     """The queue that a dead letter comes from, or why it can't go back. Only the broker writes that (`origins`)."""
     data = entry[DATA]
     try:
-        found = fields.picked_annotations(data, message_head.inspect(data).start, _ORIGIN).get(ORIGIN)
+        found = fields.picked_annotations(data, message_head.read_head(data).start, _ORIGIN).get(ORIGIN)
     except DecodeError:
         found = None
     if not isinstance(found, str):
@@ -84,14 +84,14 @@ def _gone(broker: Broker, queue: Queue, entry: Entry) -> None:
 def _renewed(broker: Broker, entry: Entry, expires_us: int, without: tuple[str, ...]) -> bytes:
     """The message as if it came now: with the time it has left, to be delivered when it was to be."""
     data = entry[DATA]
-    head = message_head.inspect(data)
+    head = message_head.read_head(data)
     left_ms = max((expires_us - broker.now_us) // 1000, 1) if expires_us else None
     data = message_head.with_header(data, head, ttl=left_ms, delivery_count=0)
     waits = entry[FLAGS] & SCHEDULED and entry[AVAILABLE] > broker.now_us
     delay: dict[Symbol, Value] = {Symbol("x-opt-delivery-time"): Timestamp(entry[AVAILABLE] // 1000)} if waits else {}
     try:
         return message_head.with_annotations(
-            data, message_head.inspect(data), delay, without=frozenset((*DELAYS, *without))
+            data, message_head.read_head(data), delay, without=frozenset((*DELAYS, *without))
         )
     except DecodeError:
         return data  # annotations that can't be read stay as they are

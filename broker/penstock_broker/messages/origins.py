@@ -27,7 +27,7 @@ def without_claim(data: bytes) -> bytes:
     malformed, or annotations are that may hold one, or there are two sections of them: the second would show once the
     first is gone.
     """
-    head = message_head.inspect(data)
+    head = message_head.read_head(data)
     section, at = section_at(data, head.start)
     if section is not Section.MESSAGE_ANNOTATIONS:
         return data

@@ -169,13 +169,13 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
 def learn(producer: Producer, data: bytes) -> bytes:
     """See how a message begins (`producer.begins`); return it as it is forwarded. Raises DecodeError."""
     known = producer.known
-    head = message_head.inspect(data)
+    head = message_head.read_head(data)
     begins = known.get(head)
     if begins is not None and data.startswith(begins.prefix):
         producer.begins = begins
         return data
     data = origins.without_claim(data)
-    head = message_head.inspect(data)
+    head = message_head.read_head(data)
     begins = producer.begins = Beginning(data, head)
     if len(known) >= KNOWN_BEGINNINGS:
         known.clear()
@@ -272,7 +272,7 @@ def store(
     else:
 
         def admitted(data: bytes) -> Route:
-            return storing.admitted(broker, route, data, message_head.inspect(data), connection)
+            return storing.admitted(broker, route, data, message_head.read_head(data), connection)
 
         for taking, run in groupby(messages, admitted):
             is_logged |= storing.put(broker, taking, run)

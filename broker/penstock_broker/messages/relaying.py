@@ -35,7 +35,7 @@ def target_of(
 ) -> ExchangeTarget | QueueTarget | AmqpError:
     """The target of a message, made if that is allowed; or why it is none."""
     try:
-        start = message_head.inspect(data).start
+        start = message_head.read_head(data).start
         named = fields.properties_field(data, start, fields.Field.TO)
         kind = _KINDS.get(_number(fields.annotation(data, start, "x-opt-jms-dest")))
     except DecodeError as error:

@@ -115,7 +115,7 @@ def lost(broker: Broker, queue: Queue, held: Sequence[Held], *, counts: bool) ->
 def _annotated(broker: Broker, queue: Queue, held: Held, annotations: dict[Symbol, Value]) -> Held:
     """The delivery with a message that says more, in this queue; the log keeps that beside the message."""
     link, (number, data, available, expires, flags), sent = held
-    head = message_head.inspect(data)
+    head = message_head.read_head(data)
     try:
         told = message_head.with_annotations(data, head, of_client(annotations))
     except DecodeError:

@@ -50,7 +50,7 @@ def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool =
     is_logged = ordered = False
     for data in messages:
         if not data.startswith(begins.prefix):
-            begins = Beginning(data, message_head.inspect(data))
+            begins = Beginning(data, message_head.read_head(data))
         absolute, marks = _look(begins, data)
         available = available_at(now, wishes_of(data, begins.head)) if begins.delays else now
         expires = expires_at(now, begins.ttl_us // 1000, absolute)
@@ -128,6 +128,6 @@ def _own(broker: Broker, queue: Queue, entry: Entry, keep: bool) -> Entry:
     A queue must not acknowledge in the log what the log does not hold for it.
     """
     number, data, available, expires, flags = entry
-    if flags & LOGGED and not (queue.is_logged and (keep or queue.keeps_all or message_head.inspect(data).durable)):
+    if flags & LOGGED and not (queue.is_logged and (keep or queue.keeps_all or message_head.read_head(data).durable)):
         flags ^= LOGGED
     return number, data, available, bounded(expires, broker.now_us, queue.max_ttl_us), flags

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_amqp.messages.message_head import inspect
+from penstock_amqp.messages.message_head import read_head
 from penstock_broker.queues.marks import group_of
 from penstock_broker.queues.selection import Taker
 
@@ -116,5 +116,5 @@ class Groups:
                 owned[name] = group
 
     def _read(self, entry: Entry) -> None:
-        self._name, self._is_closed = group_of(entry, inspect(entry[1]))
+        self._name, self._is_closed = group_of(entry, read_head(entry[1]))
         self._last = entry[0]

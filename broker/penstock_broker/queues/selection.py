@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.message_head import inspect
+from penstock_amqp.messages.message_head import read_head
 from penstock_amqp.messages.selected_fields import Selectable, SelectedFields
 from penstock_broker.queues.lane import Lane
 from penstock_core.selector import Selector
@@ -63,7 +63,7 @@ class Examination:
         if entry[0] != self._last:
             self._last = entry[0]
             try:
-                self._values = self._fields.read(entry[1], inspect(entry[1]))
+                self._values = self._fields.read(entry[1], read_head(entry[1]))
             except DecodeError:
                 self._values = None
         return self._values is not None and selector.selects(self._values.get)

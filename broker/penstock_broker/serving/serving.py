@@ -17,8 +17,8 @@ from penstock_amqp.endpoint.events import (
     Ended,
     Enlisted,
     Event,
+    EventKind,
     Flowed,
-    Kind,
     Missed,
     Opened,
     Other,
@@ -49,7 +49,7 @@ __all__ = ["handle"]
 def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
     """Work through `events` in order."""
     for at, event in enumerate(events):
-        if event[0] is Kind.MESSAGES:
+        if event[0] is EventKind.MESSAGES:
             producer = event[1].context
             if isinstance(producer, Producer):
                 if not event[1].is_open:
@@ -63,7 +63,7 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
                     _close_broken(broker, producer, producer.broken, events[at + 1 :])
             elif isinstance(producer, Coordinator):
                 coordinating.requested(broker, producer, event[2])
-        elif event[0] is Kind.ACCEPTED:
+        elif event[0] is EventKind.ACCEPTED:
             consumer = event[1].context
             if isinstance(consumer, Consumer):
                 settling.accepted(broker, consumer, event[2])
@@ -234,7 +234,7 @@ def _unstored(broker: Broker, connection: Connection, event: Unstored, behind: l
 def _close_broken(broker: Broker, producer: Producer, told: AmqpError, behind: list[Event]) -> None:
     if producer.connection.transactions is not None:
         for event in behind:  # their deliveries go with the link
-            if event[0] is Kind.MESSAGES and event[1] is producer.link:
+            if event[0] is EventKind.MESSAGES and event[1] is producer.link:
                 working.forsake(producer, event[2], told)
     ending.close_producer(broker, producer, told)
     temporaries.left(broker, (producer,))

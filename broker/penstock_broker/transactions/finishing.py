@@ -104,7 +104,7 @@ def _parts(
             if route is not None and route is destination.constant and route.queues and not route.rejecting:
                 parts[-1].messages.append(data)  # asked with the first of them
                 continue
-            found = publishing.route_message(broker, destination, data, message_head.inspect(data))
+            found = publishing.route_message(broker, destination, data, message_head.read_head(data))
             if isinstance(found, AmqpError):
                 return fault_of(found)
             for queue in found.rejecting:

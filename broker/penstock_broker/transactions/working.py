@@ -138,7 +138,7 @@ def _take(
     """Keep one message for the commit, or say why not: then the transaction is doomed."""
     try:
         data = origins.without_claim(data)
-        data = message_head.forwarded(data, message_head.inspect(data))
+        data = message_head.forwarded(data, message_head.read_head(data))
         found = _destination(broker, producer, data)
     except DecodeError as error:
         found = publishing.malformed(error)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock_amqp.client.errors import ManagementError
-from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementClient
+from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply
 from penstock_api.declaration import LOCAL_CLUSTER
 from penstock_api.failing import Failure
 from penstock_api.management import Deletion, EntityType, ExchangeState, Outcome, Owner, SubscriptionState
@@ -29,7 +29,7 @@ class Declaration:
     """What the broker answered to one CREATE."""
 
     declared: Declared
-    answer: ManagementAnswer
+    answer: ManagementReply
 
     @property
     def is_news(self) -> bool:
@@ -79,9 +79,9 @@ async def declare(
     """
     client = await _connect(socket, seconds)
     try:
-        answers: list[ManagementAnswer] = []
+        answers: list[ManagementReply] = []
         for kind in (EntityType.EXCHANGE, EntityType.SUBSCRIPTION):
-            entries = [Entry(one.type, one.name, one.body) for one in topology if one.type is kind]
+            entries = [ListedEntity(one.type, one.name, one.body) for one in topology if one.type is kind]
             answers += await client.create_all(entries)
         orphans = await _orphans(client, topology)
         if prune:
