@@ -19,6 +19,11 @@ from penstock_amqp.frames.performatives import Attach
 from penstock_amqp.types.values import Described, Symbol, Value
 
 __all__ = [
+    "AVAILABLE",
+    "DATA",
+    "EXPIRES",
+    "FLAGS",
+    "NUMBER",
     "Accepted",
     "Acquires",
     "AmqpError",
@@ -64,11 +69,21 @@ class Outcome(enum.Enum):
 
 
 Entry: TypeAlias = tuple[int, bytes, int, int, int]
-"""One message, shared by every queue that holds it: number, encoded message, when it became available (microseconds
-since the epoch), when it expires (same clock, 0 = never), flags of the broker."""
+"""One message, shared by every queue that holds it. `NUMBER` to `FLAGS` are the positions of its fields."""
+
+NUMBER: Final = 0
+"""Field of an `Entry`: its number, which grows with each message that the broker takes."""
+DATA: Final = 1
+"""Field of an `Entry`: the encoded message."""
+AVAILABLE: Final = 2
+"""Field of an `Entry`: when it became available to consumers (microseconds since the epoch)."""
+EXPIRES: Final = 3
+"""Field of an `Entry`: when it expires (microseconds since the epoch; 0: never)."""
+FLAGS: Final = 4
+"""Field of an `Entry`: flags of the broker."""
 
 Held: TypeAlias = tuple[OutLink, Entry, int]
-"""A delivery that was sent and is not settled: to whom, what, when (microseconds since the epoch)."""
+"""A delivery that was sent and is not settled: its link, its entry, when it was sent (microseconds since the epoch)."""
 
 Arrival: TypeAlias = tuple[Ptr, bytes, bool]
 """A message that came in: the delivery to accept or settle, the encoded message, True if the sender settled it."""

@@ -1,38 +1,29 @@
-"""Messages that come in more than one read: gathered in memory up to a length, beyond it in a sink of the user's.
+"""Messages that come in any other way than as a whole on a link that is known to work.
 
-What came of a message that is aborted, is too long, or whose link goes is dropped. Must not know where sinks store.
-Source: AMQP 1.0 part 2, 2.6.14 (multi-frame transfers, aborted) and 2.7.5.
+A message that comes in several reads is gathered in memory up to a length, and beyond it in a sink of the user's. The
+first messages of a link are looked at closely. What came of a message that is aborted or too long, or whose link goes,
+is dropped. Must not know where sinks store. Source: AMQP 1.0 part 2, 2.6.13, 2.6.14 and 2.7.5.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from penstock_amqp.endpoint.buffers import (
-    MESSAGE,
-    MESSAGE_BYTES,
-    RELEASED,
-    Ptr,
-    delivery_aborted,
-    delivery_partial,
-    delivery_settle,
-    delivery_settled,
-    delivery_tag,
-    delivery_update,
-    link_advance,
-    link_flow,
-    link_recv,
-    unpack,
-)
+from penstock_amqp.endpoint.attachments import Attachments
+from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.conditions import AmqpError
+from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import Event, EventKind, Missed, TooLarge, Unstored
 from penstock_amqp.endpoint.links import InLink
+from penstock_amqp.endpoint.proton import deliveries
 from penstock_amqp.endpoint.transactional_states import named_transaction
 from penstock_amqp.errors import DecodeError
+from penstock_amqp.frames import protocol_checks
+from penstock_amqp.frames.input_tap import InputTap
 from penstock_amqp.messages.message_head import is_streamed
 from penstock_amqp.messages.sections import body_at, check_sections
 
-__all__ = ["GATHERED_BYTES", "HEAD_BYTES", "SPOOL_BYTES", "forget", "missed", "passed_over", "proven", "receive"]
+__all__ = ["GATHERED_BYTES", "HEAD_BYTES", "SPOOL_BYTES", "IncomingMessages", "drop_partial"]
 
 SPOOL_BYTES: Final = 1024 * 1024
 """What may be in memory of a message that is still coming; a longer one goes to a sink."""
@@ -52,63 +43,137 @@ HEAD_BYTES: Final = 64 * 1024
 """The beginning of a longer message that stays in memory; more if the sections before the body take more."""
 
 
-def receive(received: Ptr, link: InLink, out: list[Event], already: int = 0) -> bytes | None:
-    """Read what came of the link's current delivery; the message once it is whole, None if there is none (yet).
+class IncomingMessages:
+    """Reads the messages of one connection that the engine does not hand out by itself."""
 
-    `already`: so many bytes of it were read into `MESSAGE` before.
-    """
-    if delivery_aborted(received):
-        _drop(received, link)
-        return None
-    link.arriving = received
-    if already:
-        _take(link, unpack(MESSAGE, already), out)
-    while (size := link_recv(link.ptr, MESSAGE, MESSAGE_BYTES)) > 0:
-        _take(link, unpack(MESSAGE, size), out)
-    if delivery_partial(received):
-        return None
-    if link.part_bytes > link.max_bytes:
-        _drop(received, link)
-        return None
-    head = b"".join(link.parts)
-    sink = link.sink
-    forget(link)
-    if sink is None:
-        return head
-    message = sink.finish(head)
-    if isinstance(message, bytes):
+    __slots__ = ("_attachments", "_engine", "_tap", "parts")
+
+    def __init__(self, engine: Engine, tap: InputTap, attachments: Attachments) -> None:
+        self._engine = engine
+        self._tap = tap
+        self._attachments = attachments
+        self.parts = 0
+        """Parts of messages since they were last weighed: whoever weighs them sets this back."""
+
+    def arrived(self, received: Ptr, already: int, out: list[Event]) -> None:
+        """Read what came of a delivery, of which the engine has read `already` bytes; hand a whole message out.
+
+        Raises `WireError` if a transfer of a new link is not as AMQP wants it.
+        """
+        link = self._engine.receivers.get(deliveries.link_of(received))
+        if link is None:  # detached by us; the peer does not know yet
+            _report_missed(received, out)
+            deliveries.settle(received)
+            return
+        if link.unproven:
+            self._check_transfers()
+            if link.resumed and self._passes_over(received, link, out):
+                return
+        data = self._read(received, link, already, out)
+        if data is None:
+            return
+        deliveries.advance(link.ptr)
+        unsound = _check_message(received, link, data) if link.unproven else None
+        if unsound is not None:
+            out.append((EventKind.OTHER, None, unsound))
+        else:
+            out.append((EventKind.MESSAGES, link, [(received, data, deliveries.is_settled(received))]))
+
+    def _check_transfers(self) -> None:
+        """Judge the transfers of new links in the chunk at hand. Raises `WireError`."""
+        if not self._tap.is_current:
+            return
+        for channel, transfer in self._tap.take_transfers():
+            link = self._attachments.at_handle(channel, transfer.handle)
+            if isinstance(link, InLink) and link.unproven:
+                if transfer.resume and transfer.delivery_tag is not None:
+                    link.resumed = {transfer.delivery_tag, *(link.resumed or ())}
+                link.first_transfer = protocol_checks.check_transfer(
+                    link.first_transfer, transfer, settles_second=link.second is not None
+                )
+
+    def _passes_over(self, received: Ptr, link: InLink, out: list[Event]) -> bool:
+        """Release a delivery that the peer resumes, which we know nothing of: it may send it anew. False: another."""
+        tag = deliveries.tag_of(received)
+        if link.resumed is None or tag not in link.resumed or deliveries.is_aborted(received):
+            return False
+        while deliveries.read(link.ptr):
+            pass
+        if not deliveries.is_partial(received):
+            link.resumed.discard(tag)
+            _report_missed(received, out)
+            deliveries.advance(link.ptr)
+            deliveries.update(received, deliveries.RELEASED)
+            deliveries.settle(received)
+            self._engine.credit(link, 1)
+        return True
+
+    def _read(self, received: Ptr, link: InLink, already: int, out: list[Event]) -> bytes | None:
+        """The message once it is whole; None if there is none (yet)."""
+        is_part = deliveries.is_partial(received) or link.partial.bytes > 0
+        beginning = deliveries.read_before(already) if already else b""
+        if not is_part and not already and not deliveries.is_aborted(received):
+            beginning = deliveries.read(link.ptr, link.read_bytes)
+            if len(beginning) < link.read_bytes:
+                return beginning
+        message = self._gather(received, link, beginning, out)
+        self.parts += is_part and message is None
         return message
-    link_advance(link.ptr)
-    in_transaction = named_transaction(received)
-    out.append((EventKind.OTHER, None, Unstored(link, received, delivery_settled(received), message, in_transaction)))
-    return None
+
+    def _gather(self, received: Ptr, link: InLink, beginning: bytes, out: list[Event]) -> bytes | None:
+        """Put what came behind what came before; the message once it is whole. `beginning`: read already."""
+        if deliveries.is_aborted(received):
+            self._drop(received, link)
+            return None
+        link.partial.delivery = received
+        piece = beginning or deliveries.read(link.ptr)
+        while piece:
+            _take(link, piece, out)
+            piece = deliveries.read(link.ptr)
+        if deliveries.is_partial(received):
+            return None
+        if link.partial.bytes > link.max_bytes:
+            self._drop(received, link)
+            return None
+        head = b"".join(link.partial.parts)
+        sink = link.partial.sink
+        drop_partial(link)
+        if sink is None:
+            return head
+        message = sink.finish(head)
+        if isinstance(message, bytes):
+            return message
+        deliveries.advance(link.ptr)
+        unstored = Unstored(link, received, deliveries.is_settled(received), message, named_transaction(received))
+        out.append((EventKind.OTHER, None, unstored))
+        return None
+
+    def _drop(self, received: Ptr, link: InLink) -> None:
+        """Nobody hears of this delivery; its credit is the sender's again."""
+        drop_partial(link)
+        deliveries.advance(link.ptr)
+        deliveries.settle(received)
+        if link.max_bytes:
+            self._engine.credit(link, 1)
 
 
-def missed(received: Ptr, out: list[Event]) -> None:
+def drop_partial(link: InLink) -> None:
+    """Drop what came so far of a message."""
+    partial = link.partial
+    if partial.parts:
+        _keep(link, b"")
+    partial.sink, partial.delivery = None, None
+    partial.bytes = 0
+
+
+def _report_missed(received: Ptr, out: list[Event]) -> None:
     """A message for a link that we have detached: the peer does not know yet, and its transaction has to."""
     txn_id = named_transaction(received)
     if txn_id is not None:
         out.append((EventKind.OTHER, None, Missed(txn_id)))
 
 
-def passed_over(received: Ptr, link: InLink, out: list[Event]) -> bool:
-    """Release a delivery that the peer resumes, which we know nothing of: it may send it anew. False for any other."""
-    tag = delivery_tag(received)
-    if link.resumed is None or tag not in link.resumed or delivery_aborted(received):
-        return False
-    while link_recv(link.ptr, MESSAGE, MESSAGE_BYTES) > 0:
-        pass
-    if not delivery_partial(received):
-        link.resumed.discard(tag)
-        missed(received, out)
-        link_advance(link.ptr)
-        delivery_update(received, RELEASED)
-        delivery_settle(received)
-        link_flow(link.ptr, 1)
-    return True
-
-
-def proven(received: Ptr, link: InLink, data: bytes) -> Unstored | None:
+def _check_message(received: Ptr, link: InLink, data: bytes) -> Unstored | None:
     """Count a message of a new link as looked at; why it can't be taken if its sections are not those of a message."""
     link.unproven = link.unproven - 1 if link.spool is not None else 0  # whoever keeps messages whole decodes them
     if link.spool is None or is_streamed(data):
@@ -117,33 +182,33 @@ def proven(received: Ptr, link: InLink, data: bytes) -> Unstored | None:
         check_sections(data, 0)
     except (DecodeError, IndexError) as error:
         told = AmqpError("amqp:decode-error", f"The message can't be read: {error}")
-        return Unstored(link, received, delivery_settled(received), told, named_transaction(received))
+        return Unstored(link, received, deliveries.is_settled(received), told, named_transaction(received))
     return None
 
 
 def _take(link: InLink, data: bytes, out: list[Event]) -> None:
-    link.part_bytes += len(data)
-    if link.part_bytes > link.max_bytes or _is_too_much(link, len(data)):
+    link.partial.bytes += len(data)
+    if link.partial.bytes > link.max_bytes or _is_too_much(link, len(data)):
         if link.max_bytes:
             _keep(link, b"")
-            link.sink = None
+            link.partial.sink = None
             link.max_bytes = 0  # say it once
-            out.append((EventKind.OTHER, None, TooLarge(link, named_transaction(link.arriving))))
-    elif link.sink is not None:
-        link.sink.append(data)
+            out.append((EventKind.OTHER, None, TooLarge(link, named_transaction(link.partial.delivery))))
+    elif link.partial.sink is not None:
+        link.partial.sink.append(data)
     elif link.spool is not None and _outgrows(link, data):
-        whole = b"".join([*link.parts, data])
+        whole = b"".join([*link.partial.parts, data])
         _keep(link, _head_of(whole))
-        link.sink = link.spool()
-        link.sink.append(whole)
+        link.partial.sink = link.spool()
+        link.partial.sink.append(whole)
     else:
         _gather(link, data)
 
 
 def _gather(link: InLink, data: bytes) -> None:
     """Small parts in a row become one: a message of parts of one byte shall not take fifty times its size."""
-    link.gathering.bytes += len(data)
-    parts = link.parts
+    link.partial.gathering.bytes += len(data)
+    parts = link.partial.parts
     if parts and len(data) < SMALL_PART and len(parts[-1]) < SMALL_PART:
         last = parts[-1] = bytearray(parts[-1]) if isinstance(parts[-1], bytes) else parts[-1]
         last += data
@@ -153,23 +218,23 @@ def _gather(link: InLink, data: bytes) -> None:
 
 def _outgrows(link: InLink, data: bytes) -> bool:
     """Whether a message is not kept in memory any longer; an early one has its sections, which the head has to hold."""
-    if link.part_bytes > SPOOL_BYTES:
+    if link.partial.bytes > SPOOL_BYTES:
         return True
-    if link.part_bytes <= HEAD_BYTES or link.gathering.bytes + len(data) <= GATHERED_BYTES:
+    if link.partial.bytes <= HEAD_BYTES or link.partial.gathering.bytes + len(data) <= GATHERED_BYTES:
         return False
     try:
-        return body_at(b"".join(link.parts)) is not None
+        return body_at(b"".join(link.partial.parts)) is not None
     except DecodeError:
         return True
 
 
 def _is_too_much(link: InLink, more: int) -> bool:
-    return link.spool is None and link.gathering.bytes + more > 2 * GATHERED_BYTES
+    return link.spool is None and link.partial.gathering.bytes + more > 2 * GATHERED_BYTES
 
 
 def _keep(link: InLink, head: bytes) -> None:
-    link.gathering.bytes += len(head) - sum(map(len, link.parts))
-    link.parts = [head] if head else []
+    link.partial.gathering.bytes += len(head) - sum(map(len, link.partial.parts))
+    link.partial.parts = [head] if head else []
 
 
 def _head_of(whole: bytes) -> bytes:
@@ -179,20 +244,3 @@ def _head_of(whole: bytes) -> bytes:
     except DecodeError:
         body = None  # the sink says so
     return whole[: min(max(HEAD_BYTES, body + BODY_BYTES), SPOOL_BYTES)] if body is not None else whole[:SPOOL_BYTES]
-
-
-def _drop(received: Ptr, link: InLink) -> None:
-    """Nobody hears of this delivery; its credit is the sender's again."""
-    forget(link)
-    link_advance(link.ptr)
-    delivery_settle(received)
-    if link.max_bytes:
-        link_flow(link.ptr, 1)
-
-
-def forget(link: InLink) -> None:
-    """Drop what came so far of a message."""
-    if link.parts:
-        _keep(link, b"")
-    link.sink, link.arriving = None, None
-    link.part_bytes = 0

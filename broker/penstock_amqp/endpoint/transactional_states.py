@@ -1,5 +1,4 @@
-"""Delivery states that name a transaction, between their records and the engine's deliveries. Cold paths of `endpoint`,
-and what the broker asks about transfers of connections that use transactions.
+"""Delivery states that name a transaction: read from deliveries, and given as answers to them.
 
 The engine keeps a state that it does not know as its descriptor and its list, which is all that is needed. Must not
 know what a transaction does. Source: AMQP 1.0 part 4, 4.5.5 and 4.5.6.
@@ -12,9 +11,9 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from penstock_amqp import errors
-from penstock_amqp.endpoint import buffers
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import AmqpError, Enlisted, Event, Held, Outcome, Settled
+from penstock_amqp.endpoint.proton.deliveries import answer, is_settled, remote_state, state_list
 from penstock_amqp.frames.performatives import Accepted, Error, Modified, Rejected, Released
 from penstock_amqp.messages.transaction_types import Declared, TransactionalState, read_state, state_fields
 from penstock_amqp.types.composites import Composite
@@ -40,7 +39,7 @@ DeliveryState: TypeAlias = Composite | Described | None
 
 def is_transactional(received: Ptr) -> bool:
     """True if the transfer, or the disposition, names a transaction."""
-    return buffers.delivery_remote_state(received) == TRANSACTIONAL
+    return remote_state(received) == TRANSACTIONAL
 
 
 def transfer_transaction(received: Ptr) -> bytes | None:
@@ -64,7 +63,7 @@ def enlisted(received: Ptr, held: Held) -> Enlisted | None:
         state = _state(received)
     except errors.WireError:
         return None
-    settled = buffers.delivery_settled(received)
+    settled = is_settled(received)
     return Enlisted(held[0], settled, state.txn_id, outcome_of(state.outcome, held), [(received, held)])
 
 
@@ -86,30 +85,24 @@ def joined(before: Event, enlisted: Enlisted) -> bool:
 
 def answer_declared(received: Ptr, txn_id: bytes) -> None:
     """Tell the name of a transaction, and settle."""
-    _answer(received, Declared.CODE, state_fields(Declared(txn_id=txn_id)))
+    answer(received, Declared.CODE, state_fields(Declared(txn_id=txn_id)))
 
 
 def answer_accepted(deliveries: Iterable[Ptr], txn_id: bytes) -> None:
     """Accept, for the case that the transaction commits, and settle."""
     for received in deliveries:
-        _answer(received, TRANSACTIONAL, _accepted_in(txn_id))
+        answer(received, TRANSACTIONAL, _accepted_in(txn_id))
 
 
 def answer_rejected(received: Ptr, txn_id: bytes, error: AmqpError) -> None:
     """Reject within a transaction, and settle."""
     info = {Symbol(key): value for key, value in error.info.items()}
     told = Error(condition=Symbol(error.condition), description=error.description or None, info=info or None)
-    _answer(received, TRANSACTIONAL, state_fields(TransactionalState(txn_id=txn_id, outcome=Rejected(error=told))))
-
-
-def _answer(received: Ptr, code: int, fields: bytes) -> None:
-    buffers.set_data(buffers.disposition_data(buffers.delivery_local(received)), fields)
-    buffers.delivery_update(received, code)
-    buffers.delivery_settle(received)
+    answer(received, TRANSACTIONAL, state_fields(TransactionalState(txn_id=txn_id, outcome=Rejected(error=told))))
 
 
 def _state(received: Ptr) -> TransactionalState:
-    return _read(buffers.data_bytes(buffers.disposition_data(buffers.delivery_remote(received))))
+    return _read(state_list(received))
 
 
 @lru_cache(maxsize=64)

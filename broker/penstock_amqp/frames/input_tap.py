@@ -102,6 +102,7 @@ class InputTap:
         "_transfers_taken",
         "_walked",
         "held",
+        "is_current",
         "missing",
     )
 
@@ -110,6 +111,8 @@ class InputTap:
         self._input_size = capacity
         self._held: list[bytes] = []
         """What the engine holds of an incomplete frame, in the pieces in which it came: joined only if it is read."""
+        self.is_current = False
+        """The engine's events are those of the chunk that was pushed last: for the user to set back behind them."""
         self.held = 0
         """How many bytes of an incomplete frame the engine holds."""
         self._held_before: list[bytes] = []
@@ -131,6 +134,7 @@ class InputTap:
         """
         if self._attaches:
             raise TapError(f"the engine raised no event for the attach of link {self._attaches[0].attach.name!r}")
+        self.is_current = True
         self._held_before = self._held
         self._chunk = chunk
         self._walked = self._transfers_taken = False

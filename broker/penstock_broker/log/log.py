@@ -3,7 +3,7 @@ format.md).
 
 Written for speed: `put` and `ack` are flat, `write` encodes per block. Measured cost stands in docs/performance.md,
 about 0.4 us per put, 0.15 us per ack, and per message in a block of 100 about 0.2 us for the write. What appends is in
-`appending`, bodies in parts and transactions are in `transactional_states`; here is what writes, syncs, opens and closes. It
+`appending`, bodies in parts and transactions are in `transacting`; here is what writes, syncs, opens and closes. It
 decides nothing about messages and must not know AMQP. It is called from one thread; only `request_sync` and `maintain`
 lead to work elsewhere.
 """

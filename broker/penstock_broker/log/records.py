@@ -1,4 +1,4 @@
-"""The records inside a block: what happened, one entry after the other. Pure: bytes to values; see `encoder`.
+"""The records inside a block: what happened, one entry after the other. Pure: bytes to values; see `encoding`.
 
 Every record starts with eight bytes (type, flags, length of the body), so that `docs/log-format.md` can grow by new
 types only.

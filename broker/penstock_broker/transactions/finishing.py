@@ -264,7 +264,7 @@ def producer_closes(producer: Sender, error: AmqpError) -> None:
     ledger = ledger_of(producer.connection)
     if ledger is not None:
         ledger.last_closed = fault_of(error)
-        doom(producer.connection, named_transaction(producer.link.arriving))
+        doom(producer.connection, named_transaction(producer.link.partial.delivery))
 
 
 def fault_of(error: AmqpError) -> Refuse:
