@@ -262,6 +262,6 @@ def test_messages_that_never_end_take_so_much_memory_of_a_connection(timed: Time
         while connection.has_unread or links[-1].partial.bytes < 15 * 60_000:
             timed.turn()
         held = sum(len(part) for each in links for part in each.partial.parts)
-        assert held == links[0].partial.gathering.bytes
+        assert held == links[0].partial.memory.bytes
         assert held <= 16 * 1024 * 1024 + 40 * 65_536  # of 36 MB
         assert all(each.partial.bytes == 15 * 60_000 + len(head) for each in links)

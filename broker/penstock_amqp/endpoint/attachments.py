@@ -11,7 +11,7 @@ from typing import Final
 from penstock_amqp.endpoint.buffers import MESSAGE_BYTES, Ptr
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import Attached, Detached, Ended, Event, EventKind
-from penstock_amqp.endpoint.links import Gathering, InLink, OutLink, Session
+from penstock_amqp.endpoint.links import InLink, OutLink, PartialMemory, Session
 from penstock_amqp.endpoint.proton import links
 from penstock_amqp.frames import protocol_checks
 from penstock_amqp.frames.input_gate import InputGate
@@ -38,10 +38,10 @@ class Attachments:
         "_by_handle",
         "_engine",
         "_gate",
-        "_gathering",
         "_links",
         "_max_frame",
         "_max_message_bytes",
+        "_memory",
         "_sessions",
         "_tap",
         "begun",
@@ -56,7 +56,7 @@ class Attachments:
         self._gate = gate
         self._max_frame = max_frame
         self._max_message_bytes = max_message_bytes
-        self._gathering = Gathering()
+        self._memory = PartialMemory()
         self._links: dict[Ptr, InLink | OutLink] = {}
         self._sessions: dict[Ptr, Session] = {}
         self._by_handle: dict[tuple[int, int], InLink | OutLink] = {}
@@ -106,7 +106,7 @@ class Attachments:
     def _made(self, ptr: Ptr, name: str, session: Session) -> InLink | OutLink:
         if links.is_sender(ptr):
             return OutLink(ptr, name, session)
-        return InLink(ptr, name, session, self._gathering)
+        return InLink(ptr, name, session, self._memory)
 
     def detach(self, ptr: Ptr, *, closed: bool, out: list[Event]) -> None:
         """The peer detached or closed a link, which we may have freed before."""

@@ -6,6 +6,8 @@ and TLS are in front of it: the first bytes it sees are the bare AMQP header.
 `Endpoint` is put together from parts, each with a concern of its own:
 
 - `engine.Engine` carries messages in batches, and stops where something else has to be done;
+- `Input` gives it what came, and hands what it leaves to us to the other parts;
+- `ConnectionState` opens and closes the connection;
 - `Attachments` knows the sessions and links, `AttachReplies` answers attaches;
 - `IncomingMessages` reads messages that come in parts or over new links, `OutgoingStreams` sends long ones in pieces;
 - `Settlement` settles what is not simply accepted, `FlowAnswers` answers what flows ask for;
@@ -17,30 +19,18 @@ queues or subscriptions. Source: AMQP 1.0 part 2.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
 
-from penstock_amqp import errors
 from penstock_amqp.endpoint import conditions
 from penstock_amqp.endpoint.attach_replies import AttachReplies
 from penstock_amqp.endpoint.attachments import Attachments
-from penstock_amqp.endpoint.buffers import INPUT, INPUT_BYTES, INPUT_VIEW, OUTPUT_VIEW, Buffer, Ptr, at
-from penstock_amqp.endpoint.engine import Engine, Notice, NoticeKind
-from penstock_amqp.endpoint.events import (
-    Accepted,
-    AmqpError,
-    Closed,
-    Entry,
-    Event,
-    EventKind,
-    Held,
-    Settled,
-    effort,
-    weight,
-)
+from penstock_amqp.endpoint.buffers import OUTPUT_VIEW, Ptr
+from penstock_amqp.endpoint.connection_state import ConnectionState
+from penstock_amqp.endpoint.engine import Engine
+from penstock_amqp.endpoint.events import Accepted, AmqpError, Entry, Event, Held, Settled
 from penstock_amqp.endpoint.flow_answers import FlowAnswers
 from penstock_amqp.endpoint.incoming_messages import IncomingMessages, drop_partial
+from penstock_amqp.endpoint.input import UNBOUNDED, Input
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams
 from penstock_amqp.endpoint.output_changes import AttachAdditions, PendingChanges
@@ -48,36 +38,12 @@ from penstock_amqp.endpoint.proton import deliveries, links
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
 from penstock_amqp.endpoint.proton.engine import ProtonEngine
 from penstock_amqp.endpoint.settlement import Settlement
-from penstock_amqp.frames import frame_sizes, input_tap, performatives, protocol_checks
-from penstock_amqp.frames.frames import SASL_HEADER
+from penstock_amqp.frames import performatives
 from penstock_amqp.frames.input_gate import InputGate
 from penstock_amqp.frames.input_tap import InputTap
-from penstock_amqp.types import values
-from penstock_amqp.types.values import Symbol
+from penstock_amqp.types.values import Value
 
 __all__ = ["Endpoint"]
-
-LARGEST_FRAME: Final = 65_536
-"""Messages that take a frame of this size are looked at more closely, whatever the peer takes: they may be streamed."""
-
-OPEN_BYTES: Final = 32
-"""What the engine says in an Open beside container-id, capabilities and properties, at most."""
-
-FRAME_OVERHEAD: Final = 128
-"""More than a frame header and a transfer take."""
-
-PIECE_BYTES: Final = 8192
-"""Bytes handed to the engine at a time: what it takes by itself at first. After each it is seen what they weighed."""
-SMALL_PIECE_BYTES: Final = 512
-"""The same after a piece that weighed much (`HEAVY_PIECE`); it doubles with each that weighs little (`LIGHT_PIECE`)."""
-HEAVY_PIECE: Final = 16
-LIGHT_PIECE: Final = 3
-
-UNBOUNDED: Final = 1 << 62
-
-_SASL_BEGINNING: Final = SASL_HEADER[:5]
-_NO_PROTOCOL: Final = 0xFF
-"""A protocol-id that the engine answers by its own header and the end of the connection."""
 
 
 class Endpoint:
@@ -89,20 +55,11 @@ class Endpoint:
         "_connection",
         "_engine",
         "_flows",
-        "_gate",
-        "_has_begun",
-        "_incoming",
-        "_is_open",
-        "_max_frame",
+        "_input",
         "_max_message_bytes",
-        "_peer_closed",
-        "_peer_opened",
-        "_piece",
         "_replies",
         "_settlement",
-        "_tap",
-        "closed",
-        "left",
+        "_state",
         "streams",
     )
 
@@ -118,34 +75,34 @@ class Endpoint:
         """`max_frame`, `max_message_bytes`: longest frame and message that we take, in bytes. `idle_timeout_ms`:
         silence after which the peer is taken for dead; half of it is announced; 0: never.
         """
-        self._connection = ProtonConnection(
+        self._max_message_bytes = max_message_bytes
+        self._connection = connection = ProtonConnection(
             max_frame=max_frame, idle_timeout_ms=idle_timeout_ms, max_sessions=max_sessions
         )
-        engine = self._engine = make_engine(self._connection)
-        tap = self._tap = InputTap(engine.room())
-        self._gate = InputGate(max_frame)
-        self._attachments = Attachments(
-            engine, tap, self._gate, max_frame=max_frame, max_message_bytes=max_message_bytes
+        self._engine = engine = make_engine(connection)
+        tap, gate = InputTap(engine.room()), InputGate(max_frame)
+        self._attachments = attachments = Attachments(
+            engine, tap, gate, max_frame=max_frame, max_message_bytes=max_message_bytes
         )
-        self._changes = PendingChanges(self._attachments.begun)
+        self._changes = changes = PendingChanges(attachments.begun)
+        self._state = ConnectionState(
+            connection, engine, tap, attachments=attachments, changes=changes, max_frame=max_frame
+        )
         self._settlement = Settlement(engine)
-        self._replies = AttachReplies(engine, self._changes, self._settlement)
-        self._incoming = IncomingMessages(engine, tap, self._attachments)
+        self._replies = AttachReplies(engine, changes, self._settlement)
         self.streams = OutgoingStreams(engine)
         """Messages that links are sending in pieces: call `advance_streams` while it is true."""
-        self._flows = FlowAnswers(engine, tap, self._attachments, self.streams)
-        self._max_frame = max_frame
-        self._max_message_bytes = max_message_bytes
-        self._has_begun = False
-        self._is_open = False
-        self._peer_opened = False
-        self._peer_closed = False
-        self._piece = SMALL_PIECE_BYTES
-        """Bytes that the engine gets next."""
-        self.closed = False
-        """True once our Close is on its way or the engine gave up; nothing more is sent or received."""
-        self.left = 0
-        """What the last `receive` left of its budget; below 0 if it went beyond: a frame can't be cut."""
+        self._flows = FlowAnswers(engine, tap, attachments, self.streams)
+        self._input = Input(
+            engine,
+            gate,
+            tap,
+            state=self._state,
+            attachments=attachments,
+            flows=self._flows,
+            incoming=IncomingMessages(engine, tap, attachments),
+            settlement=self._settlement,
+        )
 
     # Input
 
@@ -155,201 +112,51 @@ class Endpoint:
         Less than `size` once the events weigh more than `budget`: small frames that cost much (attaches, requests)
         shall not keep others waiting. Messages in a row weigh as one. `left` says what is left.
         """
-        self.left = budget
-        if not self._has_begun:
-            self._has_begun = True
-            # The engine would begin a dialogue of its own, in which nobody is asked who they are.
-            if INPUT_VIEW[:5].tobytes() == _SASL_BEGINNING:
-                INPUT_VIEW[4] = _NO_PROTOCOL
-        start = 0
-        tap = self._tap
-        while start < size and budget > 0 and not self.is_awaited:
-            piece = max(self._piece, tap.missing)  # the rest of one frame weighs no more than any frame
-            dealt, instead = self._gate.next(INPUT_VIEW[start:size], tap.held, tap.missing, piece)
-            last = max(len(out) - 1, 0)  # a batch goes on from piece to piece
-            weighed = -len(self._flows) - sum(map(weight, out[last:]))
-            try:
-                if instead is None:
-                    dealt = self._give(at(INPUT, start), INPUT_VIEW[start : start + min(dealt, piece)], out)
-                elif not self._give_all(instead, out):
-                    return size
-            except errors.WireError as error:
-                self._break(error, out)
-                return size
-            if dealt == 0:
-                return size
-            start += dealt
-            weighed += self._weigh(out[last:])
-            budget -= weighed
-            if weighed > HEAVY_PIECE:
-                self._piece = SMALL_PIECE_BYTES
-            elif weighed <= LIGHT_PIECE and self._piece < PIECE_BYTES:
-                self._piece *= 2
-        self.left = budget
-        return start
+        return self._input.receive(size, out, budget)
 
     def receive_bytes(self, data: bytes, out: list[Event], budget: int = UNBOUNDED) -> int:
         """`receive` for bytes that are not in `buffers.INPUT` yet (TLS, what followed a SASL dialogue)."""
-        for start in range(0, len(data), INPUT_BYTES):
-            piece = data[start : start + INPUT_BYTES]
-            INPUT_VIEW[: len(piece)] = piece
-            taken = self.receive(len(piece), out, budget)
-            budget = self.left
-            if taken < len(piece):
-                return start + taken
-        return len(data)
+        return self._input.receive_bytes(data, out, budget)
 
-    def _weigh(self, events: Sequence[Event]) -> int:
-        """What came, and what it took to read it."""
-        parts, self._incoming.parts = self._incoming.parts, 0
-        looked, self._gate.looked = self._gate.looked, 0
-        small = effort(self._tap.take_decoded(), parts, looked)
-        return sum(map(weight, events)) + len(self._flows) + small
+    @property
+    def left(self) -> int:
+        """What the last `receive` left of its budget; below 0 if it went beyond: a frame can't be cut."""
+        return self._input.left
 
     @property
     def is_awaited(self) -> bool:
         """The peer's Open waits for an answer: what it sent behind that is not taken before."""
-        return self._peer_opened and not self._is_open and not self.closed
-
-    def _give(self, data: Buffer | bytes, chunk: memoryview, out: list[Event]) -> int:
-        """Give the engine what it takes of `chunk`, which `data` holds; how many bytes: 0 if it takes no more."""
-        engine = self._engine
-        room = engine.room()
-        if room <= 0:
-            self._fail(out)
-            return 0
-        taken = engine.push(data, min(room, len(chunk)))
-        if taken <= 0:
-            self._drain(out)
-            self._fail(out)
-            return 0
-        self._tap.pushed(chunk[:taken], engine.room())
-        self._drain(out)
-        self._tap.is_current = False
-        if taken <= input_tap.SHORT:
-            self._flows.note_echoes_of_sessions()
-        if engine.unwritten_sessions:
-            engine.write()
-        return taken
-
-    def _give_all(self, data: bytes, out: list[Event]) -> bool:
-        """Give the engine all of `data`; False if it takes no more."""
-        while data:
-            taken = self._give(data, memoryview(data), out)
-            if not taken:
-                return False
-            data = data[taken:]
-        return True
+        return self._state.is_awaited
 
     def tick(self, now_ms: int, out: list[Event]) -> int:
         """Send heartbeats, notice a silent peer; return when to call again (same clock), 0 for never."""
         deadline = self._connection.tick(now_ms)
-        self._drain(out)
+        self._input.drain(out)
         return deadline
-
-    def _drain(self, out: list[Event]) -> None:
-        drain = self._engine.drain
-        while (notice := drain(out)) is not None:
-            self._handle(notice, out)
-
-    def _handle(self, notice: Notice, out: list[Event]) -> None:
-        """Do what the engine leaves to us; the most frequent first. Raises `WireError`."""
-        if notice[0] is NoticeKind.FLOW:
-            self._flows.flowed(notice[1], out)
-        elif notice[0] is NoticeKind.OUTCOME:
-            self._settlement.ended(notice[1], notice[2], out)
-        elif notice[0] is NoticeKind.ARRIVAL:
-            self._incoming.arrived(notice[1], notice[2], out)
-        elif notice[0] is NoticeKind.STATE:
-            self._settlement.confirmed(notice[1])
-        elif notice[0] is NoticeKind.LINK_OPENED:
-            self._attachments.attach(notice[1], self._peer_max_frame, out)
-        elif notice[0] is NoticeKind.LINK_DETACHED or notice[0] is NoticeKind.LINK_CLOSED:
-            self._attachments.detach(notice[1], closed=notice[0] is NoticeKind.LINK_CLOSED, out=out)
-        elif notice[0] is NoticeKind.SESSION_OPENED:
-            self._attachments.begin(notice[1], is_open=self._peer_opened)
-        elif notice[0] is NoticeKind.SESSION_CLOSED:
-            self._attachments.end(notice[1], out)
-        elif notice[0] is NoticeKind.CONNECTION_OPENED:
-            self._peer_opened = True
-            protocol_checks.check_open(self._tap.open_channel())
-            out.append((EventKind.OTHER, None, self._connection.opened()))
-        elif notice[0] is NoticeKind.CONNECTION_CLOSED:
-            self._peer_closed = True
-            out.append((EventKind.OTHER, None, Closed(self._connection.closed_with())))
-        else:
-            self._fail(out)
-
-    def _fail(self, out: list[Event]) -> None:
-        """The engine will take no more: a protocol error of the peer, or its idle time-out."""
-        if not self.closed and not self._peer_closed:
-            error = self._connection.failure()
-            if error is None:  # the engine gave up without a word (a performative by its symbol, for one)
-                error = AmqpError("amqp:connection:framing-error", "The frame can't be understood.")
-                self._changes.last_words = (error, None)
-                self.close(error)
-            else:
-                fault = conditions.fault_of(error)
-                error = fault.error
-                self._changes.last_words = (error, self._session_of_fault(fault))
-            self.closed = True
-            out.append((EventKind.OTHER, None, Closed(error)))
-
-    def _break(self, error: errors.WireError, out: list[Event]) -> None:
-        """The peer's frames can't be read, though the engine took them."""
-        self._tap.is_current = False
-        if isinstance(error, errors.ProtocolError):
-            told = AmqpError(error.condition, str(error))
-            self._changes.last_words = (told, self._attachments.local_channel(error.session_channel))
-        else:
-            told = AmqpError("amqp:decode-error", f"A frame can't be read: {error}")
-            self._changes.last_words = (told, None)
-        self.close(told)
-        out.append((EventKind.OTHER, None, Closed(told)))
-
-    def _session_of_fault(self, fault: conditions.Fault) -> int | None:
-        """Our channel of the session that the engine's last chunk broke, if that is certain."""
-        if not fault.codes or not self._tap.is_current:
-            return None
-        channels: set[int] = set()
-        with contextlib.suppress(errors.WireError):  # what lies behind the faulty frame may be anything
-            channels.update(channel for channel, _ in self._tap.performatives(fault.codes))
-        return self._attachments.local_channel(channels.pop()) if len(channels) == 1 else None
 
     # Connection
 
-    def open(self, container_id: str, offered: Sequence[str], properties: Mapping[str, values.Value]) -> None:
+    def open(self, container_id: str, offered: Sequence[str], properties: Mapping[str, Value]) -> None:
         """Answer the peer's Open."""
-        most = self._peer_max_frame - OPEN_BYTES
-        told = {Symbol(key): value for key, value in properties.items()}
-        whole = performatives.Open(
-            container_id=container_id, offered_capabilities=tuple(Symbol(name) for name in offered), properties=told
-        )
-        fits = frame_sizes.fitted(whole, 0, most)
-        if not isinstance(fits, performatives.Open):
-            fits = performatives.Open(container_id=container_id)
-        self._connection.open(container_id, fits.offered_capabilities or (), properties if fits.properties else {})
-        self._is_open = True
-        self._engine.frame_bytes = min(self._peer_max_frame, LARGEST_FRAME) - FRAME_OVERHEAD
-        if self.closed:  # the engine gave up meanwhile
-            self._connection.close()
-
-    @property
-    def _peer_max_frame(self) -> int:
-        """The longest frame that the peer takes."""
-        return self._connection.peer_max_frame or self._max_frame
+        self._state.open(container_id, offered, properties)
 
     def refuse_open(self, container_id: str, error: AmqpError) -> None:
         """Answer the peer's Open with one that announces failure, and Close."""
-        self.open(container_id, (), {"amqp:connection-establishment-failed": True})
-        self.close(error)
+        self._state.refuse_open(container_id, error)
 
     def close(self, error: AmqpError | None) -> None:
         """Close the connection; `output` still has bytes to send. Repeated calls do nothing."""
-        if self.closed:
-            return
-        self.closed = True
-        self._connection.close(None if error is None else self.fitting(error))
+        self._state.close(error)
+
+    @property
+    def closed(self) -> bool:
+        """True once our Close is on its way or the engine gave up; nothing more is sent or received."""
+        return self._state.closed
+
+    @property
+    def broken(self) -> bool:
+        """The engine writes no more, though nobody closed: only dropping the socket is left."""
+        return self._state.is_broken
 
     def fitting(self, error: AmqpError) -> AmqpError:
         """`error` with as much of its description as fits a frame of the peer's, and its info if that fits."""
@@ -357,7 +164,7 @@ class Endpoint:
 
     def free(self) -> None:
         """Give everything back. The endpoint and its links are unusable from here on."""
-        self.closed = True
+        self._state.closed = True
         for link in self._attachments.all_links():
             if isinstance(link, InLink):
                 drop_partial(link)
@@ -554,12 +361,7 @@ class Endpoint:
         pieces: list[bytes] = []
         while size := self._engine.output():
             pieces.append(OUTPUT_VIEW[:size].tobytes())
-        return self._changes.apply(b"".join(pieces), self._peer_max_frame)
-
-    @property
-    def broken(self) -> bool:
-        """The engine writes no more, though nobody closed: only dropping the socket is left."""
-        return self._engine.has_failed and not self.closed and not self._peer_closed
+        return self._changes.apply(b"".join(pieces), self._state.peer_max_frame)
 
     @property
     def has_echoes(self) -> bool:
@@ -568,6 +370,6 @@ class Endpoint:
 
     def echoes(self) -> bytes:
         """The flow frames that we owe the peer: the engine does not see that they were asked for."""
-        if self.closed:
+        if self._state.closed:
             self._flows.clear()
         return self._flows.take()

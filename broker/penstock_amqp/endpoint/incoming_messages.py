@@ -207,7 +207,7 @@ def _take(link: InLink, data: bytes, out: list[Event]) -> None:
 
 def _gather(link: InLink, data: bytes) -> None:
     """Small parts in a row become one: a message of parts of one byte shall not take fifty times its size."""
-    link.partial.gathering.bytes += len(data)
+    link.partial.memory.bytes += len(data)
     parts = link.partial.parts
     if parts and len(data) < SMALL_PART and len(parts[-1]) < SMALL_PART:
         last = parts[-1] = bytearray(parts[-1]) if isinstance(parts[-1], bytes) else parts[-1]
@@ -220,7 +220,7 @@ def _outgrows(link: InLink, data: bytes) -> bool:
     """Whether a message is not kept in memory any longer; an early one has its sections, which the head has to hold."""
     if link.partial.bytes > SPOOL_BYTES:
         return True
-    if link.partial.bytes <= HEAD_BYTES or link.partial.gathering.bytes + len(data) <= GATHERED_BYTES:
+    if link.partial.bytes <= HEAD_BYTES or link.partial.memory.bytes + len(data) <= GATHERED_BYTES:
         return False
     try:
         return body_at(b"".join(link.partial.parts)) is not None
@@ -229,11 +229,11 @@ def _outgrows(link: InLink, data: bytes) -> bool:
 
 
 def _is_too_much(link: InLink, more: int) -> bool:
-    return link.spool is None and link.partial.gathering.bytes + more > 2 * GATHERED_BYTES
+    return link.spool is None and link.partial.memory.bytes + more > 2 * GATHERED_BYTES
 
 
 def _keep(link: InLink, head: bytes) -> None:
-    link.partial.gathering.bytes += len(head) - sum(map(len, link.partial.parts))
+    link.partial.memory.bytes += len(head) - sum(map(len, link.partial.parts))
     link.partial.parts = [head] if head else []
 
 

@@ -15,10 +15,19 @@ from penstock_amqp.frames.performatives import Transfer
 from penstock_amqp.types.composites import Composite
 from penstock_amqp.types.values import Described
 
-__all__ = ["CLOSELY", "Gathering", "InLink", "OutLink", "PartialMessage", "SecondSettlement", "Session", "Sink"]
+__all__ = [
+    "UNPROVEN_MESSAGES",
+    "InLink",
+    "OutLink",
+    "PartialMemory",
+    "PartialMessage",
+    "SecondSettlement",
+    "Session",
+    "Sink",
+]
 
-CLOSELY: Final = 4
-"""Messages of a new link whose transfers and sections are looked at one by one, which would cost too much for all."""
+UNPROVEN_MESSAGES: Final = 4
+"""Messages of a new link whose transfers and sections are checked one by one, which would cost too much for all."""
 
 
 class Session:
@@ -51,7 +60,7 @@ class Sink(Protocol):
         ...
 
 
-class Gathering:
+class PartialMemory:
     """How many bytes are in memory of messages that are still coming, over all links of a connection."""
 
     __slots__ = ("bytes",)
@@ -63,10 +72,10 @@ class Gathering:
 class PartialMessage:
     """What came so far of the message that a link is receiving, if the message spans several reads."""
 
-    __slots__ = ("bytes", "delivery", "gathering", "parts", "sink")
+    __slots__ = ("bytes", "delivery", "memory", "parts", "sink")
 
-    def __init__(self, gathering: Gathering) -> None:
-        self.gathering = gathering
+    def __init__(self, memory: PartialMemory) -> None:
+        self.memory = memory
         self.delivery: Ptr | None = None
         """The delivery of the message; None if no message is coming in parts."""
         self.bytes = 0
@@ -115,7 +124,7 @@ class InLink:
         "unproven",
     )
 
-    def __init__(self, ptr: Ptr, name: str, session: Session, gathering: Gathering | None = None) -> None:
+    def __init__(self, ptr: Ptr, name: str, session: Session, memory: PartialMemory | None = None) -> None:
         self.ptr = ptr
         self.name = name
         self.is_answered = False
@@ -138,10 +147,10 @@ class InLink:
         """Longest message taken; 0 once a longer one came."""
         self.read_bytes = 0
         """A message of so many bytes is read with more care: it is long, or longer than `max_bytes`."""
-        self.partial = PartialMessage(gathering or Gathering())
+        self.partial = PartialMessage(memory or PartialMemory())
         self.spool: Callable[[], Sink] | None = None
         """Makes sinks; without it the link keeps messages of any length in memory."""
-        self.unproven = CLOSELY
+        self.unproven = UNPROVEN_MESSAGES
         """Messages that are still looked at closely: whoever gets something wrong does so from the start."""
         self.first_transfer: Transfer | None = None
         """How the delivery began that is coming in several transfers, while the link is unproven."""
