@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.errors import DecodeError, EncodeError
-from penstock_amqp.types import codec, values
+from penstock_amqp.types import values
+from penstock_amqp.types.decoder import MAX_DEPTH, decode, decode_one
+from penstock_amqp.types.encoder import array_of, encode
 from penstock_amqp.types.values import Array, Described, Symbol, Value
 
 # Part 1, 1.1 (the described book), and 1.6: one line per encoding, the bytes as the specification draws them.
@@ -77,9 +79,9 @@ VECTORS = [
 @pytest.mark.parametrize(("drawn", "value"), VECTORS)
 def test_the_encodings_of_the_specification_are_read(drawn: str, value: Value) -> None:
     data = bytes.fromhex(drawn)
-    assert same(codec.decode_one(data), value)
+    assert same(decode_one(data), value)
     # The same value at another place of a longer buffer.
-    assert codec.decode(b"\x41" + data + b"\x40", 1)[1] == 1 + len(data)
+    assert decode(b"\x41" + data + b"\x40", 1)[1] == 1 + len(data)
 
 
 @pytest.mark.parametrize(
@@ -106,18 +108,18 @@ def test_the_encodings_of_the_specification_are_read(drawn: str, value: Value) -
     ],
 )
 def test_a_value_is_written_in_its_shortest_encoding(value: object, drawn: str) -> None:
-    assert codec.encode(value) == bytes.fromhex(drawn)
+    assert encode(value) == bytes.fromhex(drawn)
 
 
 @given(any_value)
 def test_what_is_written_is_read_again_as_the_same_type(value: Value) -> None:
-    assert same(codec.decode_one(codec.encode(value)), value)
+    assert same(decode_one(encode(value)), value)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_value_or_a_decode_error(data: bytes) -> None:
     try:
-        _, end = codec.decode(data)
+        _, end = decode(data)
     except DecodeError as error:
         assert 0 <= error.offset <= len(data)
     else:
@@ -126,10 +128,10 @@ def test_any_bytes_are_a_value_or_a_decode_error(data: bytes) -> None:
 
 @given(any_value, st.data())
 def test_a_value_cut_short_is_a_decode_error(value: Value, data: st.DataObject) -> None:
-    encoded = codec.encode(value)
+    encoded = encode(value)
     cut = data.draw(st.integers(0, len(encoded) - 1))
     with pytest.raises(DecodeError):
-        codec.decode(encoded[:cut])
+        decode(encoded[:cut])
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_a_value_cut_short_is_a_decode_error(value: Value, data: st.DataObject) 
 )
 def test_an_error_names_the_offset(drawn: str, offset: int) -> None:
     with pytest.raises(DecodeError) as caught:
-        codec.decode_one(bytes.fromhex(drawn))
+        decode_one(bytes.fromhex(drawn))
     assert caught.value.offset == offset
     assert f"byte {offset}" in str(caught.value)
 
@@ -163,12 +165,12 @@ def test_an_error_names_the_offset(drawn: str, offset: int) -> None:
 def test_bytes_between_the_items_of_a_list_and_its_end_are_an_error() -> None:
     # A list of one list, which says one item and holds two.
     with pytest.raises(DecodeError, match="1 bytes too many at the end of a compound value"):
-        codec.decode(bytes.fromhex("c0 06 01 c0 03 01 41 41"))
+        decode(bytes.fromhex("c0 06 01 c0 03 01 41 41"))
 
 
 def test_bytes_behind_the_only_value_are_an_error() -> None:
     with pytest.raises(DecodeError, match="1 bytes too many"):
-        codec.decode_one(b"\x41\x41")
+        decode_one(b"\x41\x41")
 
 
 def nested_list(depth: int) -> bytes:
@@ -179,24 +181,24 @@ def nested_list(depth: int) -> bytes:
 
 
 def test_depth_is_bounded() -> None:
-    assert codec.decode_one(nested_list(codec.MAX_DEPTH)) is not None
+    assert decode_one(nested_list(MAX_DEPTH)) is not None
     with pytest.raises(DecodeError, match="nested deeper"):
-        codec.decode_one(nested_list(codec.MAX_DEPTH + 1))
+        decode_one(nested_list(MAX_DEPTH + 1))
 
 
 def test_a_chain_of_descriptors_is_bounded_like_any_nesting() -> None:
     with pytest.raises(DecodeError, match="nested deeper"):
-        codec.decode_one(b"\x00\x44" * 5000 + b"\x40")
+        decode_one(b"\x00\x44" * 5000 + b"\x40")
 
 
 def test_array_items_that_take_no_bytes_are_bounded_over_the_whole_value() -> None:
     one = b"\xf0\x00\x00\x00\x05\x00\x00\x80\x00\x40"  # 32,768 nulls in ten bytes
     twice = b"\xc0" + bytes((1 + 2 * len(one), 2)) + one * 2
     assert len(twice) == 23
-    codec.decode_one(twice)
+    decode_one(twice)
     thrice = b"\xc0" + bytes((1 + 3 * len(one), 3)) + one * 3
     with pytest.raises(DecodeError, match="65536 array items"):
-        codec.decode_one(thrice)
+        decode_one(thrice)
 
 
 @pytest.mark.parametrize(
@@ -220,13 +222,13 @@ def test_array_items_that_take_no_bytes_are_bounded_over_the_whole_value() -> No
 )
 def test_what_amqp_cannot_carry_is_an_encode_error(value: object) -> None:
     with pytest.raises(EncodeError):
-        codec.encode(value)
+        encode(value)
 
 
 def test_array_of_chooses_a_code_that_fits_all_items() -> None:
-    assert codec.array_of((values.UInt(0), values.UInt(300))).code == 0x70
-    assert codec.array_of((Symbol("a"), Symbol("b" * 300))).code == 0xB3
-    assert codec.array_of((True, False)).code == 0x56
-    assert codec.array_of((Symbol("a"),)).code == 0xA3
+    assert array_of((values.UInt(0), values.UInt(300))).code == 0x70
+    assert array_of((Symbol("a"), Symbol("b" * 300))).code == 0xB3
+    assert array_of((True, False)).code == 0x56
+    assert array_of((Symbol("a"),)).code == 0xA3
     with pytest.raises(EncodeError):
-        codec.array_of((Symbol("a"), "a"))
+        array_of((Symbol("a"), "a"))

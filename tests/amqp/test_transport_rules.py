@@ -31,7 +31,7 @@ from penstock_amqp.frames.performatives import (
 )
 from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.sasl.frames import Challenge, Init, Mechanisms, SaslOutcome, sasl_frame
-from penstock_amqp.types.codec import encode
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, Symbol, UByte, UInt, ULong, UShort, Value
 
 HELLO = encode_message(Message(body="hello"))

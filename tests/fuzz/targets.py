@@ -35,7 +35,8 @@ from penstock_amqp.sasl.mechanisms import (
 )
 from penstock_amqp.sasl.scram import Scram
 from penstock_amqp.sasl.server import Authenticated, Refused, SaslServer
-from penstock_amqp.types.codec import decode, encode
+from penstock_amqp.types.decoder import decode
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Symbol
 from penstock_core.selector import Selector, compile_selector
 

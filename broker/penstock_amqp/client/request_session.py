@@ -1,6 +1,6 @@
 """A client that asks a node and gets answers: one connection, one session, a link out and a link back. Sans-I/O.
 
-Built on our own codec and frames instead of the engine: the operator and the observer then need no compiled library,
+Built on our own types and frames instead of the engine: the operator and the observer then need no compiled library,
 and asyncio gets a plain bytes-in, bytes-out machine. It does what such a client needs and no more: credit both ways,
 messages over several frames both ways, echo and drain, dispositions, an orderly end.
 

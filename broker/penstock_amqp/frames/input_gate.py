@@ -19,8 +19,9 @@ from typing import Final
 from penstock_amqp.errors import WireError
 from penstock_amqp.frames.frames import AMQP_FRAME, AMQP_HEADER, HEAD_BYTES, frame_of, parse_head, performative_code
 from penstock_amqp.frames.performatives import Attach, Begin, Disposition, Flow, Open, Transfer
-from penstock_amqp.types.codec import decode, encode
 from penstock_amqp.types.composites import numbered
+from penstock_amqp.types.decoder import decode
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described
 
 __all__ = ["InputGate"]

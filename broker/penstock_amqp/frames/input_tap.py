@@ -29,8 +29,8 @@ from typing import Final
 from penstock_amqp.errors import DecodeError, TapError
 from penstock_amqp.frames.frames import AMQP_FRAME, performative_code, read_body, walk
 from penstock_amqp.frames.performatives import Attach, Begin, Detach, Flow, Open, Performative, Transfer
-from penstock_amqp.types.codec import decode
 from penstock_amqp.types.composites import from_value, missing_field
+from penstock_amqp.types.decoder import decode
 from penstock_amqp.types.values import Described, UInt, ULong, Value
 
 __all__ = ["SHORT", "InputTap", "TappedAttach", "TappedBegin", "TappedFlow"]

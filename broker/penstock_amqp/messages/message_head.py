@@ -23,8 +23,9 @@ from typing import ClassVar, NamedTuple, Protocol, cast
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.sections import Section, end_of, section_at
 from penstock_amqp.types import composites as kinds
-from penstock_amqp.types.codec import decode, encode
 from penstock_amqp.types.composites import Composite, from_value, optional, to_value
+from penstock_amqp.types.decoder import decode
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 
 __all__ = [

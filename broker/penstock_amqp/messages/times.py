@@ -16,7 +16,8 @@ from penstock_amqp.messages import fields
 from penstock_amqp.messages.fields import Field
 from penstock_amqp.messages.message_head import Head, replace_head, with_header
 from penstock_amqp.messages.sections import Section, end_of, find_section, section_at
-from penstock_amqp.types.codec import decode, encode
+from penstock_amqp.types.decoder import decode
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 from penstock_core.lifespan import NO_WISHES, Wishes
 

@@ -13,8 +13,9 @@ from typing import ClassVar, Final
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.message_codec import decode_message
 from penstock_amqp.types import composites as kinds
-from penstock_amqp.types.codec import decode, decode_one, encode
 from penstock_amqp.types.composites import Composite, from_value, optional, required, to_value
+from penstock_amqp.types.decoder import decode, decode_one
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, ULong, Value
 
 __all__ = [

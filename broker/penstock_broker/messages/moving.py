@@ -13,7 +13,7 @@ from penstock_amqp.endpoint.events import AmqpError, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import fields, message_head
 from penstock_amqp.messages.times import DELAYS
-from penstock_amqp.types.codec import encode
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Symbol, Timestamp, Value
 from penstock_broker.log import Outcome
 from penstock_broker.messages.condemning import TOLD

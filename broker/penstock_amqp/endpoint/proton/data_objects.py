@@ -13,7 +13,8 @@ from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.conditions import AmqpError
 from penstock_amqp.endpoint.proton import ffi
 from penstock_amqp.frames.performatives import Coordinator, Source, Target
-from penstock_amqp.types import codec
+from penstock_amqp.types.decoder import decode_one
+from penstock_amqp.types.encoder import array_of, encode
 from penstock_amqp.types.values import Symbol, Value
 
 __all__ = [
@@ -59,12 +60,12 @@ def write_condition(condition: Ptr, error: AmqpError) -> None:
 
 def symbols(names: Sequence[str]) -> bytes:
     """An encoded array of symbols; nothing at all for no names, so that the field is absent."""
-    return codec.encode(codec.array_of(tuple(Symbol(name) for name in names))) if names else b""
+    return encode(array_of(tuple(Symbol(name) for name in names))) if names else b""
 
 
 def symbol_map(entries: Mapping[str, Value]) -> bytes:
     """An encoded map with symbols as keys; nothing at all for no entries."""
-    return codec.encode({Symbol(key): value for key, value in entries.items()}) if entries else b""
+    return encode({Symbol(key): value for key, value in entries.items()}) if entries else b""
 
 
 def write_source(terminus: Ptr, source: Source | None) -> None:
@@ -115,6 +116,6 @@ def decoded(data: Ptr) -> Value:
     if not encoded:
         return None
     try:
-        return codec.decode_one(encoded)
+        return decode_one(encoded)
     except errors.WireError:
         return None
