@@ -18,8 +18,8 @@ frame, and what stands behind it. So an engine calls nobody: there are no callba
 engine to its user (the broker runs without Python's garbage collector).
 
 **Order.** Events and notices come in the order in which the peer's frames came. A run of plain messages of one link is
-one event, so is a run of plain outcomes of one link. A run ends where anything else comes between. The next call of
-`drain` goes on with the run that is the last event of `out`; behind a notice, only if that brought an event.
+one event, so is a run of plain outcomes of one link: what is plain joins the last event of `out` if that is a run of
+its kind and its link. It does not join a run of messages whose link is `unproven`.
 
 **Pointers.** A `Ptr` is an object of proton's in every engine, as `cproton_ffi` shows it: a compiled back end uses the
 same library and includes the same declarations. What is not plain is done in Python with these pointers, by the other

@@ -10,12 +10,24 @@ from __future__ import annotations
 from typing import Final
 
 from penstock_amqp.endpoint.attachments import Attachments
-from penstock_amqp.endpoint.buffers import Ptr
+from penstock_amqp.endpoint.buffers import MESSAGE_BYTES, Ptr
 from penstock_amqp.endpoint.conditions import AmqpError
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import Event, EventKind, Missed, TooLarge, Unstored
-from penstock_amqp.endpoint.links import InLink
-from penstock_amqp.endpoint.proton import deliveries
+from penstock_amqp.endpoint.links import InLink, PartialMessage
+from penstock_amqp.endpoint.proton.deliveries import (
+    RELEASED,
+    advance,
+    is_aborted,
+    is_partial,
+    is_settled,
+    link_of,
+    read,
+    read_before,
+    settle,
+    tag_of,
+    update,
+)
 from penstock_amqp.endpoint.transactional_states import named_transaction
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.frames import protocol_checks
@@ -60,24 +72,29 @@ class IncomingMessages:
 
         Raises `WireError` if a transfer of a new link is not as AMQP wants it.
         """
-        link = self._engine.receivers.get(deliveries.link_of(received))
+        link = self._engine.receivers.get(link_of(received))
         if link is None:  # detached by us; the peer does not know yet
             _report_missed(received, out)
-            deliveries.settle(received)
+            settle(received)
             return
-        if link.unproven:
+        is_proven = not link.unproven
+        if not is_proven:
             self._check_transfers()
             if link.resumed and self._passes_over(received, link, out):
                 return
         data = self._read(received, link, already, out)
         if data is None:
             return
-        deliveries.advance(link.ptr)
-        unsound = _check_message(received, link, data) if link.unproven else None
+        advance(link.ptr)
+        unsound = None if is_proven else _check_message(received, link, data)
         if unsound is not None:
             out.append((EventKind.OTHER, None, unsound))
+            return
+        last = out[-1] if out and is_proven else None
+        if last is not None and last[0] is EventKind.MESSAGES and last[1] is link:
+            last[2].append((received, data, is_settled(received)))
         else:
-            out.append((EventKind.MESSAGES, link, [(received, data, deliveries.is_settled(received))]))
+            out.append((EventKind.MESSAGES, link, [(received, data, is_settled(received))]))
 
     def _check_transfers(self) -> None:
         """Judge the transfers of new links in the chunk at hand. Raises `WireError`."""
@@ -94,65 +111,69 @@ class IncomingMessages:
 
     def _passes_over(self, received: Ptr, link: InLink, out: list[Event]) -> bool:
         """Release a delivery that the peer resumes, which we know nothing of: it may send it anew. False: another."""
-        tag = deliveries.tag_of(received)
-        if link.resumed is None or tag not in link.resumed or deliveries.is_aborted(received):
+        tag = tag_of(received)
+        if link.resumed is None or tag not in link.resumed or is_aborted(received):
             return False
-        while deliveries.read(link.ptr):
+        while read(link.ptr):
             pass
-        if not deliveries.is_partial(received):
+        if not is_partial(received):
             link.resumed.discard(tag)
             _report_missed(received, out)
-            deliveries.advance(link.ptr)
-            deliveries.update(received, deliveries.RELEASED)
-            deliveries.settle(received)
+            advance(link.ptr)
+            update(received, RELEASED)
+            settle(received)
             self._engine.credit(link, 1)
         return True
 
     def _read(self, received: Ptr, link: InLink, already: int, out: list[Event]) -> bytes | None:
         """The message once it is whole; None if there is none (yet)."""
-        is_part = deliveries.is_partial(received) or link.partial.bytes > 0
-        beginning = deliveries.read_before(already) if already else b""
-        if not is_part and not already and not deliveries.is_aborted(received):
-            beginning = deliveries.read(link.ptr, link.read_bytes)
+        is_part = is_partial(received) or link.partial.bytes > 0
+        beginning = read_before(already) if already else b""
+        if not is_part and not already and not is_aborted(received):
+            beginning = read(link.ptr, link.read_bytes)
             if len(beginning) < link.read_bytes:
                 return beginning
         message = self._gather(received, link, beginning, out)
-        self.parts += is_part and message is None
+        if is_part and message is None:
+            self.parts += 1
         return message
 
     def _gather(self, received: Ptr, link: InLink, beginning: bytes, out: list[Event]) -> bytes | None:
         """Put what came behind what came before; the message once it is whole. `beginning`: read already."""
-        if deliveries.is_aborted(received):
+        if is_aborted(received):
             self._drop(received, link)
             return None
-        link.partial.delivery = received
-        piece = beginning or deliveries.read(link.ptr)
-        while piece:
+        partial = link.partial
+        partial.delivery = received
+        if beginning:
+            _take(link, beginning, out)
+        while piece := read(link.ptr):
             _take(link, piece, out)
-            piece = deliveries.read(link.ptr)
-        if deliveries.is_partial(received):
+            if len(piece) < MESSAGE_BYTES:
+                break
+        if is_partial(received):
             return None
-        if link.partial.bytes > link.max_bytes:
+        if partial.bytes > link.max_bytes:
             self._drop(received, link)
             return None
-        head = b"".join(link.partial.parts)
-        sink = link.partial.sink
+        head = b"".join(partial.parts)
+        sink = partial.sink
         drop_partial(link)
         if sink is None:
             return head
         message = sink.finish(head)
         if isinstance(message, bytes):
             return message
-        deliveries.advance(link.ptr)
-        unstored = Unstored(link, received, deliveries.is_settled(received), message, named_transaction(received))
+        advance(link.ptr)
+        unstored = Unstored(link, received, is_settled(received), message, named_transaction(received))
         out.append((EventKind.OTHER, None, unstored))
         return None
 
     def _drop(self, received: Ptr, link: InLink) -> None:
         """Nobody hears of this delivery; its credit is the sender's again."""
         drop_partial(link)
-        deliveries.advance(link.ptr)
-        deliveries.settle(received)
+        advance(link.ptr)
+        settle(received)
         if link.max_bytes:
             self._engine.credit(link, 1)
 
@@ -182,33 +203,36 @@ def _check_message(received: Ptr, link: InLink, data: bytes) -> Unstored | None:
         check_sections(data, 0)
     except (DecodeError, IndexError) as error:
         told = AmqpError("amqp:decode-error", f"The message can't be read: {error}")
-        return Unstored(link, received, deliveries.is_settled(received), told, named_transaction(received))
+        return Unstored(link, received, is_settled(received), told, named_transaction(received))
     return None
 
 
 def _take(link: InLink, data: bytes, out: list[Event]) -> None:
-    link.partial.bytes += len(data)
-    if link.partial.bytes > link.max_bytes or _is_too_much(link, len(data)):
+    partial = link.partial
+    partial.bytes += len(data)
+    if partial.bytes > link.max_bytes or _is_too_much(link, len(data)):
         if link.max_bytes:
             _keep(link, b"")
-            link.partial.sink = None
+            partial.sink = None
             link.max_bytes = 0  # say it once
-            out.append((EventKind.OTHER, None, TooLarge(link, named_transaction(link.partial.delivery))))
-    elif link.partial.sink is not None:
-        link.partial.sink.append(data)
+            out.append((EventKind.OTHER, None, TooLarge(link, named_transaction(partial.delivery))))
+    elif partial.sink is not None:
+        partial.sink.append(data)
     elif link.spool is not None and _outgrows(link, data):
-        whole = b"".join([*link.partial.parts, data])
+        whole = b"".join([*partial.parts, data])
         _keep(link, _head_of(whole))
-        link.partial.sink = link.spool()
-        link.partial.sink.append(whole)
+        partial.sink = link.spool()
+        partial.sink.append(whole)
     else:
-        _gather(link, data)
+        _append(partial, data)
 
 
-def _gather(link: InLink, data: bytes) -> None:
-    """Small parts in a row become one: a message of parts of one byte shall not take fifty times its size."""
-    link.partial.memory.bytes += len(data)
-    parts = link.partial.parts
+def _append(partial: PartialMessage, data: bytes) -> None:
+    """Keep `data` in memory. Small parts in a row become one: a message of parts of one byte shall not take fifty times
+    its size.
+    """
+    partial.memory.bytes += len(data)
+    parts = partial.parts
     if parts and len(data) < SMALL_PART and len(parts[-1]) < SMALL_PART:
         last = parts[-1] = bytearray(parts[-1]) if isinstance(parts[-1], bytes) else parts[-1]
         last += data

@@ -39,6 +39,11 @@ _SASL_BEGINNING: Final = SASL_HEADER[:5]
 _NO_PROTOCOL: Final = 0xFF
 """A protocol-id that the engine answers by its own header and the end of the connection."""
 
+# Names of the module cost less than members of an enum, which are looked up in its class each time.
+_ARRIVAL: Final = NoticeKind.ARRIVAL
+_FLOW: Final = NoticeKind.FLOW
+_OUTCOME: Final = NoticeKind.OUTCOME
+
 
 class Input:
     """Reads the bytes of one connection. It is made of the parts that what comes is handed to."""
@@ -178,12 +183,12 @@ class Input:
 
     def _handle(self, notice: Notice, out: list[Event]) -> None:
         """Do what the engine leaves to us; the most frequent first. Raises `WireError`."""
-        if notice[0] is NoticeKind.FLOW:
-            self._flows.flowed(notice[1], out)
-        elif notice[0] is NoticeKind.OUTCOME:
-            self._settlement.ended(notice[1], notice[2], out)
-        elif notice[0] is NoticeKind.ARRIVAL:
+        if notice[0] is _ARRIVAL:
             self._incoming.arrived(notice[1], notice[2], out)
+        elif notice[0] is _FLOW:
+            self._flows.flowed(notice[1], out)
+        elif notice[0] is _OUTCOME:
+            self._settlement.ended(notice[1], notice[2], out)
         elif notice[0] is NoticeKind.STATE:
             self._settlement.confirmed(notice[1])
         elif notice[0] is NoticeKind.LINK_OPENED:

@@ -49,6 +49,12 @@ __all__ = ["ProtonEngine"]
 SESSIONS_AT_ONCE: Final = 16
 """Sessions that are opened before proton writes. With no channel left it would fall silent for good."""
 
+# Names of the module cost less than members of an enum, which are looked up in its class each time.
+_MESSAGES: Final = EventKind.MESSAGES
+_ACCEPTED_RUN: Final = EventKind.ACCEPTED
+_ARRIVAL: Final = NoticeKind.ARRIVAL
+_OUTCOME: Final = NoticeKind.OUTCOME
+
 
 def _no_pointer(_: Ptr) -> Ptr:
     return NULL
@@ -74,7 +80,7 @@ class ProtonEngine:
 
     __slots__ = (
         "_collector",
-        "_events_at_notice",
+        "_has_notice",
         "_tag",
         "_transport",
         "frame_bytes",
@@ -90,8 +96,8 @@ class ProtonEngine:
         self._transport = connection.transport
         self._collector = connection.collector
         self._tag = 0
-        self._events_at_notice = -1
-        """How many events there were when `drain` returned the notice that stands first in the collector; -1: none."""
+        self._has_notice = False
+        """The first event of the collector is the notice that `drain` returned."""
         self.receivers: dict[Ptr, InLink] = {}
         self.unsettled: dict[Ptr, Held] = {}
         self.unconfirmed: dict[Ptr, InLink] = {}
@@ -116,55 +122,53 @@ class ProtonEngine:
         batch: list[Arrival] = []
         held_link: OutLink | None = None
         held_batch: list[Held] = []
-        events_before = self._events_at_notice
-        if events_before >= 0:
-            self._events_at_notice = -1
+        if self._has_notice:
+            self._has_notice = False
             collector_pop(collector)
-        if out and len(out) > events_before:
+        if out:
             last = out[-1]  # go on with the batch of the call before, if nothing else came between
-            if last[0] is EventKind.MESSAGES and not last[1].unproven:
+            if last[0] is _MESSAGES and not last[1].unproven:
                 batch_link, batch = last[1], last[2]
-            elif last[0] is EventKind.ACCEPTED:
+            elif last[0] is _ACCEPTED_RUN:
                 held_link, held_batch = last[1], last[2]
         while event := collector_peek(collector):
             received = event_delivery(event)
             if not received:
                 notice = _NOTICES.get(event_type(event))
                 if notice is not None:
-                    self._events_at_notice = len(out)
+                    self._has_notice = True
                     return notice[0], notice[1](event), None
-                batch_link = held_link = None
             elif held := take_unsettled(received, None):
                 if delivery_remote_state(received) != ACCEPTED:
-                    self._events_at_notice = len(out)
-                    return NoticeKind.OUTCOME, received, held
+                    self._has_notice = True
+                    return _OUTCOME, received, held
                 if held[0] is held_link:
                     delivery_settle(received)
                     held_batch.append(held)
                 elif held[0].settles_second and not delivery_settled(received):
-                    self._events_at_notice = len(out)
-                    return NoticeKind.OUTCOME, received, held
+                    self._has_notice = True
+                    return _OUTCOME, received, held
                 else:
                     delivery_settle(received)
                     held_link, held_batch, batch_link = held[0], [held], None
-                    out.append((EventKind.ACCEPTED, held_link, held_batch))
+                    out.append((_ACCEPTED_RUN, held_link, held_batch))
             elif delivery_readable(received):
                 link = receivers.get(delivery_link(received))
                 if link is None or link.unproven or delivery_partial(received) or link.partial.bytes:
-                    self._events_at_notice = len(out)
-                    return NoticeKind.ARRIVAL, received, 0
+                    self._has_notice = True
+                    return _ARRIVAL, received, 0
                 size = link_recv(link.ptr, MESSAGE, link.read_bytes)
                 if size >= link.read_bytes or size < 0:
-                    self._events_at_notice = len(out)
-                    return NoticeKind.ARRIVAL, received, max(size, 0)
+                    self._has_notice = True
+                    return _ARRIVAL, received, max(size, 0)
                 data = unpack(MESSAGE, size)
                 link_advance(link.ptr)
                 if link is not batch_link:
                     batch_link, batch, held_link = link, [], None
-                    out.append((EventKind.MESSAGES, link, batch))
+                    out.append((_MESSAGES, link, batch))
                 batch.append((received, data, delivery_settled(received)))
             elif self.unconfirmed and received in self.unconfirmed:
-                self._events_at_notice = len(out)
+                self._has_notice = True
                 return NoticeKind.STATE, received, None
             collector_pop(collector)
         return None
@@ -273,6 +277,6 @@ class ProtonEngine:
     def _pass_over_own(self) -> None:
         """Proton tells us of our own transfers as flows; a flow that `drain` finds shall be the peer's."""
         collector = self._collector
-        self._events_at_notice = -1
+        self._has_notice = False
         while (event := collector_peek(collector)) and event_type(event) != ffi.TRANSPORT_ERROR:
             collector_pop(collector)
