@@ -28,7 +28,7 @@ from penstock_broker.connections.listening import Port
 from penstock_broker.log import Log, SyncChoice
 from penstock_broker.log import Settings as LogSettings
 from penstock_broker.log.files import FileLayer
-from penstock_broker.log.syncing import Syncer
+from penstock_broker.log.syncers import Syncer
 from penstock_broker.queues.queue import Queue
 from penstock_broker.settings.settings import Authentication, Listener, Settings
 from penstock_broker.state.timing import Clock

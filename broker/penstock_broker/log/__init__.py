@@ -3,12 +3,12 @@
 from penstock_broker.log.blocks import NewerFormat
 from penstock_broker.log.bodies import CommitAck, CommitPut, LargePayload, NoRoom, RecordTooLarge, StagedBody
 from penstock_broker.log.files import FileLayer, RealFiles
-from penstock_broker.log.locking import FolderLocked
+from penstock_broker.log.files import FolderLocked
 from penstock_broker.log.log import Log, Settings
 from penstock_broker.log.records import Document, Outcome
-from penstock_broker.log.recovering import Damage, ForeignSegment, Recovered
-from penstock_broker.log.replaying import Message
-from penstock_broker.log.syncing import SyncChoice
+from penstock_broker.log.recover import Damage, ForeignSegment, Recovered
+from penstock_broker.log.replay import Message
+from penstock_broker.log.syncers import SyncChoice
 
 __all__ = [
     "CommitAck",

@@ -1,8 +1,10 @@
 """Bodies that come in parts: appended to the log as they come, named by a put later, read by slices.
 
 A body holds the segments in which its parts lie for as long as somebody has it in hand; a body that nothing names is
-released with its last reference. What a committed put names is held by `living` until the message has left all its
+released with its last reference. What a committed put names is held by `segment_usage` until the message has left all its
 queues. Nothing here is on the path of small messages. Measured cost stands in docs/performance.md.
+
+Bodies of live messages put together again from the parts that recovery has found.
 """
 
 from __future__ import annotations
@@ -12,11 +14,15 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
-
 from penstock_broker.log.files import Buffer, FileLayer
-from penstock_broker.log.living import Living, Segment
+from penstock_broker.log.segment_usage import Living, Segment
 from penstock_broker.log.records import Outcome
+import logging
+from collections.abc import Sequence
+from penstock_broker.log.segment_usage import Living
+from penstock_broker.log.replay import PartPlace, Replay
 
+LOGGER = logging.getLogger(__name__)
 
 class NoRoom(Exception):
     """The log takes no bodies now: the disk is full but for the reserve, or the log has failed."""
@@ -187,3 +193,53 @@ class Bodies:
         self.waiting_bytes -= sum(map(len, self._waiting.pop(body, ())))
         body.forget()
         self._living.unpin(body.segments)
+
+_HEAD_BYTES = 64 * 1024  # of a large payload that was put without a head of its own, what is kept in memory
+
+
+def fetch_bodies(replay: Replay, living: Living, bodies: Bodies, inline_bytes: int) -> dict[int, list[int]]:
+    """Give each live put with a staged body its payload; bodies that several puts name are shared.
+
+    Puts whose parts are not all there are taken out of `replay`; returns their messages per incarnation.
+    """
+    queues = {document.incarnation for document in replay.documents.values()}
+    known: dict[int, StagedBody | None] = {}
+    incomplete: dict[int, list[int]] = {}
+    for number, live in sorted(replay.puts.items()):
+        lives_in = queues.intersection(live.incarnations).difference(live.acked)
+        if live.staged is None or not lives_in:  # of a queue that has ended, parts may be recycled already
+            continue
+        body_number, offset, length = live.staged
+        if body_number not in known:
+            known[body_number] = _assemble(bodies, living, body_number, length, replay.parts.get(body_number, ()))
+        body = known[body_number]
+        if body is not None:
+            live.put = live.put._replace(payload=_payload(live.put.payload, body, offset, inline_bytes))
+            continue
+        LOGGER.error("message %d is lost: not all parts of its body can be read", number)
+        for incarnation in lives_in:
+            incomplete.setdefault(incarnation, []).append(number)
+        del replay.puts[number]
+    return incomplete
+
+
+def _assemble(
+    bodies: Bodies, living: Living, number: int, length: int, places: Sequence[PartPlace]
+) -> StagedBody | None:
+    """The body, or None if something of its `length` bytes lacks."""
+    body = bodies.stage(number)
+    for place in sorted(places, key=lambda place: place.offset):
+        if place.offset != body.length or place.segment not in living.by_number:
+            return None
+        body.length += place.length
+        body.place(Extent(living.by_number[place.segment], place.at, place.length))
+    return body if body.length == length else None
+
+
+def _payload(head: bytes, body: StagedBody, offset: int, inline_bytes: int) -> bytes:
+    if len(head) + body.length - offset <= inline_bytes:
+        return head + body.read(offset, body.length - offset)
+    if not head:
+        head = body.read(offset, _HEAD_BYTES)
+        offset += len(head)
+    return LargePayload.of(head, body, offset)

@@ -3,7 +3,7 @@ format.md).
 
 Written for speed: `put` and `ack` are flat, `write` encodes per block. Measured cost stands in docs/performance.md,
 about 0.4 us per put, 0.15 us per ack, and per message in a block of 100 about 0.2 us for the write. What appends is in
-`appending`, bodies in parts and transactions are in `transacting`; here is what writes, syncs, opens and closes. It
+`append`, bodies in parts and transactions are in `commit`; here is what writes, syncs, opens and closes. It
 decides nothing about messages and must not know AMQP. It is called from one thread; only `request_sync` and `maintain`
 lead to work elsewhere.
 """
@@ -17,16 +17,16 @@ from pathlib import Path
 
 from penstock_broker.log.encoding import ack_record, checkpoint_records, closed_record
 from penstock_broker.log.files import Buffer, FileLayer, RealFiles
-from penstock_broker.log.locking import lock_folder
+from penstock_broker.log.files import lock_folder
 from penstock_broker.log.records import Outcome
-from penstock_broker.log.recovering import Recovered, Restored, recover
-from penstock_broker.log.restating import Restating
+from penstock_broker.log.recover import Recovered, Restored, recover
+from penstock_broker.log.ack_compaction import Restating
 from penstock_broker.log.space import Space
-from penstock_broker.log.spares import Spares
-from penstock_broker.log.state import State, longest_record, parts
-from penstock_broker.log.syncing import Done, SyncChoice, Syncer, choose
-from penstock_broker.log.transacting import Transactor
-from penstock_broker.log.writing import Writer
+from penstock_broker.log.spare_segments import Spares
+from penstock_broker.log.checkpoint import State, longest_record, parts
+from penstock_broker.log.syncers import Done, SyncChoice, Syncer, choose
+from penstock_broker.log.commit import Transactor
+from penstock_broker.log.writer import Writer
 
 LOGGER = logging.getLogger(__name__)
 

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 
-from penstock_broker.log.living import Segment
-from penstock_broker.log.restating import Restating
-from penstock_broker.log.spares import Spares
-from penstock_broker.log.writing import Writer
+from penstock_broker.log.segment_usage import Segment
+from penstock_broker.log.ack_compaction import Restating
+from penstock_broker.log.spare_segments import Spares
+from penstock_broker.log.writer import Writer
 
 _FULL_RETRY_MS = 1000
 

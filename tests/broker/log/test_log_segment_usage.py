@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_broker.log.living import Living, Segment
+from penstock_broker.log.segment_usage import Living, Segment
 
 QUEUE, OTHER = 11, 12
 ALL = 1 << 60  # every block is synced, every topology restated later

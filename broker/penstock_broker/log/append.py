@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from penstock_broker.log.bodies import LargePayload, RecordTooLarge, StagedBody
 from penstock_broker.log.encoding import deleted_record, document_record, remark_record
 from penstock_broker.log.files import Buffer
-from penstock_broker.log.living import Living
+from penstock_broker.log.segment_usage import Living
 from penstock_broker.log.records import PUT, PUT_FIXED, Outcome, RecordType
-from penstock_broker.log.state import State, longest_record
-from penstock_broker.log.writing import Writer
+from penstock_broker.log.checkpoint import State, longest_record
+from penstock_broker.log.writer import Writer
 
 _PUT = int(RecordType.PUT)
 

@@ -7,15 +7,15 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from penstock_broker.log.appending import Appender
+from penstock_broker.log.append import Appender
 from penstock_broker.log.bodies import Bodies, CommitAck, CommitPut, LargePayload, NoRoom, RecordTooLarge, StagedBody
 from penstock_broker.log.encoding import ack_record, commit_record, put_record, staged_put_record
 from penstock_broker.log.files import Buffer
-from penstock_broker.log.living import Living
+from penstock_broker.log.segment_usage import Living
 from penstock_broker.log.records import PUT, Outcome, RecordType
 from penstock_broker.log.splitting import units
-from penstock_broker.log.state import State, parts
-from penstock_broker.log.writing import Writer
+from penstock_broker.log.checkpoint import State, parts
+from penstock_broker.log.writer import Writer
 
 UNIT_PUT_BYTES = 64  # of a put in a commit, what it takes beside head and payload; more than the record's fields
 UNIT_ACK_BYTES = 40  # of an ack in a commit, if each were in a record of its own

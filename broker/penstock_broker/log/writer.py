@@ -23,10 +23,10 @@ from penstock_broker.log.blocks import (
 from penstock_broker.log.bodies import Extent, StagedBody
 from penstock_broker.log.encoding import part_prefix, route_record
 from penstock_broker.log.files import Buffer, FileLayer, write_all
-from penstock_broker.log.living import Living, Segment
+from penstock_broker.log.segment_usage import Living, Segment
 from penstock_broker.log.records import PART
-from penstock_broker.log.restating import Restated
-from penstock_broker.log.spares import Spares, segment_name
+from penstock_broker.log.ack_compaction import Restated
+from penstock_broker.log.spare_segments import Spares, segment_name
 from penstock_broker.log.splitting import split_records
 
 _HEADER_SPACE = bytes(BLOCK_HEADER.size)

@@ -20,13 +20,13 @@ from penstock_broker.log.blocks import (
     seed_of,
 )
 from penstock_broker.log.bodies import Bodies
-from penstock_broker.log.fetching import fetch_bodies
+from penstock_broker.log.bodies import fetch_bodies
 from penstock_broker.log.files import FileLayer, read_all, write_all
-from penstock_broker.log.living import Living, Segment
+from penstock_broker.log.segment_usage import Living, Segment
 from penstock_broker.log.records import Document, Malformed, decode_records
-from penstock_broker.log.replaying import Message, Replay, live_messages, lost_incarnations
-from penstock_broker.log.scanning import Cut, Hole, SegmentData, Verdict, judge
-from penstock_broker.log.spares import number_of, segment_name
+from penstock_broker.log.replay import Message, Replay, live_messages, lost_incarnations
+from penstock_broker.log.scan import Cut, Hole, SegmentData, Verdict, judge
+from penstock_broker.log.spare_segments import number_of, segment_name
 
 LOGGER = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from penstock_broker.log.encoding import count_record, document_record, mark_record, remark_record, start_record
 from penstock_broker.log.records import Document
-from penstock_broker.log.replaying import Replay
+from penstock_broker.log.replay import Replay
 
 MESSAGE_WINDOW = 1 << 32  # numbers reserved per start record; a crash skips what was left of them
 INCARNATION_WINDOW = 1 << 20

@@ -14,7 +14,7 @@ from penstock_broker.log.records import (
     Route,
     Start,
 )
-from penstock_broker.log.replaying import Replay, live_messages, lost_incarnations
+from penstock_broker.log.replay import Replay, live_messages, lost_incarnations
 
 BOTH = Route(1, (11, 12))
 QUEUES = (Document("queue", "a", 11, b""), Document("queue", "b", 12, b""))

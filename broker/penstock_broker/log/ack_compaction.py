@@ -17,9 +17,9 @@ from struct import error as StructError
 from penstock_broker.log.blocks import BLOCK_HEADER, SEGMENT_START, BlockFlag, decode_block
 from penstock_broker.log.encoding import ack_record
 from penstock_broker.log.files import Buffer, FileLayer
-from penstock_broker.log.living import Living, Segment
+from penstock_broker.log.segment_usage import Living, Segment
 from penstock_broker.log.records import Ack, Malformed, Outcome, acks_in, split
-from penstock_broker.log.state import parts
+from penstock_broker.log.checkpoint import parts
 
 __all__ = ["Restated", "Restating"]
 
