@@ -23,8 +23,7 @@ from penstock_api.faults import faults
 from penstock_broker.assembling import assemble
 from penstock_broker.connections import listening
 from penstock_broker.connections.listening import Port
-from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, NewerFormat, Recovered
-from penstock_broker.log import Settings as LogSettings
+from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, LogOptions, NewerFormat, Recovered
 from penstock_broker.messages import restoring
 from penstock_broker.serving.loop import Loop
 from penstock_broker.serving.probes import Probes
@@ -145,7 +144,7 @@ def _listener(number: int, address: str) -> dict[str, object]:
 
 def _recover(given: Settings, data: Path, files: FileLayer | None) -> tuple[Log, Recovered]:
     try:
-        return Log.open(data / "log", files=files, settings=LogSettings(segment_bytes=given.log.segment_bytes))
+        return Log.open(data / "log", files=files, options=LogOptions(segment_bytes=given.log.segment_bytes))
     except FolderLocked as error:
         raise CannotRun(f"Another broker uses the data folder {data}.", "Stop it, or name another folder.") from error
     except (NewerFormat, ForeignSegment) as error:

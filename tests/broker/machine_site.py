@@ -21,8 +21,7 @@ from proton import Message
 
 from penstock_broker.assembling import assemble
 from penstock_broker.connections import listening
-from penstock_broker.log import FileLayer, Log, SyncChoice
-from penstock_broker.log import Settings as LogSettings
+from penstock_broker.log import FileLayer, Log, LogOptions, SyncChoice
 from penstock_broker.queues.queue import DATA, NUMBER, Queue
 from penstock_broker.serving.loop import Loop
 from penstock_broker.settings.security import Authentication
@@ -93,7 +92,7 @@ class Site:
         self.log, recovered = Log.open(
             self._folder,
             files=self.files,
-            settings=LogSettings(segment_bytes=16_384, sync=SyncChoice.INLINE),
+            options=LogOptions(segment_bytes=16_384, sync=SyncChoice.INLINE),
             clock=lambda: self.now_ms,
             entropy=lambda size: b"\7" * size,
             syncer=self._new_syncer,
@@ -135,8 +134,7 @@ class Site:
         for connection in self.broker.connections.values():
             connection.free()
         self.broker.connections.clear()
-        os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
-        self.syncer.close()
+        self.log.crash()
         self.loop.close()
 
     def close(self) -> None:

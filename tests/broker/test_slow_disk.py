@@ -16,7 +16,7 @@ from broker.timed_broker import TimedBroker
 from proton import Message
 
 from penstock_broker.connections.connection import Connection, Phase
-from penstock_broker.log.files import FileLayer
+from penstock_broker.log import FileLayer
 
 BOUND = 2 * MIB
 READ = 64 * 1024

@@ -8,7 +8,6 @@ Its log is a real one on simulated files: `restart` is a kill -9 of a machine th
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 from collections.abc import Callable
@@ -25,10 +24,7 @@ from penstock_api.management import Limits
 from penstock_broker.assembling import assemble
 from penstock_broker.connections import listening
 from penstock_broker.connections.listening import Port
-from penstock_broker.log import Log, SyncChoice
-from penstock_broker.log import Settings as LogSettings
-from penstock_broker.log.files import FileLayer
-from penstock_broker.log.syncers import Syncer
+from penstock_broker.log import FileLayer, Log, LogOptions, SyncChoice, Syncer
 from penstock_broker.queues.queue import Queue
 from penstock_broker.settings.settings import Authentication, Listener, Settings
 from penstock_broker.state.timing import Clock
@@ -183,7 +179,7 @@ class TimedBroker:
         self.log, self.recovered = Log.open(
             self._folder,
             files=self.files,
-            settings=LogSettings(segment_bytes=self._segment_bytes, sync=SyncChoice.INLINE),
+            options=LogOptions(segment_bytes=self._segment_bytes, sync=SyncChoice.INLINE),
             clock=lambda: self.now_ms,
             entropy=lambda size: b"\7" * size,
             syncer=self._syncer,
@@ -226,8 +222,7 @@ class TimedBroker:
         for connection in self.broker.connections.values():
             connection.free()
         self.broker.connections.clear()
-        os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
-        self.log._syncer.close()  # pyright: ignore[reportPrivateUsage]
+        self.log.crash()
         self.loop.close()
 
     def connect(self) -> Peer:

@@ -20,7 +20,7 @@ from penstock_amqp.messages import message
 from penstock_amqp.messages.times import DELAYS, without_expiry
 from penstock_amqp.types.values import Symbol, Timestamp, UInt, Value
 from penstock_broker.errors import amqp_error
-from penstock_broker.log import Outcome as LogOutcome
+from penstock_broker.log import EndReason
 from penstock_broker.messages import expecting
 from penstock_broker.messages.deadlines import deadline
 from penstock_broker.messages.depositing import deposit, destination_of
@@ -65,7 +65,7 @@ def rejected(broker: Broker, queue: Queue, entry: Entry, error: AmqpError | None
             _send_on(broker, queue, Stranded(entry, fate.cause, error), fate.address)
         case Drop():
             queue.dropped += 1
-            leave(broker, queue, entry, LogOutcome.REJECTED)
+            leave(broker, queue, entry, EndReason.REJECTED)
             if broker.rarely.may_say(f"rejected {queue.name}", broker.now_ms):
                 logger.warning(
                     "A consumer of %r rejects messages; they are dropped, because it has no deadLetter", queue.name
@@ -82,7 +82,7 @@ def expired(broker: Broker, queue: Queue, entry: Entry) -> None:
             _send_on(broker, queue, Stranded(entry, fate.cause, None), fate.address)
         case Drop():
             queue.expired += 1
-            leave(broker, queue, entry, LogOutcome.EXPIRED)
+            leave(broker, queue, entry, EndReason.EXPIRED)
         case _:
             assert_never(fate)
 
@@ -155,10 +155,10 @@ def _try(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> Amq
         return refused
     if cause is Cause.EXPIRED:
         queue.expired += 1
-        leave(broker, queue, entry, LogOutcome.EXPIRED)
+        leave(broker, queue, entry, EndReason.EXPIRED)
     else:
         queue.dead_lettered += 1
-        leave(broker, queue, entry, LogOutcome.DEAD_LETTERED)
+        leave(broker, queue, entry, EndReason.DEAD_LETTERED)
     return None
 
 

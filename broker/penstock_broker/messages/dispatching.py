@@ -15,7 +15,7 @@ from typing import Final
 from penstock_amqp.endpoint.events import Entry
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.messages import message
-from penstock_broker.log import Outcome
+from penstock_broker.log import EndReason
 from penstock_broker.messages import outgrowing
 from penstock_broker.messages.condemning import expired
 from penstock_broker.messages.deadlines import deadline
@@ -227,7 +227,7 @@ def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:
     for entry in entries:
         queue.acked += 1
         queue.sojourn.add(now - entry[AVAILABLE], 1)
-        leave(broker, queue, entry, Outcome.ACCEPTED)
+        leave(broker, queue, entry, EndReason.ACCEPTED)
 
 
 def resume(broker: Broker, link: InLink | OutLink) -> None:

@@ -6,7 +6,7 @@ import logging
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_broker.log import Outcome
+from penstock_broker.log import EndReason
 from penstock_broker.messages.leaving import leave
 from penstock_broker.queues.queue import NUMBER, Queue
 from penstock_broker.state.broker import Broker
@@ -53,7 +53,7 @@ def _drop(broker: Broker, queue: Queue) -> None:
         if entry is None:
             return
         queue.dropped += 1
-        leave(broker, queue, entry, Outcome.DROPPED)
+        leave(broker, queue, entry, EndReason.DROPPED)
 
 
 def _next_delayed(queue: Queue) -> Entry | None:

@@ -15,7 +15,7 @@ from penstock_amqp.messages import fields, message
 from penstock_amqp.messages.times import DELAYS
 from penstock_amqp.types.codec import encode
 from penstock_amqp.types.values import Symbol, Timestamp, Value
-from penstock_broker.log import Outcome
+from penstock_broker.log import EndReason
 from penstock_broker.messages.condemning import TOLD
 from penstock_broker.messages.deadlines import deadline
 from penstock_broker.messages.depositing import deposit, put_into
@@ -34,7 +34,7 @@ _ORIGIN: Final = {encode(Symbol(ORIGIN)): ORIGIN}
 def purge(broker: Broker, queue: Queue, entry: Entry) -> None:
     """Drop a message that was taken out of the queue."""
     queue.dropped += 1
-    leave(broker, queue, entry, Outcome.PURGED)
+    leave(broker, queue, entry, EndReason.PURGED)
 
 
 def move(broker: Broker, queue: Queue, entry: Entry, target: ExchangeTarget | QueueTarget) -> AmqpError | None:
@@ -78,7 +78,7 @@ def origin_of(broker: Broker, entry: Entry) -> Queue | str:
 
 def _gone(broker: Broker, queue: Queue, entry: Entry) -> None:
     queue.moved += 1
-    leave(broker, queue, entry, Outcome.PURGED)
+    leave(broker, queue, entry, EndReason.PURGED)
 
 
 def _renewed(broker: Broker, entry: Entry, expires_us: int, without: tuple[str, ...]) -> bytes:

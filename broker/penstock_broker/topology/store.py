@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock_api.management import Delivery
-from penstock_broker.log.log import Log
+from penstock_broker.log import Log
 from penstock_broker.queues.queue import Queue
 from penstock_broker.queues.remains import Remains
 from penstock_broker.topology import documents
