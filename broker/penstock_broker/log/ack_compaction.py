@@ -5,7 +5,8 @@ segment, then those with acks of its neighbours, then those with acks of what li
 that was written behind it. Where that happens, the acks that name segments with messages are read, in slices, from the
 segments that are kept for their acks alone, and written once more. Once that is synced, these segments are free.
 
-Acks are sets: a repeated one changes nothing. Source: docs/log-format.md, "Writing".
+Acks are sets: a repeated one changes nothing. Sources: docs/reference/log-format.md, "Writing";
+docs/decisions/041-segments-and-checkpoint.md.
 """
 
 import logging

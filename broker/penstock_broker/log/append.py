@@ -1,8 +1,8 @@
 """What a turn of the broker's loop appends to the log: messages, acks, delivered-up-to numbers, counts, topology.
 
-Written for speed: `put` and `ack` are flat, because they run once per message. Measured cost (docs/performance.md):
-about 0.4 us per put and 0.15 us per ack. Nothing is written to a file here, except for payloads too large for a record.
-Nothing is decided about messages here, and AMQP is not known.
+Written for speed: `put` and `ack` are flat, because they run once per message. Measured cost
+(docs/reference/performance.md): about 0.4 us per put and 0.15 us per ack. Nothing is written to a file here, except for
+payloads too large for a record. Nothing is decided about messages here, and AMQP is not known.
 """
 
 from collections.abc import Iterable, Sequence

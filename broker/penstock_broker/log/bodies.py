@@ -2,7 +2,8 @@
 
 A body keeps the segments in which its parts lie for as long as some object refers to it. It is released with its last
 reference, unless a committed put names it: then `SegmentUsage` keeps the segments until the message has left all its
-queues. Nothing here is on the path of small messages. Measured cost: docs/performance.md.
+queues. Nothing here is on the path of small messages. Measured cost: docs/reference/performance.md.
+Source: docs/decisions/034-large-messages.md.
 """
 
 from __future__ import annotations

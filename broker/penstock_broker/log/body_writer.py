@@ -1,4 +1,7 @@
-"""Takes in bodies that come in parts, and writes their parts into segments, before any put names them."""
+"""Takes in bodies that come in parts, and writes their parts into segments, before any put names them.
+
+Source: docs/decisions/034-large-messages.md.
+"""
 
 from collections import deque
 from collections.abc import Sequence

@@ -2,6 +2,8 @@
 
 That is: topology, delivered-up-to numbers, delivery counts, remarks, and the reserved numbers. Messages and acks are
 not part of it: they stay in the segments that hold them. Knows no files.
+
+Source: docs/decisions/041-segments-and-checkpoint.md.
 """
 
 from collections.abc import Collection, Sequence
@@ -29,6 +31,7 @@ class Numbers:
     """The numbers of messages and incarnations: none is given twice, also not after a restart.
 
     A start record reserves them ahead of use, as a ceiling below which no later run gives a number away.
+    Source: docs/decisions/038-numbers-never-reused.md.
     """
 
     def __init__(self, replay: Replay, boot_id: bytes) -> None:

@@ -1,6 +1,7 @@
 """Transactions: puts and acks in one record, which counts at recovery as a whole or not at all.
 
 `begin_unit`, any puts and acks, then `end_unit`; or `commit` at once. Not on the path of small messages.
+Source: docs/decisions/035-transactions.md.
 """
 
 from collections.abc import Iterable, Sequence

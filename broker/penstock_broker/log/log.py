@@ -1,9 +1,12 @@
 """The log: the broker's database, append-only segments that hold topology and messages in one order.
 
-The format is described in docs/log-format.md. `Log` puts the parts together and is all that the broker sees: `append`
-gathers a turn's records, `commit` makes transactions of them, `body_writer` takes bodies that come in parts, `turn` and
-`writer` put blocks into segments, `sync` has them synced, `space` makes room. Measured cost of writing a block of 100
-messages (docs/performance.md): about 0.2 us per message. It is called from one thread; only syncs may run elsewhere.
+The format is described in docs/reference/log-format.md. `Log` puts the parts together and is all that the broker sees:
+`append` gathers a turn's records, `commit` makes transactions of them, `body_writer` takes bodies that come in parts,
+`turn` and `writer` put blocks into segments, `sync` has them synced, `space` makes room. Measured cost of writing a
+block of 100 messages (docs/reference/performance.md): about 0.2 us per message. It is called from one thread; only
+syncs may run elsewhere.
+
+Sources: docs/decisions/036-what-is-durable.md, 037-answer-after-sync.md, 044-private-log-format.md.
 """
 
 import logging

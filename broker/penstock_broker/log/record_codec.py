@@ -1,7 +1,7 @@
 """Records as bytes, both ways: `decode_records` reads what the functions `..._record` make.
 
-Pure. The layout is that of docs/log-format.md; tests compare the two with bytes typed by hand. Every record starts with
-eight bytes (type, flags, length of the body), so that the format can grow by new types only.
+Pure. The layout is that of docs/reference/log-format.md; tests compare the two with bytes typed by hand. Every record
+starts with eight bytes (type, flags, length of the body), so that the format can grow by new types only.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""The records of the log as values: what happened, one after the other. docs/log-format.md describes each of them.
+"""The records of the log as values: what happened, one after the other.
 
-Pure values: `record_codec` turns them into bytes and back.
+Pure. docs/reference/log-format.md describes each of them; `record_codec` turns them into bytes and back.
 """
 
 from collections.abc import Sequence

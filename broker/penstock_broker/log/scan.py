@@ -1,9 +1,11 @@
 """Finds the blocks in the segments and decides which of them count. Pure: the bytes of segments in, a result out.
 
-The rule (docs/log-format.md, "Recovery"): a bad block that no later block calls synced was never promised to anybody.
-It is the torn tail, and is cut together with everything behind it. A bad block that a later block calls synced is
-damage, and reading goes on behind it. Bytes of a segment's former life never count, because a block names its segment,
-its place, its epoch and its sequence, and a recycled segment gets a new number.
+The rule (docs/reference/log-format.md, "Recovery"): a bad block that no later block calls synced was never promised to
+anybody. It is the torn tail, and is cut together with everything behind it. A bad block that a later block calls synced
+is damage, and reading goes on behind it. Bytes of a segment's former life never count, because a block names its
+segment, its place, its epoch and its sequence, and a recycled segment gets a new number.
+
+Source: docs/decisions/039-blocks-and-torn-tails.md.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,7 @@
-"""Room in the log: whether publishers may use more of it, and the idle work that makes room."""
+"""Room in the log: whether publishers may use more of it, and the idle work that makes room.
+
+Source: docs/decisions/043-reserve-for-acks.md.
+"""
 
 import time
 from collections.abc import Callable

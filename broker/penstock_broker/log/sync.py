@@ -1,4 +1,7 @@
-"""What of the log is synced: begins each fdatasync and takes note of its end."""
+"""What of the log is synced: begins each fdatasync and takes note of its end.
+
+Source: docs/decisions/042-failed-fdatasync.md.
+"""
 
 from penstock_broker.log.syncers import Done, Syncer
 from penstock_broker.log.writer import SegmentWriter

@@ -1,4 +1,4 @@
-"""Every record type against bytes typed by hand from docs/log-format.md."""
+"""Every record type against bytes typed by hand from docs/reference/log-format.md."""
 
 import pytest
 from hypothesis import given
