@@ -6,7 +6,7 @@ payloads too large for a record. Nothing is decided about messages here, and AMQ
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from penstock_broker.log.bodies import LargePayload, StagedBody
 from penstock_broker.log.body_writer import BodyWriter
@@ -40,21 +40,22 @@ class RecordTooLarge(Exception):
     """A record would be larger than half a segment: raise the segment size, or refuse what asks for it."""
 
 
-@dataclass(slots=True)
 class PendingRecords:
     """What was appended and is not written yet."""
 
-    records: list[Buffer] = field(default_factory=list[Buffer])
-    puts: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    """Message numbers by route set."""
-    acks: dict[tuple[int, EndReason], list[int]] = field(default_factory=dict[tuple[int, EndReason], list[int]])
-    """Message numbers by incarnation and reason; they become records last."""
-    bodies: list[tuple[int, int, StagedBody]] = field(default_factory=list[tuple[int, int, StagedBody]])
-    """The puts that name bodies: message, route set, body."""
-    is_unit: bool = False
-    """These will become one record, see `commit`."""
-    _counted: int = 0
-    _counted_bytes: int = 0
+    __slots__ = ("_counted", "_counted_bytes", "acks", "bodies", "is_unit", "puts", "records")
+
+    def __init__(self, *, is_unit: bool = False) -> None:
+        """`is_unit`: these will become one record, see `commit`."""
+        self.is_unit = is_unit
+        self.records: list[Buffer] = []
+        self.puts: dict[int, list[int]] = {}
+        """Message numbers by route set."""
+        self.acks: dict[tuple[int, EndReason], list[int]] = {}
+        """Message numbers by incarnation and reason; they become records last."""
+        self.bodies: list[tuple[int, int, StagedBody]] = []
+        """The puts that name bodies: message, route set, body."""
+        self._counted = self._counted_bytes = 0
 
     @property
     def size(self) -> int:
@@ -70,8 +71,7 @@ class PendingRecords:
             self.bodies.append((message, route_set, body))
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """All records of one turn, ready to be written. `acks`: the acknowledged messages (ascending) by incarnation."""
 
     records: list[Buffer]
