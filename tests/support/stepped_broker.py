@@ -22,8 +22,7 @@ from support.engine_client import EngineClient, arrived
 
 from penstock_api.management import Delivery as DeliveryPolicy
 from penstock_api.management import Limits
-from penstock_broker.log.files import FileLayer
-from penstock_broker.log.syncing import Syncer
+from penstock_broker.log import FileLayer, Syncer
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import Authentication, Listener, Settings
 from penstock_broker.state.timers import Clock

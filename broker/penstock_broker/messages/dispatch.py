@@ -23,7 +23,7 @@ from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, NUMBER, Entry,
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
-from penstock_broker.log import Outcome
+from penstock_broker.log import EndReason
 from penstock_broker.messages.dead_letters import expired
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
@@ -282,7 +282,7 @@ def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:
     for entry in entries:
         queue.totals.acked += 1
         queue.totals.sojourn.add(now - entry[AVAILABLE], 1)
-        remove(broker, queue, entry, Outcome.ACCEPTED)
+        remove(broker, queue, entry, EndReason.ACCEPTED)
 
 
 def link_unblocked(broker: Broker, link: InLink | OutLink) -> None:

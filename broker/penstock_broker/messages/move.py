@@ -15,7 +15,7 @@ from penstock_amqp.messages import fields, message_head
 from penstock_amqp.messages.times import DELAYS
 from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Symbol, Timestamp, Value
-from penstock_broker.log import Outcome
+from penstock_broker.log import EndReason
 from penstock_broker.messages.dead_letter_origin import ORIGIN
 from penstock_broker.messages.dead_letters import ANNOTATIONS
 from penstock_broker.messages.deposit import deposit, put_into
@@ -34,7 +34,7 @@ _ORIGIN: Final = {encode(Symbol(ORIGIN)): ORIGIN}
 def purge(broker: Broker, queue: Queue, entry: Entry) -> None:
     """Drop a message that was taken out of the queue."""
     queue.totals.dropped += 1
-    remove(broker, queue, entry, Outcome.PURGED)
+    remove(broker, queue, entry, EndReason.PURGED)
 
 
 def move(broker: Broker, queue: Queue, entry: Entry, target: ExchangeTarget | QueueTarget) -> AmqpError | None:
@@ -78,7 +78,7 @@ def origin_of(broker: Broker, entry: Entry) -> Queue | str:
 
 def _gone(broker: Broker, queue: Queue, entry: Entry) -> None:
     queue.totals.moved += 1
-    remove(broker, queue, entry, Outcome.PURGED)
+    remove(broker, queue, entry, EndReason.PURGED)
 
 
 def _renewed(broker: Broker, entry: Entry, expires_us: int, without: tuple[str, ...]) -> bytes:

@@ -1,12 +1,11 @@
 """Transactions in the log: one record, all or nothing, whatever is left of the disk."""
 
 import itertools
-import os
 from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
-from broker.log.log_steps import a_queue
+from broker.log.log_steps import a_queue, opened, whole
 from broker.log.simulated_files import SimulatedFiles
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,27 +13,15 @@ from hypothesis import strategies as st
 from penstock_broker.log import (
     CommitAck,
     CommitPut,
-    LargePayload,
-    Log,
+    EndReason,
     NoRoom,
-    Outcome,
     RecordTooLarge,
     Recovered,
-    Settings,
-    SyncChoice,
 )
-from penstock_broker.log.records import Commit, Record, decode_records
+from penstock_broker.log.record_codec import decode_records
+from penstock_broker.log.records import Commit, Record
 
-SMALL = Settings(segment_bytes=16384, inline_bytes=2000, sync=SyncChoice.INLINE)
 TEXTS = (b"inline", b"staged " * 20, b"parts " * 900)
-
-
-def opened(folder: Path, files: SimulatedFiles) -> tuple[Log, Recovered]:
-    return Log.open(folder, files=files, settings=SMALL, clock=itertools.count(1).__next__)
-
-
-def whole(payload: bytes) -> bytes:
-    return payload.read(0, len(payload)) if isinstance(payload, LargePayload) else payload
 
 
 class Transacted:
@@ -63,8 +50,7 @@ class Transacted:
         log.commit(puts, [CommitAck(queue, [self.before[0]]) for queue in self.queues])
         log.write()
         self.numbers = [put.number for put in puts]
-        os.close(log._lock)  # pyright: ignore[reportPrivateUsage]
-        log._syncer.close()  # pyright: ignore[reportPrivateUsage]
+        log.crash()
 
     def outcome(self, folder: Path, files: SimulatedFiles) -> bool:
         """Whether the transaction holds; that it holds whole or not at all is asserted."""
@@ -125,7 +111,7 @@ def test_acks_of_a_queue_that_has_ended_are_left_out(tmp_path: Path) -> None:
     number = log.put(log.route_set((gone, kept)), b"x", 0)
     log.write()
     log.delete("queue", "gone")
-    log.commit([], [CommitAck(gone, [number]), CommitAck(kept, [number], Outcome.REJECTED)])
+    log.commit([], [CommitAck(gone, [number]), CommitAck(kept, [number], EndReason.REJECTED)])
     log.close()
     log, recovered = opened(tmp_path, files)
     assert recovered.messages == {kept: []}
@@ -371,7 +357,7 @@ def test_what_makes_room_does_not_count_against_a_unit(tmp_path: Path) -> None:
     log.begin_unit()
     new = log.put(route, b"new", 0)
     for number in old[::2]:
-        log.ack(incarnation, number, Outcome.DROPPED)
+        log.ack(incarnation, number, EndReason.DROPPED)
     log.end_unit()
     log.close()
     log, recovered = opened(tmp_path, files)

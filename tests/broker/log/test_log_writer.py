@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_broker.log.encoding import closed_record, put_record
 from penstock_broker.log.files import Buffer
-from penstock_broker.log.splitting import split_records
+from penstock_broker.log.record_codec import closed_record, put_record
+from penstock_broker.log.writer import split_records
 
-FIXED = 32  # bytes of a put before its payload, see docs/log-format.md
+FIXED = 32  # bytes of a put before its payload, see docs/reference/log-format.md
 
 
 def pieces(sizes: list[int | None]) -> list[Buffer]:

@@ -6,90 +6,90 @@ from pathlib import Path
 
 import pytest
 
-from penstock_broker.log.living import Living, Segment
+from penstock_broker.log.segment_usage import Segment, SegmentUsage
 
 QUEUE, OTHER = 11, 12
 ALL = 1 << 60  # every block is synced, every topology restated later
 
 
-def living(*first_messages: int) -> Living:
+def usage_of(*first_messages: int) -> SegmentUsage:
     """Segments 1, 2, 3... whose puts begin at these messages."""
-    result = Living()
+    result = SegmentUsage()
     for number, first in enumerate(first_messages, 1):
         result.add_segment(Segment(number, Path(f"{number}"), number, 16384, 4096, first))
-    result.begin(QUEUE)
-    result.begin(OTHER)
+    result.begin_queue(QUEUE)
+    result.begin_queue(OTHER)
     return result
 
 
-def put(living: Living, segment: int, messages: Sequence[int], *queues: int) -> None:
-    living.put(living.by_number[segment], queues or (QUEUE,), messages)
+def put(usage: SegmentUsage, segment: int, messages: Sequence[int], *queues: int) -> None:
+    usage.put(usage.by_number[segment], queues or (QUEUE,), messages)
 
 
-def dead(living: Living, kept_from: int = ALL, synced: int = ALL) -> int | None:
-    segment = living.dead(kept_from, synced)
+def recyclable(usage: SegmentUsage, kept_from: int = ALL, synced: int = ALL) -> int | None:
+    segment = usage.recyclable(kept_from, synced)
     return None if segment is None else segment.number
 
 
 def test_a_segment_is_dead_when_its_last_message_is_gone() -> None:
-    state = living(1, 10)
+    state = usage_of(1, 10)
     put(state, 1, [1, 2, 3])
     assert state.ack(QUEUE, [1, 3], 5) == {1}
-    assert dead(state) is None
+    assert recyclable(state) is None
     state.ack(QUEUE, [2], 6)
-    assert dead(state) == 1
+    assert recyclable(state) == 1
 
 
 def test_every_queue_must_have_let_go() -> None:
-    state = living(1, 10)
+    state = usage_of(1, 10)
     put(state, 1, [1, 2], QUEUE, OTHER)
     state.ack(QUEUE, [1, 2], 5)
-    assert dead(state) is None
-    state.end(OTHER, 6)
-    assert dead(state) == 1
+    assert recyclable(state) is None
+    state.end_queue(OTHER, 6)
+    assert recyclable(state) == 1
 
 
 def test_the_segment_being_written_is_never_dead() -> None:
-    assert dead(living(1)) is None
+    assert recyclable(usage_of(1)) is None
 
 
 def test_a_segment_stays_until_the_block_that_emptied_it_is_synced() -> None:
-    state = living(1, 10)
+    state = usage_of(1, 10)
     put(state, 1, [1])
     state.ack(QUEUE, [1], 5)
-    assert dead(state, synced=4) is None
-    assert dead(state, synced=5) == 1
+    assert recyclable(state, synced=4) is None
+    assert recyclable(state, synced=5) == 1
 
 
 def test_the_same_for_a_queue_that_ended() -> None:
-    state = living(1, 10)
+    state = usage_of(1, 10)
     put(state, 1, [1])
-    state.end(QUEUE, 5)
-    assert dead(state, synced=4) is None
-    assert dead(state, synced=5) == 1
+    state.end_queue(QUEUE, 5)
+    assert recyclable(state, synced=4) is None
+    assert recyclable(state, synced=5) == 1
 
 
 def test_topology_keeps_a_segment_until_a_later_checkpoint() -> None:
-    state = living(1, 10, 20)
-    assert dead(state, kept_from=1) is None
-    assert dead(state, kept_from=2) == 1
+    state = usage_of(1, 10, 20)
+    assert recyclable(state, kept_from=1) is None
+    assert recyclable(state, kept_from=2) == 1
 
 
 def test_acks_keep_their_segment_while_a_put_they_name_is_there() -> None:
-    state = living(1, 10, 20)
+    state = usage_of(1, 10, 20)
     put(state, 1, [1, 2])
     put(state, 2, [10])
-    state.by_number[2].names |= state.ack(QUEUE, [1], 5)
+    state.by_number[2].acks_into |= state.ack(QUEUE, [1], 5)
     state.ack(QUEUE, [10], 6)
-    assert dead(state) is None
+    assert recyclable(state) is None
     state.ack(QUEUE, [2], 7)
-    assert dead(state) == 1
+    assert recyclable(state) == 1
     state.remove_segment(state.by_number[1])
-    assert dead(state) == 2
+    assert recyclable(state) == 2
 
 
 def test_acks_of_one_batch_find_their_segments() -> None:
-    state = living(1, 10, 20)
+    state = usage_of(1, 10, 20)
     put(state, 1, [1, 9])
     put(state, 2, [10, 19])
     put(state, 3, [20])
@@ -98,7 +98,7 @@ def test_acks_of_one_batch_find_their_segments() -> None:
 
 
 def test_a_copy_out_of_order_is_counted_where_it_lies() -> None:
-    state = living(1, 10)
+    state = usage_of(1, 10)
     state.restore(QUEUE, 5, 2)
     state.restore(OTHER, 5, 2)
     assert [segment.live for segment in state.segments] == [0, 2]
@@ -108,18 +108,18 @@ def test_a_copy_out_of_order_is_counted_where_it_lies() -> None:
 
 
 def test_acks_of_a_queue_that_ended_change_nothing() -> None:
-    state = living(1, 10)
+    state = usage_of(1, 10)
     put(state, 1, [1], QUEUE, OTHER)
-    state.end(QUEUE, 5)
+    state.end_queue(QUEUE, 5)
     assert state.ack(QUEUE, [1], 6) == set()
     assert state.by_number[1].live == 1
 
 
 def test_a_message_acknowledged_twice_costs_space_and_no_other_message(caplog: pytest.LogCaptureFixture) -> None:
-    state = living(1, 10)
+    state = usage_of(1, 10)
     put(state, 1, [1, 2])
     state.ack(QUEUE, [1], 5)
     with caplog.at_level(logging.ERROR):
         state.ack(QUEUE, [1], 6)
-    assert dead(state) is None
+    assert recyclable(state) is None
     assert "acknowledged twice" in caplog.text

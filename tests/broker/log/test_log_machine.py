@@ -5,25 +5,20 @@ import shutil
 from pathlib import Path
 from tempfile import mkdtemp
 
+from broker.log.log_steps import SMALL, whole
 from broker.log.naive_log import NaiveLog, NaiveMessage, NaiveState
 from broker.log.simulated_files import SimulatedFiles
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock_broker.log import CommitAck, CommitPut, LargePayload, Log, Recovered, Settings, StagedBody, SyncChoice
+from penstock_broker.log import CommitAck, CommitPut, Log, Recovered, StagedBody
 
 EXAMPLES = int(os.environ.get("PENSTOCK_LOG_EXAMPLES", "60"))  # more for a long search
-SMALL = Settings(segment_bytes=16384, inline_bytes=2000, sync=SyncChoice.INLINE)
-
-
-def whole(payload: bytes) -> bytes:
-    """All of a payload, what lies in segments included."""
-    return payload.read(0, len(payload)) if isinstance(payload, LargePayload) else payload
 
 
 def recovered_state(recovered: Recovered) -> NaiveState:
-    """What was recovered, in the oracle's terms (without marks and counts, which are compared by message)."""
+    """What was recovered, in the oracle's terms (delivered-up-to numbers and counts are compared by message)."""
     return NaiveState(
         {(item.kind, item.key): (item.incarnation, item.payload) for item in recovered.documents},
         {
@@ -53,7 +48,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def open(self) -> tuple[Log, Recovered]:
         return Log.open(
-            self.folder, files=self.files, settings=SMALL, clock=self.tick, entropy=lambda size: b"\7" * size
+            self.folder, files=self.files, options=SMALL, clock=self.tick, entropy=lambda size: b"\7" * size
         )
 
     def tick(self) -> int:
@@ -131,7 +126,7 @@ class LogMachine(RuleBasedStateMachine):
         message = data.draw(st.sampled_from(sorted(live[incarnation])))
         self.log.delivered_up_to(incarnation, message)
         now = self.naive.now
-        now.marks[incarnation] = max(message, now.marks.get(incarnation, 0))
+        now.delivered_up_to[incarnation] = max(message, now.delivered_up_to.get(incarnation, 0))
         self.log.delivery_count(incarnation, message, count)
         now.counts[incarnation, message] = count
 
@@ -302,14 +297,14 @@ class LogMachine(RuleBasedStateMachine):
 
         self.end_process()
         self.files.crash(survives, data.draw(st.integers(0, 3)))
-        self.compare(synced, exact_marks=False)
+        self.compare(synced, delivered_is_known=False)
 
     @rule()
     def kill(self) -> None:
         written = self.log.sequence
         self.end_process()
         self.files.kill()
-        self.compare(written, exact_marks=True)
+        self.compare(written, delivered_is_known=True)
 
     @rule()
     def close(self) -> None:
@@ -317,17 +312,16 @@ class LogMachine(RuleBasedStateMachine):
         self.naive.written(self.log.sequence)
         self.bodies.clear()
         self.held.clear()
-        recovered = self.compare(self.log.sequence, exact_marks=True)
+        recovered = self.compare(self.log.sequence, delivered_is_known=True)
         assert recovered.clean
 
     def end_process(self) -> None:
         """What the kernel does when a process ends: the lock and the eventfd go."""
         self.bodies.clear()
         self.held.clear()
-        os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
-        self.log._syncer.close()  # pyright: ignore[reportPrivateUsage]
+        self.log.crash()
 
-    def compare(self, at_least: int, *, exact_marks: bool) -> Recovered:
+    def compare(self, at_least: int, *, delivered_is_known: bool) -> Recovered:
         self.log, recovered = self.open()
         found = recovered.sequence
         assert found >= at_least
@@ -340,15 +334,15 @@ class LogMachine(RuleBasedStateMachine):
             assert [item.number for item in queue] == sorted(item.number for item in queue)
             for item in queue:
                 count = expected.counts.get((incarnation, item.number), 0)
-                marked = item.number <= expected.marks.get(incarnation, 0)
+                reached = item.number <= expected.delivered_up_to.get(incarnation, 0)
                 assert item.deliveries == count
                 assert item.remark == expected.remarks.get((incarnation, item.number), b"")
-                assert item.delivered == (marked or count > 0 or not exact_marks)
+                assert item.delivered == (reached or count > 0 or not delivered_is_known)
         self.naive.now = expected.copy()
-        if not exact_marks:  # what was concluded once holds in the lives that follow
+        if not delivered_is_known:  # what was concluded once holds in the lives that follow
             for incarnation, naive in expected.queues.items():
                 if naive:
-                    self.naive.now.marks[incarnation] = max(naive)
+                    self.naive.now.delivered_up_to[incarnation] = max(naive)
         self.naive.after = {}
         self.pending = 0
         self.naive.written(self.log.sequence)

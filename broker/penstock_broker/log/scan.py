@@ -1,9 +1,11 @@
-"""Which blocks of the segments count: the torn tail, damage, and stale bytes. Pure: segments in, a verdict out.
+"""Finds the blocks in the segments and decides which of them count. Pure: the bytes of segments in, a result out.
 
-The rule (design section 4): a bad block that no later block calls synced is the torn tail and is cut, with everything
-behind it; one that a later block calls synced is damage, and reading goes on behind it. Bytes of an earlier life
-never count, because a block names its segment, its place, its epoch and its sequence, and every life of a segment has
-a new number.
+The rule (docs/reference/log-format.md, "Recovery"): a bad block that no later block calls synced was never promised to
+anybody. It is the torn tail, and is cut together with everything behind it. A bad block that a later block calls synced
+is damage, and reading goes on behind it. Bytes of a segment's former life never count, because a block names its
+segment, its place, its epoch and its sequence, and a recycled segment gets a new number.
+
+Source: docs/decisions/039-blocks-and-torn-tails.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,13 +31,13 @@ class SegmentData:
 
     @property
     def data(self) -> bytes:
-        """The bytes, which are not kept: ask once."""
+        """The bytes. Each call may read them anew, because they are not kept."""
         return self.load(self.number)
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Bytes [start, end) of a segment with (some of) the blocks `first` to `last`, synced and not readable."""
+    """Damage: bytes [start, end) of a segment in which blocks `first` to `last`, or some of them, were synced."""
 
     segment: int
     start: int
@@ -46,9 +48,9 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """From `offset` of `segment` on nothing was promised, nor in later segments.
+    """Where the log goes on: from `offset` of `segment` on nothing was promised, nor in later segments.
 
-    `end`: behind the last sound block there.
+    `end`: the end of the last sound block behind `offset` in that segment, which has to be wiped up to there.
     """
 
     segment: int
@@ -57,11 +59,10 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """`accepted` in log order, with holes where they are; `claimed` is the highest sequence that any block calls
-    synced.
+class ScanResult:
+    """`accepted`: the blocks that count, in log order, with the holes between them.
 
-    `cut` is where the log goes on, None only if there is no segment.
+    `claimed`: the highest sequence that any block calls synced. `cut` is None only if there is no segment.
     """
 
     accepted: tuple[BlockHeader | Hole, ...]
@@ -69,8 +70,29 @@ class Verdict:
     claimed: int
 
 
+def scan(segments: Sequence[SegmentData], seed: int) -> ScanResult:
+    """Sort the blocks of `segments` (ascending numbers) into what counts, what is damaged, and what is cut.
+
+    `seed`: see `blocks.seed_of`. Raises NewerFormat.
+    """
+    found = [find_blocks(segment, seed) for segment in segments]
+    claimed = max((block.synced for blocks in found for block in blocks), default=0)
+    accepted: list[BlockHeader | Hole] = []
+    last: BlockHeader | None = None
+    for block in (block for blocks in found for block in blocks):
+        if last is not None and (block.epoch < last.epoch or block.sequence <= last.sequence):
+            continue
+        holes = _holes_between(segments, last, block)
+        accepted += [hole for hole in holes if hole.first <= claimed]
+        if holes and block.sequence - 1 > claimed:
+            break
+        accepted.append(block)
+        last = block
+    return ScanResult(tuple(accepted), _cut(segments, found, last), claimed)
+
+
 def find_blocks(segment: SegmentData, seed: int) -> list[BlockHeader]:
-    """Every sound block of one segment in order of place, behind bad bytes too; epochs never fall, sequences rise."""
+    """Every sound block of one segment in order of place, also behind bad bytes; epochs never fall, sequences rise."""
     data = segment.data
     view = memoryview(data)
     blocks: list[BlockHeader] = []
@@ -94,28 +116,10 @@ def _next_candidate(data: bytes, offset: int) -> int:
     return offset
 
 
-def judge(segments: Sequence[SegmentData], seed: int) -> Verdict:
-    """Sort the blocks of `segments` (ascending numbers) into what counts, what is damaged, and what is cut."""
-    found = [find_blocks(segment, seed) for segment in segments]
-    claimed = max((block.synced for blocks in found for block in blocks), default=0)
-    accepted: list[BlockHeader | Hole] = []
-    last: BlockHeader | None = None
-    for block in (block for blocks in found for block in blocks):
-        if last is not None and (block.epoch < last.epoch or block.sequence <= last.sequence):
-            continue
-        holes = _holes_between(segments, last, block)
-        accepted += [hole for hole in holes if hole.first <= claimed]
-        if holes and block.sequence - 1 > claimed:
-            break
-        accepted.append(block)
-        last = block
-    return Verdict(tuple(accepted), _cut(segments, found, last), claimed)
-
-
 def _holes_between(segments: Sequence[SegmentData], last: BlockHeader | None, block: BlockHeader) -> list[Hole]:
-    """What lacks between two sound blocks, or before the first.
+    """Where blocks are missing between two sound ones, or before the first.
 
-    A segment number without a file was recycled: nothing lacks.
+    A segment number without a file is no hole: that segment was recycled.
     """
     if last is not None and block.sequence == last.sequence + 1:
         return []
@@ -134,7 +138,7 @@ def _holes_between(segments: Sequence[SegmentData], last: BlockHeader | None, bl
 
 
 def _cut(segments: Sequence[SegmentData], found: Sequence[list[BlockHeader]], last: BlockHeader | None) -> Cut | None:
-    """Where writing goes on: behind the last block that counts. What lies there and looks sound must be wiped first."""
+    """Behind the last block that counts. Whatever lies there and looks sound must be wiped before writing goes on."""
     if not segments:
         return None
     number, offset = (segments[0].number, SEGMENT_START) if last is None else (last.segment, last.end)

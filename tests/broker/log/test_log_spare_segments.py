@@ -4,14 +4,14 @@ from pathlib import Path
 
 from broker.log.simulated_files import SimulatedFiles
 
-from penstock_broker.log.spares import Spares, number_of, segment_name
+from penstock_broker.log.spare_segments import SpareSegments, number_of, segment_name
 
 FOLDER = Path("/log")
 SIZE = 16384
 
 
-def spares(files: SimulatedFiles, wanted: int = 2) -> Spares:
-    return Spares(files, FOLDER, SIZE, wanted)
+def spares(files: SimulatedFiles, wanted: int = 2) -> SpareSegments:
+    return SpareSegments(files, FOLDER, SIZE, wanted)
 
 
 def test_a_spare_is_written_full_of_zeros() -> None:

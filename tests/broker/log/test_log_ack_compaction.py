@@ -1,21 +1,14 @@
 """One message that nobody takes keeps its segment, and no more, however much is written behind it."""
 
-import itertools
-import os
 import random
 from collections import deque
 from pathlib import Path
 
 import pytest
+from broker.log.log_steps import opened
 from broker.log.simulated_files import SimulatedFiles
 
-from penstock_broker.log import CommitAck, LargePayload, Log, Outcome, Recovered, Settings, SyncChoice
-
-SMALL = Settings(segment_bytes=16384, inline_bytes=2000, sync=SyncChoice.INLINE)
-
-
-def opened(folder: Path, files: SimulatedFiles) -> tuple[Log, Recovered]:
-    return Log.open(folder, files=files, settings=SMALL, clock=itertools.count(1).__next__)
+from penstock_broker.log import CommitAck, EndReason, LargePayload, Log
 
 
 def settle(log: Log) -> None:
@@ -56,7 +49,7 @@ class Flow:
             if self.in_commits:
                 self.log.commit([], [CommitAck(queue, [number])])
             else:
-                self.log.ack(queue, number, Outcome.ACCEPTED)
+                self.log.ack(queue, number, EndReason.ACCEPTED)
 
     def run(self, count: int, *, maintained: bool = True) -> None:
         for _ in range(count):
@@ -71,8 +64,7 @@ class Flow:
 
     def restart(self) -> None:
         """kill -9, and recovery finds what has to be there."""
-        os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
-        self.log._syncer.close()  # pyright: ignore[reportPrivateUsage]
+        self.log.crash()
         self.files.kill()
         self.log, recovered = opened(self.folder, self.files)
         assert recovered.damage == ()
@@ -140,8 +132,7 @@ def test_nothing_is_freed_before_what_was_restated_is_synced(tmp_path: Path) -> 
         flow.log.maintain(1000)
     assert flow.log.sequence > flow.log.synced, "acks were restated"
     assert flow.log.segments > settled // 2
-    os.close(flow.log._lock)  # pyright: ignore[reportPrivateUsage]
-    flow.log._syncer.close()  # pyright: ignore[reportPrivateUsage]
+    flow.log.crash()
     flow.files.crash(lambda length: 0, 0)
     flow.log, recovered = opened(tmp_path, flow.files)
     assert {queue: {each.number for each in found} for queue, found in recovered.messages.items()} == flow.live
@@ -169,8 +160,7 @@ def test_whatever_is_lost_no_message_is_and_none_comes_back(tmp_path: Path, seed
             if chance.random() < 0.3:
                 flow.log.write()
                 flow.log.sync()
-        os.close(flow.log._lock)  # pyright: ignore[reportPrivateUsage]
-        flow.log._syncer.close()  # pyright: ignore[reportPrivateUsage]
+        flow.log.crash()
         flow.files.crash(lambda length: chance.choice((0, length, chance.randint(0, length))), chance.randint(0, 3))
         flow.log, recovered = opened(tmp_path, flow.files)
         assert recovered.damage == ()

@@ -1,29 +1,23 @@
 """Torn tails, damage and remains, byte by byte: what recovery keeps, cuts, names and refuses."""
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from broker.log.log_steps import end_of_log
 from broker.log.simulated_files import PowerCut, SimulatedFiles
 
-from penstock_broker.log import ForeignSegment, Log, NewerFormat, Recovered, Settings, SyncChoice
+from penstock_broker.log import ForeignSegment, Log, LogOptions, NewerFormat, Recovered, SyncChoice
 from penstock_broker.log.blocks import BlockFlag, BlockHeader, seal_block, seed_of
 
 LOG_ID = b"\7" * 16
-SMALL = Settings(segment_bytes=16384, sync=SyncChoice.INLINE)
+SMALL = LogOptions(segment_bytes=16384, sync=SyncChoice.INLINE)
 
 
 def open_log(folder: Path, files: SimulatedFiles, log_id: bytes = LOG_ID) -> tuple[Log, Recovered]:
     ticks: Iterator[int] = itertools.count(1)
-    return Log.open(folder, files=files, settings=SMALL, clock=lambda: next(ticks), entropy=lambda size: log_id)
-
-
-def leave(log: Log) -> None:
-    """End the process without closing the log: what the kernel takes back."""
-    os.close(log._lock)  # pyright: ignore[reportPrivateUsage]
-    log._syncer.close()  # pyright: ignore[reportPrivateUsage]
+    return Log.open(folder, files=files, options=SMALL, clock=lambda: next(ticks), entropy=lambda size: log_id)
 
 
 def numbers(recovered: Recovered, incarnation: int) -> list[int]:
@@ -56,10 +50,10 @@ class Filled:
         for index in range(blocks):
             self.messages.append(log.put(route, bytes([index]) * size, 0))
             log.write()
-            self.ends.append(log._living.segments[-1].end)  # pyright: ignore[reportPrivateUsage]
+            self.ends.append(end_of_log(self.files, LOG_ID))
             if index + 1 == synced:
                 log.sync()
-        leave(log)
+        log.crash()
 
     def reopened(self, files: SimulatedFiles | None = None) -> Recovered:
         log, recovered = open_log(self.folder, files or self.files)
@@ -100,7 +94,7 @@ def test_what_was_cut_never_comes_back(tmp_path: Path) -> None:
     number = log.put(log.route_set((filled.incarnation,)), b"new" * 3, 0)
     log.write()
     log.sync()
-    leave(log)
+    log.crash()
     assert filled.found() == [*filled.messages[:2], number]
 
 
@@ -205,9 +199,10 @@ def test_a_record_of_a_newer_version_is_refused_and_nothing_is_changed(tmp_path:
     filled = Filled(tmp_path, blocks=2, synced=2)
     filled.reopened()
     content = filled.files.content(segment(tmp_path))
-    log, _ = open_log(tmp_path, filled.files.copy())
-    end, sequence = log._living.segments[-1].end, log.sequence  # pyright: ignore[reportPrivateUsage]
-    leave(log)
+    disk = filled.files.copy()
+    log, _ = open_log(tmp_path, disk)
+    end, sequence = end_of_log(disk, LOG_ID), log.sequence
+    log.crash()
     block = bytearray(64) + bytes.fromhex("63000000 00000000")
     seal_block(block, seed_of(LOG_ID), BlockHeader(1, end, 8, BlockFlag.NONE, 9, sequence + 1, sequence, 0))
     content[end : end + len(block)] = block
@@ -230,18 +225,18 @@ def test_recovery_can_be_interrupted_at_every_step(tmp_path: Path) -> None:
             disk.crash((lambda length: length) if steps % 2 else (lambda length: length // 2), names_kept=steps % 3)
             assert filled.found(disk) == filled.messages[:4]
             continue
-        leave(log)
+        log.crash()
         break
     assert steps > 5
 
 
-def test_marks_are_exact_after_a_kill_and_doubted_after_a_power_cut(tmp_path: Path) -> None:
+def test_delivered_up_to_is_exact_after_a_kill_and_doubted_after_a_power_cut(tmp_path: Path) -> None:
     filled = Filled(tmp_path, blocks=3, synced=3)
     log, _ = open_log(tmp_path, filled.files)
     log.delivered_up_to(filled.incarnation, filled.messages[1])
     log.delivery_count(filled.incarnation, filled.messages[2], 4)
     log.write()
-    leave(log)
+    log.crash()
     filled.files.kill()
     killed = filled.reopened(filled.files.copy()).messages[filled.incarnation]
     assert [(message.delivered, message.deliveries) for message in killed] == [(True, 0), (True, 0), (True, 4)]

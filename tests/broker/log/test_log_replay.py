@@ -7,14 +7,14 @@ from penstock_broker.log.records import (
     Closed,
     Count,
     Deleted,
+    DeliveredUpTo,
     Document,
-    Mark,
     Put,
     Record,
     Route,
     Start,
 )
-from penstock_broker.log.replaying import Replay, live_messages, lost_incarnations
+from penstock_broker.log.replay import Replay, live_messages, lost_incarnations
 
 BOTH = Route(1, (11, 12))
 QUEUES = (Document("queue", "a", 11, b""), Document("queue", "b", 12, b""))
@@ -27,7 +27,7 @@ def replayed(*records: Record, segment: int = 1) -> Replay:
 
 
 def live(replay: Replay) -> dict[int, list[int]]:
-    queues, _ = live_messages(replay, exact_marks=True)
+    queues, _ = live_messages(replay, delivered_is_known=True)
     return {incarnation: [message.number for message in queue] for incarnation, queue in queues.items()}
 
 
@@ -56,7 +56,7 @@ def test_a_copy_counts_where_it_lies() -> None:
 def test_acks_of_another_segment_name_the_puts_they_hold_down() -> None:
     replay = replayed(*QUEUES, BOTH, put(5))
     replay.apply([Ack(11, (5,), 0)], 3)
-    assert replay.named == {3: {1}}
+    assert replay.acks_into == {3: {1}}
 
 
 def test_a_rebind_or_deletion_ends_the_incarnation() -> None:
@@ -80,9 +80,9 @@ def test_an_incomplete_or_damaged_checkpoint_proves_nothing() -> None:
     assert len(replayed(*QUEUES, CheckpointBegin(7), CheckpointEnd(8)).documents) == 2
 
 
-def test_marks_never_fall_and_counts_follow_the_last_record() -> None:
-    replay = replayed(Mark(((11, 9),)), Mark(((11, 4),)), Count(((11, 5, 3),)), Count(((11, 5, 2),)))
-    assert replay.marks == {11: 9} and replay.counts == {(11, 5): 2}
+def test_delivered_up_to_never_falls_and_counts_follow_the_last_record() -> None:
+    replay = replayed(DeliveredUpTo(((11, 9),)), DeliveredUpTo(((11, 4),)), Count(((11, 5, 3),)), Count(((11, 5, 2),)))
+    assert replay.delivered_up_to == {11: 9} and replay.counts == {(11, 5): 2}
 
 
 def test_closed_counts_only_at_the_end() -> None:
@@ -97,6 +97,6 @@ def test_ceilings_are_the_highest_ever_written() -> None:
 
 def test_messages_without_a_document_are_told_unless_their_queue_is_known_to_have_ended() -> None:
     replay = replayed(QUEUES[1], BOTH, put(5), put(6), Deleted("queue", "b"))
-    _, strangers = live_messages(replay, exact_marks=True)
-    assert strangers == {11: 2, 12: 2}
-    assert lost_incarnations(strangers, replay) == {11: 2}
+    _, without_document = live_messages(replay, delivered_is_known=True)
+    assert without_document == {11: 2, 12: 2}
+    assert lost_incarnations(without_document, replay) == {11: 2}

@@ -1,9 +1,10 @@
-"""Who calls fdatasync, so that the broker's thread does not wait: the kernel (Linux AIO), one thread, or nobody else.
+"""Back ends that call fdatasync, so that the broker's thread does not wait for it.
 
-Each back end takes (token, handles), makes `descriptor` readable (an eventfd) when something is done, and hands out
-(token, error) afterwards. Linux AIO's FDSYNC takes about 100 us in all and 4 to 20 us of the caller; the thread costs
-a switch of the GIL on top. An error is reported once and the call is never repeated: after a failed fdatasync the
-state of the page cache is unknown.
+There are three: the kernel's asynchronous I/O (Linux AIO), one thread, and the caller itself. Each takes (token,
+handles), makes `descriptor` (an eventfd) readable when an fdatasync has ended, and then hands out (token, error). Linux
+AIO's FDSYNC takes about 100 us in all, of which 4 to 20 us are the caller's; the thread costs a switch of the GIL
+besides. An error is reported once and the call is never repeated, because after a failed fdatasync the state of the
+page cache is unknown. Source: docs/decisions/042-failed-fdatasync.md.
 """
 
 import contextlib
@@ -26,7 +27,10 @@ Done = list[tuple[int, OSError | None]]
 
 
 class SyncChoice(Enum):
-    """`AUTO`: Linux AIO where the kernel and the container's rules allow it, else a thread."""
+    """Which back end syncs.
+
+    `AUTO`: Linux AIO if the kernel and the container's seccomp profile allow it, else a thread.
+    """
 
     AUTO = "auto"
     AIO = "aio"
@@ -35,30 +39,30 @@ class SyncChoice(Enum):
 
 
 class Syncer(Protocol):
-    """One back end. Tokens are chosen by the caller; several may be under way at a time."""
+    """One back end. The caller chooses the tokens; several syncs may be under way at a time."""
 
     name: str
     descriptor: int
 
     def submit(self, token: int, handles: Sequence[int]) -> None:
-        """Start syncing; never raises, a failure is handed out as done."""
+        """Start an fdatasync of these files. Never raises: `done` hands out a failure."""
         ...
 
     def done(self) -> Done:
-        """What has ended since the last call; never waits."""
+        """The tokens, each with its error or None, whose syncs have ended since the last call. Never waits."""
         ...
 
     def wait(self) -> Done:
-        """As `done`, after waiting until something submitted has ended."""
+        """As `done`, but wait until at least one sync has ended."""
         ...
 
     def close(self) -> None:
-        """Waits for what is under way."""
+        """Wait for the syncs that are under way, and give the descriptor back."""
         ...
 
 
 class InlineSyncer:
-    """Syncs within `submit`. The simplest, for recovery and tests."""
+    """Syncs within `submit`: the simplest back end, for tests and tools."""
 
     name = "inline"
 
@@ -83,7 +87,7 @@ class InlineSyncer:
 
 
 class ThreadSyncer:
-    """One thread that only syncs, and so holds the GIL for next to nothing."""
+    """One thread that only syncs, and so hardly ever holds the GIL."""
 
     name = "thread"
 
@@ -132,9 +136,9 @@ _DEPTH = 64
 
 
 class AioSyncer:
-    """Linux AIO's IOCB_CMD_FDSYNC through the C library's `syscall`, no thread and no compiled code of ours.
+    """Linux AIO's IOCB_CMD_FDSYNC by the C library's `syscall`: it needs no thread and no compiled code of ours.
 
-    Raises OSError if the kernel lacks it or the container's seccomp profile forbids it.
+    Raises OSError if the kernel does not have it, or if the container's seccomp profile forbids it.
     """
 
     name = "aio"
@@ -211,7 +215,7 @@ class AioSyncer:
 
 
 def choose(files: FileLayer, probe: int, choice: SyncChoice) -> Syncer:
-    """The back end for `choice`; `probe` is an open handle on which AUTO tries a sync before it trusts AIO."""
+    """The back end for `choice`. AUTO tries a sync of the open file `probe` before it relies on Linux AIO."""
     match choice:
         case SyncChoice.INLINE:
             return InlineSyncer(files)
@@ -229,7 +233,7 @@ def _automatic(files: FileLayer, probe: int) -> Syncer:
     try:
         syncer = AioSyncer(files)
     except OSError as error:
-        LOGGER.info("the log syncs by a thread: Linux AIO is not to be had here (%s)", error)
+        LOGGER.info("the log syncs by a thread: Linux AIO is not available here (%s)", error)
         return ThreadSyncer(files)
     syncer.submit(0, [probe])
     [(_, refusal)] = syncer.wait()

@@ -1,7 +1,8 @@
-"""What the records add up to: topology, live messages, marks and counts. Pure: records in log order in, state out.
+"""What all records of a log together mean: topology, live messages, delivered-up-to numbers and counts.
 
-Puts, acks and counts are treated as sets keyed by (incarnation, message): a repeated one changes nothing. A message
-lives in a queue while its put is there, no ack names it, and the incarnation is held by a document.
+Pure: records in log order in, state out. Puts, acks and counts are sets keyed by (incarnation, message): a repeated one
+changes nothing. A message lives in a queue while its put is there, no ack names it, and a document holds the
+incarnation.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,8 +17,8 @@ from penstock_broker.log.records import (
     Commit,
     Count,
     Deleted,
+    DeliveredUpTo,
     Document,
-    Mark,
     Part,
     Put,
     Record,
@@ -32,9 +33,9 @@ DocumentKey = tuple[str, str]
 
 @dataclass(slots=True)
 class LivePut:
-    """A put of which at least one copy is not acknowledged. `segment`: where its newest record lies.
+    """A put that at least one of its queues has not acknowledged. `segment`: where its newest record lies.
 
-    `staged`: the body behind the put's own payload: its number, the offset in it, its length.
+    `staged`: the body that follows the put's own payload: its number, the offset in it, its length.
     """
 
     put: Put
@@ -46,7 +47,7 @@ class LivePut:
 
 @dataclass(frozen=True, slots=True)
 class PartPlace:
-    """`length` bytes of a body from `offset` on lie at `at` in the file of `segment`."""
+    """Where a part of a body lies: `length` bytes, `offset` in the body, at byte `at` of the file of `segment`."""
 
     offset: int
     segment: int
@@ -56,16 +57,16 @@ class PartPlace:
 
 @dataclass(slots=True)
 class Replay:
-    """State while records are read; call `apply` in log order, `gap` where blocks lack, then look."""
+    """The state while records are read: call `apply` in log order and `gap` where blocks are missing, then read it."""
 
     documents: dict[DocumentKey, Document] = field(default_factory=dict[DocumentKey, Document])
     puts: dict[int, LivePut] = field(default_factory=dict[int, LivePut])
-    marks: dict[int, int] = field(default_factory=dict[int, int])
+    delivered_up_to: dict[int, int] = field(default_factory=dict[int, int])  # by incarnation
     counts: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     remarks: dict[tuple[int, int], bytes] = field(default_factory=dict[tuple[int, int], bytes])
     parts: dict[int, list[PartPlace]] = field(default_factory=dict[int, list[PartPlace]])  # by body
-    ended: set[int] = field(default_factory=set[int])
-    named: dict[int, set[int]] = field(default_factory=dict[int, set[int]])  # segment -> segments its acks name
+    ended: set[int] = field(default_factory=set[int])  # incarnations whose end was read
+    acks_into: dict[int, set[int]] = field(default_factory=dict[int, set[int]])  # segment -> segments its acks name
     first_messages: dict[int, int] = field(default_factory=dict[int, int])  # segment -> its first put
     last_messages: dict[int, int] = field(default_factory=dict[int, int])  # segment -> its highest put
     boot_id: bytes = b""
@@ -80,7 +81,7 @@ class Replay:
     _checkpoint: tuple[int, int] | None = None
 
     def apply(self, records: Iterable[Record], segment: int, start: int = 0) -> None:
-        """`segment` is where these records lie, from `start` in its file on."""
+        """Take in records that lie in `segment`; the first of them at byte `start` of its file."""
         for record in records:
             self.closed = False
             match record:
@@ -102,9 +103,9 @@ class Replay:
                     self._document(record)
                 case Deleted():
                     self._delete((record.kind, record.key))
-                case Mark():
-                    for incarnation, message in record.marks:
-                        self.marks[incarnation] = max(message, self.marks.get(incarnation, 0))
+                case DeliveredUpTo():
+                    for incarnation, message in record.numbers:
+                        self.delivered_up_to[incarnation] = max(message, self.delivered_up_to.get(incarnation, 0))
                 case Count():
                     for incarnation, message, count in record.counts:
                         self.counts[incarnation, message] = count
@@ -124,12 +125,12 @@ class Replay:
                     assert_never(record)
 
     def is_live(self, incarnation: int, message: int) -> bool:
-        """True if the message is in that queue, should it exist."""
+        """Whether the message is in that queue, provided that the queue exists."""
         live = self.puts.get(message)
         return live is not None and incarnation in live.incarnations and incarnation not in live.acked
 
     def gap(self) -> None:
-        """Blocks lack here: a checkpoint around this place does not prove that what it leaves out is gone."""
+        """Blocks are missing here: a checkpoint around this place does not prove that what it leaves out is gone."""
         self._checkpoint = self._restated = None
 
     def _put(self, put: Put, segment: int, staged: tuple[int, int, int] | None = None) -> None:
@@ -149,7 +150,7 @@ class Replay:
             if live is None:
                 continue
             if live.segment != segment:
-                self.named.setdefault(segment, set()).add(live.segment)
+                self.acks_into.setdefault(segment, set()).add(live.segment)
             live.acked += (incarnation,)
             if len(live.acked) >= len(live.incarnations) and set(live.acked).issuperset(live.incarnations):
                 del self.puts[message]
@@ -179,52 +180,53 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A recovered message of one queue. `deliveries`: those that count; `delivered`: a consumer may have seen it;
-    `remark`: what was said of it last.
-    """
+    """A recovered message of one queue."""
 
     number: int
     payload: bytes
     flags: int
     arrival: int
     deliveries: int
+    """Unsuccessful deliveries that count against its limit."""
     delivered: bool
+    """A consumer may have seen it."""
     remark: bytes = b""
+    """The last remark about it; empty if there is none."""
 
 
-def live_messages(replay: Replay, *, exact_marks: bool) -> tuple[dict[int, list[Message]], dict[int, int]]:
-    """Per incarnation that a document holds, its messages in number order; and how many each other incarnation would
-    have.
+def live_messages(replay: Replay, *, delivered_is_known: bool) -> tuple[dict[int, list[Message]], dict[int, int]]:
+    """Per incarnation that a document holds, its messages in number order; and for other incarnations, how many.
 
-    `exact_marks`: every mark that was written is known to have been read; otherwise each message may have been
-    delivered.
+    `delivered_is_known`: every delivered-up-to number that was written has been read. Otherwise each message may have
+    been delivered.
     """
     queues: dict[int, list[Message]] = {
         document.incarnation: [] for document in replay.documents.values() if document.incarnation
     }
-    strangers: dict[int, int] = {}
+    without_document: dict[int, int] = {}
     for number in sorted(replay.puts):
         live = replay.puts[number]
         for incarnation in live.incarnations:
             if incarnation in live.acked:
                 continue
             if incarnation not in queues:
-                strangers[incarnation] = strangers.get(incarnation, 0) + 1
+                without_document[incarnation] = without_document.get(incarnation, 0) + 1
                 continue
-            queues[incarnation].append(_message(replay, incarnation, live.put, exact_marks=exact_marks))
-    return queues, strangers
+            queues[incarnation].append(_message(replay, incarnation, live.put, delivered_is_known=delivered_is_known))
+    return queues, without_document
 
 
-def _message(replay: Replay, incarnation: int, put: Put, *, exact_marks: bool) -> Message:
+def _message(replay: Replay, incarnation: int, put: Put, *, delivered_is_known: bool) -> Message:
     pair = incarnation, put.message
     count = replay.counts.get(pair, 0)
-    delivered = not exact_marks or count > 0 or put.message <= replay.marks.get(incarnation, 0)
+    reached = put.message <= replay.delivered_up_to.get(incarnation, 0)
+    delivered = not delivered_is_known or count > 0 or reached
     return Message(put.message, put.payload, put.flags, put.arrival, count, delivered, replay.remarks.get(pair, b""))
 
 
-def lost_incarnations(strangers: Mapping[int, int], replay: Replay) -> dict[int, int]:
-    """Of queues that no document holds: those whose end was not read either.
+def lost_incarnations(without_document: Mapping[int, int], replay: Replay) -> dict[int, int]:
+    """Of the incarnations that no document holds, those whose end was not read either, with how many messages.
 
-    Only damage can be the reason, or recycling.
+    The reason is damage, or that the segment with their end was recycled.
     """
-    return {incarnation: count for incarnation, count in strangers.items() if incarnation not in replay.ended}
+    return {incarnation: count for incarnation, count in without_document.items() if incarnation not in replay.ended}

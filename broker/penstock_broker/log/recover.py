@@ -1,7 +1,8 @@
-"""Bring a folder back to a state that the broker may serve: read, judge, replay, set damage aside, make it durable.
+"""Bring a folder into a state that the broker may serve: read it, decide what counts, replay it, copy what is damaged,
+and make the rest durable.
 
-Order matters and each step can be repeated after a crash in it: (1) what nobody was promised is wiped, so that it can
-never be taken for something later; (2) blocks that no block calls synced are written again, because a failed write-
+The order matters, and each step can be repeated after a crash in it: (1) what nobody was promised is wiped, so that it
+can never be taken for something later; (2) blocks that no block calls synced are written again, because a failed write-
 back may have left them in the page cache only; (3) everything read is synced, names included. Only then a new epoch
 may begin.
 """
@@ -19,66 +20,65 @@ from penstock_broker.log.blocks import (
     decode_segment_header,
     seed_of,
 )
-from penstock_broker.log.bodies import Bodies
-from penstock_broker.log.fetching import fetch_bodies
+from penstock_broker.log.bodies import fetch_bodies
 from penstock_broker.log.files import FileLayer, read_all, write_all
-from penstock_broker.log.living import Living, Segment
-from penstock_broker.log.records import Document, Malformed, decode_records
-from penstock_broker.log.replaying import Message, Replay, live_messages, lost_incarnations
-from penstock_broker.log.scanning import Cut, Hole, SegmentData, Verdict, judge
-from penstock_broker.log.spares import number_of, segment_name
+from penstock_broker.log.record_codec import Malformed, decode_records
+from penstock_broker.log.records import Document
+from penstock_broker.log.replay import Message, Replay, live_messages, lost_incarnations
+from penstock_broker.log.scan import Cut, Hole, ScanResult, SegmentData, scan
+from penstock_broker.log.segment_usage import Segment, SegmentUsage
+from penstock_broker.log.spare_segments import number_of, segment_name
 
 LOGGER = logging.getLogger(__name__)
 
 
 class ForeignSegment(Exception):
-    """A segment of another log lies in this folder. Take it away."""
+    """A segment of another log lies in this folder. The message names the file to take away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Synced data that cannot be read: which bytes of which segment, why, and their copy (None: no space for it)."""
+    """Synced data that can't be read: bytes [start, end) of a segment, the reason, and the file with their copy."""
 
     segment: int
     start: int
     end: int
     reason: str
     copy: Path | None
+    """None if there was no space for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What the log holds. `messages` is per incarnation, in number order; incarnations without messages have an empty
-    list.
-
-    `sequence`: the last block that counts. `clean`: the last run closed the log. `lost`: messages that fell to damage
-    (their incarnation's document, or a part of their body did), by incarnation.
-    """
+    """What the log holds."""
 
     documents: tuple[Document, ...]
     messages: dict[int, list[Message]]
+    """By incarnation, in number order; a queue without messages has an empty list."""
     epoch: int
+    """How often the log had been opened."""
     sequence: int
+    """The last block that counts."""
     clean: bool
+    """The last run closed the log."""
     damage: tuple[Damage, ...]
     lost: dict[int, int]
+    """By incarnation, how many messages were lost with a damaged document of their queue, or part of their body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Everything a Log starts from. `sequence` is the last accepted block, all of it synced.
-
-    `incomplete`: live messages, by incarnation, whose bodies can't be read. `exact_marks`: all marks were read.
-    """
+    """Everything that a `Log` starts from."""
 
     recovered: Recovered
-    living: Living
-    bodies: Bodies
+    usage: SegmentUsage
     replay: Replay
     log_id: bytes | None
-    sequence: int
+    """None if the folder held no log."""
     incomplete: dict[int, list[int]]
-    exact_marks: bool
+    """By incarnation, the live messages whose bodies can't be read."""
+    delivered_is_known: bool
+    """Every delivered-up-to number that was written has been read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,26 +89,25 @@ class _Found:
 
 
 def recover(files: FileLayer, folder: Path, inline_bytes: int) -> Restored:
-    """Read all segments and make them servable. Longer payloads than `inline_bytes` are left in the segments.
+    """Read all segments, and make durable what counts. Payloads longer than `inline_bytes` stay in the segments.
 
-    Raises NewerFormat, ForeignSegment, or OSError; the folder is then unchanged.
+    Raises NewerFormat or ForeignSegment, which leave the folder unchanged, or OSError.
     """
     names = [name for name in files.names(folder) if name.startswith("segment-")]
     found, log_id = _read(files, folder, sorted(names, key=number_of))
-    verdict = judge([item.data for item in found], seed_of(log_id or b""))
-    replay, malformed = _replay(verdict, {item.data.number: item.data for item in found})
-    living = Living()
-    bodies = Bodies(files, living)
-    damage = _set_aside(files, folder, found, [*_holes(verdict), *malformed])
-    if verdict.cut is not None:
-        kept = _make_durable(files, folder, found, verdict, verdict.cut)
-        _add_segments(living, kept, verdict, replay)
-    incomplete = fetch_bodies(replay, living, bodies, inline_bytes)
-    exact = replay.closed or replay.boot_id == files.boot_id()
-    messages, strangers = live_messages(replay, exact_marks=exact)
-    _count(living, replay, messages)
-    sequence, epoch = _last(verdict)
-    lost = lost_incarnations(strangers, replay) if damage else {}
+    result = scan([item.data for item in found], seed_of(log_id or b""))
+    replay, malformed = _replay(result, {item.data.number: item.data for item in found})
+    usage = SegmentUsage()
+    damage = _copy_damaged(files, folder, found, [*_holes(result), *malformed])
+    if result.cut is not None:
+        kept = _make_durable(files, folder, found, result, result.cut)
+        _add_segments(usage, kept, result, replay)
+    incomplete = fetch_bodies(replay, files, usage, inline_bytes)
+    delivered_is_known = replay.closed or replay.boot_id == files.boot_id()
+    messages, without_document = live_messages(replay, delivered_is_known=delivered_is_known)
+    _count_live(usage, replay, messages)
+    sequence, epoch = _last(result)
+    lost = lost_incarnations(without_document, replay) if damage else {}
     recovered = Recovered(
         documents=tuple(replay.documents.values()),
         messages=messages,
@@ -118,12 +117,12 @@ def recover(files: FileLayer, folder: Path, inline_bytes: int) -> Restored:
         damage=damage,
         lost=lost | {incarnation: len(numbers) for incarnation, numbers in incomplete.items()},
     )
-    return Restored(recovered, living, bodies, replay, log_id, sequence, incomplete, exact)
+    return Restored(recovered, usage, replay, log_id, incomplete, delivered_is_known)
 
 
-def _last(verdict: Verdict) -> tuple[int, int]:
+def _last(result: ScanResult) -> tuple[int, int]:
     """The highest sequence and epoch that count."""
-    blocks = [item for item in verdict.accepted if isinstance(item, BlockHeader)]
+    blocks = [item for item in result.accepted if isinstance(item, BlockHeader)]
     highest = max((block.sequence for block in blocks), default=0)
     return highest, max((block.epoch for block in blocks), default=0)
 
@@ -146,7 +145,7 @@ def _read(files: FileLayer, folder: Path, names: Sequence[str]) -> tuple[list[_F
 
 
 class _Contents:
-    """The bytes of one segment at a time: the whole log need not fit into memory."""
+    """Reads segments and keeps one of them at a time: the whole log need not fit into memory."""
 
     def __init__(self, files: FileLayer) -> None:
         self.handles: dict[int, int] = {}
@@ -155,15 +154,15 @@ class _Contents:
 
     def load(self, number: int) -> bytes:
         if number != self._number:
-            self._content = b""  # let go of one before the next is read
+            self._content = b""  # free one before the next is read
             self._content, self._number = read_all(self._files, self.handles[number]), number
         return self._content
 
 
-def _replay(verdict: Verdict, data: dict[int, SegmentData]) -> tuple[Replay, list[tuple[Hole, str]]]:
+def _replay(result: ScanResult, data: dict[int, SegmentData]) -> tuple[Replay, list[tuple[Hole, str]]]:
     replay = Replay()
     malformed: list[tuple[Hole, str]] = []
-    for item in verdict.accepted:
+    for item in result.accepted:
         if isinstance(item, Hole):
             replay.gap()
             continue
@@ -178,12 +177,12 @@ def _replay(verdict: Verdict, data: dict[int, SegmentData]) -> tuple[Replay, lis
     return replay, malformed
 
 
-def _holes(verdict: Verdict) -> list[tuple[Hole, str]]:
-    holes = [item for item in verdict.accepted if isinstance(item, Hole)]
+def _holes(result: ScanResult) -> list[tuple[Hole, str]]:
+    holes = [item for item in result.accepted if isinstance(item, Hole)]
     return [(hole, f"blocks {hole.first} to {hole.last} were synced and cannot be read") for hole in holes]
 
 
-def _set_aside(
+def _copy_damaged(
     files: FileLayer, folder: Path, found: Sequence[_Found], holes: Sequence[tuple[Hole, str]]
 ) -> tuple[Damage, ...]:
     damage: list[Damage] = []
@@ -210,13 +209,15 @@ def _save(files: FileLayer, folder: Path, name: str, content: bytes) -> Path | N
             files.close(handle)
         files.fsync_folder(folder)
     except OSError as error:
-        LOGGER.error("the damaged part could not be copied to %s: %s", folder / name, error)
+        LOGGER.error("the damaged bytes could not be copied to %s: %s", folder / name, error)
         return None
     return folder / name
 
 
-def _make_durable(files: FileLayer, folder: Path, found: Sequence[_Found], verdict: Verdict, cut: Cut) -> list[_Found]:
-    """Wipe what was not promised, rewrite what may be in memory only, sync all; the segments that stay."""
+def _make_durable(
+    files: FileLayer, folder: Path, found: Sequence[_Found], result: ScanResult, cut: Cut
+) -> list[_Found]:
+    """Wipe what was not promised, rewrite what may be in memory only, and sync all. Returns the segments that stay."""
     kept = [item for item in found if item.data.number <= cut.segment]
     for item in found:
         if item.data.number > cut.segment:
@@ -226,8 +227,8 @@ def _make_durable(files: FileLayer, folder: Path, found: Sequence[_Found], verdi
     last = by_number[cut.segment]
     if cut.end > cut.offset:
         write_all(files, last.handle, bytes(cut.end - cut.offset), cut.offset)
-    for block in verdict.accepted:
-        if isinstance(block, BlockHeader) and block.sequence > verdict.claimed:
+    for block in result.accepted:
+        if isinstance(block, BlockHeader) and block.sequence > result.claimed:
             item = by_number[block.segment]
             write_all(files, item.handle, item.data.data[block.offset : block.end], block.offset)
     for item in kept:
@@ -236,8 +237,8 @@ def _make_durable(files: FileLayer, folder: Path, found: Sequence[_Found], verdi
     return kept
 
 
-def _add_segments(living: Living, kept: Sequence[_Found], verdict: Verdict, replay: Replay) -> None:
-    ends = {block.segment: block for block in verdict.accepted if isinstance(block, BlockHeader)}
+def _add_segments(usage: SegmentUsage, kept: Sequence[_Found], result: ScanResult, replay: Replay) -> None:
+    ends = {block.segment: block for block in result.accepted if isinstance(block, BlockHeader)}
     highest = 0
     for item in kept:
         number = item.data.number
@@ -247,18 +248,20 @@ def _add_segments(living: Living, kept: Sequence[_Found], verdict: Verdict, repl
         size = max(item.data.size, SEGMENT_START)
         sealed = last is not None and bool(last.flags & BlockFlag.SEAL)
         end = size if sealed else SEGMENT_START if last is None else last.end
-        names, last_message = replay.named.get(number, set()), replay.last_messages.get(number, 0)
-        segment = Segment(number, item.path, item.handle, size, end, first, last_message=last_message, names=names)
-        living.add_segment(segment)
+        acks_into, last_message = replay.acks_into.get(number, set()), replay.last_messages.get(number, 0)
+        segment = Segment(
+            number, item.path, item.handle, size, end, first, last_message=last_message, acks_into=acks_into
+        )
+        usage.add_segment(segment)
 
 
-def _count(living: Living, replay: Replay, messages: dict[int, list[Message]]) -> None:
-    living.queues = {incarnation: {} for incarnation in messages}
+def _count_live(usage: SegmentUsage, replay: Replay, messages: dict[int, list[Message]]) -> None:
+    usage.queues = {incarnation: {} for incarnation in messages}
     for incarnation, queue in messages.items():
         for message in queue:
-            living.restore(incarnation, message.number, replay.puts[message.number].segment)
+            usage.restore(incarnation, message.number, replay.puts[message.number].segment)
     for number, live in replay.puts.items():
         if live.staged is not None:
             places = replay.parts.get(live.staged[0], ())
-            segments = [living.by_number[segment] for segment in dict.fromkeys(place.segment for place in places)]
-            living.hold(number, set(live.incarnations).difference(live.acked), segments)
+            segments = [usage.by_number[segment] for segment in dict.fromkeys(place.segment for place in places)]
+            usage.hold_body(number, set(live.incarnations).difference(live.acked), segments)
