@@ -14,7 +14,7 @@ from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.faults import faults
 from penstock_api.management import EntityType, Status
-from penstock_broker.attach import close, open, temporary
+from penstock_broker.attach import close, detach, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.management import entity_states
 from penstock_broker.management.responses import Response, invalid, refusal
@@ -123,5 +123,5 @@ def _delete_queue(broker: Broker, name: str, wanted: management.Deletion) -> Res
 def _close_connection(broker: Broker, name: str) -> Response:
     connection = broker.clients.connections.get(int(name)) if name.isdigit() else None
     if connection is not None:
-        open.close(broker, connection, AmqpError("amqp:connection:forced", "Closed by the administrator."))
+        detach.close_connection(broker, connection, AmqpError("amqp:connection:forced", "Closed by the administrator."))
     return _GONE

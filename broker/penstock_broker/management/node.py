@@ -200,8 +200,8 @@ class ManagementNode:
             if link.drain:
                 answers.connection.endpoint.drained(link)
 
-    def left(self, context: object) -> None:
-        """A link is gone."""
+    def link_removed(self, context: object) -> None:
+        """A link has ended."""
         if isinstance(context, Answers):
             self._answers.pop((context.connection.number, context.address), None)
             context.slots.clear()

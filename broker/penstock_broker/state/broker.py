@@ -53,8 +53,8 @@ class ManagementLinks(Protocol):
         """Credit came for answers."""
         ...
 
-    def left(self, context: object) -> None:
-        """A link is gone."""
+    def link_removed(self, context: object) -> None:
+        """A link has ended."""
         ...
 
 
