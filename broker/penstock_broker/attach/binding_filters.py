@@ -60,24 +60,15 @@ class HeaderFilter:
 class BindingFilters:
     """The binding filters of a source, whatever the type of its exchange."""
 
-    exact: tuple[KeyFilter, ...] = ()
-    patterns: tuple[KeyFilter, ...] = ()
+    keys: tuple[KeyFilter, ...] = ()
+    """The filters for direct bindings, then those for topic bindings."""
     headers: tuple[HeaderFilter, ...] = ()
-
-    @property
-    def exact_keys(self) -> frozenset[str]:
-        """The keys of all direct bindings."""
-        return frozenset(key for each in self.exact for key in each.keys)
-
-    @property
-    def pattern_keys(self) -> frozenset[str]:
-        """The patterns of all topic bindings."""
-        return frozenset(key for each in self.patterns for key in each.keys)
-
-    @property
-    def header_bindings(self) -> frozenset[HeaderBinding] | None:
-        """The header bindings; None if no filter names any."""
-        return frozenset(each.binding for each in self.headers) or None
+    exact_keys: frozenset[str] = frozenset()
+    """The keys of all direct bindings."""
+    pattern_keys: frozenset[str] = frozenset()
+    """The patterns of all topic bindings."""
+    header_bindings: frozenset[HeaderBinding] | None = None
+    """The header bindings; None if no filter names any."""
 
 
 def read_binding_filters(source: Source) -> BindingFilters | Refuse:
@@ -88,10 +79,14 @@ def read_binding_filters(source: Source) -> BindingFilters | Refuse:
         if isinstance(binding, Refuse):
             return binding
         headers.append(HeaderFilter(name, value, binding))
+    exact = tuple(KeyFilter(name, value, _keys(value)) for name, value in _described(source, EXACT_BINDING))
+    patterns = tuple(KeyFilter(name, value, _keys(value)) for name, value in _described(source, PATTERN_BINDING))
     return BindingFilters(
-        tuple(KeyFilter(name, value, _keys(value)) for name, value in _described(source, EXACT_BINDING)),
-        tuple(KeyFilter(name, value, _keys(value)) for name, value in _described(source, PATTERN_BINDING)),
-        tuple(headers),
+        keys=(*exact, *patterns),
+        headers=tuple(headers),
+        exact_keys=frozenset(key for each in exact for key in each.keys),
+        pattern_keys=frozenset(key for each in patterns for key in each.keys),
+        header_bindings=frozenset(each.binding for each in headers) or None,
     )
 
 

@@ -55,11 +55,12 @@ def reply_to_lookup(broker: Broker, lookup: SubscriptionLookup, plan: LookUp) ->
         connection.endpoint.refuse_attach(link, amqp_error(plan.reply))
         broker.work.touch(connection)
         return
+    source, target = termini.receiver_termini(plan)
     connection.flush()  # the reply has to begin on a frame boundary to be rewritten
     connection.endpoint.attach_reply(
         link,
-        source=termini.topic_source(plan.request, plan.reply, None),
-        target=termini.consumer_target(plan.request.frame),
+        source=source,
+        target=target,
         offered=plan.reply.offered_capabilities,
     )
     _activate(broker, lookup)
@@ -92,17 +93,13 @@ def reply_to_producer(broker: Broker, producer: Producer, plan: Produce) -> None
 
 def _reply_to_receiver(record: Consumer | Browser, plan: Subscribe | Consume | Browse) -> None:
     connection, frame = record.connection, plan.request.frame
-    if isinstance(plan, Subscribe):
-        source = termini.topic_source(plan.request, plan.reply, plan.new_node)
-        offered = plan.reply.offered_capabilities
-    else:
-        source, offered = termini.queue_source(plan), ()
+    source, target = termini.receiver_termini(plan)
     connection.flush()  # the reply has to begin on a frame boundary to be rewritten
     connection.endpoint.attach_reply(
         record.link,
         source=source,
-        target=termini.consumer_target(frame),
-        offered=offered,
+        target=target,
+        offered=plan.reply.offered_capabilities if isinstance(plan, Subscribe) else (),
         answers_unsettled=frame.unsettled is not None,
         sends_settled=frame.snd_settle_mode == 1,
         settles_second=frame.rcv_settle_mode == 1,

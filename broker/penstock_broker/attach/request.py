@@ -11,9 +11,10 @@ Qpid JMS client and of the AMQP filter registry.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from enum import Enum
+from typing import Final, TypeGuard, TypeVar
 
 from penstock_amqp.frames.performatives import Accepted, Attach, Modified, Rejected, Released, Source, Target
 from penstock_amqp.types.composites import Composite
@@ -40,6 +41,8 @@ __all__ = [
     "read_source_request",
     "read_target_request",
 ]
+
+E = TypeVar("E", bound=Enum)
 
 SELECTOR_FILTER: Final = frozenset[int | str]((0x0000_468C_0000_0004, "apache.org:selector-filter:string"))
 NO_LOCAL_FILTER: Final = frozenset[int | str]((0x0000_468C_0000_0003, "apache.org:no-local-filter:list"))
@@ -96,6 +99,7 @@ class SourceRequest:
     capabilities: frozenset[str]
     """The source's; those that the link desires if the source is null (decision 003)."""
     durability: Durability
+    """An unknown one counts as the highest."""
     expiry: ExpiryPolicy | None
     distribution_mode: DistributionMode | None
     """An unknown one counts as absent."""
@@ -128,24 +132,26 @@ class TargetRequest:
 
 def read_source_request(frame: Attach) -> SourceRequest:
     """Read the attach of a link on which the peer receives."""
-    source = frame.source
-    capabilities = frame.desired_capabilities if source is None else source.capabilities
+    wire = frame.source or Source()
+    outcome = wire.default_outcome
+    durability = _member(Durability, wire.durable or 0)
+    capabilities = frame.desired_capabilities if frame.source is None else wire.capabilities
     return SourceRequest(
         frame=frame,
         link_name=frame.name,
-        is_null=source is None,
-        address=source.address if source is not None else None,
-        address_option=_address_option(frame, source),
+        is_null=frame.source is None,
+        address=wire.address,
+        address_option=_address_option(frame, wire.address or ""),
         capabilities=frozenset(capabilities or ()),
-        durability=_durability(source),
-        expiry=_expiry(source),
-        distribution_mode=_distribution_mode(source),
-        selector=read_selector(source) if source is not None else None,
-        no_local=source is not None and _has_no_local(source),
-        binding_filters=read_binding_filters(source) if source is not None else BindingFilters(),
-        dynamic=_dynamic_node(source) if source is not None and source.dynamic else None,
+        durability=Durability.UNSETTLED_STATE if durability is None else durability,
+        expiry=_member(ExpiryPolicy, wire.expiry_policy),
+        distribution_mode=_member(DistributionMode, wire.distribution_mode),
+        selector=read_selector(wire),
+        no_local=any(_is_filter(value, NO_LOCAL_FILTER) for value in (wire.filter or {}).values()),
+        binding_filters=read_binding_filters(wire),
+        dynamic=_dynamic_node(wire) if wire.dynamic else None,
         priority=consumer_priority((frame.properties or {}).items()),
-        default_outcome=_default_outcome(source),
+        default_outcome=outcome if isinstance(outcome, Accepted | Rejected | Released | Modified) else None,
     )
 
 
@@ -162,61 +168,35 @@ def read_target_request(frame: Attach, target: Target | None) -> TargetRequest:
     )
 
 
-def _default_outcome(source: Source | None) -> Composite | None:
-    outcome = source.default_outcome if source is not None else None
-    return outcome if isinstance(outcome, Accepted | Rejected | Released | Modified) else None
-
-
-def _address_option(frame: Attach, source: Source | None) -> AddressOption | None:
-    split = split_priority(source.address or "") if source is not None else None
-    if split is None:
-        return None
-    name, priority = split
-    properties: Mapping[Symbol, Value] = {Symbol(PRIORITY_PROPERTY): priority, **(frame.properties or {})}
-    return AddressOption(name, consumer_priority(properties.items()))
-
-
-def _durability(source: Source | None) -> Durability:
-    """The terminus durability asked for; an unknown one counts as the highest."""
-    try:
-        return Durability(source.durable or 0) if source is not None else Durability.NONE
-    except ValueError:
-        return Durability.UNSETTLED_STATE
-
-
-def _expiry(source: Source | None) -> ExpiryPolicy | None:
-    try:
-        return None if source is None or source.expiry_policy is None else ExpiryPolicy(source.expiry_policy)
-    except ValueError:
-        return None
-
-
-def _distribution_mode(source: Source | None) -> DistributionMode | None:
-    try:
-        return (
-            None if source is None or source.distribution_mode is None else DistributionMode(source.distribution_mode)
-        )
-    except ValueError:
-        return None
-
-
-def _filters(source: Source, descriptors: Collection[int | str]) -> Iterable[Described]:
-    for value in (source.filter or {}).values():
-        if isinstance(value, Described) and value.descriptor in descriptors:
-            yield value
-
-
 def read_selector(source: Source) -> Selector | Refuse | None:
     """The JMS selector among the filters; None if there is none, or it is blank. Two different ones are refused."""
-    texts = {each.value for each in _filters(source, SELECTOR_FILTER) if isinstance(each.value, str)}
+    texts = {
+        value.value
+        for value in (source.filter or {}).values()
+        if _is_filter(value, SELECTOR_FILTER) and isinstance(value.value, str)
+    }
     if len(texts) > 1:
         cause = f"The source has {len(texts)} selectors; join them with AND into one."
         return Refuse(Reason.INVALID_SELECTOR, cause, (("invalid-field", "filter"),))
     return compile_selector(texts.pop()) if texts else None
 
 
-def _has_no_local(source: Source) -> bool:
-    return any(True for _ in _filters(source, NO_LOCAL_FILTER))
+def _is_filter(value: Value, descriptors: frozenset[int | str]) -> TypeGuard[Described]:
+    return isinstance(value, Described) and value.descriptor in descriptors
+
+
+def _member(kind: type[E], value: object) -> E | None:
+    """The member of an enum that a field of the frame names; None if it names none, or one that we don't know."""
+    return next((each for each in kind if each.value == value), None)
+
+
+def _address_option(frame: Attach, address: str) -> AddressOption | None:
+    split = split_priority(address)
+    if split is None:
+        return None
+    name, priority = split
+    properties: Mapping[Symbol, Value] = {Symbol(PRIORITY_PROPERTY): priority, **(frame.properties or {})}
+    return AddressOption(name, consumer_priority(properties.items()))
 
 
 def _dynamic_node(terminus: Source | Target) -> DynamicNode | Refuse:

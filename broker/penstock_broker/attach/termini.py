@@ -6,10 +6,10 @@ Source: docs/decisions/007-reply-shows-the-truth.md; AMQP 1.0 part 3, 3.5.8 and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, assert_never
 
-from penstock_amqp.frames.performatives import Attach, Source, Target
+from penstock_amqp.frames.performatives import Source, Target
 from penstock_amqp.types.codec import array_of
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 from penstock_broker.attach.binding_filters import (
@@ -18,8 +18,6 @@ from penstock_broker.attach.binding_filters import (
     MATCH_KEY,
     PATTERN_BINDING,
     BindingFilters,
-    HeaderFilter,
-    KeyFilter,
 )
 from penstock_broker.attach.queue_source import Browse, Consume
 from penstock_broker.attach.request import (
@@ -31,6 +29,7 @@ from penstock_broker.attach.request import (
     SourceRequest,
 )
 from penstock_broker.attach.target import Produce
+from penstock_broker.attach.topic_source import LookUp, Subscribe
 from penstock_broker.topology.records import Exchange, PointToPointQueue
 from penstock_core.binding import Filter
 from penstock_core.headers import HeaderBinding
@@ -38,7 +37,7 @@ from penstock_core.reason import Refuse
 from penstock_core.reply import SourceReply
 from penstock_core.terms import DistributionMode, ExchangeType
 
-__all__ = ["consumer_target", "producer_target", "queue_source", "topic_source"]
+__all__ = ["producer_target", "receiver_termini"]
 
 OUTCOMES: Final = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 """The outcomes that a receiver may give a message."""
@@ -48,7 +47,26 @@ _TOPIC_MODES: Final = (DistributionMode.MOVE,)
 """Decision 011: a subscription is never browsed."""
 
 
-def topic_source(request: SourceRequest, reply: SourceReply, new_node: Exchange | None) -> Source:
+def receiver_termini(plan: Subscribe | LookUp | Consume | Browse) -> tuple[Source, Target]:
+    """Source and target of a link on which the peer receives. The target is the client's own."""
+    match plan:
+        case Subscribe(request=request, reply=reply):
+            source = _topic_source(request, reply, plan.new_node)
+        case LookUp(request=request, reply=SourceReply() as reply):
+            source = _topic_source(request, reply, None)
+        case LookUp():
+            raise AssertionError("a refusal has no termini")
+        case Consume() | Browse():
+            source = _queue_source(plan)
+        case _:
+            assert_never(plan)
+    asked = plan.request.frame.target
+    if not isinstance(asked, Target):
+        return source, Target()
+    return source, Target(address=asked.address, capabilities=asked.capabilities)
+
+
+def _topic_source(request: SourceRequest, reply: SourceReply, new_node: Exchange | None) -> Source:
     """The source of a link that consumes from a subscription, or looks one up."""
     filters = request.binding_filters
     assert not isinstance(filters, Refuse), "refused by the decision"
@@ -57,7 +75,7 @@ def topic_source(request: SourceRequest, reply: SourceReply, new_node: Exchange 
         durable=reply.durability.value,
         expiry_policy=Symbol(reply.expiry.value),
         timeout=0,
-        dynamic=_is_dynamic(request),
+        dynamic=request.frame.source.dynamic if request.frame.source is not None else None,
         dynamic_node_properties=_node_properties(new_node),
         distribution_mode=Symbol(reply.distribution_mode.value),
         filter={**_filters(request, reply.filter), **_binding_filters(reply, filters)},
@@ -67,7 +85,7 @@ def topic_source(request: SourceRequest, reply: SourceReply, new_node: Exchange 
     )
 
 
-def queue_source(plan: Consume | Browse) -> Source:
+def _queue_source(plan: Consume | Browse) -> Source:
     """The source of a link that consumes from a queue, or browses it."""
     request, new_node = plan.request, plan.new_node
     asked = request.frame.source
@@ -87,14 +105,6 @@ def queue_source(plan: Consume | Browse) -> Source:
     )
 
 
-def consumer_target(frame: Attach) -> Target:
-    """The target of a link on which the peer receives: its own."""
-    target = frame.target
-    if not isinstance(target, Target):
-        return Target()
-    return Target(address=target.address, capabilities=target.capabilities)
-
-
 def producer_target(plan: Produce) -> Target:
     """The target of a link on which the peer sends. Only nodes that last could be durable, and a new one does not."""
     asked, new_node = plan.request.target, plan.new_node
@@ -107,10 +117,6 @@ def producer_target(plan: Produce) -> Target:
         dynamic_node_properties=_node_properties(new_node),
         capabilities=asked.capabilities,
     )
-
-
-def _is_dynamic(request: SourceRequest) -> bool | None:
-    return request.frame.source.dynamic if request.frame.source is not None else None
 
 
 def _node_properties(new_node: Exchange | PointToPointQueue | None) -> Mapping[Symbol, Value] | None:
@@ -152,29 +158,21 @@ def _binding_filters(reply: SourceReply, asked: BindingFilters) -> Mapping[Symbo
     """The bindings in place that the address does not name: those that the client asked for under its own names."""
     filters: dict[Symbol, Value] = {}
     keys, bindings = set(reply.keys_beyond_address), set(reply.header_bindings)
-    for key_filter in _key_filters_in_place(reply, asked):
-        filters[key_filter.name] = key_filter.described
-        keys.difference_update(key_filter.keys)
-    for header_filter in _header_filters_in_place(reply, asked):
-        filters[header_filter.name] = header_filter.described
-        bindings.discard(header_filter.binding)
+    if reply.exchange_type in (ExchangeType.TOPIC, ExchangeType.DIRECT):
+        for key_filter in asked.keys:
+            if key_filter.keys and reply.binding_keys and set(key_filter.keys) <= set(reply.binding_keys):
+                filters[key_filter.name] = key_filter.described
+                keys.difference_update(key_filter.keys)
+    for header_filter in asked.headers:
+        if header_filter.binding in reply.header_bindings:
+            filters[header_filter.name] = header_filter.described
+            bindings.discard(header_filter.binding)
     code = ULong(PATTERN_BINDING[0] if reply.exchange_type is ExchangeType.TOPIC else EXACT_BINDING[0])
     for number, key in enumerate(sorted(keys)):
         filters[Symbol(f"binding-{number}")] = Described(code, key)
     for number, binding in enumerate(each for each in reply.header_bindings if each in bindings):
         filters[Symbol(f"headers-{number}")] = Described(ULong(HEADERS_BINDING[0]), _header_map(binding))
     return filters
-
-
-def _key_filters_in_place(reply: SourceReply, asked: BindingFilters) -> Iterable[KeyFilter]:
-    if reply.exchange_type in (ExchangeType.TOPIC, ExchangeType.DIRECT):
-        for each in (*asked.exact, *asked.patterns):
-            if each.keys and reply.binding_keys and set(each.keys) <= set(reply.binding_keys):
-                yield each
-
-
-def _header_filters_in_place(reply: SourceReply, asked: BindingFilters) -> Iterable[HeaderFilter]:
-    return (each for each in asked.headers if each.binding in reply.header_bindings)
 
 
 def _header_map(binding: HeaderBinding) -> Value:

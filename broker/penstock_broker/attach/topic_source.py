@@ -50,13 +50,10 @@ class Subscribe:
     key: LinkKey
     kind: LinkKind
     priority: int
+    steals: bool
+    """The live link of the same name is ended."""
     new_node: Exchange | None
     """The temporary topic that has to be made before."""
-
-    @property
-    def steals(self) -> bool:
-        """The live link of the same name is ended."""
-        return self.decision.steals
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +104,7 @@ def decide_subscription(
         reply=source_reply(asked, decision),
         key=asked.link,
         kind=asked.kind,
+        steals=decision.steals,
         priority=found.priority,
         new_node=exchange if topic.is_new else None,
     )

@@ -174,7 +174,7 @@ def _destination(broker: Broker, producer: Producer, data: bytes) -> ExchangeTar
         case ExchangeTarget() | QueueTarget():
             return destination
         case RelayTarget():
-            return relay.target_of(broker, producer.connection, destination, data)
+            return relay.destination_of(broker, producer.connection, destination, data)
         case ManagementTarget():
             description = "Requests to $management can't be part of a transaction; send them outside."
             return amqp_error(Refuse(Reason.NOT_ALLOWED, description))
