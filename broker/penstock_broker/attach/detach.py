@@ -32,7 +32,7 @@ def detached(broker: Broker, connection: Connection, event: Detached) -> None:
     link = event.link
     context = link.context
     if isinstance(context, Consumer | Producer | SubscriptionLookup) and not context.is_active:
-        # Its attach waits for the log; the answers leave in order.
+        # Its attach waits for the log; the answers are sent in order.
         context.after_reply.append(lambda: detached(broker, connection, event))
         return
     if isinstance(context, Consumer) and context.identity is not None:

@@ -1,8 +1,8 @@
 """Finds the node that an attach means: the second of the four steps of an attach begins here.
 
-A node is found by its address, or made there and then where auto-creation allows it. One that a dynamic terminus asks
-for is described by a record that is not part of the topology before the attach is applied: a refused attach leaves no
-node. Source: docs/decisions/018-addresses.md; AMQP 1.0 part 3, 3.5.3 and 3.5.4.
+A node is found by its address, or made at once where auto-creation allows it. One that a dynamic terminus asks for is
+described by a record that becomes part of the topology only when the attach is applied: a refused attach makes none.
+Source: docs/decisions/018-addresses.md, docs/decisions/019-auto-creation.md; AMQP 1.0 part 3, 3.5.3 and 3.5.4.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def _decide(broker: Broker, connection: Connection, probe: ProbeResult, steps: i
         case ClosePredecessor():
             assert predecessor is not None
             if probe is ProbeResult.ALIVE:
-                # If the peer of the older one is gone, this is a failover and no contest.
+                # If the peer of the older one does not answer, this is a failover and no contest.
                 number = connection.number
                 broker.clients.contests.record(
                     connection.container_id, number, now_ms=broker.clock.now_ms, now_us=broker.clock.now_us

@@ -1,7 +1,7 @@
 """Makes temporary queues and topics, and deletes them when their policy, their link or their connection says so.
 
-`attach.node` describes the node that an attach asks for, and `penstock_core.temporary` decides when one goes; this
-module applies both. Nothing here is logged. Source: AMQP 1.0 part 3, sections 3.5.9 to 3.5.13; JMS 2.0, 6.2.2.
+`attach.node` describes the node that an attach asks for, and `penstock_core.temporary` decides when one is deleted;
+this module applies both. Nothing here is logged. Source: AMQP 1.0 part 3, sections 3.5.9 to 3.5.13; JMS 2.0, 6.2.2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock_core.temporary import LifetimePolicy, Use, is_over
 __all__ = ["connection_ended", "delete", "links_ended", "make", "node_named"]
 
 REVIEW_MS: Final = 1000
-"""How long a node may stay after its end if nobody but its last message left it."""
+"""Between two reviews of the nodes whose policy depends on links or messages."""
 
 Node: TypeAlias = Exchange | PointToPointQueue
 
@@ -41,7 +41,7 @@ def make(broker: Broker, connection: Connection, node: Node) -> None:
 
 
 def node_named(broker: Broker, name: str) -> Node | None:
-    """The temporary node of this name; None if it is gone."""
+    """The temporary node of this name; None if it was deleted."""
     node = broker.topology.queues.get(name) or broker.topology.exchanges.get(name)
     return node if node is not None and node.temporary is not None else None
 
@@ -86,7 +86,7 @@ def _kind_of(node: Node) -> str:
 
 
 def _review_again(broker: Broker) -> None:
-    """Look once a second while there is anything to look at: queues don't say when their last message leaves."""
+    """Review the nodes, and set the timer again while any is left."""
     _review(broker)
     broker.temporary.is_under_review = bool(broker.temporary.lingering)
     if broker.temporary.is_under_review:

@@ -58,7 +58,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """The link has a null source: it is told what the subscription is, and never gets a message."""
+    """The link has a null source: its reply describes the subscription, and it never gets a message."""
 
     request: SourceRequest
     identity: Identity | None
@@ -119,16 +119,14 @@ def decide_lookup(broker: Broker, connection: Connection, request: SourceRequest
     asked = _asked(connection, request, None)
     identities = identities_to_look_up(asked)
     asked = replace(asked, may_use_others=broker.permissions.may_use_others(connection, *identities))
-    there = {
-        identity: existing for identity in identities if (existing := broker.topology.existing(identity)) is not None
-    }
-    found = look_up(asked, there)
-    if isinstance(found, Found) and found.existing.user is None:
-        needs = needs_to_subscribe(found.existing.identity, found.existing, "")
-        found = broker.permissions.check_all(connection, needs) or found
-    if isinstance(found, Refuse):
-        return LookUp(request, None, found)
-    return LookUp(request, found.existing.identity, source_reply(asked, found))
+    existing = {identity: found for identity in identities if (found := broker.topology.existing(identity)) is not None}
+    result = look_up(asked, existing)
+    if isinstance(result, Found) and result.existing.user is None:
+        needs = needs_to_subscribe(result.existing.identity, result.existing, "")
+        result = broker.permissions.check_all(connection, needs) or result
+    if isinstance(result, Refuse):
+        return LookUp(request, None, result)
+    return LookUp(request, result.existing.identity, source_reply(asked, result))
 
 
 def _asked_source(request: SourceRequest, address: str, topic: TopicNode) -> AskedSource | Refuse:

@@ -96,7 +96,7 @@ def _raw_list(items: list[bytes]) -> bytes:
 
 
 Task: TypeAlias = QueryTask | ChangesTask | queue_messages.PeekTask | queue_messages.MessagesTask
-"""A request that is worked through in slices: `step` returns its response, or None if there is more to do."""
+"""A request that is worked through in slices: `step` returns its response, or None if changed is more to do."""
 
 
 def respond(broker: Broker, connection: Connection, request: Message) -> Response | Task:
@@ -175,8 +175,10 @@ def _states(
             held = entity_states.in_flight(broker.clients.connections.values())
             identity = parse_queue_name(only) if only is not None else None
             chosen = [topology.subscriptions.get(identity)] if identity is not None else topology.subscriptions.values()
-            there = [each for each in chosen if each is not None and each.revision > since]
-            return (entity_states.subscription_state(each, held) for each in sorted(there, key=lambda each: each.name))
+            changed = [each for each in chosen if each is not None and each.revision > since]
+            return (
+                entity_states.subscription_state(each, held) for each in sorted(changed, key=lambda each: each.name)
+            )
         case EntityType.QUEUE:
             held = entity_states.in_flight(broker.clients.connections.values())
             nodes = [each for each in topology.queues.values() if each.revision > since]
@@ -219,8 +221,8 @@ def _pending(
     topology = broker.topology
     if kind is EntityType.SUBSCRIPTION:
         held = entity_states.in_flight(broker.clients.connections.values())
-        there = [each for each in topology.subscriptions.values() if each.revision > since]
-        for subscription in sorted(there, key=lambda each: each.name):
+        changed = [each for each in topology.subscriptions.values() if each.revision > since]
+        for subscription in sorted(changed, key=lambda each: each.name):
             yield partial(entity_states.subscription_state, subscription, held)
         return
     for state in _states(broker, connection, kind, since=since):
