@@ -53,12 +53,12 @@ def assemble(
         if each.queue.delayed or each.queue.expiry.next_due:
             broker.clock.timers.at(0, partial(broker.keep_time, each.queue))
     broker.instance.started_us = clock.now_us()
-    broker.clock.timers.at(clock.now_ms() + 1000, partial(unused.sweep, broker))
+    broker.clock.timers.at(clock.now_ms() + 1000, partial(unused.sweep_subscriptions, broker))
     broker.management = ManagementNode(broker)
     broker.serve_events = partial(events.handle, broker)
     unused_seconds = unused_queue_seconds(given.auto_create)
     if unused_seconds is not None:
-        unused.watch(broker, unused_seconds)
+        unused.watch_queues(broker, unused_seconds)
     loop = Loop(broker, ports, clock)
     loop.watch(log.descriptor, lambda: _synced(broker))
     return loop

@@ -26,7 +26,7 @@ def turns(messages: int) -> None:
     from penstock_api.handling import Peek
     from penstock_api.management import Operation
     from penstock_broker.management.entity_states import queue_state
-    from penstock_broker.management.queue_messages import Peeking, QueueMessagesRequest
+    from penstock_broker.management.queue_messages import MessagesTask, PeekTask
     from penstock_broker.messages.expiry import keep_time
 
     timed = SteppedBroker()
@@ -49,7 +49,7 @@ def turns(messages: int) -> None:
             keep_time(broker, queue)
             yield None
 
-    def steps(make: Callable[[], QueueMessagesRequest | Peeking]) -> Iterator[None]:
+    def steps(make: Callable[[], MessagesTask | PeekTask]) -> Iterator[None]:
         work = make()
         while work.step(0) is None:
             yield None
@@ -66,18 +66,12 @@ def turns(messages: int) -> None:
     _show("READ of the queue", read())
     _show("attach of a browser", browse())
     peek = Peek(offset=messages // 2)
-    _show("PEEK of ten in the middle", steps(lambda: Peeking(queue, peek, lambda _: True)))
+    _show("PEEK of ten in the middle", steps(lambda: PeekTask(queue, peek, lambda _: True)))
     _show(
         "PURGE of one in 10,000",
-        steps(
-            lambda: QueueMessagesRequest(
-                broker, Operation.PURGE, queue, None, lambda entry: entry[0] % 10_000 == 0, None
-            )
-        ),
+        steps(lambda: MessagesTask(broker, Operation.PURGE, queue, None, lambda entry: entry[0] % 10_000 == 0, None)),
     )
-    _show(
-        "PURGE of all", steps(lambda: QueueMessagesRequest(broker, Operation.PURGE, queue, None, lambda _: True, None))
-    )
+    _show("PURGE of all", steps(lambda: MessagesTask(broker, Operation.PURGE, queue, None, lambda _: True, None)))
     fill(lambda each: broker.clock.now_us + 3_600_000_000)
     _show("a pass that finds nothing expired", passes())
 
@@ -97,11 +91,7 @@ def turns(messages: int) -> None:
     queue.depth_bytes += messages * len(data)
     _show(
         "PURGE of one in 10,000 delayed",
-        steps(
-            lambda: QueueMessagesRequest(
-                broker, Operation.PURGE, queue, None, lambda entry: entry[0] % 10_000 == 0, None
-            )
-        ),
+        steps(lambda: MessagesTask(broker, Operation.PURGE, queue, None, lambda entry: entry[0] % 10_000 == 0, None)),
     )
     _show("the end of the queue, all delayed", end())
     timed.close()

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.listeners import ListeningPort
 from penstock_broker.access.users import Proof, Signed
-from penstock_broker.attach import open
+from penstock_broker.attach import detach
 from penstock_broker.errors import amqp_error
 from penstock_broker.state.broker import Broker
 from penstock_core.login_end import LoginEnd, refusal
@@ -110,7 +110,7 @@ class LoginRevalidation:
         self._broker.clients.warnings.warn(
             "Closed %s on listener %s: %s", connection.peer, connection.port.name, told.description[:300]
         )
-        open.close(self._broker, connection, amqp_error(told))
+        detach.close_connection(self._broker, connection, amqp_error(told))
 
 
 def _found(logins: list[_Login]) -> Found:

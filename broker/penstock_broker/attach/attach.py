@@ -1,93 +1,94 @@
-"""Answers attaches of links on which the peer receives: finds out what the source means, and who answers.
+"""Answers attaches, in four steps, each in files of its own: the request is read from the frame, an answer is decided,
+the decision is applied, and the reply is sent.
 
-Topics and null sources: `topic_source`; queues: `queue_source`. Links on which the peer sends: `target`.
-A refusal changes nothing. Source: design, section 3.
+1. read: `request` (with `binding_filters`).
+2. decide: `node` finds what source or target means; `topic_source` (null sources as well), `queue_source` and `target`
+   gather the facts and let the rules decide. A refusal is a value, and changes nothing.
+3. apply: `apply` (with `steal` and `temporary`).
+4. reply, once what was written is synced: `reply` (with `termini`).
+
+Links to a coordinator and from the management node are answered by the rooms that serve them. Source:
+docs/decisions/010-refusals-change-nothing.md, docs/decisions/012-every-attach-is-answered.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
-from penstock_amqp.endpoint.links import OutLink
-from penstock_amqp.frames.performatives import Attach, Source
-from penstock_amqp.types.values import Symbol
+from penstock_amqp.endpoint.links import InLink, OutLink
+from penstock_amqp.frames.performatives import Attach, Coordinator
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import queue_source, request, temporary, topic_source
+from penstock_broker.attach import apply, reply
+from penstock_broker.attach.node import QueueNode, TopicNode, find_source, find_target
+from penstock_broker.attach.queue_source import Browse, Consume, decide_queue
+from penstock_broker.attach.request import SourceRequest, TargetRequest, read_source_request, read_target_request
+from penstock_broker.attach.target import Produce, decide_target
+from penstock_broker.attach.topic_source import LookUp, Subscribe, decide_lookup, decide_subscription
 from penstock_broker.errors import amqp_error
-from penstock_broker.messages import addresses
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.links import Consumer
-from penstock_core import address, handing_out
+from penstock_broker.transactions import coordinator
+from penstock_core.address import ManagementNode, SubscriptionQueue
 from penstock_core.reason import Refuse
 
-__all__ = ["attach_consumer"]
+__all__ = ["attach_source", "attach_target"]
 
 
-def attach_consumer(broker: Broker, connection: Connection, link: OutLink, attach: Attach) -> None:
-    """Answer an attach of a link on which the peer receives."""
-    refused = _attach_consumer(broker, connection, link, attach)
-    if refused is not None:
-        connection.endpoint.refuse_attach(link, amqp_error(refused))
-
-
-def _attach_consumer(broker: Broker, connection: Connection, link: OutLink, attach: Attach) -> Refuse | None:
-    source = attach.source
-    if source is None:
-        topic_source.find(broker, connection, link, attach)
-        return None
-    if source.dynamic:
-        return _attach_dynamic(broker, connection, link, attach, source)
-    named, attach = _with_priority(broker, attach, source)
-    return _attach_named(broker, connection, link, attach, named)
-
-
-def _attach_dynamic(
-    broker: Broker, connection: Connection, link: OutLink, attach: Attach, source: Source
-) -> Refuse | None:
-    """Make the node, then attach to it as if the client had named it; a refused attach leaves no node."""
-    asked = request.capabilities(attach)
-    made = temporary.make(broker, connection, source.address, asked, source.dynamic_node_properties)
-    if isinstance(made, Refuse):
-        return made
-    named = replace(source, address=made.name, dynamic_node_properties=request.node_properties(made.policy, made.kind))
-    refused = _attach_named(broker, connection, link, replace(attach, source=named), named)
-    if refused is None:
-        assert isinstance(link.context, Consumer)
-        link.context.creates = made.name
-        return None
-    node = temporary.node_named(broker, made.name)
-    assert node is not None
-    temporary.delete(broker, node)
-    return refused
-
-
-def _with_priority(broker: Broker, attach: Attach, source: Source) -> tuple[Source, Attach]:
-    """A consumer priority that is said in the address, put where other clients say it, and the source without it.
-
-    The attach keeps its address, which the reply echoes. A node may be called so, too.
-    """
-    whole = source.address or ""
-    split = handing_out.split_priority(whole)
-    if split is None or broker.topology.has_queue(whole) or broker.topology.exchange_type(whole) is not None:
-        return source, attach
-    properties = {Symbol(handing_out.PRIORITY_PROPERTY): split[1], **(attach.properties or {})}
-    return replace(source, address=split[0]), replace(attach, properties=properties)
-
-
-def _attach_named(
-    broker: Broker, connection: Connection, link: OutLink, attach: Attach, source: Source
-) -> Refuse | None:
-    parsed = addresses.source_named(broker, connection, source.address, request.capabilities(attach))
-    match parsed:
-        case address.ExchangeAddress():
-            return topic_source.subscribe(broker, connection, link, attach, parsed)
-        case address.QueueAddress() | address.SubscriptionQueue():
-            return queue_source.consume(broker, connection, link, attach, parsed)
-        case address.ManagementNode():
-            broker.management.attach_answers(connection, link, attach)
-            return None
+def attach_source(broker: Broker, connection: Connection, link: OutLink, frame: Attach) -> None:
+    """Answer the attach of a link on which the peer receives."""
+    plan = _decide_source(broker, connection, read_source_request(frame))
+    match plan:
         case Refuse():
-            return parsed
+            connection.endpoint.refuse_attach(link, amqp_error(plan))
+        case Subscribe():
+            consumer = apply.subscribe(broker, connection, link, plan)
+            broker.sync.when_durable(connection, partial(reply.reply_to_consumer, broker, consumer, plan))
+        case Consume():
+            consumer = apply.consume(broker, connection, link, plan)
+            broker.sync.when_durable(connection, partial(reply.reply_to_consumer, broker, consumer, plan))
+        case Browse():
+            reply.reply_to_browser(broker, apply.add_browser(broker, connection, link, plan), plan)
+        case LookUp():
+            lookup = apply.add_lookup(connection, link, plan)
+            broker.sync.when_durable(connection, partial(reply.reply_to_lookup, broker, lookup, plan))
+        case ManagementNode():
+            broker.management.attach_responses(connection, link, frame)
         case _:
-            assert_never(parsed)
+            assert_never(plan)
+
+
+def attach_target(broker: Broker, connection: Connection, link: InLink, frame: Attach) -> None:
+    """Answer the attach of a link on which the peer sends."""
+    if isinstance(frame.target, Coordinator):
+        coordinator.attach_coordinator(broker, connection, link, frame)
+        return
+    plan = _decide_target(broker, connection, read_target_request(frame, frame.target))
+    if isinstance(plan, Refuse):
+        connection.endpoint.refuse_attach(link, amqp_error(plan))
+        return
+    producer = apply.add_producer(broker, connection, link, plan)
+    broker.sync.when_durable(connection, partial(reply.reply_to_producer, broker, producer, plan))
+
+
+def _decide_source(
+    broker: Broker, connection: Connection, request: SourceRequest
+) -> Subscribe | Consume | Browse | LookUp | ManagementNode | Refuse:
+    if request.is_null:
+        return decide_lookup(broker, connection, request)
+    found = find_source(broker, connection, request)
+    if isinstance(found, Refuse):
+        return found
+    match found.node:
+        case TopicNode():
+            return decide_subscription(broker, connection, request, found, found.node)
+        case QueueNode() | SubscriptionQueue():
+            return decide_queue(broker, connection, request, found, found.node)
+        case ManagementNode():
+            return found.node
+        case _:
+            assert_never(found.node)
+
+
+def _decide_target(broker: Broker, connection: Connection, request: TargetRequest) -> Produce | Refuse:
+    found = find_target(broker, connection, request)
+    return found if isinstance(found, Refuse) else decide_target(broker, connection, request, found)

@@ -1,7 +1,8 @@
-"""Ends links, subscriptions, queues and exchanges of our own accord; whoever used them is told.
+"""Ends links, subscriptions, queues and exchanges on the broker's own account; the clients that used them get an error.
 
-Whatever the reason, a link ends through `leave`, which takes every reference apart. Source: design, section 3,
-decisions 8 and 9; section 4 ("a lost link counts only for its oldest unsettled delivery").
+Whatever the reason, a link ends through `remove_link`, which clears every reference to it: cycles are not collected in
+the broker process. Source: docs/decisions/008-null-source.md, docs/decisions/009-closing-detach.md,
+docs/decisions/032-delivery-attempts.md (a lost link counts an attempt for its oldest unsettled delivery only).
 """
 
 from __future__ import annotations
@@ -25,16 +26,14 @@ from penstock_core.lifetimes import has_ended
 from penstock_core.reason import Reason, Refuse
 
 __all__ = [
-    "close_consumer",
-    "close_finder",
     "close_link",
-    "close_producer",
+    "close_lookup",
     "close_producers",
     "end_exchange",
     "end_if_over",
     "end_queue",
     "end_subscription",
-    "leave",
+    "remove_link",
 ]
 
 
@@ -51,28 +50,25 @@ def end_if_over(broker: Broker, identity: Identity) -> None:
 
 
 def end_subscription(broker: Broker, subscription: Subscription, error: AmqpError | None = None) -> None:
-    """The subscription goes with its backlog; links that still consume are told, by `error` if it is given."""
-    for consumer in list(subscription.queue.links.consumers):
-        told = Refuse(Reason.SUBSCRIPTION_ENDED, f"The {subscription.identity} was ended.")
-        close_consumer(broker, consumer, error or amqp_error(told))
+    """End a subscription with its backlog; links that still consume are closed, with `error` if it is given."""
+    error = error or amqp_error(Refuse(Reason.SUBSCRIPTION_ENDED, f"The {subscription.identity} was ended."))
+    _close_receivers(broker, list(subscription.queue.links.consumers), error)
     broker.topology.end(subscription)
     broker.routes.forget()
 
 
-def end_queue(broker: Broker, node: PointToPointQueue, told: Refuse) -> None:
-    """A queue goes with its messages; links that use it are told why."""
-    error = amqp_error(told)
-    for consumer in list(node.queue.links.consumers):
-        close_consumer(broker, consumer, error)
-    for browser in list(node.queue.links.browsers):
-        _close(broker, browser.connection, browser.link, [], error)
+def end_queue(broker: Broker, node: PointToPointQueue, reason: Refuse) -> None:
+    """End a queue with its messages; links that use it are closed with the reason."""
+    error = amqp_error(reason)
+    _close_receivers(broker, list(node.queue.links.consumers), error)
+    _close_receivers(broker, list(node.queue.links.browsers), error)
     close_producers(broker, node, error)
     broker.topology.delete_queue(node.name)
 
 
-def end_exchange(broker: Broker, exchange: Exchange, told: Refuse) -> None:
-    """An exchange goes, and the subscriptions bound to it; links that use them are told why."""
-    error = amqp_error(told)
+def end_exchange(broker: Broker, exchange: Exchange, reason: Refuse) -> None:
+    """End an exchange and the subscriptions bound to it; links that use them are closed with the reason."""
+    error = amqp_error(reason)
     bound = [broker.topology.by_incarnation[queue.incarnation] for queue in exchange.router.handles]
     for subscription in bound:
         assert isinstance(subscription, Subscription), "only subscriptions are bound"
@@ -82,46 +78,37 @@ def end_exchange(broker: Broker, exchange: Exchange, told: Refuse) -> None:
     broker.routes.forget()
 
 
-def close_consumer(broker: Broker, consumer: ReceivingLink, error: AmqpError) -> None:
-    """Close a link of our own accord."""
-    connection, link = consumer.connection, consumer.link
-    _close(broker, connection, link, connection.endpoint.held_by(link), error)
+def close_producers(broker: Broker, node: Exchange | PointToPointQueue, error: AmqpError) -> None:
+    """Close the links that send to a node which ends; else their messages would be lost without notice."""
+    for producer in list(node.producers):
+        close_link(broker, producer.connection, producer.link, error)
 
 
-def close_finder(connection: Connection, finder: SubscriptionLookup, error: AmqpError) -> None:
-    """Close a link with a null source of our own accord; its subscription is not concerned."""
-    finder.link.context = None
-    connection.endpoint.detach(finder.link, closed=True, error=error)
+def _close_receivers(broker: Broker, receivers: list[ReceivingLink], error: AmqpError) -> None:
+    for each in receivers:
+        close_link(broker, each.connection, each.link, error)
+
+
+def close_lookup(lookup: SubscriptionLookup, error: AmqpError) -> None:
+    """Close a link with a null source; its subscription is not concerned."""
+    lookup.link.context = None
+    lookup.connection.endpoint.detach(lookup.link, closed=True, error=error)
 
 
 def close_link(broker: Broker, connection: Connection, link: InLink | OutLink, error: AmqpError) -> None:
-    """Close a link of any kind of our own accord."""
+    """Close a link of any kind."""
     if isinstance(link.context, SendingLink):
-        close_producer(broker, link.context, error)
-    else:
-        _close(broker, connection, link, connection.endpoint.held_by(link) if isinstance(link, OutLink) else [], error)
-
-
-def close_producers(broker: Broker, node: Exchange | PointToPointQueue, error: AmqpError) -> None:
-    """What producers send to is gone: they are told, or they would send into nothing."""
-    for producer in list(node.producers):
-        close_producer(broker, producer, error)
-
-
-def close_producer(broker: Broker, producer: SendingLink, error: AmqpError) -> None:
-    """Close a link that sends to us of our own accord."""
-    commit.producer_closes(producer, error)
-    _close(broker, producer.connection, producer.link, [], error)
-
-
-def _close(broker: Broker, connection: Connection, link: InLink | OutLink, held: list[Held], error: AmqpError) -> None:
-    leave(broker, link, held)
+        commit.producer_closing(link.context, error)
+    remove_link(broker, link, connection.endpoint.held_by(link) if isinstance(link, OutLink) else [])
     connection.endpoint.detach(link, closed=True, error=error)
     broker.work.touch(connection)
 
 
-def leave(broker: Broker, link: InLink | OutLink, held: list[Held], *, orderly: bool = False) -> None:
-    """Take a link out of everything that refers to it. `orderly`: its client said that it goes; nothing was lost."""
+def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held], *, orderly: bool = False) -> None:
+    """Clear every reference to a link. Its deliveries `held` go back to their queue.
+
+    `orderly`: the client ended the link itself, so nothing was lost and no delivery attempt counts.
+    """
     context = link.context
     link.context = None
     match context:
@@ -130,7 +117,7 @@ def leave(broker: Broker, link: InLink | OutLink, held: list[Held], *, orderly: 
             queue.leave(context, broker.clock.now_us)
             if broker.clients.live_links.get(context.key) is context:
                 del broker.clients.live_links[context.key]
-            held = commit.keep_settled(context.connection, context, held)
+            held = commit.separate_settled(context, held)
             settle.lost(broker, queue, held, counts=not orderly and not broker.is_stopping)
             context.after_reply = []
         case Browser():
@@ -149,9 +136,9 @@ def leave(broker: Broker, link: InLink | OutLink, held: list[Held], *, orderly: 
             context.is_active = False
             context.after_reply = []
         case Coordinator():
-            commit.coordinator_gone(broker, context)
+            commit.roll_back_coordinator(broker, context)
         case SubscriptionLookup():
             context.is_active = False
             context.after_reply = []
         case _:
-            broker.management.left(context)
+            broker.management.link_removed(context)

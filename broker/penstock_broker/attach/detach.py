@@ -1,7 +1,8 @@
-"""Links, sessions and connections that the peer ends: deliveries come back, lifetimes are looked at, the rules decide
-about closes.
+"""Links, sessions and connections that end: deliveries go back to their queues, lifetimes are checked, and the rules
+decide what a closing detach does.
 
-Source: design, section 3, decisions 5, 8, 9 and 14.
+Source: docs/decisions/008-null-source.md, docs/decisions/009-closing-detach.md,
+docs/decisions/014-managed-subscriptions.md.
 """
 
 from __future__ import annotations
@@ -9,22 +10,21 @@ from __future__ import annotations
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Detached, Ended, Held
-from penstock_amqp.endpoint.links import InLink, OutLink
-from penstock_broker.access.connection import Connection
+from penstock_amqp.endpoint.links import OutLink
+from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import close, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.links import Browser, Consumer, Producer, SubscriptionLookup
+from penstock_broker.state.links import Consumer, Producer, SubscriptionLookup
 from penstock_broker.topology.records import Subscription
 from penstock_broker.transactions import commit
 from penstock_core.detach import Detach, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
 from penstock_core.existing import Existing
 from penstock_core.identity import Identity
 from penstock_core.lifetimes import Session
-from penstock_core.stealing import STOLEN
 from penstock_core.terms import Durability
 
-__all__ = ["connection_gone", "detached", "session_ended", "steal", "steal_within_session"]
+__all__ = ["close_connection", "connection_ended", "detached", "session_ended"]
 
 
 def detached(broker: Broker, connection: Connection, event: Detached) -> None:
@@ -32,24 +32,23 @@ def detached(broker: Broker, connection: Connection, event: Detached) -> None:
     link = event.link
     context = link.context
     if isinstance(context, Consumer | Producer | SubscriptionLookup) and not context.is_active:
-        # Its attach waits for the log; the answers leave in order.
+        # Its attach waits for the log; the answers are sent in order.
         context.after_reply.append(lambda: detached(broker, connection, event))
         return
     if isinstance(context, Consumer) and context.identity is not None:
-        _detach_consumer(broker, connection, context, event.closed)
+        _detach_consumer(broker, context, context.identity, event.closed)
     elif isinstance(context, SubscriptionLookup):
-        _detach_finder(broker, connection, context, event.closed)
+        _detach_lookup(broker, context, event.closed)
     else:
         held = connection.endpoint.held_by(link) if isinstance(link, OutLink) else []
-        close.leave(broker, link, held, orderly=True)
-        temporary.left(broker, (context,))
+        close.remove_link(broker, link, held, orderly=True)
+        temporary.links_ended(broker, (context,))
         connection.endpoint.detach(link, closed=event.closed)
     broker.work.touch(connection)
 
 
-def _detach_consumer(broker: Broker, connection: Connection, consumer: Consumer, closed: bool) -> None:
-    identity = consumer.identity
-    assert identity is not None
+def _detach_consumer(broker: Broker, consumer: Consumer, identity: Identity, closed: bool) -> None:
+    connection, link = consumer.connection, consumer.link
     request = DetachRequest(
         closed=closed,
         source=SourceKind.TOPIC,
@@ -58,30 +57,37 @@ def _detach_consumer(broker: Broker, connection: Connection, consumer: Consumer,
         may_use_others=broker.permissions.may_use_others(connection, identity),
     )
     others = len(consumer.queue.links.consumers) - 1
-    decision = decide_detach(request, _still_there(broker, consumer), others)
-    close.leave(broker, consumer.link, connection.endpoint.held_by(consumer.link), orderly=True)
-    _finish(broker, connection, consumer.link, identity, decision, closed)
-    temporary.left(broker, (consumer,))
+    decision = decide_detach(request, _existing(broker, consumer), others)
+    close.remove_link(broker, link, connection.endpoint.held_by(link), orderly=True)
+    _apply(broker, connection, link, identity, decision, closed)
+    temporary.links_ended(broker, (consumer,))
 
 
-def _detach_finder(broker: Broker, connection: Connection, finder: SubscriptionLookup, closed: bool) -> None:
-    assert finder.identity is not None, "what was not found is refused"
-    subscription = broker.topology.subscriptions.get(finder.identity)
+def _detach_lookup(broker: Broker, lookup: SubscriptionLookup, closed: bool) -> None:
+    connection, identity = lookup.connection, lookup.identity
+    assert identity is not None, "what was not found is refused"
+    subscription = broker.topology.subscriptions.get(identity)
     request = DetachRequest(
         closed=closed,
         source=SourceKind.LOOKUP,
         durability=Durability.NONE,
         user=connection.user,
-        may_use_others=broker.permissions.may_use_others(connection, finder.identity),
+        may_use_others=broker.permissions.may_use_others(connection, identity),
     )
     consumers = len(subscription.queue.links.consumers) if subscription is not None else 0
     existing = subscription.existing() if subscription is not None else None
     decision = decide_detach(request, existing, consumers)
-    close.leave(broker, finder.link, [])
-    _finish(broker, connection, finder.link, finder.identity, decision, closed)
+    close.remove_link(broker, lookup.link, [])
+    _apply(broker, connection, lookup.link, identity, decision, closed)
 
 
-def _finish(
+def _existing(broker: Broker, consumer: Consumer) -> Existing | None:
+    """The subscription that the link consumes from; None if it has ended, or was rebound."""
+    record = broker.topology.by_incarnation.get(consumer.queue.incarnation)
+    return record.existing() if isinstance(record, Subscription) else None
+
+
+def _apply(
     broker: Broker,
     connection: Connection,
     link: OutLink,
@@ -89,7 +95,7 @@ def _finish(
     decision: Detach | EndSubscription | RefuseClose,
     closed: bool,
 ) -> None:
-    """Apply a detach decision and answer, once whatever it wrote is synced."""
+    """Apply a detach decision, and answer once what it wrote is synced."""
     error: AmqpError | None = None
     match decision:
         case Detach():
@@ -104,60 +110,21 @@ def _finish(
             error = amqp_error(decision.refuse)
         case _:
             assert_never(decision)
-    broker.sync.when_durable(connection, lambda: _answer(broker, connection, link, error, closed))
+    broker.sync.when_durable(connection, lambda: _reply(broker, connection, link, error, closed))
 
 
-def _answer(broker: Broker, connection: Connection, link: OutLink, error: AmqpError | None, closed: bool) -> None:
+def _reply(broker: Broker, connection: Connection, link: OutLink, error: AmqpError | None, closed: bool) -> None:
     if link.is_open:
         connection.endpoint.detach(link, closed=closed, error=error)
         broker.work.touch(connection)
 
 
-def _still_there(broker: Broker, consumer: Consumer) -> Existing | None:
-    there = broker.topology.by_incarnation.get(consumer.queue.incarnation)
-    return there.existing() if isinstance(there, Subscription) else None
-
-
-def steal(broker: Broker, loser: Consumer, winner: Connection) -> None:
-    """The same link was attached elsewhere, on `winner`: end this one."""
-    connection, link = loser.connection, loser.link
-    if winner is not connection:
-        broker.clients.contests.record(
-            winner.container_id, winner.number, now_ms=broker.clock.now_ms, now_us=broker.clock.now_us
-        )
-    close.leave(broker, link, connection.endpoint.held_by(link))
-    connection.endpoint.detach(link, closed=True, error=amqp_error(STOLEN))
-    broker.work.touch(connection)
-    if loser.creates is not None:
-        # Later: what the winner attaches to was decided already.
-        broker.clock.after(0, lambda: temporary.left(broker, (loser,)))
-
-
-def steal_within_session(broker: Broker, connection: Connection, link: InLink | OutLink) -> None:
-    """End what brings or browses messages under the name of `link` on its session (AMQP 1.0 part 2, 2.6.1).
-
-    On another session it stays: clients number their links per session, and there is nothing to take over. Links that
-    consume are stolen by the rules of what they consume from.
-    """
-    for other in tuple(link.session.links):
-        context = other.context
-        is_rival = (
-            other is not link and other.name == link.name and isinstance(other, InLink) is isinstance(link, InLink)
-        )
-        if is_rival and isinstance(context, Producer | Browser):
-            close.close_link(broker, connection, other, amqp_error(STOLEN))
-            temporary.left(broker, (context,))
-
-
 def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
-    """The peer ended a session; its links are gone with it."""
-    by_link: dict[OutLink, list[Held]] = {}
-    for held in connection.endpoint.all_held():
-        if held[0].session is event.session:
-            by_link.setdefault(held[0], []).append(held)
+    """The peer ended a session: its links end with it."""
+    held = _held_by_link(connection)
     contexts = [link.context for link in event.session.links]
     for link in event.session.links:
-        close.leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [], orderly=True)
+        close.remove_link(broker, link, held.get(link, []) if isinstance(link, OutLink) else [], orderly=True)
     connection.endpoint.end(event.session)
     number = event.session.context
     if isinstance(number, int):
@@ -167,29 +134,46 @@ def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
             if subscription is not None:
                 subscription.users = subscription.users.session_ended(session)
                 close.end_if_over(broker, identity)
-    temporary.left(broker, contexts)
+    temporary.links_ended(broker, contexts)
     broker.work.touch(connection)
 
 
-def connection_gone(broker: Broker, connection: Connection, *, orderly: bool = False) -> None:
-    """The connection is closed (`orderly`: by its client) or lost: its links go, and what lived as long as it."""
+def connection_ended(broker: Broker, connection: Connection, *, orderly: bool = False) -> None:
+    """The connection is closed (`orderly`: by its client) or lost: its links end, and what lives as long as it."""
     broker.clients.counts.leave(connection)
-    commit.connection_gone(broker, connection)
-    by_link: dict[OutLink, list[Held]] = {}
-    for held in connection.endpoint.all_held():
-        by_link.setdefault(held[0], []).append(held)
+    commit.roll_back_connection(broker, connection)
+    held = _held_by_link(connection)
     for link in connection.endpoint.all_links():
-        close.leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [], orderly=orderly)
+        close.remove_link(broker, link, held.get(link, []) if isinstance(link, OutLink) else [], orderly=orderly)
     for identity in connection.attached:
         subscription = broker.topology.subscriptions.get(identity)
         if subscription is not None:
             subscription.users = subscription.users.connection_closed(connection.number)
             close.end_if_over(broker, identity)
     connection.attached.clear()
-    temporary.connection_gone(broker, connection)
-    temporary.left(broker, ())
-    sharers = broker.clients.containers.get(connection.container_id)
-    if sharers is not None and connection in sharers:
-        sharers.remove(connection)
-        if not sharers:
+    temporary.connection_ended(broker, connection)
+    temporary.links_ended(broker, ())
+    same_container = broker.clients.containers.get(connection.container_id)
+    if same_container is not None and connection in same_container:
+        same_container.remove(connection)
+        if not same_container:
             del broker.clients.containers[connection.container_id]
+
+
+def _held_by_link(connection: Connection) -> dict[OutLink, list[Held]]:
+    """The deliveries that the client has not settled."""
+    by_link: dict[OutLink, list[Held]] = {}
+    for held in connection.endpoint.all_held():
+        by_link.setdefault(held[0], []).append(held)
+    return by_link
+
+
+def close_connection(broker: Broker, connection: Connection, error: AmqpError) -> None:
+    """Close a connection on the broker's own account, with the reason; the socket is closed once that is sent."""
+    connection_ended(broker, connection)
+    if connection.phase is Phase.OPENING:
+        connection.endpoint.refuse_open(broker.instance.container_id, error)
+    elif connection.phase is Phase.OPEN:
+        connection.endpoint.close(error)
+    connection.phase = Phase.CLOSING
+    broker.work.touch(connection)

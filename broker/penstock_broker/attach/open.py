@@ -1,7 +1,8 @@
-"""Answers Opens: offers what works, and keeps container-ids unique where somebody asked for it.
+"""Answers Opens: offers the capabilities that work, and keeps a container-id unique where a client asked for it.
 
-A predecessor is probed first: an empty frame goes out, and TCP says whether its peer acknowledged it; so a client that
-fails over is not held up until the idle time-out. Source: design, decisions 13 and 15.
+The older connection of the same container-id is probed first: an empty frame is sent, and TCP says whether its peer
+acknowledged it. So a client that fails over does not have to wait for the idle time-out of the connection that it lost.
+Source: docs/decisions/013-container-uniqueness.md, docs/decisions/015-offered-capabilities.md.
 """
 
 from __future__ import annotations
@@ -46,9 +47,11 @@ PROBE_STEPS: Final = 50
 def opened(broker: Broker, connection: Connection, event: Opened) -> None:
     """Answer an Open, at once or when the predecessor has been probed."""
     if connection.has_opened:
-        # The engine takes it as news; the connection would count twice among those of its container-id.
+        # The engine reports it like the first; the connection would count twice for its container-id.
         if connection.phase in (Phase.OPENING, Phase.OPEN):
-            close(broker, connection, AmqpError("amqp:connection:framing-error", "A second Open came; send one."))
+            detach.close_connection(
+                broker, connection, AmqpError("amqp:connection:framing-error", "A second Open came; send one.")
+            )
         return
     connection.has_opened = True
     connection.container_id = event.container_id
@@ -84,13 +87,13 @@ def _decide(broker: Broker, connection: Connection, probe: ProbeResult, steps: i
         case ClosePredecessor():
             assert predecessor is not None
             if probe is ProbeResult.ALIVE:
-                # One whose peer is gone is a failover, and no fight.
+                # If the peer of the older one does not answer, this is a failover and no contest.
                 number = connection.number
                 broker.clients.contests.record(
                     connection.container_id, number, now_ms=broker.clock.now_ms, now_us=broker.clock.now_us
                 )
-            close(broker, predecessor, amqp_error(decision.told))
-            # Others of the same container may be left; each is looked at in its turn.
+            detach.close_connection(broker, predecessor, amqp_error(decision.told))
+            # Others of the same container may still be open; each is decided on in its turn.
             _decide(broker, connection, ProbeResult.UNKNOWN, PROBE_STEPS)
         case Refuse():
             broker.clients.rejections.count(RejectionReason.CONTAINER_IN_USE)
@@ -126,8 +129,8 @@ def _admit(broker: Broker, connection: Connection) -> None:
     refused = broker.clients.counts.check(connection)
     if refused is not None:
         broker.clients.rejections.count(RejectionReason.TOO_MANY_CONNECTIONS)
-        told = (connection.peer, connection.port.name, connection.user[:100], refused.description[:300])
-        broker.clients.warnings.warn("Refused %s on listener %s as user %r: %s", *told)
+        values = (connection.peer, connection.port.name, connection.user[:100], refused.description[:300])
+        broker.clients.warnings.warn("Refused %s on listener %s as user %r: %s", *values)
         connection.endpoint.refuse_open(broker.instance.container_id, amqp_error(refused))
         connection.phase = Phase.CLOSING
         broker.work.touch(connection)
@@ -138,15 +141,4 @@ def _admit(broker: Broker, connection: Connection) -> None:
     connection.phase = Phase.OPEN
     connection.opened_us = broker.clock.now_us
     broker.clients.containers.setdefault(connection.container_id, []).append(connection)
-    broker.work.touch(connection)
-
-
-def close(broker: Broker, connection: Connection, error: AmqpError) -> None:
-    """Close a connection of our own accord, telling its peer why; the socket goes once that is out."""
-    detach.connection_gone(broker, connection)
-    if connection.phase is Phase.OPENING:
-        connection.endpoint.refuse_open(broker.instance.container_id, error)
-    elif connection.phase is Phase.OPEN:
-        connection.endpoint.close(error)
-    connection.phase = Phase.CLOSING
     broker.work.touch(connection)

@@ -1,4 +1,4 @@
-"""Closes links whose user may no longer do what they do, when other permissions hold than those they attached under.
+"""Closes links whose user is no longer allowed what the link does, after the permissions have changed.
 
 Source: docs/security.md.
 """
@@ -6,6 +6,7 @@ Source: docs/security.md.
 from __future__ import annotations
 
 from penstock_broker.access.connection import Connection
+from penstock_broker.access.permissions import PermissionCheck
 from penstock_broker.attach import close
 from penstock_broker.errors import amqp_error
 from penstock_broker.queue.queue import Queue
@@ -20,63 +21,59 @@ from penstock_core.reason import Refuse
 __all__ = ["check_links", "watch"]
 
 WATCH_MS = 1000
-"""How often the file of permissions is looked at."""
+"""How often the file of permissions is checked for a change."""
 
 
 def watch(broker: Broker) -> None:
-    """Look at the file of permissions from now on; do what a change of it asks for."""
+    """Check the file of permissions from now on, and close links when it has changed."""
     broker.clock.after(WATCH_MS, lambda: watch(broker))
     if broker.permissions.reload():
         check_links(broker)
 
 
 def check_links(broker: Broker) -> None:
-    """Close what is not allowed any more. Sessions and connections stay: they ask for nothing by themselves."""
+    """Close the links that are not allowed any more. Sessions and connections stay: they need no permission."""
     for connection in list(broker.clients.connections.values()):
         for link in connection.endpoint.all_links():
             context = link.context
+            refused: Refuse | None = None
             if isinstance(context, Consumer):
                 refused = _check_source(broker, connection, context.queue, Action.CONSUME)
-                if refused is not None:
-                    close.close_consumer(broker, context, amqp_error(refused))
             elif isinstance(context, Browser):
                 refused = _check_source(broker, connection, context.queue, Action.MANAGE)
-                if refused is not None:
-                    close.leave(broker, context.link, [])
-                    connection.endpoint.detach(context.link, closed=True, error=amqp_error(refused))
-                    broker.work.touch(connection)
             elif isinstance(context, Producer):
-                refused = _check_target(broker, context)
-                if refused is not None:
-                    close.close_producer(broker, context, amqp_error(refused))
+                refused = _check_target(broker.permissions, context)
+            if refused is not None:
+                close.close_link(broker, connection, link, amqp_error(refused))
 
 
 def _check_source(broker: Broker, connection: Connection, queue: Queue, of_subscription: Action) -> Refuse | None:
-    permitting = broker.permissions
-    there = broker.topology.by_incarnation.get(queue.incarnation)
-    match there:
+    """None if the link may go on with its queue. `of_subscription`: what it needs if that is a subscription's."""
+    permissions = broker.permissions
+    record = broker.topology.by_incarnation.get(queue.incarnation)
+    match record:
         case Subscription() if of_subscription is Action.MANAGE:
-            return permitting.check(connection, Action.MANAGE, Kind.SUBSCRIPTION, there.identity.name)
+            return permissions.check(connection, Action.MANAGE, Kind.SUBSCRIPTION, record.identity.name)
         case Subscription():
-            existing = there.existing()
-            others = permitting.may_use_others(connection, there.identity)
+            existing = record.existing()
+            others = permissions.may_use_others(connection, record.identity)
             refused = ownership.check(existing, connection.user, others)
             if refused is not None:
                 return refused
-            exchange = broker.topology.exchanges.get(there.binding.exchange)
+            exchange = broker.topology.exchanges.get(record.binding.exchange)
             if exchange is not None and exchange.temporary is not None:
                 return None
-            needs = needs_to_subscribe(there.identity, existing, there.binding.exchange)
-            return permitting.check_all(connection, needs)
+            needs = needs_to_subscribe(record.identity, existing, record.binding.exchange)
+            return permissions.check_all(connection, needs)
         case PointToPointQueue():
-            return permitting.check_node(connection, Action.CONSUME, there)
+            return permissions.check_node(connection, Action.CONSUME, record)
         case _:
             return None
 
 
-def _check_target(broker: Broker, producer: Producer) -> Refuse | None:
+def _check_target(permissions: PermissionCheck, producer: Producer) -> Refuse | None:
     match producer.destination:
         case ExchangeTarget(exchange=node) | QueueTarget(node=node):
-            return broker.permissions.check_node(producer.connection, Action.PUBLISH, node)
+            return permissions.check_node(producer.connection, Action.PUBLISH, node)
         case _:
-            return None  # a relay is asked for each message, `$management` for each request
+            return None  # a relay is checked for each message, `$management` for each request

@@ -1,127 +1,147 @@
-"""Answers attaches whose source is a queue: links that take its messages, and browsers.
+"""Decides attaches whose source is a queue: consumers, which take its messages, and browsers, which get copies.
 
 A selector holds at dispatch: what it does not select stays for others. A browser gets copies of what a consumer could
-take when it attached: neither what is with consumers nor what waits for its time. A refusal changes nothing. Source:
-design, section 3 ("Addresses", decision 11); JMS 2.0, 3.8.1 and 6.1.7.
+take when it attached: neither what is with consumers nor what waits for its time. Changes nothing. Source:
+docs/decisions/011-browsing.md, docs/decisions/018-addresses.md; JMS 2.0, 3.8.1 and 6.1.7.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import assert_never
 
-from penstock_amqp.endpoint.links import OutLink
-from penstock_amqp.frames.performatives import Attach, Source
-from penstock_amqp.types.values import Symbol
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import detach, temporary
-from penstock_broker.attach.reply import OUTCOMES, activate, add_consumer, live_link, request_of
-from penstock_broker.attach.request import distribution_mode, filter_to_wire, selector_of
+from penstock_broker.attach import steal
+from penstock_broker.attach.node import QueueNode, SourceNode
+from penstock_broker.attach.request import SourceRequest
+from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.links import Browser
+from penstock_broker.topology.records import PointToPointQueue
 from penstock_core import address, queues
-from penstock_core.binding import Filter
 from penstock_core.existing import QueueLink
+from penstock_core.identity import LinkKey
 from penstock_core.permissions import Action, Kind
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import Selector
 from penstock_core.stealing import Steal, decide_steal
-from penstock_core.terms import DistributionMode
+from penstock_core.temporary import check_consumer
 
-__all__ = ["consume"]
+__all__ = ["Browse", "Consume", "decide_queue"]
 
 
-def consume(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consume:
+    """The link takes messages out of a queue."""
+
+    request: SourceRequest
+    node: PointToPointQueue
+    selector: Selector | None
+    key: LinkKey
+    kind: QueueLink
+    steals: bool
+    priority: int
+    new_node: PointToPointQueue | None
+    """The queue, if it is a temporary one that has to be made before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Browse:
+    """The link gets copies of what waits in a queue."""
+
+    request: SourceRequest
+    queue: Queue
+    selector: Selector | None
+    new_node: PointToPointQueue | None
+    """The queue, if it is a temporary one that has to be made before."""
+
+
+def decide_queue(
     broker: Broker,
     connection: Connection,
-    link: OutLink,
-    attach: Attach,
-    parsed: address.QueueAddress | address.SubscriptionQueue,
-) -> Refuse | None:
-    """Answer an attach whose source is a queue, or say why not."""
-    source = attach.source
-    assert source is not None
-    selector = selector_of(source)
+    request: SourceRequest,
+    found: SourceNode,
+    queue: QueueNode | address.SubscriptionQueue,
+) -> Consume | Browse | Refuse:
+    """Decide an attach whose source is the queue `queue`."""
+    selector = request.selector
     if isinstance(selector, Refuse):
         return selector
-    may_manage = _may_manage(broker, connection, parsed)
-    decision = queues.decide_queue_attach(parsed, distribution_mode(source), may_manage=may_manage)
+    may_manage = _may_manage(broker, connection, queue)
+    asked = address.QueueAddress(queue.node.name) if isinstance(queue, QueueNode) else queue
+    decision = queues.decide_queue_attach(asked, request.distribution_mode, may_manage=may_manage)
     match decision:
         case Refuse():
             return decision
         case queues.Browse():
-            return _browse(broker, connection, link, attach, parsed, selector)
+            return _browse(broker, connection, request, queue, selector)
         case queues.Consume():
-            node = broker.topology.queues[decision.queue]
-            refused = temporary.check(node, connection)
-            refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
-            if refused is not None:
-                return refused
+            assert isinstance(queue, QueueNode), "the queue of a subscription is only browsed"
+            return _consume(broker, connection, request, found, queue, selector, may_manage)
         case _:
             assert_never(decision)
-    request = request_of(connection, attach, None)
-    kind = QueueLink("" if source.dynamic else decision.queue)
-    stealing = decide_steal(kind, live_link(broker.clients.live_links.get(request.link)), connection.user, may_manage)
+
+
+def _consume(
+    broker: Broker,
+    connection: Connection,
+    request: SourceRequest,
+    found: SourceNode,
+    queue: QueueNode,
+    selector: Selector | None,
+    may_manage: bool,
+) -> Consume | Refuse:
+    node = queue.node
+    refused = _check_connection(node, connection)
+    refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
+    if refused is not None:
+        return refused
+    key = LinkKey(connection.container_id, request.link_name)
+    kind = QueueLink("" if queue.is_new else node.name)
+    stealing = decide_steal(kind, steal.live_link(broker.clients, key), connection.user, may_manage)
     if isinstance(stealing, Refuse):
         return stealing
-    if isinstance(stealing, Steal):
-        detach.steal(broker, broker.clients.live_links[request.link], connection)
-    consumer = add_consumer(broker, connection, link, attach, request, node.queue, None)
-    consumer.kind = kind
-    if selector is not None:
-        node.queue.backlog.select(consumer, selector)
-    told = _queue_source(source, DistributionMode.MOVE, selector)
-    broker.sync.when_durable(connection, lambda: activate(broker, consumer, attach, told, ()))
-    return None
-
-
-def _may_manage(
-    broker: Broker, connection: Connection, parsed: address.QueueAddress | address.SubscriptionQueue
-) -> bool:
-    if isinstance(parsed, address.SubscriptionQueue):
-        return broker.permissions.may_use_others(connection, parsed.identity)
-    return broker.permissions.may_manage(connection, Kind.QUEUE, parsed.queue)
+    return Consume(
+        request=request,
+        node=node,
+        selector=selector,
+        key=key,
+        kind=kind,
+        steals=isinstance(stealing, Steal),
+        priority=found.priority,
+        new_node=node if queue.is_new else None,
+    )
 
 
 def _browse(
     broker: Broker,
     connection: Connection,
-    link: OutLink,
-    attach: Attach,
-    parsed: address.QueueAddress | address.SubscriptionQueue,
+    request: SourceRequest,
+    queue: QueueNode | address.SubscriptionQueue,
     selector: Selector | None,
-) -> Refuse | None:
-    source = attach.source
-    assert source is not None
-    if isinstance(parsed, address.QueueAddress):
-        node = broker.topology.queues[parsed.queue]
-        refused = None if connection.port.role is Role.MANAGEMENT else temporary.check(node, connection)
-        refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
-        if refused is not None:
-            return refused
-        queue = node.queue
-    else:
-        subscription = broker.topology.subscriptions.get(parsed.identity)
+) -> Browse | Refuse:
+    if isinstance(queue, address.SubscriptionQueue):
+        subscription = broker.topology.subscriptions.get(queue.identity)
         if subscription is None:
-            return Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {parsed.identity}; check the name.")
-        queue = subscription.queue
-    detach.steal_within_session(broker, connection, link)
-    browser = Browser(connection, link, queue, selector)
-    link.context = browser
-    queue.links.browsers.append(browser)
-    activate(broker, browser, attach, _queue_source(source, DistributionMode.COPY, selector), ())
-    return None
+            return Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {queue.identity}; check the name.")
+        return Browse(request=request, queue=subscription.queue, selector=selector, new_node=None)
+    node = queue.node
+    refused = None if connection.port.role is Role.MANAGEMENT else _check_connection(node, connection)
+    refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
+    if refused is not None:
+        return refused
+    new_node = node if queue.is_new else None
+    return Browse(request=request, queue=node.queue, selector=selector, new_node=new_node)
 
 
-def _queue_source(asked: Source, mode: DistributionMode, selector: Selector | None) -> Source:
-    return Source(
-        address=asked.address,
-        durable=0,
-        expiry_policy=asked.expiry_policy,
-        dynamic=asked.dynamic,
-        dynamic_node_properties=asked.dynamic_node_properties if asked.dynamic else None,
-        distribution_mode=Symbol(mode.value),
-        filter=filter_to_wire(Filter(selector.text if selector is not None else None), asked),
-        outcomes=OUTCOMES,
-        capabilities=(Symbol("temporary-queue" if asked.dynamic else "queue"),),
-    )
+def _may_manage(broker: Broker, connection: Connection, queue: QueueNode | address.SubscriptionQueue) -> bool:
+    if isinstance(queue, address.SubscriptionQueue):
+        return broker.permissions.may_use_others(connection, queue.identity)
+    return broker.permissions.may_manage(connection, Kind.QUEUE, queue.node.name)
+
+
+def _check_connection(node: PointToPointQueue, connection: Connection) -> Refuse | None:
+    """None if this connection may consume from a queue, temporary or not."""
+    if node.temporary is None:
+        return None
+    return check_consumer(node.name, node.temporary.connection, connection.number)

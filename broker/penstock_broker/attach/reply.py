@@ -1,123 +1,116 @@
-"""What every consuming link needs: its request read, its record made, its reply sent, after which messages flow.
+"""Answers an attach once what it wrote is synced, after which messages flow: the last of the four steps of an attach.
 
-Must not know what kind of source it is. Source: design, section 3.
+Source: docs/decisions/007-reply-shows-the-truth.md, docs/decisions/012-every-attach-is-answered.md,
+docs/decisions/037-answer-after-sync.md.
 """
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import replace
+from functools import partial
 from typing import Final
 
-from penstock_amqp.endpoint.links import InLink, OutLink
-from penstock_amqp.frames.performatives import Attach, Source, Target
-from penstock_amqp.types.values import Symbol
-from penstock_broker.access.connection import Connection
-from penstock_broker.attach.request import attach_request, default_outcome
-from penstock_broker.queue.queue import Queue
+from penstock_broker.attach import termini
+from penstock_broker.attach.queue_source import Browse, Consume
+from penstock_broker.attach.target import Produce
+from penstock_broker.attach.topic_source import LookUp, Subscribe
+from penstock_broker.errors import amqp_error
+from penstock_broker.messages import spool
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.links import Browser, Consumer
-from penstock_core import handing_out
-from penstock_core.attach import AskedSource, AttachRequest
-from penstock_core.existing import LiveLink
-from penstock_core.identity import Identity
-from penstock_core.lifetimes import Session
+from penstock_broker.state.links import Browser, Consumer, Producer, SubscriptionLookup
+from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget
+from penstock_core.reason import Refuse
 
-__all__ = ["OUTCOMES", "activate", "add_consumer", "live_link", "request_of", "session_of", "target_of"]
+__all__ = ["reply_to_browser", "reply_to_consumer", "reply_to_lookup", "reply_to_producer"]
 
-OUTCOMES: Final = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
+MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
+"""Longest request to the management node, which is decoded as a whole."""
 
 
-ROOM_BYTES: Final = 1024 * 1024
-"""What the broker writes into the longest message, at most: a limit beyond that never holds."""
+def reply_to_consumer(broker: Broker, consumer: Consumer, plan: Subscribe | Consume) -> None:
+    """Answer the attach of a consumer; its queue is looked at in this turn."""
+    if not consumer.link.is_open:
+        return
+    _reply_to_receiver(consumer, plan)
+    _activate(broker, consumer)
+    broker.work.schedule(consumer.queue)
 
 
-def request_of(connection: Connection, attach: Attach, source: AskedSource | None) -> AttachRequest:
-    """What the attach asks for; `source` is its topic source as parsed, None for every other kind."""
-    return attach_request(
-        attach,
-        container_id=connection.container_id,
-        user=connection.user,
-        source=source,
-        nonce=uuid.uuid4().hex,
-    )
+def reply_to_browser(broker: Broker, browser: Browser, plan: Browse) -> None:
+    """Answer the attach of a browser; it gets its copies from this turn on."""
+    if not browser.link.is_open:
+        return
+    _reply_to_receiver(browser, plan)
+    _activate(broker, browser)
+    broker.work.browsing.append(browser)
 
 
-def live_link(consumer: Consumer | None) -> LiveLink | None:
-    """What the rules need to know of the link that is live under a name."""
-    if consumer is None:
-        return None
-    return LiveLink(kind=consumer.kind, identity=consumer.identity, user=consumer.connection.user)
-
-
-def add_consumer(
-    broker: Broker,
-    connection: Connection,
-    link: OutLink,
-    attach: Attach,
-    request: AttachRequest,
-    queue: Queue,
-    identity: Identity | None,
-) -> Consumer:
-    """Record a link that consumes from now on; it gets messages once its attach is answered."""
-    consumer = Consumer(
-        connection,
-        link,
-        queue,
-        identity=identity,
-        kind=request.kind,
-        key=request.link,
-        durability=request.durability,
-    )
-    if link.max_bytes > broker.settings.largest_message_bytes + ROOM_BYTES:
-        link.max_bytes = 0
-    consumer.priority = handing_out.consumer_priority((attach.properties or {}).items())
-    link.context = consumer
-    queue.join(consumer)
-    broker.clients.live_links[request.link] = consumer
-    return consumer
-
-
-def activate(
-    broker: Broker, consumer: Consumer | Browser, attach: Attach, source: Source, offered: tuple[str, ...]
-) -> None:
-    """Send the reply; from here on messages flow."""
-    connection, link = consumer.connection, consumer.link
+def reply_to_lookup(broker: Broker, lookup: SubscriptionLookup, plan: LookUp) -> None:
+    """Answer the attach of a link with a null source: what was found, or that nothing was."""
+    connection, link = lookup.connection, lookup.link
     if not link.is_open:
         return
+    if isinstance(plan.reply, Refuse):
+        link.context = None
+        lookup.after_reply = []
+        connection.endpoint.refuse_attach(link, amqp_error(plan.reply))
+        broker.work.touch(connection)
+        return
+    source, target = termini.receiver_termini(plan)
     connection.flush()  # the reply has to begin on a frame boundary to be rewritten
     connection.endpoint.attach_reply(
         link,
-        source=replace(source, default_outcome=default_outcome(attach)),
-        target=target_of(attach),
-        offered=offered,
-        answers_unsettled=attach.unsettled is not None,
-        sends_settled=attach.snd_settle_mode == 1,
-        settles_second=attach.rcv_settle_mode == 1,
+        source=source,
+        target=target,
+        offered=plan.reply.offered_capabilities,
     )
-    consumer.is_active = True
-    broker.work.touch(connection)
-    for action in consumer.after_reply:
-        action()
-    consumer.after_reply = []
-    if isinstance(consumer, Consumer):
-        broker.work.schedule(consumer.queue)
-    else:
-        broker.work.browsing.append(consumer)
+    _activate(broker, lookup)
 
 
-def target_of(attach: Attach) -> Target:
-    """The target to reply with: a consumer's own."""
-    target = attach.target
-    if not isinstance(target, Target):
-        return Target()
-    return Target(address=target.address, capabilities=target.capabilities)
+def reply_to_producer(broker: Broker, producer: Producer, plan: Produce) -> None:
+    """Answer the attach of a producer, and give it credit."""
+    connection, link = producer.connection, producer.link
+    if not link.is_open:
+        return
+    link.is_request = not isinstance(producer.destination, ExchangeTarget | QueueTarget)
+    reads_whole = isinstance(producer.destination, ManagementTarget)
+    if not reads_whole:
+        hold = partial(broker.hold_if_behind, connection)
+        link.spool = lambda: spool.SpooledMessage(broker.log, broker.storage_refusal(), hold)
+    connection.flush()  # the reply has to begin on a frame boundary to be rewritten
+    frame = plan.request.frame
+    connection.endpoint.attach_reply(
+        link,
+        source=frame.source,
+        target=termini.producer_target(plan),
+        answers_unsettled=frame.unsettled is not None,
+        max_message_bytes=min(connection.port.max_message_bytes, MAX_REQUEST_BYTES if reads_whole else 1 << 62),
+        settles_second=frame.rcv_settle_mode == 1,
+        peer_settles=frame.snd_settle_mode,
+    )
+    connection.endpoint.credit(link, producer.window)
+    _activate(broker, producer)
 
 
-def session_of(connection: Connection, link: InLink | OutLink) -> Session:
-    """The session of a link, as the rules know it."""
-    session = link.session
-    if not isinstance(session.context, int):
-        connection.sessions += 1
-        session.context = connection.sessions
-    return Session(connection.number, session.context)
+def _reply_to_receiver(record: Consumer | Browser, plan: Subscribe | Consume | Browse) -> None:
+    connection, frame = record.connection, plan.request.frame
+    source, target = termini.receiver_termini(plan)
+    connection.flush()  # the reply has to begin on a frame boundary to be rewritten
+    connection.endpoint.attach_reply(
+        record.link,
+        source=source,
+        target=target,
+        offered=plan.reply.offered_capabilities if isinstance(plan, Subscribe) else (),
+        answers_unsettled=frame.unsettled is not None,
+        sends_settled=frame.snd_settle_mode == 1,
+        settles_second=frame.rcv_settle_mode == 1,
+    )
+
+
+def _activate(broker: Broker, record: Consumer | Browser | SubscriptionLookup | Producer) -> None:
+    """Messages flow from now on; do what had to wait for the reply, such as the client's own detach."""
+    record.is_active = True
+    broker.work.touch(record.connection)
+    waiting, record.after_reply = record.after_reply, []
+    for action in waiting:
+        if record.link.is_open:
+            action()

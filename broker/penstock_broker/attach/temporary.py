@@ -1,91 +1,55 @@
 """Makes temporary queues and topics, and deletes them when their policy, their link or their connection says so.
 
-`penstock_core.temporary` decides; this module counts what it asks for and applies. Nothing here is logged. Source: AMQP
-1.0 part 3, sections 3.5.9 to 3.5.13; issue "all of JMS", temporary queues and topics.
+`attach.node` describes the node that an attach asks for, and `penstock_core.temporary` decides when one is deleted;
+this module applies both. Nothing here is logged. Source: AMQP 1.0 part 3, sections 3.5.9 to 3.5.13; JMS 2.0, 6.2.2.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from penstock_amqp.types.values import Symbol, Value
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import close, request
+from penstock_broker.attach import close
+from penstock_broker.queue.consumer import Link
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.links import Consumer, Producer
-from penstock_broker.topology.records import Exchange, PointToPointQueue, Temporary, new_router
-from penstock_core.address import kinds_of
+from penstock_broker.topology.records import Exchange, PointToPointQueue, Temporary
 from penstock_core.reason import Reason, Refuse
-from penstock_core.temporary import LifetimePolicy, MakeTemporary, Use, check_consumer, decide_dynamic, is_over
-from penstock_core.terms import ExchangeType, NodeKind
+from penstock_core.temporary import LifetimePolicy, Use, is_over
 
-__all__ = ["check", "connection_gone", "delete", "left", "make", "node_named"]
+__all__ = ["connection_ended", "delete", "links_ended", "make", "node_named"]
 
 REVIEW_MS: Final = 1000
-"""How long a node may be over before that is noticed, if it was its last message that left."""
-
-TOKEN_BYTES: Final = 16
+"""Between two reviews of the nodes whose policy depends on links or messages."""
 
 Node: TypeAlias = Exchange | PointToPointQueue
 
 
-def make(
-    broker: Broker,
-    connection: Connection,
-    address: str | None,
-    capabilities: frozenset[str],
-    properties: Mapping[Symbol, Value] | None,
-) -> MakeTemporary | Refuse:
-    """Make what a dynamic terminus asks for. Its link is to be told to the rules by `Producer.creates` or its like."""
-    wrong = request.check_node_properties(properties)
-    if wrong is not None:
-        return wrong
-    decision = decide_dynamic(
-        address,
-        kinds_of(capabilities),
-        request.lifetime_policy(properties),
-        token=secrets.token_urlsafe(TOKEN_BYTES),
-        made=len(connection.temporary),
-        limit=broker.settings.temporary_per_connection,
-    )
-    if isinstance(decision, Refuse):
-        return decision
-    mark = Temporary(connection.number, decision.policy)
-    if decision.kind is NodeKind.QUEUE:
-        broker.topology.make_queue(decision.name, durable=False, now_us=broker.clock.now_us, temporary=mark)
+def make(broker: Broker, connection: Connection, node: Node) -> None:
+    """Make the node that a dynamic source or target asks for."""
+    assert node.temporary is not None
+    if isinstance(node, PointToPointQueue):
+        broker.topology.put_queue(node)
     else:
-        kind = ExchangeType.FANOUT  # whatever its subject is: who subscribes gets every message
-        broker.topology.put_exchange(
-            Exchange(name=decision.name, type=kind, durable=False, router=new_router(kind), temporary=mark)
-        )
-    connection.temporary.add(decision.name)
-    if decision.policy is not LifetimePolicy.DELETE_ON_CLOSE:
-        broker.temporary.lingering.add(decision.name)
+        broker.topology.put_exchange(node)
+    connection.temporary.add(node.name)
+    if node.temporary.policy is not LifetimePolicy.DELETE_ON_CLOSE:
+        broker.temporary.lingering.add(node.name)
         if not broker.temporary.is_under_review:
             broker.temporary.is_under_review = True
             broker.clock.after(REVIEW_MS, lambda: _review_again(broker))
-    return decision
-
-
-def check(node: Node, connection: Connection, *, durable: bool = False) -> Refuse | None:
-    """None if this connection may consume from a node, temporary or not."""
-    if node.temporary is None:
-        return None
-    return check_consumer(node.name, node.temporary.connection, connection.number, durable=durable)
 
 
 def node_named(broker: Broker, name: str) -> Node | None:
-    """The temporary node of this name; None if it is gone."""
+    """The temporary node of this name; None if it was deleted."""
     node = broker.topology.queues.get(name) or broker.topology.exchanges.get(name)
     return node if node is not None and node.temporary is not None else None
 
 
-def left(broker: Broker, contexts: Iterable[object]) -> None:
-    """Links are gone: delete what they made, and what nobody uses any more."""
+def links_ended(broker: Broker, contexts: Iterable[object]) -> None:
+    """Links have ended: delete the nodes that their attaches made, and nodes that nobody uses any more."""
     for context in contexts:
-        if isinstance(context, Producer | Consumer) and context.creates is not None:
+        if isinstance(context, Link) and context.creates is not None:
             node = node_named(broker, context.creates)
             if node is not None and node.temporary is not None:
                 node.temporary.has_creator = False
@@ -94,8 +58,8 @@ def left(broker: Broker, contexts: Iterable[object]) -> None:
         _review(broker)
 
 
-def connection_gone(broker: Broker, connection: Connection) -> None:
-    """Its temporary nodes go with a connection, whatever their policy."""
+def connection_ended(broker: Broker, connection: Connection) -> None:
+    """Delete the temporary nodes of a connection, whatever their policy."""
     for name in list(connection.temporary):
         node = node_named(broker, name)
         if node is not None:
@@ -104,12 +68,12 @@ def connection_gone(broker: Broker, connection: Connection) -> None:
 
 
 def delete(broker: Broker, node: Node) -> None:
-    """Delete a temporary node with its messages; links that use it are told."""
-    told = Refuse(Reason.NODE_DELETED, f"The temporary {_word(node)} {node.name!r} was deleted.")
+    """Delete a temporary node with its messages; links that use it are closed with the reason."""
+    refuse = Refuse(Reason.NODE_DELETED, f"The temporary {_kind_of(node)} {node.name!r} was deleted.")
     if isinstance(node, PointToPointQueue):
-        close.end_queue(broker, node, told)
+        close.end_queue(broker, node, refuse)
     else:
-        close.end_exchange(broker, node, told)
+        close.end_exchange(broker, node, refuse)
     broker.temporary.lingering.discard(node.name)
     assert node.temporary is not None
     owner = broker.clients.connections.get(node.temporary.connection)
@@ -117,12 +81,12 @@ def delete(broker: Broker, node: Node) -> None:
         owner.temporary.discard(node.name)
 
 
-def _word(node: Node) -> str:
+def _kind_of(node: Node) -> str:
     return "queue" if isinstance(node, PointToPointQueue) else "topic"
 
 
 def _review_again(broker: Broker) -> None:
-    """Once a second as long as there is anything to look at: messages leave queues without a word to this module."""
+    """Review the nodes, and set the timer again while any is left."""
     _review(broker)
     broker.temporary.is_under_review = bool(broker.temporary.lingering)
     if broker.temporary.is_under_review:
@@ -138,12 +102,12 @@ def _review(broker: Broker) -> None:
             _delete_if_over(broker, node, node.temporary)
 
 
-def _delete_if_over(broker: Broker, node: Node, mark: Temporary) -> None:
-    if is_over(mark.policy, _use(broker, node, mark)):
+def _delete_if_over(broker: Broker, node: Node, temporary: Temporary) -> None:
+    if is_over(temporary.policy, _use(node, temporary)):
         delete(broker, node)
 
 
-def _use(broker: Broker, node: Node, mark: Temporary) -> Use:
+def _use(node: Node, temporary: Temporary) -> Use:
     queues = [node.queue] if isinstance(node, PointToPointQueue) else node.router.handles
     consumers = sum(len(each.links.consumers) + len(each.links.browsers) for each in queues)
-    return Use(mark.has_creator, len(node.producers) + consumers, sum(each.depth for each in queues))
+    return Use(temporary.has_creator, len(node.producers) + consumers, sum(each.depth for each in queues))

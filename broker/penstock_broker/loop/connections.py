@@ -22,7 +22,7 @@ from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.login_revalidation import LoginRevalidation
 from penstock_broker.access.logins import Logins
 from penstock_broker.access.rejections import RejectionReason
-from penstock_broker.attach import detach, open
+from penstock_broker.attach import detach
 from penstock_broker.loop.events import handle
 from penstock_broker.messages import dispatch
 from penstock_broker.state.broker import Broker
@@ -154,7 +154,7 @@ class Connections:
         """An exception: a bug of ours. It costs this connection and no other."""
         logger.exception("Connection %d of %s is closed after an internal error", connection.number, connection.peer)
         try:
-            open.close(self.broker, connection, AmqpError("amqp:internal-error", "See the broker's log."))
+            detach.close_connection(self.broker, connection, AmqpError("amqp:internal-error", "See the broker's log."))
             connection.flush()
         except Exception:
             logger.exception("Connection %d could not be told", connection.number)
@@ -165,7 +165,7 @@ class Connections:
         if connection.phase is Phase.GONE:
             return
         try:
-            detach.connection_gone(self.broker, connection)
+            detach.connection_ended(self.broker, connection)
         except Exception:
             logger.exception("Connection %d left something behind", connection.number)
         self._forget(connection)

@@ -33,7 +33,7 @@ from penstock_amqp.endpoint.transactional_states import is_transactional
 from penstock_amqp.frames.performatives import Source, Target
 from penstock_api.management import NODE
 from penstock_broker.access.connection import Connection, Phase
-from penstock_broker.attach import attach, close, detach, open, target, temporary
+from penstock_broker.attach import attach, close, detach, open, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import publish, settle
 from penstock_broker.queue.queue import LOGGED
@@ -63,7 +63,7 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
                 if producer.broken is not None:
                     _close_broken(broker, producer, producer.broken, events[at + 1 :])
             elif isinstance(producer, Coordinator):
-                coordinator.requested(broker, producer, event[2])
+                coordinator.receive(broker, producer, event[2])
         elif event[0] is EventKind.ACCEPTED:
             consumer = event[1].context
             if isinstance(consumer, Consumer):
@@ -104,7 +104,7 @@ def _other(broker: Broker, connection: Connection, event: Other, behind: list[Ev
         case Unstored():
             _unstored(broker, connection, event, behind)
         case Missed():
-            commit.doom(connection, event.txn_id)
+            commit.set_rollback_only(connection, event.txn_id)
         case Closed():
             _closed(broker, connection, event)
         case _:
@@ -116,7 +116,7 @@ def _enlisted(broker: Broker, connection: Connection, event: Enlisted) -> None:
     if isinstance(consumer, Consumer):
         refused = work.enlist(broker, connection, consumer, event)
         if refused is not None:
-            close.close_consumer(broker, consumer, amqp_error(refused))
+            close.close_link(broker, connection, consumer.link, amqp_error(refused))
 
 
 def _accepted(broker: Broker, connection: Connection, event: Accepted) -> None:
@@ -159,9 +159,9 @@ def _attached(broker: Broker, connection: Connection, event: Attached) -> None:
         connection.endpoint.refuse_attach(event.link, amqp_error(Refuse(Reason.NOT_PERMITTED, told)))
         return
     if isinstance(event.link, OutLink):
-        attach.attach_consumer(broker, connection, event.link, event.attach)
+        attach.attach_source(broker, connection, event.link, event.attach)
     else:
-        target.attach_producer(broker, connection, event.link, event.attach)
+        attach.attach_target(broker, connection, event.link, event.attach)
 
 
 def _is_management(event: Attached) -> bool:
@@ -185,7 +185,7 @@ def _flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
         elif link.credit > 0:
             # Decision 8: a link that only looked a subscription up never receives a message.
             told = Refuse(Reason.NOT_ALLOWED, "The link has a null source: it gets no messages; attach with a source.")
-            close.close_finder(connection, context, amqp_error(told))
+            close.close_lookup(context, amqp_error(told))
     else:
         broker.management.flowed(link)
 
@@ -194,7 +194,7 @@ def _acquires(broker: Broker, link: OutLink) -> None:
     """Transactional acquisition (AMQP 1.0 part 4, 4.4.3), which nobody here offers."""
     if isinstance(link.context, Consumer) and link.is_open:
         told = "Messages can't be taken within a transaction; take them, and settle them within one."
-        close.close_consumer(broker, link.context, amqp_error(Refuse(Reason.NOT_IMPLEMENTED, told)))
+        close.close_link(broker, link.context.connection, link, amqp_error(Refuse(Reason.NOT_IMPLEMENTED, told)))
 
 
 def _too_large(broker: Broker, connection: Connection, event: TooLarge, behind: list[Event]) -> None:
@@ -207,23 +207,23 @@ def _too_large(broker: Broker, connection: Connection, event: TooLarge, behind: 
         f"The link takes messages of at most {most} bytes; send smaller ones.",
         {REASON_KEY: Reason.LIMIT_EXCEEDED.value},
     )
-    commit.doom(connection, event.txn_id, commit.fault_of(told))
+    commit.set_rollback_only(connection, event.txn_id, commit.refuse_of(told))
     if not link.is_open:
         return
     if isinstance(context, Producer):
         _close_broken(broker, context, told, behind)
     elif asks:
-        close.leave(broker, link, [])
+        close.remove_link(broker, link, [])
         connection.endpoint.detach(link, closed=True, error=told)
 
 
 def _unstored(broker: Broker, connection: Connection, event: Unstored, behind: list[Event]) -> None:
     producer = event.link.context
     if not isinstance(producer, Producer) or not event.link.is_open:
-        commit.doom(connection, event.txn_id, commit.fault_of(event.error))
+        commit.set_rollback_only(connection, event.txn_id, commit.refuse_of(event.error))
         return
     if event.txn_id is not None and connection.transactions is not None:
-        work.unstored(producer, event)
+        work.refuse_unstored(producer, event)
     elif event.error.condition == publish.UNREADABLE:
         publish.refuse_unreadable(producer, event.delivery, event.is_settled, event.error)
     else:
@@ -236,15 +236,15 @@ def _close_broken(broker: Broker, producer: Producer, told: AmqpError, behind: l
     if producer.connection.transactions is not None:
         for event in behind:  # their deliveries go with the link
             if event[0] is EventKind.MESSAGES and event[1] is producer.link:
-                work.forsake(producer, event[2], told)
-    close.close_producer(broker, producer, told)
-    temporary.left(broker, (producer,))
+                work.discard(producer, event[2], told)
+    close.close_link(broker, producer.connection, producer.link, told)
+    temporary.links_ended(broker, (producer,))
 
 
 def _closed(broker: Broker, connection: Connection, event: Closed) -> None:
     """The peer closed or broke the connection: answer, and drop it once the answer is out."""
     if event.error is None:
         connection.flush()  # what was answered before: the engine says nothing of it behind a Close
-    detach.connection_gone(broker, connection, orderly=event.error is None)
+    detach.connection_ended(broker, connection, orderly=event.error is None)
     connection.endpoint.close(None)
     connection.phase = Phase.CLOSING

@@ -25,7 +25,7 @@ from penstock_amqp.endpoint.events import AmqpError, Event
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.listeners import ListeningPort
 from penstock_broker.access.login_revalidation import WATCH_MS
-from penstock_broker.attach import open, permission_review
+from penstock_broker.attach import detach, permission_review
 from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, WRITE, Connections
 from penstock_broker.loop.events import handle
 from penstock_broker.messages import dispatch
@@ -305,7 +305,7 @@ class Loop(Connections):
         """The log has failed: whoever waits for it would wait for ever."""
         for connection in self.broker.sync.abandon():
             if connection.phase in (Phase.OPENING, Phase.OPEN):
-                open.close(self.broker, connection, self.broker.storage_refusal())
+                detach.close_connection(self.broker, connection, self.broker.storage_refusal())
 
     def _idle(self) -> None:
         """Nothing is to be done: collect what cycles there may be."""
@@ -332,7 +332,7 @@ class Loop(Connections):
     def _say_goodbye(self) -> None:
         told = AmqpError("amqp:connection:forced", "The broker is stopping; connect again.")
         for connection in list(self.broker.clients.connections.values()):
-            open.close(self.broker, connection, told)
+            detach.close_connection(self.broker, connection, told)
         self._check_end()
 
     def _check_end(self) -> None:

@@ -1,7 +1,7 @@
-"""CREATE and UPDATE: reads the document, lets the rules decide, applies the decision.
+"""CREATE and UPDATE: reads the document, lets the rules decide, and applies the decision.
 
-Idempotent. Nothing here answers: the node does, once what was written is synced. Source: docs/management.md, design
-sections 3 (decision 14) and 5.
+Idempotent. The response is returned; the node sends it once the change is synced. Source: docs/management.md,
+docs/decisions/014-managed-subscriptions.md, docs/decisions/047-management-node.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock_api import management
 from penstock_api.faults import faults
 from penstock_api.management import EntityType, Outcome, Status
 from penstock_broker.management import entity_states
-from penstock_broker.management.responses import Response, invalid, refusal
+from penstock_broker.management.responses import Response, invalid_request, refusal
 from penstock_broker.messages import due_times
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
@@ -60,10 +60,10 @@ def declare(broker: Broker, kind: EntityType, name: str | None, body: Value, *, 
             case _:
                 assert_never(kind)
     except ValidationError as error:
-        return invalid(f"The body does not fit {kind.value}: {'; '.join(faults(error, whole='body'))}.")
+        return invalid_request(f"The body does not fit {kind.value}: {'; '.join(faults(error, whole='body'))}.")
 
 
-def _done(outcome: Outcome, state: entity_states.State, blocked_by: str | None = None) -> Response:
+def _response(outcome: Outcome, state: entity_states.StateDocument, blocked_by: str | None = None) -> Response:
     body: dict[Value, Value] = {**state, "outcome": outcome.value}
     if blocked_by is not None:
         body["blockedBy"] = blocked_by
@@ -80,31 +80,31 @@ def _done(outcome: Outcome, state: entity_states.State, blocked_by: str | None =
 
 def _exchange(broker: Broker, name: str | None, wanted: management.ExchangeDeclaration, update: bool) -> Response:
     if not name:
-        return invalid("The request names no exchange.")
+        return invalid_request("The request names no exchange.")
     topology = broker.topology
-    there = topology.exchanges.get(name)
-    if there is None and update:
+    existing = topology.exchanges.get(name)
+    if existing is None and update:
         return refusal(Refuse(Reason.EXCHANGE_NOT_FOUND, f"There is no exchange {name!r}; create it."))
     kind = ExchangeType(wanted.exchange_type)
-    refused = decide_exchange_declaration(name, kind, there.type if there is not None else None)
-    if refused is None and there is not None:
-        refused = _other_owner(there.owner, wanted.owner, f"exchange {name!r}")
+    refused = decide_exchange_declaration(name, kind, existing.type if existing is not None else None)
+    if refused is None and existing is not None:
+        refused = _other_owner(existing.owner, wanted.owner, f"exchange {name!r}")
     if refused is not None:
         return refusal(refused)
-    exchange = there if there is not None else Exchange(name=name, type=kind, router=new_router(kind))
-    before = None if there is None else _exchange_policies(there)
-    adopted = there is not None and there.owner is None and wanted.owner is not None
+    exchange = existing if existing is not None else Exchange(name=name, type=kind, router=new_router(kind))
+    before = None if existing is None else _exchange_policies(existing)
+    adopted = existing is not None and existing.owner is None and wanted.owner is not None
     exchange.unroutable = Unroutable(wanted.unroutable)
     exchange.alternate = wanted.alternate_exchange
     exchange.persistence = _persistence(wanted.persistence, wanted.owner)
     exchange.owner = wanted.owner
     exchange.made_by_name = False
     if before == _exchange_policies(exchange):
-        return _done(Outcome.UNCHANGED, entity_states.exchange_state(exchange))
+        return _response(Outcome.UNCHANGED, entity_states.exchange_state(exchange))
     topology.put_exchange(exchange)
     broker.routes.forget()
-    outcome = Outcome.CREATED if there is None else Outcome.ADOPTED if adopted else Outcome.UPDATED
-    return _done(outcome, entity_states.exchange_state(exchange))
+    outcome = Outcome.CREATED if existing is None else Outcome.ADOPTED if adopted else Outcome.UPDATED
+    return _response(outcome, entity_states.exchange_state(exchange))
 
 
 def _exchange_policies(exchange: Exchange) -> tuple[object, ...]:
@@ -123,14 +123,14 @@ def _persistence(asked: str | None, owner: management.Owner | None) -> Persisten
     return Persistence.ALWAYS if owner is not None else None
 
 
-def _other_owner(there: management.Owner | None, wanted: management.Owner | None, what: str) -> Refuse | None:
+def _other_owner(existing: management.Owner | None, wanted: management.Owner | None, what: str) -> Refuse | None:
     """None if the declaration comes from whoever declared it before, or nobody did."""
-    if there is None:
+    if existing is None:
         return None
     if wanted is None:
-        resource = f"{there.namespace}/{there.name}"
-        return Refuse(Reason.MANAGED, f"The {what} is declared by {there.kind} {resource}; change the resource.")
-    same = (there.cluster_id, there.kind, there.namespace, there.name)
+        resource = f"{existing.namespace}/{existing.name}"
+        return Refuse(Reason.MANAGED, f"The {what} is declared by {existing.kind} {resource}; change the resource.")
+    same = (existing.cluster_id, existing.kind, existing.namespace, existing.name)
     if same == (wanted.cluster_id, wanted.kind, wanted.namespace, wanted.name):
         return None
     return Refuse(Reason.DUPLICATE_SUBSCRIPTION, f"Another resource declared the {what} before; choose another name.")
@@ -145,11 +145,11 @@ def _subscription(
     declared = _declared(broker, name, wanted)
     if isinstance(declared, Refuse):
         return refusal(declared)
-    there = broker.topology.subscriptions.get(declared.identity)
-    if there is None and update:
+    subscription = broker.topology.subscriptions.get(declared.identity)
+    if subscription is None and update:
         return refusal(Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {declared.identity}; create it."))
-    existing = there.existing() if there is not None else None
-    decision = decide_declaration(declared, existing, there.queue.depth if there is not None else 0)
+    existing = subscription.existing() if subscription is not None else None
+    decision = decide_declaration(declared, existing, subscription.queue.depth if subscription is not None else 0)
     refused = (
         None
         if isinstance(decision, Refuse)
@@ -162,10 +162,10 @@ def _subscription(
             return refusal(decision)
         case Make():
             made = _make(broker, declared, wanted)
-            return _done(Outcome.CREATED, entity_states.subscription_state(made, {}))
+            return _response(Outcome.CREATED, entity_states.subscription_state(made, {}))
         case Keep():
-            assert there is not None
-            return _keep(broker, there, declared, wanted, decision)
+            assert subscription is not None
+            return _keep(broker, subscription, declared, wanted, decision)
         case _:
             assert_never(decision)
 
@@ -224,16 +224,16 @@ def _make(broker: Broker, declared: Declared, wanted: management.SubscriptionDec
 
 def _keep(
     broker: Broker,
-    there: Subscription,
+    subscription: Subscription,
     declared: Declared,
     wanted: management.SubscriptionDeclaration,
     decision: Keep,
 ) -> Response:
-    before = _policies(there)
-    _put_policies(there, declared, wanted)
+    before = _policies(subscription)
+    _put_policies(subscription, declared, wanted)
     if decision.adopts:
-        there.user = None
-    outcome = Outcome.UNCHANGED if _policies(there) == before else Outcome.UPDATED
+        subscription.user = None
+    outcome = Outcome.UNCHANGED if _policies(subscription) == before else Outcome.UPDATED
     if decision.adopts:
         outcome = Outcome.ADOPTED
     blocked_by: str | None = None
@@ -241,23 +241,23 @@ def _keep(
     match decision.rebinding:
         case SameBinding():
             if outcome is not Outcome.UNCHANGED:
-                topology.changed(there)
+                topology.changed(subscription)
         case RebindInPlace():
-            topology.rebind_in_place(there, declared.binding)
+            topology.rebind_in_place(subscription, declared.binding)
             outcome = Outcome.REBOUND
         case DropAndRebind():
-            topology.drop_and_rebind(there, declared.binding, broker.clock.now_us)
+            topology.drop_and_rebind(subscription, declared.binding, broker.clock.now_us)
             outcome = Outcome.REBOUND
         case Wait(reason):
-            topology.changed(there)
+            topology.changed(subscription)
             outcome, blocked_by = Outcome.REBIND_BLOCKED, reason.value
         case _:
             assert_never(decision.rebinding)
     broker.routes.forget()
-    due_times.recheck_expiry(broker, there.queue)
-    return _done(
+    due_times.recheck_expiry(broker, subscription.queue)
+    return _response(
         outcome,
-        entity_states.subscription_state(there, entity_states.in_flight(broker.clients.connections.values())),
+        entity_states.subscription_state(subscription, entity_states.in_flight(broker.clients.connections.values())),
         blocked_by,
     )
 
@@ -291,14 +291,14 @@ def _policies(subscription: Subscription) -> tuple[object, ...]:
 
 def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration, update: bool) -> Response:
     if not name:
-        return invalid("The request names no queue.")
+        return invalid_request("The request names no queue.")
     refused = check_queue_name(name)
-    there = broker.topology.queues.get(name)
-    if refused is None and there is None and update:
+    existing = broker.topology.queues.get(name)
+    if refused is None and existing is None and update:
         refused = Refuse(Reason.QUEUE_NOT_FOUND, f"There is no queue {name!r}; create it.")
-    if refused is None and there is not None and there.durable != wanted.durable:
+    if refused is None and existing is not None and existing.durable != wanted.durable:
         refused = Refuse(
-            Reason.IMMUTABLE, f"The queue {name!r} is there with durable={there.durable}; delete it first."
+            Reason.IMMUTABLE, f"The queue {name!r} is there with durable={existing.durable}; delete it first."
         )
     if refused is None and name in (wanted.delivery.dead_letter, wanted.delivery.expiry):
         refused = Refuse(Reason.INVALID_REQUEST, f"The queue {name!r} can't be its own destination; name another.")
@@ -306,9 +306,9 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
     if refused is not None:
         return refusal(refused)
     persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
-    if there is not None and _queue_policies(there) == (persistence, wanted.limits, wanted.delivery, False):
-        return _done(Outcome.UNCHANGED, entity_states.queue_state(there, {}))
-    node = there
+    if existing is not None and _queue_policies(existing) == (persistence, wanted.limits, wanted.delivery, False):
+        return _response(Outcome.UNCHANGED, entity_states.queue_state(existing, {}))
+    node = existing
     if node is None:
         queue = Queue(name, broker.log.next_incarnation(), is_logged=wanted.durable, now_us=broker.clock.now_us)
         node = PointToPointQueue(name=name, durable=wanted.durable, queue=queue)
@@ -316,7 +316,7 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
     node.made_by_name = False
     broker.topology.put_queue(node)
     due_times.recheck_expiry(broker, node.queue)
-    return _done(Outcome.CREATED if there is None else Outcome.UPDATED, entity_states.queue_state(node, {}))
+    return _response(Outcome.CREATED if existing is None else Outcome.UPDATED, entity_states.queue_state(node, {}))
 
 
 def _queue_policies(node: PointToPointQueue) -> tuple[object, ...]:

@@ -1,6 +1,7 @@
-"""DELETE: reads what it asks, lets the rules decide, and ends the entity. What is absent is gone already: success.
+"""DELETE: reads the request, lets the rules decide, and ends the entity. If there is no such entity, that is success.
 
-Nothing here answers: the node does, once what was written is synced. Source: docs/management.md, design section 5.
+The response is returned; the node sends it once the deletion is synced. Source: docs/management.md,
+docs/decisions/047-management-node.md.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.faults import faults
 from penstock_api.management import EntityType, Status
-from penstock_broker.attach import close, open, temporary
+from penstock_broker.attach import close, detach, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.management import entity_states
-from penstock_broker.management.responses import Response, invalid, refusal
+from penstock_broker.management.responses import Response, invalid_request, refusal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.declare import DeleteExisting, NothingToDelete, decide_deletion
@@ -29,11 +30,11 @@ __all__ = ["delete"]
 
 
 def delete(broker: Broker, kind: EntityType, name: str | None, body: Value) -> Response:
-    """DELETE one entity; what is absent is gone already."""
+    """DELETE one entity; to delete one that is not there succeeds."""
     try:
         wanted = management.Deletion.model_validate(body if body is not None else {})
     except ValidationError as error:
-        return invalid(f"The body does not fit a deletion: {'; '.join(faults(error, whole='body'))}.")
+        return invalid_request(f"The body does not fit a deletion: {'; '.join(faults(error, whole='body'))}.")
     match kind:
         case EntityType.EXCHANGE:
             return _delete_exchange(broker, name or "", wanted)
@@ -49,13 +50,13 @@ def delete(broker: Broker, kind: EntityType, name: str | None, body: Value) -> R
             assert_never(kind)
 
 
-_GONE = Response(status=int(Status.DELETED), description="Gone")
+_DELETED = Response(status=int(Status.DELETED), description="Gone")
 
 
 def _delete_exchange(broker: Broker, name: str, wanted: management.Deletion) -> Response:
     exchange = broker.topology.exchanges.get(name)
     if exchange is None:
-        return _GONE
+        return _DELETED
     if wanted.owner_uid is not None and exchange.owner is not None and exchange.owner.uid != wanted.owner_uid:
         return refusal(Refuse(Reason.MANAGED, f"The exchange {name!r} is declared by another resource by now."))
     bound = len(broker.topology.bound(name))
@@ -64,18 +65,18 @@ def _delete_exchange(broker: Broker, name: str, wanted: management.Deletion) -> 
         return refusal(refused, {"boundSubscriptions": bound})
     if exchange.temporary is not None:
         temporary.delete(broker, exchange)
-        return _GONE
-    told = Refuse(Reason.NODE_DELETED, f"The exchange {name!r} was deleted.")
-    close.close_producers(broker, exchange, amqp_error(told))
+        return _DELETED
+    reason = Refuse(Reason.NODE_DELETED, f"The exchange {name!r} was deleted.")
+    close.close_producers(broker, exchange, amqp_error(reason))
     broker.topology.delete_exchange(name)
     broker.routes.forget()
-    return _GONE
+    return _DELETED
 
 
 def _delete_subscription(broker: Broker, name: str, wanted: management.Deletion) -> Response:
     identity = parse_queue_name(name)
     if identity is None:
-        return invalid(f"{name!r} is not the queue name of a subscription.")
+        return invalid_request(f"{name!r} is not the queue name of a subscription.")
     subscription = broker.topology.subscriptions.get(identity)
     decision = decide_deletion(
         subscription.existing() if subscription is not None else None,
@@ -86,19 +87,20 @@ def _delete_subscription(broker: Broker, name: str, wanted: management.Deletion)
     )
     match decision:
         case NothingToDelete():
-            return _GONE
+            return _DELETED
         case Refuse():
             assert subscription is not None
-            return refusal(decision, _in_the_way(subscription.queue))
+            return refusal(decision, _users_of(subscription.queue))
         case DeleteExisting():
             assert subscription is not None
             close.end_subscription(broker, subscription)
-            return _GONE
+            return _DELETED
         case _:
             assert_never(decision)
 
 
-def _in_the_way(queue: Queue) -> Value:
+def _users_of(queue: Queue) -> Value:
+    """What is in the way of a deletion: the containers that consume, and the messages that wait."""
     containers: list[Value] = list(dict.fromkeys(each.connection.container_id for each in queue.links.consumers))
     return {"containers": containers[: entity_states.MAX_CONTAINERS], "depth": queue.depth}
 
@@ -106,22 +108,24 @@ def _in_the_way(queue: Queue) -> Value:
 def _delete_queue(broker: Broker, name: str, wanted: management.Deletion) -> Response:
     node = broker.topology.queues.get(name)
     if node is None:
-        return _GONE
+        return _DELETED
     if wanted.if_unused and node.queue.links.consumers:
-        told = Refuse(Reason.CONSUMERS_ACTIVE, f"The queue {name!r} has consuming links; stop them first.")
-        return refusal(told, _in_the_way(node.queue))
+        reason = Refuse(Reason.CONSUMERS_ACTIVE, f"The queue {name!r} has consuming links; stop them first.")
+        return refusal(reason, _users_of(node.queue))
     if wanted.if_empty and node.queue.depth:
-        told = Refuse(Reason.NOT_EMPTY, f"The queue {name!r} holds {node.queue.depth} message(s); consume them first.")
-        return refusal(told, _in_the_way(node.queue))
+        reason = Refuse(
+            Reason.NOT_EMPTY, f"The queue {name!r} holds {node.queue.depth} message(s); consume them first."
+        )
+        return refusal(reason, _users_of(node.queue))
     if node.temporary is not None:
         temporary.delete(broker, node)
     else:
         close.end_queue(broker, node, Refuse(Reason.NODE_DELETED, f"The queue {name!r} was deleted."))
-    return _GONE
+    return _DELETED
 
 
 def _close_connection(broker: Broker, name: str) -> Response:
     connection = broker.clients.connections.get(int(name)) if name.isdigit() else None
     if connection is not None:
-        open.close(broker, connection, AmqpError("amqp:connection:forced", "Closed by the administrator."))
-    return _GONE
+        detach.close_connection(broker, connection, AmqpError("amqp:connection:forced", "Closed by the administrator."))
+    return _DELETED

@@ -1,7 +1,8 @@
-"""What READ and QUERY tell about each kind of entity, as maps with the keys of `penstock_api.management`.
+"""The state documents of each kind of entity, which READ and QUERY return: maps with the keys of
+`penstock_api.management`.
 
-The maps are built without going through the models, which would cost a broker with a thousand subscriptions 30 ms per
-poll; a test holds them to the models. Times are milliseconds since the epoch.
+The maps are built without the models, which would cost a broker with a thousand subscriptions 30 ms per poll; a test
+compares them with the models. Times are milliseconds since the epoch. Source: docs/management.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from penstock_core.headers import HeaderBinding, ordered_bindings
 
 __all__ = [
     "InFlight",
-    "State",
+    "StateDocument",
     "broker_state",
     "connection_state",
     "exchange_state",
@@ -36,31 +37,33 @@ __all__ = [
     "subscription_state",
 ]
 
-State: TypeAlias = dict[Value, Value]
+StateDocument: TypeAlias = dict[Value, Value]
+"""One state document."""
 InFlight: TypeAlias = dict[Queue, tuple[int, int]]
 """By queue: when the oldest delivery in flight became available, and when the longest-held one was sent (us)."""
 
 MAX_CONTAINERS: Final = 20
+"""Container-ids that a document lists; the others are left out."""
 
-_UNDERSTOOD: Final[list[Value]] = [*understanding.vocabulary(), *understanding.settings_vocabulary(Settings)]
+_VOCABULARY: Final[list[Value]] = [*understanding.vocabulary(), *understanding.settings_vocabulary(Settings)]
 
 
 def in_flight(connections: Iterable[Connection]) -> InFlight:
-    """The oldest deliveries in flight of all queues, in one pass."""
+    """The oldest deliveries in flight of all queues, found in one pass over the connections."""
     oldest: InFlight = {}
     for connection in connections:
         for link, entry, sent_us in connection.endpoint.all_held():
             if isinstance(link.context, Consumer):
-                _note_oldest(oldest, link.context.queue, entry[AVAILABLE], sent_us)
+                _add_delivery(oldest, link.context.queue, entry[AVAILABLE], sent_us)
         ledger = transactions_of(connection)
         if ledger is not None:
             for settlement in ledger.settlements():
                 _, entry, sent_us = settlement.held
-                _note_oldest(oldest, settlement.consumer.queue, entry[AVAILABLE], sent_us)
+                _add_delivery(oldest, settlement.consumer.queue, entry[AVAILABLE], sent_us)
     return oldest
 
 
-def _note_oldest(oldest: InFlight, queue: Queue, available_us: int, sent_us: int) -> None:
+def _add_delivery(oldest: InFlight, queue: Queue, available_us: int, sent_us: int) -> None:
     so_far = oldest.get(queue)
     if so_far is None:
         oldest[queue] = (available_us, sent_us)
@@ -68,7 +71,7 @@ def _note_oldest(oldest: InFlight, queue: Queue, available_us: int, sent_us: int
         oldest[queue] = (min(available_us, so_far[0]), min(sent_us, so_far[1]))
 
 
-def subscription_state(subscription: Subscription, held: InFlight) -> State:
+def subscription_state(subscription: Subscription, held: InFlight) -> StateDocument:
     """A `penstock.subscription`."""
     identity, binding = subscription.identity, subscription.binding
     return {
@@ -96,8 +99,8 @@ def _header_binding(binding: HeaderBinding) -> Value:
     return {"match": binding.match.value, "headers": dict[Value, Value](binding.headers.items())}
 
 
-def queue_state(node: PointToPointQueue, held: InFlight) -> State:
-    """A `penstock.queue`: the counters of a subscription, without what binds one."""
+def queue_state(node: PointToPointQueue, held: InFlight) -> StateDocument:
+    """A `penstock.queue`: the counters of a subscription, without its binding."""
     return {
         "name": node.name,
         "durable": node.durable,
@@ -108,7 +111,7 @@ def queue_state(node: PointToPointQueue, held: InFlight) -> State:
     }
 
 
-def _counters(queue: Queue, held: InFlight) -> State:
+def _counters(queue: Queue, held: InFlight) -> StateDocument:
     oldest_us, hold_us = _oldest(queue, held)
     consumers = queue.links.consumers
     containers: list[Value] = list(dict.fromkeys(each.connection.container_id for each in consumers))
@@ -154,7 +157,7 @@ def _histogram(histogram: Histogram) -> Value:
     return {"indexes": list(document.indexes), "counts": list(document.counts), "sumMs": document.sum_ms}
 
 
-def exchange_state(exchange: Exchange) -> State:
+def exchange_state(exchange: Exchange) -> StateDocument:
     """A `penstock.exchange`."""
     return {
         "name": exchange.name,
@@ -170,10 +173,10 @@ def exchange_state(exchange: Exchange) -> State:
     }
 
 
-def broker_state(broker: Broker) -> State:
+def broker_state(broker: Broker) -> StateDocument:
     """The `penstock.broker`."""
     topology, log = broker.topology, broker.log
-    work = "Failed" if log.failed is not None else "Ok" if log.accepts_publishing() else "Full"
+    durable_work = "Failed" if log.failed is not None else "Ok" if log.accepts_publishing() else "Full"
     return {
         "instanceId": broker.instance.id,
         "epoch": log.epoch,
@@ -184,7 +187,7 @@ def broker_state(broker: Broker) -> State:
         "subscriptions": len(topology.subscriptions),
         "exchanges": len(topology.exchanges),
         "queues": len(topology.queues),
-        "durableWork": work,
+        "durableWork": durable_work,
         "logBytes": log.segments * broker.settings.log.segment_bytes,
         "logSegments": log.segments,
         "logSyncs": broker.sync.syncs,
@@ -196,12 +199,12 @@ def broker_state(broker: Broker) -> State:
         "transactionsCommitted": broker.transactions.committed,
         "transactionsRolledBack": broker.transactions.rolled_back,
         "refusals": dict[Value, Value](broker.clients.rejections.totals().items()),
-        "understands": _UNDERSTOOD,
+        "understands": _VOCABULARY,
         **_open_transactions(transactions_of(each) for each in broker.clients.connections.values()),
     }
 
 
-def connection_state(connection: Connection) -> State:
+def connection_state(connection: Connection) -> StateDocument:
     """A `penstock.connection`."""
     return {
         "id": str(connection.number),
@@ -216,7 +219,7 @@ def connection_state(connection: Connection) -> State:
     }
 
 
-def _open_transactions(ledgers: Iterable[ConnectionTransactions | None]) -> State:
+def _open_transactions(ledgers: Iterable[ConnectionTransactions | None]) -> StateDocument:
     count, since_us = 0, 0
     for ledger in ledgers:
         if ledger is not None:
@@ -226,17 +229,21 @@ def _open_transactions(ledgers: Iterable[ConnectionTransactions | None]) -> Stat
     return {"openTransactions": count, "oldestTransactionMs": since_us // 1000 if since_us else None}
 
 
-def _selector(taker: Consumer | Browser) -> str | None:
-    selector = taker.cursor.selector if taker.cursor is not None else None
+def _selector(receiver: Consumer | Browser) -> str | None:
+    selector = receiver.cursor.selector if receiver.cursor is not None else None
     return selector.text if selector is not None else None
 
 
-def link_states(connection: Connection) -> list[State]:
+def link_states(connection: Connection) -> list[StateDocument]:
     """The `penstock.link`s of a connection that publish, consume or browse."""
-    states: list[State] = []
+    states: list[StateDocument] = []
     for number, link in enumerate(connection.endpoint.all_links()):
         context = link.context
-        state: State = {"id": f"{connection.number}-{number}", "connection": str(connection.number), "name": link.name}
+        state: StateDocument = {
+            "id": f"{connection.number}-{number}",
+            "connection": str(connection.number),
+            "name": link.name,
+        }
         match context:
             case Consumer() | Browser():
                 state |= {

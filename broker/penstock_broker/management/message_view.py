@@ -1,6 +1,7 @@
-"""A waiting message as PEEK shows it: what it says of itself, and the beginning of its body.
+"""A waiting message as PEEK returns it: its header, properties and annotations, and the beginning of its body.
 
-What can't be read is left out: somebody looks because something is wrong. Source: docs/management.md.
+What can't be read is left out instead of failing the request: who peeks often looks for a broken message. Source:
+docs/management.md.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from penstock_api.handling import PeekedMessage
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.queue.queue import Queue, WaitingState
 
-__all__ = ["shown"]
+__all__ = ["peeked_message"]
 
 _WIDTHS: Final = {0xA0: 1, 0xA1: 1, 0xB0: 4, 0xB1: 4}
-"""Binaries and strings: how wide their size is."""
+"""Bytes of the size field of a binary or string, by its format code."""
 
 
-def shown(queue: Queue, entry: Entry, state: WaitingState, max_body_bytes: int) -> PeekedMessage:
+def peeked_message(queue: Queue, entry: Entry, state: WaitingState, max_body_bytes: int) -> PeekedMessage:
     """One message of the queue."""
     data = entry[DATA]
     head = message_head.read_head(data)
@@ -64,7 +65,7 @@ def _read(data: bytes) -> Message:
 
 
 def _body(data: bytes, start: int, most: int) -> tuple[str, bool, bool]:
-    """The beginning of the body, whether it is text, and whether it is all."""
+    """The beginning of the body, whether it is text, and whether it is the whole body."""
     total = len(data)
     if is_streamed(data):
         data = streamed(data).read(0, len(data[:]) + most + 16)
@@ -88,7 +89,7 @@ def _body(data: bytes, start: int, most: int) -> tuple[str, bool, bool]:
 
 
 def _as_text(piece: bytes, *, is_cut: bool) -> str:
-    """Raises `UnicodeDecodeError` if it isn't; the last letter may be cut in two."""
+    """The text. The last character may be cut off in its middle. Raises `UnicodeDecodeError` if it is no text."""
     for cut in range(4 if is_cut else 1):
         try:
             text = piece[: len(piece) - cut].decode()
@@ -105,7 +106,7 @@ def _text(value: Value) -> str | None:
 
 
 def _plain(value: Value) -> object:
-    """Plain Python that JSON knows: binary in hexadecimal, containers as text."""
+    """The value as JSON can hold it: binary in hexadecimal, lists and maps as text."""
     plain = to_plain(value)
     if isinstance(plain, bytes):
         return plain.hex()

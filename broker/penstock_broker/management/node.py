@@ -1,8 +1,9 @@
-"""The management node: takes requests from links, sends answers back to the connection that asked.
+"""The management node: takes requests from links, and sends responses to the connection that asked.
 
-By a link whose source is the node, or into a temporary queue of that connection, which is all that a JMS client can
-name. Requests are answered in their order within the reply-to they name; an answer to a change waits until what it
-wrote is synced, one to a QUERY until its rows are encoded, a slice per turn. Source: docs/management.md.
+Responses are sent on a link whose source is the node, or put into a temporary queue of that connection, because a JMS
+client can name nothing else. Those for one reply-to keep the order of their requests. The response to a change waits
+until the change is synced, the response to a task until all slices of the task are done, one slice per turn. Source:
+docs/management.md, docs/decisions/047-management-node.md.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.attach import close, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.management import queue_messages, requests
-from penstock_broker.management.responses import Response, encode_answer, refusal
+from penstock_broker.management.responses import Response, encode_response, refusal
 from penstock_broker.messages import deposit
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
@@ -30,26 +31,28 @@ from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import PointToPointQueue
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["Answers", "ManagementNode"]
+__all__ = ["ManagementNode", "ResponseLink"]
 
 logger = logging.getLogger(__name__)
 
 PER_SLICE: Final = 10
-MAX_WAITING: Final = 1000
-"""Answers that a link may leave unread."""
+"""Rows or changes of a task that are done in one turn."""
+MAX_UNSENT: Final = 1000
+"""Responses that may wait for one reply-to."""
 
 
 class _Slot:
-    """The place of one answer in its link's order."""
+    """The place of one response in the order of its reply-to."""
 
     __slots__ = ("data",)
 
     def __init__(self) -> None:
         self.data: bytes | None = None
+        """The encoded response; None until it is ready."""
 
 
-class Answers:
-    """A link over which answers go back; requests name it by the address of its target."""
+class ResponseLink:
+    """A link on which responses are sent; requests name it by the address of its target."""
 
     __slots__ = ("address", "connection", "link", "slots")
 
@@ -60,8 +63,8 @@ class Answers:
         self.slots: deque[_Slot] = deque()
 
 
-class Mailbox:
-    """A temporary queue (or topic) into which answers go; kept as long as any of them is owed."""
+class ResponseQueue:
+    """A temporary queue (or topic) into which responses are put; kept while a response for it is missing."""
 
     __slots__ = ("address", "connection", "slots")
 
@@ -76,116 +79,118 @@ class ManagementNode:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._answers: dict[tuple[int, str], Answers] = {}
-        self._mailboxes: dict[tuple[int, str], Mailbox] = {}
+        self._links: dict[tuple[int, str], ResponseLink] = {}
+        self._queues: dict[tuple[int, str], ResponseQueue] = {}
 
-    def attach_answers(self, connection: Connection, link: OutLink, attach: Attach) -> None:
+    def attach_responses(self, connection: Connection, link: OutLink, attach: Attach) -> None:
         """Answer the attach of a link whose source is the node."""
         target = attach.target
         named = target.address if isinstance(target, Target) else None
-        answers = Answers(connection, link, named or link.name)
-        link.context = answers
-        self._answers[connection.number, answers.address] = answers
+        responses = ResponseLink(connection, link, named or link.name)
+        link.context = responses
+        self._links[connection.number, responses.address] = responses
         source = Source(address=NODE, outcomes=(Symbol("amqp:accepted:list"),))
-        connection.endpoint.attach_reply(link, source=source, target=Target(address=answers.address))
+        connection.endpoint.attach_reply(link, source=source, target=Target(address=responses.address))
 
     def receive(self, producer: Producer, batch: list[Arrival]) -> None:
-        """Take requests; each is accepted once it is read, and answered in its turn."""
+        """Take requests; each is accepted once it is read, and gets its response later."""
         connection = producer.connection
         for delivery, data, settled in batch:
             try:
                 request = decode_message(data)
-                answers = self._answers_for(connection, request)
+                receiver = self._receiver_of(connection, request)
             except (WireError, LookupError) as error:
                 if not settled:
-                    told = AmqpError("amqp:not-found", f"The request can't be answered: {error}")
-                    connection.endpoint.reject([delivery], told)
+                    rejection = AmqpError("amqp:not-found", f"The request can't be answered: {error}")
+                    connection.endpoint.reject([delivery], rejection)
                 continue
             if settled:
                 connection.endpoint.settle([delivery])
             else:
                 connection.endpoint.accept([delivery])
-            self._take(connection, answers, request)
+            self._take(connection, receiver, request)
         connection.endpoint.credit(producer.link, len(batch))
 
-    def _answers_for(self, connection: Connection, request: Message) -> Answers | Mailbox:
+    def _receiver_of(self, connection: Connection, request: Message) -> ResponseLink | ResponseQueue:
         reply_to = request.properties.reply_to
         if reply_to is None:
             raise LookupError("it has no reply-to")
         name = reply_to.removeprefix("queue://").removeprefix("topic://")
-        answers = self._answers.get((connection.number, reply_to)) or self._mailboxes.get((connection.number, name))
-        if answers is None and name in connection.temporary:
-            answers = self._mailboxes[connection.number, name] = Mailbox(connection, name)
-        if answers is None:
+        receiver = self._links.get((connection.number, reply_to)) or self._queues.get((connection.number, name))
+        if receiver is None and name in connection.temporary:
+            receiver = self._queues[connection.number, name] = ResponseQueue(connection, name)
+        if receiver is None:
             raise LookupError(f"no link and no temporary queue of this connection takes answers for {reply_to!r}")
-        if len(answers.slots) >= MAX_WAITING:
-            raise LookupError(f"{MAX_WAITING} answers wait to be read")
-        return answers
+        if len(receiver.slots) >= MAX_UNSENT:
+            raise LookupError(f"{MAX_UNSENT} answers wait to be read")
+        return receiver
 
-    def _take(self, connection: Connection, answers: Answers | Mailbox, request: Message) -> None:
+    def _take(self, connection: Connection, receiver: ResponseLink | ResponseQueue, request: Message) -> None:
         slot = _Slot()
-        answers.slots.append(slot)
+        receiver.slots.append(slot)
         try:
-            result = requests.answer(self._broker, connection, request)
+            result = requests.respond(self._broker, connection, request)
         except Exception:
             logger.exception("A management request failed: %r", dict(request.application_properties))
             result = refusal(Refuse(Reason.INTERNAL_ERROR, "The request failed; see the broker's log."))
         if isinstance(result, Response):
-            self._broker.sync.when_durable(connection, lambda: self._fill(answers, slot, request, result))
+            self._broker.sync.when_durable(connection, lambda: self._fill(receiver, slot, request, result))
         else:
-            self._slice(answers, slot, request, result)
+            self._slice(receiver, slot, request, result)
 
     def _slice(
         self,
-        answers: Answers | Mailbox,
+        receiver: ResponseLink | ResponseQueue,
         slot: _Slot,
         request: Message,
-        work: requests.Query | requests.Changes | queue_messages.Peeking | queue_messages.QueueMessagesRequest,
+        task: requests.Task,
     ) -> None:
-        """A part per turn. What was begun is done, even if nobody waits for the answer any more."""
-        done = work.step(PER_SLICE)
+        """Do a slice of a task per turn. A task is finished even if nobody waits for the response any more."""
+        done = task.step(PER_SLICE)
         if done is None:
-            self._broker.clock.after(0, lambda: self._slice(answers, slot, request, work))
-        elif isinstance(work, queue_messages.QueueMessagesRequest):
-            self._broker.sync.after_sync(answers.connection, lambda: self._fill(answers, slot, request, done))
+            self._broker.clock.after(0, lambda: self._slice(receiver, slot, request, task))
+        elif isinstance(task, queue_messages.MessagesTask):
+            self._broker.sync.after_sync(receiver.connection, lambda: self._fill(receiver, slot, request, done))
         else:
-            self._broker.sync.when_durable(answers.connection, lambda: self._fill(answers, slot, request, done))
+            self._broker.sync.when_durable(receiver.connection, lambda: self._fill(receiver, slot, request, done))
 
-    def _fill(self, answers: Answers | Mailbox, slot: _Slot, request: Message, answer: Response) -> None:
-        if isinstance(answers, Mailbox) or answers.link.is_open:
-            slot.data = encode_answer(answer, request.properties)
-            most = 0 if isinstance(answers, Mailbox) else answers.link.max_bytes
+    def _fill(self, receiver: ResponseLink | ResponseQueue, slot: _Slot, request: Message, response: Response) -> None:
+        if isinstance(receiver, ResponseQueue) or receiver.link.is_open:
+            slot.data = encode_response(response, request.properties)
+            most = 0 if isinstance(receiver, ResponseQueue) else receiver.link.max_bytes
             if 0 < most < len(slot.data):
-                told = f"The answer has {len(slot.data)} bytes, the link takes {most}; ask for less, or allow more."
-                slot.data = encode_answer(refusal(Refuse(Reason.LIMIT_EXCEEDED, told)), request.properties)
-        if isinstance(answers, Mailbox):
-            self._deposit(answers)
+                description = (
+                    f"The answer has {len(slot.data)} bytes, the link takes {most}; ask for less, or allow more."
+                )
+                slot.data = encode_response(refusal(Refuse(Reason.LIMIT_EXCEEDED, description)), request.properties)
+        if isinstance(receiver, ResponseQueue):
+            self._deposit(receiver)
         else:
-            self._send(answers)
+            self._send(receiver)
 
-    def _deposit(self, mailbox: Mailbox) -> None:
-        """Put what is ready into the queue, in order; if it has gone meanwhile, nobody waits for it."""
-        while mailbox.slots and (data := mailbox.slots[0].data) is not None:
-            mailbox.slots.popleft()
-            node = temporary.node_named(self._broker, mailbox.address)
+    def _deposit(self, queue: ResponseQueue) -> None:
+        """Put the responses that are ready into the queue, in order. If it was deleted since, nobody waits for them."""
+        while queue.slots and (data := queue.slots[0].data) is not None:
+            queue.slots.popleft()
+            node = temporary.node_named(self._broker, queue.address)
             if node is not None:
                 target = QueueTarget(node) if isinstance(node, PointToPointQueue) else ExchangeTarget(node, "")
                 deposit.deposit(self._broker, target, data)
-        if not mailbox.slots:
-            self._mailboxes.pop((mailbox.connection.number, mailbox.address), None)
+        if not queue.slots:
+            self._queues.pop((queue.connection.number, queue.address), None)
 
-    def _send(self, answers: Answers) -> None:
-        """Send what is ready, in order, as far as credit goes."""
-        link, connection = answers.link, answers.connection
+    def _send(self, receiver: ResponseLink) -> None:
+        """Send the responses that are ready, in order, as long as there is credit."""
+        link, connection = receiver.link, receiver.connection
         if not link.is_open:
             return
-        while link.credit > 0 and answers.slots and (data := answers.slots[0].data) is not None:
-            answers.slots.popleft()
+        while link.credit > 0 and receiver.slots and (data := receiver.slots[0].data) is not None:
+            receiver.slots.popleft()
             if 0 < link.max_bytes < len(data):
-                told = Refuse(
+                refuse = Refuse(
                     Reason.MESSAGE_TOO_LONG, f"No answer fits into the {link.max_bytes} bytes that the link takes."
                 )
-                close.close_link(self._broker, connection, link, amqp_error(told))
+                close.close_link(self._broker, connection, link, amqp_error(refuse))
                 return
             link.credit -= 1
             link.transfers += 1
@@ -194,14 +199,14 @@ class ManagementNode:
 
     def flowed(self, link: OutLink) -> None:
         """Credit came."""
-        answers = link.context
-        if isinstance(answers, Answers):
-            self._send(answers)
+        receiver = link.context
+        if isinstance(receiver, ResponseLink):
+            self._send(receiver)
             if link.drain:
-                answers.connection.endpoint.drained(link)
+                receiver.connection.endpoint.drained(link)
 
-    def left(self, context: object) -> None:
-        """A link is gone."""
-        if isinstance(context, Answers):
-            self._answers.pop((context.connection.number, context.address), None)
+    def link_removed(self, context: object) -> None:
+        """A link has ended."""
+        if isinstance(context, ResponseLink):
+            self._links.pop((context.connection.number, context.address), None)
             context.slots.clear()

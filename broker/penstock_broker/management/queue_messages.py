@@ -1,9 +1,9 @@
-"""PEEK, PURGE, MOVE and REDRIVE: what waits in one queue is shown, dropped, or put elsewhere, a slice per turn.
+"""PEEK, PURGE, MOVE and REDRIVE: the messages that wait in one queue are shown, dropped or moved, a slice per turn.
 
-What waits when the request comes is looked at, oldest first by the order of hand-out, delayed and stranded messages
-last; what a consumer takes meanwhile is the consumer's. Deliveries in flight are never touched. The first message that
-can't go where it should ends a MOVE, because the next could not either; a REDRIVE goes on with the others. Source:
-docs/management.md.
+The request covers the messages that wait when it comes, in the order in which they would be sent; delayed and stranded
+messages come last. A message that a consumer gets meanwhile is not covered any more, and deliveries in flight never
+are. The first message that can't be moved ends a MOVE, because the next could not be moved either; a REDRIVE goes on
+with the others. Source: docs/management.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock_api.faults import faults
 from penstock_api.handling import Handled, Peek, Selection
 from penstock_api.management import EntityType, Operation, Status
 from penstock_broker.management import message_view
-from penstock_broker.management.responses import Response, invalid, refusal, to_value
+from penstock_broker.management.responses import Response, invalid_request, refusal, to_value
 from penstock_broker.messages import due_times, move
 from penstock_broker.messages.deposit import destination_of
 from penstock_broker.queue.queue import Queue
@@ -33,40 +33,38 @@ from penstock_core.identity import parse_queue_name
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import compile_selector
 
-__all__ = ["Peeking", "QueueMessagesRequest", "handle"]
+__all__ = ["MessagesTask", "PeekTask", "handle"]
 
 EXAMINED_PER_STEP: Final = 200
-"""Messages that a selector looks at, or that are handled, in one turn: about two milliseconds."""
+"""Messages that a selector examines, or that are handled, in one turn: about two milliseconds."""
 
-Wanted = Callable[[Entry], bool]
+Matches = Callable[[Entry], bool]
 
 
 def handle(
     broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value
-) -> Response | Peeking | QueueMessagesRequest:
-    """Begin one of the four."""
+) -> Response | PeekTask | MessagesTask:
+    """Begin a PEEK, PURGE, MOVE or REDRIVE; or refuse it."""
     queue = _queue(broker, kind, name or "")
     if isinstance(queue, Refuse):
         return refusal(queue)
     try:
         if operation is Operation.PEEK:
             peek = Peek.model_validate(body if body is not None else {})
-            wanted = _wanted(peek.selector)
-            return refusal(wanted) if isinstance(wanted, Refuse) else Peeking(queue, peek, wanted)
+            matches = _matcher(peek.selector)
+            return refusal(matches) if isinstance(matches, Refuse) else PeekTask(queue, peek, matches)
         selection = Selection.model_validate(body if body is not None else {})
     except ValidationError as error:
-        return invalid(f"The body does not fit {operation.value}: {'; '.join(faults(error, whole='body'))}.")
+        return invalid_request(f"The body does not fit {operation.value}: {'; '.join(faults(error, whole='body'))}.")
     return _selected(broker, operation, queue, selection)
 
 
-def _selected(
-    broker: Broker, operation: Operation, queue: Queue, selection: Selection
-) -> Response | QueueMessagesRequest:
-    wanted = _wanted(selection.selector)
-    if isinstance(wanted, Refuse):
-        return refusal(wanted)
+def _selected(broker: Broker, operation: Operation, queue: Queue, selection: Selection) -> Response | MessagesTask:
+    matches = _matcher(selection.selector)
+    if isinstance(matches, Refuse):
+        return refusal(matches)
     if (selection.destination is not None) != (operation is Operation.MOVE):
-        return invalid("destination goes with MOVE, and MOVE needs one.")
+        return invalid_request("destination goes with MOVE, and MOVE needs one.")
     target = destination_of(broker, selection.destination) if selection.destination is not None else None
     if isinstance(target, Refuse):
         return refusal(target)
@@ -74,7 +72,7 @@ def _selected(
         return refusal(Refuse(Reason.INVALID_ADDRESS, "The messages are there already; name another destination."))
     if broker.log.failed is not None:
         return refusal(broker.storage_refuse())
-    return QueueMessagesRequest(broker, operation, queue, selection.count, wanted, target)
+    return MessagesTask(broker, operation, queue, selection.count, matches, target)
 
 
 def _queue(broker: Broker, kind: EntityType, name: str) -> Queue | Refuse:
@@ -90,7 +88,7 @@ def _queue(broker: Broker, kind: EntityType, name: str) -> Queue | Refuse:
     return Refuse(Reason.NOT_IMPLEMENTED, f"A {kind.value} holds no messages.")
 
 
-def _wanted(text: str | None) -> Wanted | Refuse:
+def _matcher(text: str | None) -> Matches | Refuse:
     selector = compile_selector(text or "")
     if isinstance(selector, Refuse):
         return selector
@@ -98,60 +96,62 @@ def _wanted(text: str | None) -> Wanted | Refuse:
         return lambda _: True
     fields, selects = SelectedFields(selector.names), selector.selects
 
-    def wanted(entry: Entry) -> bool:
+    def matches(entry: Entry) -> bool:
         try:
             return selects(fields.read(entry[DATA], message_head.read_head(entry[DATA])).get)
         except DecodeError:
             return False
 
-    return wanted
+    return matches
 
 
-class Peeking:
-    """A PEEK that is being answered: `step` looks at some messages until it returns the answer."""
+class PeekTask:
+    """A PEEK in progress: each `step` examines some messages, until one returns the response."""
 
-    def __init__(self, queue: Queue, peek: Peek, wanted: Wanted) -> None:
-        self._queue, self._peek, self._wanted = queue, peek, wanted
-        self._left_out = 0
-        self._shown: list[Value] = []
+    def __init__(self, queue: Queue, peek: Peek, matches: Matches) -> None:
+        self._queue, self._peek, self._matches = queue, peek, matches
+        self._passed_over = 0
+        self._found: list[Value] = []
         self._entries = queue.everything()
 
     def step(self, _count: int) -> Response | None:
-        """Go on; the answer once the page is full, or all was looked at."""
+        """Examine more; the response once the page is full, or all messages are examined."""
         peek = self._peek
         for _ in range(EXAMINED_PER_STEP):
             found = next(self._entries, None)
-            if found is None or len(self._shown) == peek.count:
-                body: Value = {"messages": self._shown, "depth": self._queue.depth}
+            if found is None or len(self._found) == peek.count:
+                body: Value = {"messages": self._found, "depth": self._queue.depth}
                 return Response(status=int(Status.OK), description="OK", body=body)
             state, entry = found
-            if not self._wanted(entry):
+            if not self._matches(entry):
                 continue
-            if self._left_out < peek.offset:
-                self._left_out += 1
+            if self._passed_over < peek.offset:
+                self._passed_over += 1
                 continue
-            self._shown.append(to_value(message_view.shown(self._queue, entry, state, peek.max_body_bytes)))
+            self._found.append(to_value(message_view.peeked_message(self._queue, entry, state, peek.max_body_bytes)))
         return None
 
 
 @dataclass(slots=True)
-class QueueMessagesRequest:
-    """A PURGE, MOVE or REDRIVE that is being done: `step` does some until it returns the answer."""
+class MessagesTask:
+    """A PURGE, MOVE or REDRIVE in progress: each `step` handles some messages, until one returns the response."""
 
     broker: Broker
     operation: Operation
     queue: Queue
     count: int | None
-    wanted: Wanted
+    matches: Matches
     target: ExchangeTarget | QueueTarget | None
     done: int = 0
     left: int = 0
+    """Messages that have to stay."""
     why: str | None = None
+    """Why the last of them has to stay."""
     is_over: bool = False
     entries: Iterator[Entry] | None = None
 
     def step(self, _count: int) -> Response | None:
-        """Go on; the answer once all is done."""
+        """Handle more; the response once all messages are handled."""
         if self.entries is None:
             self.entries = (entry for _, entry in self.queue.everything())
         chosen: dict[int, Entry] = {}
@@ -165,7 +165,7 @@ class QueueMessagesRequest:
                 self.is_over = True
                 break
             passed.add(entry[NUMBER])
-            if self.wanted(entry):
+            if self.matches(entry):
                 chosen[entry[NUMBER]] = entry
         self._handle(self.queue.take_out(chosen, passed))
         if not self.is_over:
@@ -175,7 +175,7 @@ class QueueMessagesRequest:
 
     def _handle(self, entries: list[Entry]) -> None:
         for at, entry in enumerate(entries):
-            why = self._one(entry)
+            why = self._handle_one(entry)
             if why is None:
                 self.done += 1
                 continue
@@ -188,8 +188,8 @@ class QueueMessagesRequest:
                 self.is_over = True
                 return
 
-    def _one(self, entry: Entry) -> str | None:
-        """Handle one message that was taken out; or why it stays."""
+    def _handle_one(self, entry: Entry) -> str | None:
+        """Handle one message that was taken out of its queue. None, or why it has to stay."""
         broker, queue = self.broker, self.queue
         match self.operation:
             case Operation.PURGE:

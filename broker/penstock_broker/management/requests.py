@@ -1,6 +1,7 @@
-"""One request, one answer: who may ask what, and which module does it. QUERY and lists are worked through in slices.
+"""Checks who may send a request to `$management`, and gives it to the module that serves it.
 
-Source: docs/management.md.
+QUERY, lists of changes and operations on messages are tasks, which are worked through in slices. Source:
+docs/management.md.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from penstock_amqp.messages.message_codec import Message
 from penstock_amqp.types.encoder import encode
@@ -17,14 +18,14 @@ from penstock_api import management
 from penstock_api.management import EntityType, Operation, Status
 from penstock_broker.access.connection import Connection
 from penstock_broker.management import declare, delete, entity_states, queue_messages
-from penstock_broker.management.responses import Response, invalid, refusal
+from penstock_broker.management.responses import Response, invalid_request, refusal
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
 from penstock_core.identity import parse_queue_name
 from penstock_core.permissions import Kind
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["Changes", "Query", "answer"]
+__all__ = ["ChangesTask", "QueryTask", "Task", "respond"]
 
 _OWN: Final = frozenset((EntityType.CONNECTION, EntityType.LINK))
 _MODELS: Final[dict[EntityType, type[management.Document]]] = {
@@ -37,25 +38,25 @@ _MODELS: Final[dict[EntityType, type[management.Document]]] = {
 
 
 @dataclass(slots=True)
-class Query:
-    """A QUERY that is being answered: `step` encodes rows until it returns the answer."""
+class QueryTask:
+    """A QUERY in progress: each `step` encodes some rows, until one returns the response."""
 
-    rows: Iterator[entity_states.State]
+    rows: Iterator[entity_states.StateDocument]
     attributes: list[str]
     revision: int
     total: int
     encoded: list[bytes]
 
     def step(self, count: int) -> Response | None:
-        """Encode up to `count` rows more; the answer once all are."""
+        """Encode up to `count` rows more; the response once all rows are encoded."""
         for _ in range(count):
             row = next(self.rows, None)
             if row is None:
-                return self._answer()
+                return self._response()
             self.encoded.append(encode([row.get(name) for name in self.attributes]))
         return None
 
-    def _answer(self) -> Response:
+    def _response(self) -> Response:
         results = _raw_list(self.encoded)
         names = encode(list[Value](self.attributes))
         pairs = encode("attributeNames") + names + encode("results") + results
@@ -69,8 +70,8 @@ class Query:
 
 
 @dataclass(slots=True)
-class Changes:
-    """A list of CREATEs or DELETEs that is being worked through: `step` does some until it returns the answer."""
+class ChangesTask:
+    """A list of CREATEs or DELETEs in progress: each `step` makes some changes, until one returns the response."""
 
     broker: Broker
     operation: Operation
@@ -78,7 +79,7 @@ class Changes:
     items: list[Value]
 
     def step(self, count: int) -> Response | None:
-        """Do up to `count` entries more; the answer once all are done."""
+        """Make up to `count` changes more; the response once all are made."""
         for _ in range(count):
             try:
                 entry = next(self.entries)
@@ -94,10 +95,12 @@ def _raw_list(items: list[bytes]) -> bytes:
     return b"\xd0" + (len(joined) + 4).to_bytes(4, "big") + len(items).to_bytes(4, "big") + joined
 
 
-def answer(
-    broker: Broker, connection: Connection, request: Message
-) -> Response | Query | Changes | queue_messages.Peeking | queue_messages.QueueMessagesRequest:
-    """Answer one request."""
+Task: TypeAlias = QueryTask | ChangesTask | queue_messages.PeekTask | queue_messages.MessagesTask
+"""A request that is worked through in slices: `step` returns its response, or None if changed is more to do."""
+
+
+def respond(broker: Broker, connection: Connection, request: Message) -> Response | Task:
+    """Serve one request, or begin to."""
     asked = request.application_properties
     try:
         operation = Operation(str(asked.get(management.OPERATION)))
@@ -127,7 +130,7 @@ def _kind(operation: Operation, request: Message) -> Value:
     if operation is Operation.QUERY:
         return asked.get(management.ENTITY_TYPE, asked.get(management.TYPE))
     if isinstance(request.body, list):
-        # Each entry says its own type; any serves to find out who may ask.
+        # Each entry has its own type; who may send the request does not depend on it.
         return asked.get(management.TYPE, EntityType.SUBSCRIPTION.value)
     return asked.get(management.TYPE)
 
@@ -152,7 +155,7 @@ def _check_role(broker: Broker, connection: Connection, operation: Operation, ki
 def _read(broker: Broker, connection: Connection, kind: EntityType, name: str | None) -> Response:
     for state in _states(broker, connection, kind, only=name):
         if kind is EntityType.BROKER or name in (state.get("queueName"), state.get("name"), state.get("id")):
-            body: entity_states.State = {key: value for key, value in state.items() if value is not None}
+            body: entity_states.StateDocument = {key: value for key, value in state.items() if value is not None}
             return Response(status=int(Status.OK), description="OK", body=body)
     reason = {
         EntityType.EXCHANGE: Reason.EXCHANGE_NOT_FOUND,
@@ -164,7 +167,7 @@ def _read(broker: Broker, connection: Connection, kind: EntityType, name: str | 
 
 def _states(
     broker: Broker, connection: Connection, kind: EntityType, *, only: str | None = None, since: int = 0
-) -> Iterator[entity_states.State]:
+) -> Iterator[entity_states.StateDocument]:
     """The states of all entities of a kind, in name order; with `only`, at least that one."""
     topology = broker.topology
     match kind:
@@ -172,8 +175,10 @@ def _states(
             held = entity_states.in_flight(broker.clients.connections.values())
             identity = parse_queue_name(only) if only is not None else None
             chosen = [topology.subscriptions.get(identity)] if identity is not None else topology.subscriptions.values()
-            there = [each for each in chosen if each is not None and each.revision > since]
-            return (entity_states.subscription_state(each, held) for each in sorted(there, key=lambda each: each.name))
+            changed = [each for each in chosen if each is not None and each.revision > since]
+            return (
+                entity_states.subscription_state(each, held) for each in sorted(changed, key=lambda each: each.name)
+            )
         case EntityType.QUEUE:
             held = entity_states.in_flight(broker.clients.connections.values())
             nodes = [each for each in topology.queues.values() if each.revision > since]
@@ -194,37 +199,37 @@ def _visible(broker: Broker, connection: Connection) -> list[Connection]:
     return list(broker.clients.connections.values()) if sees_all else [connection]
 
 
-def _query(broker: Broker, connection: Connection, kind: EntityType, request: Message) -> Response | Query:
+def _query(broker: Broker, connection: Connection, kind: EntityType, request: Message) -> Response | QueryTask:
     asked = request.application_properties
     offset, count = _number(asked.get(management.OFFSET), 0), _number(asked.get(management.COUNT), management.MAX_COUNT)
     since = _number(asked.get(management.CHANGED_SINCE), 0)
     if offset < 0 or count < 0:
-        return invalid("offset and count are not negative.")
+        return invalid_request("offset and count are not negative.")
     body = request.body if isinstance(request.body, dict) else {}
     names = body.get("attributeNames")
     attributes = [str(name) for name in names] if isinstance(names, list) and names else _attributes(kind)
     rows = list(_pending(broker, connection, kind, since))
     page = rows[offset : offset + min(count, management.MAX_COUNT)]
     total = len(rows) if since == 0 else sum(1 for _ in _pending(broker, connection, kind, 0))
-    return Query((make() for make in page), attributes, broker.topology.revision, total, [])
+    return QueryTask((make() for make in page), attributes, broker.topology.revision, total, [])
 
 
 def _pending(
     broker: Broker, connection: Connection, kind: EntityType, since: int
-) -> Iterator[Callable[[], entity_states.State]]:
-    """One function per entity that makes its state when its row is encoded."""
+) -> Iterator[Callable[[], entity_states.StateDocument]]:
+    """One function per entity, which makes its state document when the row is encoded."""
     topology = broker.topology
     if kind is EntityType.SUBSCRIPTION:
         held = entity_states.in_flight(broker.clients.connections.values())
-        there = [each for each in topology.subscriptions.values() if each.revision > since]
-        for subscription in sorted(there, key=lambda each: each.name):
+        changed = [each for each in topology.subscriptions.values() if each.revision > since]
+        for subscription in sorted(changed, key=lambda each: each.name):
             yield partial(entity_states.subscription_state, subscription, held)
         return
     for state in _states(broker, connection, kind, since=since):
-        yield partial(_itself, state)
+        yield partial(_given, state)
 
 
-def _itself(state: entity_states.State) -> entity_states.State:
+def _given(state: entity_states.StateDocument) -> entity_states.StateDocument:
     return state
 
 
@@ -244,22 +249,22 @@ def _counter_names() -> list[str]:
     return names[names.index("depth") :]
 
 
-# -- changing -------------------------------------------------------------------------------------------------------
+# -- changes --------------------------------------------------------------------------------------------------------
 
 
 def _change(
     broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value
-) -> Response | Changes:
+) -> Response | ChangesTask:
     if not isinstance(body, list):
         return _change_one(broker, operation, kind, name, body)
     if len(body) > management.MAX_COUNT:
-        return invalid(f"A list holds at most {management.MAX_COUNT} entries, not {len(body)}.")
-    return Changes(broker, operation, iter(body), [])
+        return invalid_request(f"A list holds at most {management.MAX_COUNT} entries, not {len(body)}.")
+    return ChangesTask(broker, operation, iter(body), [])
 
 
 def _change_item(broker: Broker, operation: Operation, entry: Value) -> Response:
     if not isinstance(entry, dict):
-        return invalid("An entry of the list is no map.")
+        return invalid_request("An entry of the list is no map.")
     name = entry.get("name")
     try:
         kind = EntityType(str(entry.get("type")))

@@ -1,6 +1,6 @@
-"""Requests and answers of `$management` as AMQP messages, and refusals as status codes.
+"""Responses of `$management` as AMQP messages, and refusals as status codes.
 
-Source: AMQP Management 1.0 (working draft 11), docs/management.md.
+Source: AMQP Management 1.0 (working draft 11), docs/management.md, docs/decisions/047-management-node.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock_api import management
 from penstock_api.management import Status
 from penstock_core.reason import Condition, Reason, Refuse
 
-__all__ = ["Response", "encode_answer", "invalid", "refusal", "to_value"]
+__all__ = ["Response", "encode_response", "invalid_request", "refusal", "to_value"]
 
 _STATUS: Final = {
     Condition.NOT_FOUND: Status.NOT_FOUND,
@@ -33,7 +33,7 @@ _NO_BODY: Final = b"\x40"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """The answer to one request. `encoded_body` takes the place of `body` where that was encoded in slices."""
+    """The response to one request. `encoded_body` takes the place of `body` where that was encoded in slices."""
 
     status: int
     description: str
@@ -43,7 +43,7 @@ class Response:
     encoded_body: bytes | None = None
 
     def as_item(self) -> dict[Value, Value]:
-        """The same as one entry of the answer to a list."""
+        """The same as one entry of the response to a list."""
         item: dict[Value, Value] = {
             management.STATUS_CODE: Int(self.status),
             management.STATUS_DESCRIPTION: self.description,
@@ -55,23 +55,23 @@ class Response:
 
 
 def refusal(refuse: Refuse, body: Value = None) -> Response:
-    """The answer that a refusal makes; what is in the way of something live is a conflict."""
+    """The response for a refusal. Its status is 409 (conflict) unless the condition has a status of its own."""
     status = _STATUS.get(refuse.condition, Status.CONFLICT)
     return Response(status=int(status), description=refuse.description, refuse=refuse, body=body)
 
 
-def invalid(description: str) -> Response:
-    """400."""
+def invalid_request(description: str) -> Response:
+    """The response, with status 400, to a request that is wrong in itself."""
     return refusal(Refuse(Reason.INVALID_REQUEST, description))
 
 
-def encode_answer(answer: Response, request: Properties) -> bytes:
-    """The message that answers `request`."""
+def encode_response(response: Response, request: Properties) -> bytes:
+    """The message that answers `request`, encoded."""
     properties: dict[str, Value] = {
-        management.STATUS_CODE: Int(answer.status),
-        management.STATUS_DESCRIPTION: answer.description,
-        **{str(key): value for key, value in _failure(answer.refuse).items()},
-        **answer.properties,
+        management.STATUS_CODE: Int(response.status),
+        management.STATUS_DESCRIPTION: response.description,
+        **{str(key): value for key, value in _failure(response.refuse).items()},
+        **response.properties,
     }
     correlation = request.correlation_id if request.correlation_id is not None else request.message_id
     head = encode_message(
@@ -79,7 +79,7 @@ def encode_answer(answer: Response, request: Properties) -> bytes:
             properties=Properties(to=request.reply_to, correlation_id=correlation), application_properties=properties
         )
     )
-    body = encode(answer.body) if answer.encoded_body is None else answer.encoded_body
+    body = encode(response.body) if response.encoded_body is None else response.encoded_body
     return head.removesuffix(_NO_BODY) + body
 
 

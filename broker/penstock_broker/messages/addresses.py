@@ -1,73 +1,57 @@
-"""What an address means to a connection: the node that exists, or one that is made now.
+"""What an address means to a connection: a node that is there, or one that is made now where auto-creation allows it.
 
-A node is made if its user may make it and the settings allow that names are made. `penstock_core.address` reads
-addresses; this module adds permissions, limits and the creation. Source: docs/decisions/018-addresses.md and
-docs/decisions/019-auto-creation.md.
+`penstock_core.address` reads addresses; this module adds permissions, limits and the making. Source:
+docs/decisions/018-addresses.md, docs/decisions/019-auto-creation.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TypeAlias, TypeVar
+from collections.abc import Collection
+from typing import TypeAlias
 
 from penstock_broker.access.connection import Connection
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology import auto_creation
 from penstock_core import address
-from penstock_core.creation import NOTHING, AutoCreation, check_limit
+from penstock_core.creation import check_limit
 from penstock_core.permissions import Action
 from penstock_core.reason import Refuse
 
-__all__ = ["Named", "source_named", "target_named"]
+__all__ = ["NamedNode", "source_named", "target_named"]
 
-N = TypeVar("N")
-
-Named: TypeAlias = (
+NamedNode: TypeAlias = (
     address.ExchangeAddress | address.QueueAddress | address.SubscriptionQueue | address.ManagementNode | Refuse
 )
+"""A node that is there, or why there is none."""
 
 
-def source_named(broker: Broker, connection: Connection, name: str | None, capabilities: Collection[str]) -> Named:
+def source_named(broker: Broker, connection: Connection, name: str | None, capabilities: Collection[str]) -> NamedNode:
     """The node of a source that is neither null nor dynamic."""
-    return _named(
-        broker,
-        connection,
-        Action.CONSUME,
-        lambda may_make: address.parse_source(name, capabilities, broker.topology, auto_create=may_make),
-    )
+    found = address.parse_source(name, capabilities, broker.topology, auto_create=broker.creation)
+    if isinstance(found, address.AutoCreate):
+        refused = _create(broker, connection, Action.CONSUME, found)
+        found = refused or address.parse_source(name, capabilities, broker.topology)
+        assert not isinstance(found, address.AutoCreate), "it has just been made"
+    return found
 
 
 def target_named(
     broker: Broker, connection: Connection, name: str | None, capabilities: Collection[str]
-) -> Named | address.AnonymousRelay:
-    """The node of a target that is neither null, dynamic nor a coordinator."""
-    return _named(
-        broker,
-        connection,
-        Action.PUBLISH,
-        lambda may_make: address.parse_target(name, capabilities, broker.topology, auto_create=may_make),
-    )
+) -> NamedNode | address.AnonymousRelay:
+    """The node of a target that is neither null, dynamic nor a coordinator, or of the `to` of a message."""
+    found = address.parse_target(name, capabilities, broker.topology, auto_create=broker.creation)
+    if isinstance(found, address.AutoCreate):
+        refused = _create(broker, connection, Action.PUBLISH, found)
+        found = refused or address.parse_target(name, capabilities, broker.topology)
+        assert not isinstance(found, address.AutoCreate), "it has just been made"
+    return found
 
 
-def _named(
-    broker: Broker,
-    connection: Connection,
-    action: Action,
-    parse: Callable[[AutoCreation], N | address.AutoCreate],
-) -> N | Refuse:
-    """What `parse` finds; where that has to be made first, what it finds then."""
-    found = parse(broker.creation)
-    if not isinstance(found, address.AutoCreate):
-        return found
-    again = _make(broker, connection, action, found) or parse(NOTHING)
-    assert not isinstance(again, address.AutoCreate), "what was made is there"
-    return again
-
-
-def _make(broker: Broker, connection: Connection, action: Action, wanted: address.AutoCreate) -> Refuse | None:
-    topology = broker.topology
+def _create(broker: Broker, connection: Connection, action: Action, wanted: address.AutoCreate) -> Refuse | None:
+    """Make a node by its name. None, or why the connection may not, in which case nothing is made."""
     if broker.log.failed is not None:
         return broker.storage_refuse()
+    topology = broker.topology
     refused = broker.permissions.check_creation(connection, action, wanted) or check_limit(
         broker.creation, wanted.kind, wanted.name, len(topology.made_by_name[wanted.kind])
     )

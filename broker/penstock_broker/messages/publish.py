@@ -23,7 +23,7 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import dead_letter_origin, queue_limits, store
 from penstock_broker.messages.due_times import wishes_of
-from penstock_broker.messages.relay import target_of
+from penstock_broker.messages.relay import destination_of
 from penstock_broker.queue.message_prefix import NO_TIMES, MessagePrefix
 from penstock_broker.queue.queue import LOGGED, SCHEDULED
 from penstock_broker.state.broker import Broker
@@ -328,7 +328,7 @@ def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[A
     """
     for arrival in batch:
         delivery, data, settled = arrival
-        target = target_of(broker, producer.connection, relay, data)
+        target = destination_of(broker, producer.connection, relay, data)
         if not isinstance(target, AmqpError):
             producer.destination = target
             publish(broker, producer, [arrival])

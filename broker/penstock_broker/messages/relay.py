@@ -1,7 +1,7 @@
-"""Where a message of an anonymous producer goes: its `to`, read like the address of a target.
+"""The destination of a message that comes on a link without a target: its `to`, read like the address of a target.
 
 The annotation `x-opt-jms-dest` says whether `to` names a queue or a topic, as the capabilities of a target do. A link
-remembers a bounded number of targets. Source: Using the AMQP Anonymous Terminus for Message Routing 1.0; JMS mapping,
+remembers a bounded number of destinations. Source: Using the AMQP Anonymous Terminus for Message Routing 1.0; seed 002
 "JMSDestination and JMSReplyTo Type Information"; docs/decisions/018-addresses.md.
 """
 
@@ -21,19 +21,19 @@ from penstock_core import address, queues
 from penstock_core.permissions import Action
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["target_of"]
+__all__ = ["destination_of"]
 
-KNOWN_TARGETS: Final = 256
-"""Targets that one link remembers; with the next one it forgets them all."""
+MAX_DESTINATIONS: Final = 256
+"""Destinations that one link remembers; with one more it forgets them all."""
 
 _KINDS: Final = {0: "queue", 1: "topic", 2: "temporary-queue", 3: "temporary-topic"}
 """Values of `x-opt-jms-dest` as capabilities."""
 
 
-def target_of(
+def destination_of(
     broker: Broker, connection: Connection, relay: RelayTarget, data: bytes
 ) -> ExchangeTarget | QueueTarget | AmqpError:
-    """The target of a message, made if that is allowed; or why it is none."""
+    """The destination of a message, made by its name where that is allowed; or the error to reject the message with."""
     try:
         start = message_head.read_head(data).start
         named = fields.properties_field(data, start, fields.Field.TO)
@@ -43,7 +43,7 @@ def target_of(
     to = named if isinstance(named, str) else ""
     capabilities = (kind,) if kind is not None and not address.has_prefix(to) else ()
     parsed = addresses.target_named(broker, connection, to or None, capabilities)
-    target = _known(broker, relay, to, parsed)
+    target = _destination(broker, relay, to, parsed)
     if isinstance(target, AmqpError):
         return target
     node = target.exchange if isinstance(target, ExchangeTarget) else target.node
@@ -55,8 +55,8 @@ def _number(annotation: object) -> int:
     return annotation if isinstance(annotation, int) else -1
 
 
-def _known(
-    broker: Broker, relay: RelayTarget, to: str, parsed: addresses.Named | address.AnonymousRelay
+def _destination(
+    broker: Broker, relay: RelayTarget, to: str, parsed: addresses.NamedNode | address.AnonymousRelay
 ) -> ExchangeTarget | QueueTarget | AmqpError:
     match parsed:
         case address.ExchangeAddress():
@@ -84,7 +84,7 @@ def _known(
 
 
 def _remember(relay: RelayTarget, to: str, target: ExchangeTarget | QueueTarget) -> ExchangeTarget | QueueTarget:
-    if len(relay.known) >= KNOWN_TARGETS:
+    if len(relay.known) >= MAX_DESTINATIONS:
         relay.known.clear()
     relay.known[to] = target
     return target

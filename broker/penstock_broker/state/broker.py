@@ -41,7 +41,7 @@ __all__ = ["Broker", "Clients", "Instance", "PendingWork", "TurnClock"]
 class ManagementLinks(Protocol):
     """What other rooms ask of `management.node`, which stands above them."""
 
-    def attach_answers(self, connection: Connection, link: OutLink, attach: Attach) -> None:
+    def attach_responses(self, connection: Connection, link: OutLink, attach: Attach) -> None:
         """Answer the attach of a link whose source is the node."""
         ...
 
@@ -50,11 +50,11 @@ class ManagementLinks(Protocol):
         ...
 
     def flowed(self, link: OutLink) -> None:
-        """Credit came for answers."""
+        """Credit came for responses."""
         ...
 
-    def left(self, context: object) -> None:
-        """A link is gone."""
+    def link_removed(self, context: object) -> None:
+        """A link has ended."""
         ...
 
 

@@ -1,10 +1,10 @@
-"""Ends transactions: commits all of it or nothing, or takes it all back.
+"""Ends transactions: commits one as a whole or not at all, or rolls it back.
 
-A commit first asks for the route of each message, whether the queues that reject when full take it, and whether the log
-takes all of it; only then anything changes. What it changes goes through the same doors as work outside a transaction
-(`settle`, `publish`), within one unit of the log, so that after a crash it is there as a whole or not at all.
+A commit first finds the route of each message, checks that the queues which reject when full have room for it, and that
+the log has room for everything; only then anything changes. The changes are made by the same functions as work outside
+a transaction (`settle`, `publish`), within one unit of the log: after a crash either all of it is there or nothing.
 
-Source: AMQP 1.0 part 4, 4.3 and 4.4; issue 4 ("Transactions"); section 4 of the design.
+Source: AMQP 1.0 part 4, 4.3 and 4.4; docs/decisions/035-transactions.md.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from penstock_amqp.endpoint.events import DATA, FLAGS, AmqpError, Held, Outcome,
 from penstock_amqp.endpoint.transactional_states import named_transaction
 from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
+from penstock_broker.access.permissions import PermissionCheck
 from penstock_broker.log import NoRoom, RecordTooLarge
 from penstock_broker.messages import dead_letters, publish, queue_limits, settle
 from penstock_broker.queue.consumer import SendingLink
@@ -33,23 +34,24 @@ from penstock_broker.state.open_transactions import (
     transactions_of,
 )
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
+from penstock_broker.topology.store import Topology
 from penstock_core import transactions as rules
 from penstock_core.permissions import Action
 from penstock_core.reason import REASON_KEY, Reason, Refuse
 
 __all__ = [
     "commit",
-    "connection_gone",
-    "coordinator_gone",
-    "doom",
-    "fault_of",
-    "give_back",
-    "keep_settled",
-    "producer_closes",
+    "producer_closing",
+    "refuse_of",
+    "return_deliveries",
     "roll_back",
+    "roll_back_connection",
+    "roll_back_coordinator",
+    "separate_settled",
+    "set_rollback_only",
 ]
 
-_LOST: Final = Refuse(
+_SENT_AFTER_CLOSE: Final = Refuse(
     Reason.NOT_ALLOWED, "A message of it came on a link that the broker had closed; send it again on another."
 )
 
@@ -57,21 +59,21 @@ _LOST: Final = Refuse(
 def commit(broker: Broker, ledger: ConnectionTransactions, transaction: Transaction) -> bool | Refuse:
     """Apply a transaction. True if the log holds part of it: its answer then waits for the sync.
 
-    If it can't be applied as a whole it is rolled back, and what is returned says why.
+    If it can't be applied as a whole it is rolled back, and the refusal that is returned says why.
     """
-    settlements = [each for each in transaction.settlements if _is_there(broker, each.consumer.queue)]
+    settlements = [each for each in transaction.settlements if _has_queue(broker.topology, each.consumer.queue)]
     is_logged = any(each.held[1][FLAGS] & LOGGED for each in settlements)
     if is_logged and broker.log.failed is not None:
         roll_back(broker, ledger, transaction)
         return rules.failed_commit(broker.storage_refuse())
     connection = transaction.coordinator.connection
     parts = _parts(broker, connection, transaction.postings, settlements)
-    refused = parts if isinstance(parts, Refuse) else _no_room(broker, parts, settlements)
+    refused = parts if isinstance(parts, Refuse) else _check_log(broker, parts, settlements)
     if isinstance(parts, Refuse) or refused is not None:
         assert refused is not None
         roll_back(broker, ledger, transaction)
         return rules.failed_commit(refused)
-    _forget(broker, ledger, transaction)
+    _remove(broker, ledger, transaction)
     broker.transactions.committed += 1
     broker.log.begin_unit()
     try:
@@ -87,7 +89,7 @@ def commit(broker: Broker, ledger: ConnectionTransactions, transaction: Transact
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Messages in a row that go the same way."""
+    """Messages in a row that have the same route."""
 
     destination: ExchangeTarget | QueueTarget
     route: Route
@@ -97,27 +99,28 @@ class _Part:
 def _parts(
     broker: Broker, connection: Connection, postings: list[Posting], settlements: list[Settlement]
 ) -> list[_Part] | Refuse:
-    """The messages in sending order, by where bindings lead them now, or why one of them is not taken."""
+    """The messages in sending order, by their present routes, or why one of them is refused."""
     parts: list[_Part] = []
-    room = _Room(settlements)
+    room = _QueueRoom(settlements)
     for destination, sent in groupby(postings, itemgetter(0)):
         messages = [data for _, data in sent]
-        refused = _missing(broker, destination) or _not_permitted(broker, connection, destination)
+        refused = _check_exists(broker.topology, destination)
+        refused = refused or _check_permission(broker.permissions, connection, destination)
         if refused is not None:
             return refused
         publish.prepare(broker, destination, len(messages))
         route: Route | None = None
         for data in messages:
             if route is not None and route is destination.constant and route.queues and not route.rejecting:
-                parts[-1].messages.append(data)  # asked with the first of them
+                parts[-1].messages.append(data)  # this route was checked with the first of them
                 continue
             found = publish.route_message(broker, destination, data, message_head.read_head(data))
             if isinstance(found, AmqpError):
-                return fault_of(found)
+                return refuse_of(found)
             for queue in found.rejecting:
-                if not room.takes(queue, len(data)):
-                    told = f"The queue {queue.name!r} has no room for all of it and rejects."
-                    return Refuse(Reason.LIMIT_EXCEEDED, told)
+                if not room.add(queue, len(data)):
+                    description = f"The queue {queue.name!r} has no room for all of it and rejects."
+                    return Refuse(Reason.LIMIT_EXCEEDED, description)
             if found is route:
                 parts[-1].messages.append(data)
             else:
@@ -126,11 +129,11 @@ def _parts(
     return parts
 
 
-def _no_room(broker: Broker, parts: list[_Part], settlements: list[Settlement]) -> Refuse | None:
-    """Why the log does not take all of it, with the dead letters that may come of it; None if it does."""
+def _check_log(broker: Broker, parts: list[_Part], settlements: list[Settlement]) -> Refuse | None:
+    """None if the log has room for the transaction, with the dead letters that may come of it; or why it has none."""
     log = broker.log
     puts = [(data, 0) for part in parts if part.route.logged_set for data in part.messages]
-    if log.accepts_publishing():  # else those stay where they are, as stranded
+    if log.accepts_publishing():  # else they stay in their queue, as stranded messages
         for each in settlements:
             if each.end is not None and dead_letters.makes_dead_letter(each.consumer.queue, each.end):
                 puts.append((each.held[1][DATA], dead_letters.added_bytes(each.end.error)))
@@ -140,39 +143,38 @@ def _no_room(broker: Broker, parts: list[_Part], settlements: list[Settlement]) 
     except NoRoom:
         return broker.storage_refuse()
     except RecordTooLarge as error:
-        told = f"The transaction is too large for the broker's log ({error}); commit more often, or raise"
-        return Refuse(Reason.LIMIT_EXCEEDED, f"{told} log.segmentBytes.")
+        cause = f"The transaction is too large for the broker's log ({error}); commit more often, or raise"
+        return Refuse(Reason.LIMIT_EXCEEDED, f"{cause} log.segmentBytes.")
     return None
 
 
-class _Room:
-    """Counts what a commit brings to the queues that reject when full."""
+class _QueueRoom:
+    """Counts what a commit adds to the queues that reject when full."""
 
     def __init__(self, settlements: list[Settlement]) -> None:
         self._settlements = settlements
-        self._brought: dict[Queue, tuple[int, int]] | None = None
+        self._added: dict[Queue, tuple[int, int]] | None = None
 
-    def takes(self, queue: Queue, size: int) -> bool:
-        """True if the queue has room for one message more."""
-        if self._brought is None:  # most commits have no such queue
-            self._brought = {}
+    def add(self, queue: Queue, size: int) -> bool:
+        """Count one message more for the queue. False if the queue has no room for it."""
+        if self._added is None:  # most commits have no such queue
+            self._added = {}
             for each in self._settlements:
                 if each.end is None:
-                    self._add(each.consumer.queue, -1, -len(each.held[1][DATA]))
-        messages, size_brought = self._brought.get(queue, (0, 0))
-        if queue_limits.is_full(queue, size, messages, size_brought):
+                    self._count(each.consumer.queue, -1, -len(each.held[1][DATA]))
+        messages, bytes_added = self._added.get(queue, (0, 0))
+        if queue_limits.is_full(queue, size, messages, bytes_added):
             return False
-        self._add(queue, 1, size)
+        self._count(queue, 1, size)
         return True
 
-    def _add(self, queue: Queue, messages: int, size: int) -> None:
-        assert self._brought is not None
-        before = self._brought.get(queue, (0, 0))
-        self._brought[queue] = (before[0] + messages, before[1] + size)
+    def _count(self, queue: Queue, messages: int, size: int) -> None:
+        assert self._added is not None
+        before = self._added.get(queue, (0, 0))
+        self._added[queue] = (before[0] + messages, before[1] + size)
 
 
-def _missing(broker: Broker, destination: ExchangeTarget | QueueTarget) -> Refuse | None:
-    topology = broker.topology
+def _check_exists(topology: Topology, destination: ExchangeTarget | QueueTarget) -> Refuse | None:
     if isinstance(destination, ExchangeTarget):
         name = destination.exchange.name
         if topology.exchanges.get(name) is not destination.exchange:
@@ -182,10 +184,12 @@ def _missing(broker: Broker, destination: ExchangeTarget | QueueTarget) -> Refus
     return None
 
 
-def _not_permitted(broker: Broker, connection: Connection, destination: ExchangeTarget | QueueTarget) -> Refuse | None:
-    """A message is published by the commit, so that has to be allowed then; permissions may have changed since."""
+def _check_permission(
+    permissions: PermissionCheck, connection: Connection, destination: ExchangeTarget | QueueTarget
+) -> Refuse | None:
+    """The commit publishes the message, so it has to be allowed now: permissions may have changed since it came."""
     node = destination.exchange if isinstance(destination, ExchangeTarget) else destination.node
-    return broker.permissions.check_node(connection, Action.PUBLISH, node)
+    return permissions.check_node(connection, Action.PUBLISH, node)
 
 
 def _settle(broker: Broker, connection: Connection, settlements: list[Settlement]) -> None:
@@ -197,38 +201,38 @@ def _settle(broker: Broker, connection: Connection, settlements: list[Settlement
             accepted.setdefault(each.consumer, []).append(each.held)
         elif each.consumer.link.is_open:
             settle.settled(broker, each.consumer, each.end)
-        else:  # "here" is nowhere any more
+        else:  # no link is left for which it could be undeliverable
             settle.settled(broker, each.consumer, replace(each.end, undeliverable_here=False))
     for consumer, batch in accepted.items():
         settle.accepted(broker, consumer, batch)
 
 
 def roll_back(broker: Broker, ledger: ConnectionTransactions, transaction: Transaction) -> None:
-    """Undo a transaction and forget it: settled deliveries go back to their queues, each with one attempt more."""
+    """Roll a transaction back: settled deliveries return to their queues, each with one delivery attempt more."""
     settlements = list(transaction.settlements)
     if not transaction.state.is_over:
         broker.transactions.rolled_back += 1
-    _forget(broker, ledger, transaction)
-    give_back(broker, settlements)
+    _remove(broker, ledger, transaction)
+    return_deliveries(broker, settlements)
 
 
-def give_back(broker: Broker, settlements: list[Settlement]) -> None:
-    """Return deliveries to their queues. Those that the client has not settled stay with it."""
+def return_deliveries(broker: Broker, settlements: list[Settlement]) -> None:
+    """Return the deliveries that the client has settled to their queues. The others stay with the client."""
     for each in settlements:
-        if each.unsettled is None and _is_there(broker, each.consumer.queue):
+        if each.unsettled is None and _has_queue(broker.topology, each.consumer.queue):
             settle.settled(broker, each.consumer, Settled(each.held, Outcome.MODIFIED, failed=True))
 
 
-def coordinator_gone(broker: Broker, coordinator: Coordinator) -> None:
-    """The link that declared them is gone: what it has not discharged is rolled back."""
+def roll_back_coordinator(broker: Broker, coordinator: Coordinator) -> None:
+    """A coordinator link has ended: roll back the transactions declared on it and not discharged."""
     ledger = transactions_of(coordinator.connection)
-    if ledger is not None:  # else the connection is gone, with all its transactions
+    if ledger is not None:  # else the connection has ended, and all its transactions are rolled back
         for transaction in list(coordinator.transactions.values()):
             roll_back(broker, ledger, transaction)
 
 
-def connection_gone(broker: Broker, connection: Connection) -> None:
-    """The connection is lost, and all its coordinator links with it."""
+def roll_back_connection(broker: Broker, connection: Connection) -> None:
+    """A connection has ended: roll back all its transactions."""
     ledger = transactions_of(connection)
     connection.transactions = None
     if ledger is not None:
@@ -236,12 +240,11 @@ def connection_gone(broker: Broker, connection: Connection) -> None:
             roll_back(broker, ledger, transaction)
 
 
-def keep_settled(connection: Connection, consumer: Consumer, held: list[Held]) -> list[Held]:
-    """A consumer's link is about to go with the deliveries `held`: those whose end is a transaction's stay with it.
-
-    Returns the others.
+def separate_settled(consumer: Consumer, held: list[Held]) -> list[Held]:
+    """The link of a consumer is about to end with the deliveries `held`. Those that are settled in a transaction stay
+    with the transaction; returns the others.
     """
-    ledger = transactions_of(connection)
+    ledger = transactions_of(consumer.connection)
     if ledger is None or not held:
         return held
     rest = {id(each): each for each in held}
@@ -250,32 +253,34 @@ def keep_settled(connection: Connection, consumer: Consumer, held: list[Held]) -
             if settlement.consumer is consumer and settlement.unsettled is not None:
                 settlement.unsettled = None
                 kept = rest.pop(id(settlement.held), None)
-                if kept is None:  # settled otherwise since
+                if kept is None:  # the client has settled it outside the transaction since
                     transaction.settlements = [each for each in transaction.settlements if each is not settlement]
     return list(rest.values())
 
 
-def doom(connection: Connection, txn_id: bytes | None, fault: Refuse | None = None) -> None:
-    """A message of a transaction was not taken: it can't be committed any more. None, or unknown: nothing happens.
+def set_rollback_only(connection: Connection, txn_id: bytes | None, fault: Refuse | None = None) -> None:
+    """A message of a transaction was refused: the transaction can only be rolled back. Without a transaction of this
+    name nothing happens.
 
-    Without a `fault` it is why a link was closed on this connection last: the message came behind that.
+    `fault` says why. Without it the reason is that of the link which the broker closed last on this connection, because
+    the message came after that.
     """
     ledger = transactions_of(connection)
     transaction = ledger.by_id.get(txn_id) if ledger is not None and txn_id is not None else None
     if ledger is not None and transaction is not None:
-        ledger.move(transaction, rules.doom(transaction.state, fault or ledger.last_closed or _LOST))
+        ledger.move(transaction, rules.doom(transaction.state, fault or ledger.last_closed or _SENT_AFTER_CLOSE))
 
 
-def producer_closes(producer: SendingLink, error: AmqpError) -> None:
-    """The broker is about to close a link for `error`: what is still coming on it is lost to its transaction."""
+def producer_closing(producer: SendingLink, error: AmqpError) -> None:
+    """The broker is about to close a link with `error`: messages that still come on it miss in their transaction."""
     ledger = transactions_of(producer.connection)
     if ledger is not None:
-        ledger.last_closed = fault_of(error)
-        doom(producer.connection, named_transaction(producer.link.partial.delivery))
+        ledger.last_closed = refuse_of(error)
+        set_rollback_only(producer.connection, named_transaction(producer.link.partial.delivery))
 
 
-def fault_of(error: AmqpError) -> Refuse:
-    """An error of a message as the fault of its transaction."""
+def refuse_of(error: AmqpError) -> Refuse:
+    """The error of a message as the reason why its transaction is refused."""
     try:
         reason = Reason(error.info.get(REASON_KEY))
     except ValueError:
@@ -283,12 +288,12 @@ def fault_of(error: AmqpError) -> Refuse:
     return Refuse(reason, error.description)
 
 
-def _is_there(broker: Broker, queue: Queue) -> bool:
-    """False if the subscription was rebound, or ended, meanwhile: its part of the transaction is void."""
-    there = broker.topology.by_incarnation.get(queue.incarnation)
-    return there is not None and there.queue is queue
+def _has_queue(topology: Topology, queue: Queue) -> bool:
+    """False if the subscription was rebound, or has ended, since: its part of the transaction is void."""
+    record = topology.by_incarnation.get(queue.incarnation)
+    return record is not None and record.queue is queue
 
 
-def _forget(broker: Broker, ledger: ConnectionTransactions, transaction: Transaction) -> None:
+def _remove(broker: Broker, ledger: ConnectionTransactions, transaction: Transaction) -> None:
     broker.transactions.working.pop(transaction, None)
     ledger.remove(transaction)

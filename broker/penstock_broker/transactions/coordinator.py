@@ -1,7 +1,8 @@
-"""Answers coordinator links: the attach, declarations and discharges.
+"""Answers coordinator links: the attach, declares and discharges.
 
-A refusal is a rejected outcome, or the end of the link where its source does not know that outcome. The answer to a
-discharge whose transaction touched the log leaves once the record is synced. Source: AMQP 1.0 part 4, 4.1 to 4.3.
+A refusal is a rejected outcome, or the end of the link where its source does not name that outcome. The answer to a
+discharge whose transaction wrote to the log is sent once the record is synced. Source: AMQP 1.0 part 4, 4.1 to 4.3;
+docs/decisions/035-transactions.md.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from penstock_broker.transactions import commit
 from penstock_core import transactions as rules
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["MAX_REQUEST_BYTES", "attach_coordinator", "requested"]
+__all__ = ["MAX_REQUEST_BYTES", "attach_coordinator", "receive"]
 
 WINDOW: Final = 64
 """Requests that a client may send ahead."""
@@ -55,16 +56,16 @@ def attach_coordinator(broker: Broker, connection: Connection, link: InLink, att
     connection.endpoint.credit(link, WINDOW)
 
 
-def requested(broker: Broker, coordinator: Coordinator, batch: list[Arrival]) -> None:
-    """Do what these messages ask, one after the other."""
+def receive(broker: Broker, coordinator: Coordinator, batch: list[Arrival]) -> None:
+    """Do what these requests ask for, one after the other."""
     for delivery, data, is_settled in batch:
         if not coordinator.link.is_open:
             return
         try:
             request = transaction_types.read_request(data)
         except DecodeError as error:
-            told = f"A coordinator takes declare and discharge: {error}"
-            _refuse(broker, coordinator, delivery, is_settled, AmqpError("amqp:decode-error", told))
+            description = f"A coordinator takes declare and discharge: {error}"
+            _refuse(broker, coordinator, delivery, is_settled, AmqpError("amqp:decode-error", description))
             continue
         match request:
             case transaction_types.Declare():
@@ -83,10 +84,10 @@ def _declare(
     broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool, request: transaction_types.Declare
 ) -> None:
     if is_settled:
-        told = Refuse(
+        refuse = Refuse(
             Reason.INVALID_REQUEST, "A declare is answered with the name of the transaction; don't settle it."
         )
-        _refuse(broker, coordinator, delivery, is_settled, amqp_error(told))
+        _refuse(broker, coordinator, delivery, is_settled, amqp_error(refuse))
         return
     ledger = _ledger(coordinator)
     limits = broker.transactions.limits
@@ -110,11 +111,11 @@ def _discharge(
             refuse = decision
         case rules.Commit():
             assert transaction is not None
-            done = commit.commit(broker, ledger, transaction)
-            if isinstance(done, Refuse):
-                refuse = done
+            result = commit.commit(broker, ledger, transaction)
+            if isinstance(result, Refuse):
+                refuse = result
             else:
-                is_logged = done
+                is_logged = result
         case rules.RollBack():
             assert transaction is not None
             commit.roll_back(broker, ledger, transaction)
@@ -124,12 +125,12 @@ def _discharge(
     if refuse is not None:
         _refuse(broker, coordinator, delivery, is_settled, amqp_error(refuse))
     elif is_logged:
-        broker.sync.after_sync(coordinator.connection, lambda: _done(broker, coordinator, delivery, is_settled))
+        broker.sync.after_sync(coordinator.connection, lambda: _accept(broker, coordinator, delivery, is_settled))
     else:
-        _done(broker, coordinator, delivery, is_settled)
+        _accept(broker, coordinator, delivery, is_settled)
 
 
-def _done(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool) -> None:
+def _accept(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool) -> None:
     if not coordinator.link.is_open:
         return
     endpoint = coordinator.connection.endpoint
@@ -144,7 +145,7 @@ def _refuse(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled:
     endpoint = coordinator.connection.endpoint
     if is_settled or not coordinator.can_reject:
         coordinator.link.context = None
-        commit.coordinator_gone(broker, coordinator)
+        commit.roll_back_coordinator(broker, coordinator)
         endpoint.detach(coordinator.link, closed=True, error=error)
     else:
         endpoint.reject([delivery], error)
@@ -152,5 +153,5 @@ def _refuse(broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled:
 
 def _ledger(coordinator: Coordinator) -> ConnectionTransactions:
     ledger = transactions_of(coordinator.connection)
-    assert ledger is not None, "it came with the attach"
+    assert ledger is not None, "made with the attach"
     return ledger

@@ -1,7 +1,8 @@
 """Work in transactions: messages sent and deliveries settled under the name of one.
 
-Nothing of it takes effect before the commit. A message that is not taken is rejected within its transaction, which is
-doomed by it. Must not know how a transaction ends. Source: AMQP 1.0 part 4, 4.4.1 and 4.4.2.
+Nothing of it takes effect before the commit. A message that is refused is rejected within its transaction, which can
+then only be rolled back. Must not know how a transaction is committed. Source: AMQP 1.0 part 4, 4.4.1 and 4.4.2;
+docs/decisions/035-transactions.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from penstock_broker.transactions import commit
 from penstock_core import transactions as rules
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["enlist", "forsake", "publish", "unstored"]
+__all__ = ["discard", "enlist", "publish", "refuse_unstored"]
 
 
 def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
@@ -34,7 +35,7 @@ def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
     at = 0
     for named, same in groupby(batch, _named):
         if producer.broken is not None:
-            forsake(producer, batch[at:], producer.broken)
+            discard(producer, batch[at:], producer.broken)
             break
         run = list(same)
         at += len(run)
@@ -43,29 +44,29 @@ def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
         elif isinstance(named, AmqpError):
             _refuse_outside(producer, run, named)
         else:
-            _post(broker, producer, named, run)
+            _add_run(broker, producer, named, run)
     messages_publish.top_up(producer)
 
 
 def _named(arrival: Arrival) -> bytes | AmqpError | None:
-    """The transaction that a message names; None: none, an error: that can't be read."""
+    """The transaction that a message names; None if it names none, an error if that can't be read."""
     try:
         return transactional_states.transfer_transaction(arrival[0])
     except DecodeError as error:
         return messages_publish.unreadable(error)
 
 
-def forsake(producer: Producer, arrivals: list[Arrival], told: AmqpError) -> None:
-    """These messages came behind the one for which the link is closed by `told`."""
+def discard(producer: Producer, arrivals: list[Arrival], error: AmqpError) -> None:
+    """These messages came after the one for which the link is closed with `error`: their transactions miss them."""
     for delivery, _, _ in arrivals:
         txn_id = transactional_states.named_transaction(delivery)
-        commit.doom(producer.connection, txn_id, commit.fault_of(told))
+        commit.set_rollback_only(producer.connection, txn_id, commit.refuse_of(error))
 
 
-def unstored(producer: Producer, event: Unstored) -> None:
-    """A message that names a transaction could not be stored: it is rejected, and its transaction doomed."""
+def refuse_unstored(producer: Producer, event: Unstored) -> None:
+    """A message that names a transaction could not be stored: reject it; the transaction can only be rolled back."""
     assert event.txn_id is not None
-    commit.doom(producer.connection, event.txn_id, commit.fault_of(event.error))
+    commit.set_rollback_only(producer.connection, event.txn_id, commit.refuse_of(event.error))
     if not event.is_settled and producer.can_reject:
         transactional_states.answer_rejected(
             event.delivery, event.txn_id, producer.connection.endpoint.fitting(event.error)
@@ -76,8 +77,8 @@ def unstored(producer: Producer, event: Unstored) -> None:
         messages_publish.refuse(producer, event.delivery, event.is_settled, event.error)
 
 
-def _post(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
-    """Take messages in a row into the transaction that they name."""
+def _add_run(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
+    """Add messages in a row to the transaction that they name."""
     ledger = transactions_of(producer.connection)
     transaction = ledger.by_id.get(txn_id) if ledger is not None else None
     if ledger is None or transaction is None:
@@ -85,32 +86,32 @@ def _post(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arrival])
         return
     producer.transfers += len(run)
     producer.owed_credit += len(run)
-    if _take_together(broker, ledger, transaction, producer, run):
-        _answer_taken(producer, txn_id, run)
+    if _add_all(broker, ledger, transaction, producer, run):
+        _accept(producer, txn_id, run)
         return
     for at, arrival in enumerate(run):
         delivery, data, is_settled = arrival
-        refused = _take(broker, ledger, transaction, producer, data)
+        refused = _add(broker, ledger, transaction, producer, data)
         if is_settled or refused is None:
-            _answer_taken(producer, txn_id, [arrival])
+            _accept(producer, txn_id, [arrival])
         elif producer.can_reject:
             transactional_states.answer_rejected(delivery, txn_id, producer.connection.endpoint.fitting(refused))
         else:
             messages_publish.break_link(producer, delivery, refused)
-            forsake(producer, run[at + 1 :], refused)
+            discard(producer, run[at + 1 :], refused)
             return
 
 
-def _answer_taken(producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
-    """Accept messages in their transaction. Of those that their sender settled nobody hears."""
+def _accept(producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
+    """Accept messages in their transaction. Those that their sender has settled get no answer."""
     transactional_states.answer_accepted((delivery for delivery, _, is_settled in run if not is_settled), txn_id)
     producer.connection.endpoint.settle(delivery for delivery, _, is_settled in run if is_settled)
 
 
-def _take_together(
+def _add_all(
     broker: Broker, ledger: ConnectionTransactions, transaction: Transaction, producer: Producer, run: list[Arrival]
 ) -> bool:
-    """Keep messages for the commit if nothing is to be asked of any, and there is room for all; else do nothing."""
+    """Keep messages for the commit if none needs a check of its own, and there is room for all; else do nothing."""
     destination = producer.destination
     if not isinstance(destination, ExchangeTarget | QueueTarget):
         return False
@@ -139,10 +140,10 @@ def _take_together(
     return True
 
 
-def _take(
+def _add(
     broker: Broker, ledger: ConnectionTransactions, transaction: Transaction, producer: Producer, data: bytes
 ) -> AmqpError | None:
-    """Keep one message for the commit, or say why not: then the transaction is doomed."""
+    """Keep one message for the commit, or return why not: then the transaction can only be rolled back."""
     try:
         data = dead_letter_origin.without_origin(data)
         data = message_head.forwarded(data, message_head.read_head(data))
@@ -150,7 +151,7 @@ def _take(
     except DecodeError as error:
         found = messages_publish.unreadable(error)
     if isinstance(found, AmqpError):
-        ledger.move(transaction, rules.doom(transaction.state, commit.fault_of(found)))
+        ledger.move(transaction, rules.doom(transaction.state, commit.refuse_of(found)))
         return found
     in_memory = len(data.head) if isinstance(data, LargePayload) else len(data)
     decision = rules.decide_post(
@@ -179,16 +180,16 @@ def _destination(broker: Broker, producer: Producer, data: bytes) -> ExchangeTar
         case ExchangeTarget() | QueueTarget():
             return destination
         case RelayTarget():
-            return relay.target_of(broker, producer.connection, destination, data)
+            return relay.destination_of(broker, producer.connection, destination, data)
         case ManagementTarget():
-            told = "Requests to $management can't be part of a transaction; send them outside."
-            return amqp_error(Refuse(Reason.NOT_ALLOWED, told))
+            description = "Requests to $management can't be part of a transaction; send them outside."
+            return amqp_error(Refuse(Reason.NOT_ALLOWED, description))
         case _:
             assert_never(destination)
 
 
 def _refuse_outside(producer: Producer, run: list[Arrival], error: AmqpError) -> None:
-    """The transaction is not known. Of a message that its sender settled, only the link's end can tell."""
+    """Refuse messages whose transaction is not known. If the sender has settled one, the link is closed instead."""
     for delivery, _, is_settled in run:
         if is_settled or not producer.can_reject:
             messages_publish.break_link(producer, delivery, error)
@@ -198,7 +199,7 @@ def _refuse_outside(producer: Producer, run: list[Arrival], error: AmqpError) ->
 
 
 def enlist(broker: Broker, connection: Connection, consumer: Consumer, event: Enlisted) -> Refuse | None:
-    """A consumer wants deliveries to end with a transaction. None, or why the link has to be closed."""
+    """A consumer settles deliveries within a transaction. None, or why the link has to be closed."""
     settlements = [
         Settlement(consumer, held, event.end, None if event.is_settled else delivery)
         for delivery, held in event.deliveries
@@ -211,7 +212,7 @@ def enlist(broker: Broker, connection: Connection, consumer: Consumer, event: En
                 settle.settled(broker, consumer, Settled(each.held, Outcome.RELEASED))
         return rules.UNKNOWN
     if transaction.state.is_over:
-        commit.give_back(broker, settlements)
+        commit.return_deliveries(broker, settlements)
     elif event.is_settled or event.end is None or event.end.outcome is not Outcome.NONE:
         limits, now_ms = broker.transactions.limits, broker.clock.now_ms
         ledger.move(transaction, rules.decide_settle(transaction.state, limits, now_ms, len(settlements)))
@@ -221,25 +222,25 @@ def enlist(broker: Broker, connection: Connection, consumer: Consumer, event: En
 
 
 def _watch(broker: Broker, transaction: Transaction) -> None:
-    """Count the transaction's age from now on, if it does not yet."""
-    every = broker.transactions
+    """Measure the age of the transaction from now on, if it is not measured yet."""
+    transactions = broker.transactions
     transaction.since_us = transaction.since_us or broker.clock.now_us
-    if rules.age_deadline_ms(transaction.state, every.limits) is not None:
-        every.working.setdefault(transaction)
-        if not every.is_watched:
-            every.is_watched = True
-            broker.clock.after(every.limits.age_ms, lambda: _expire(broker))
+    if rules.age_deadline_ms(transaction.state, transactions.limits) is not None:
+        transactions.working.setdefault(transaction)
+        if not transactions.is_watched:
+            transactions.is_watched = True
+            broker.clock.after(transactions.limits.age_ms, lambda: _expire(broker))
 
 
 def _expire(broker: Broker) -> None:
-    """Roll back what has become too old. One timer serves all: the age is the same for all, and the oldest is first."""
-    every = broker.transactions
-    every.is_watched = False
-    for transaction in list(every.working):
-        deadline_ms = rules.age_deadline_ms(transaction.state, every.limits)
+    """Roll back transactions that are too old. One timer serves all: the limit is the same, and the oldest is first."""
+    transactions = broker.transactions
+    transactions.is_watched = False
+    for transaction in list(transactions.working):
+        deadline_ms = rules.age_deadline_ms(transaction.state, transactions.limits)
         assert deadline_ms is not None
         if deadline_ms > broker.clock.now_ms:
-            every.is_watched = True
+            transactions.is_watched = True
             broker.clock.timers.at(deadline_ms, lambda: _expire(broker))
             return
         _time_out(broker, transaction)
@@ -252,4 +253,4 @@ def _time_out(broker: Broker, transaction: Transaction) -> None:
     ledger.move(transaction, rules.time_out(transaction.state, broker.transactions.limits))
     del broker.transactions.working[transaction]
     broker.transactions.rolled_back += 1
-    commit.give_back(broker, settlements)
+    commit.return_deliveries(broker, settlements)

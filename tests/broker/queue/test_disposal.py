@@ -132,7 +132,7 @@ def test_a_temporary_queue_goes_in_slices(timed: SteppedBroker) -> None:
     (name,) = timed.broker.topology.queues
     fill(timed, timed.queue(name))
     connection = next(iter(timed.broker.clients.connections.values()))
-    temporary.connection_gone(timed.broker, connection)
+    temporary.connection_ended(timed.broker, connection)
     assert (alive(), timed.broker.topology.queues) == (MANY, {})
     assert max(slices(timed)) <= FREED_PER_TURN
 

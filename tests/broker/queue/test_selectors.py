@@ -87,8 +87,8 @@ def test_two_selectors_on_one_link_are_refused() -> None:
         described = [WireDescribed(ULong(0x0000_468C_0000_0004), text) for text in texts]
         return Source(address="q", filter={Symbol(f"f{number}"): each for number, each in enumerate(described)})
 
-    assert isinstance(request.selector_of(asked("colour='red'", "colour='red'")), Selector)
-    refused = request.selector_of(asked("colour='red'", "size=1"))
+    assert isinstance(request.read_selector(asked("colour='red'", "colour='red'")), Selector)
+    refused = request.read_selector(asked("colour='red'", "size=1"))
     assert isinstance(refused, Refuse)
     assert refused.reason is Reason.INVALID_SELECTOR
     assert refused.error_info()["invalid-field"] == "filter"
