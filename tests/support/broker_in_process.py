@@ -10,9 +10,9 @@ from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.access import listeners
 from penstock_broker.assembly import assemble
+from penstock_broker.clock import Clock
 from penstock_broker.log import FileLayer, Log, LogOptions, SyncChoice, Syncer
 from penstock_broker.settings.settings import Settings
-from penstock_broker.state.timers import Clock
 
 __all__ = ["BrokerInProcess"]
 
@@ -43,7 +43,7 @@ class BrokerInProcess:
         )
         self.found = self.log.sequence - 1
         """The last block that was found; the one that opening wrote comes behind it."""
-        ports = listeners.ports_of(settings)
+        ports = listeners.listeners_of(settings)
         self.port = ports[0]
         """Where clients come in; it is not bound."""
         self.loop = assemble(settings, self.log, self.recovered, ports, queue_max_bytes=1 << 30, clock=clock)

@@ -22,15 +22,15 @@ from support.engine_client import EngineClient, arrived
 
 from penstock_api.management import Delivery as DeliveryPolicy
 from penstock_api.management import Limits
+from penstock_broker.clock import Clock
 from penstock_broker.log import FileLayer, Syncer
 from penstock_broker.queue.queue import Queue
-from penstock_broker.settings.settings import Authentication, Listener, Settings
-from penstock_broker.state.timers import Clock
+from penstock_broker.settings.settings import Authentication, ListenerSettings, Settings
 from penstock_broker.topology.records import PointToPointQueue
 
 __all__ = ["Peer", "SteppedBroker", "SteppedStream"]
 
-ANYBODY = {"listeners": (Listener(address="127.0.0.1:0"),), "authentication": Authentication(anonymous=True)}
+ANYBODY = {"listeners": (ListenerSettings(address="127.0.0.1:0"),), "authentication": Authentication(anonymous=True)}
 
 
 class Peer:

@@ -32,9 +32,16 @@ from penstock_broker.access.token_issuers import TokenIssuers
 from penstock_broker.access.users import Users, in_folder, one_user
 from penstock_broker.settings.addresses import UNIX
 from penstock_broker.settings.security import MECHANISM_NAMES, ClientCertificates, Tls
-from penstock_broker.settings.settings import REVEALING, Listener, ListenerKind, Management, Role, Settings
+from penstock_broker.settings.settings import (
+    CLEARTEXT_MECHANISMS,
+    ListenerKind,
+    ListenerSettings,
+    Management,
+    Role,
+    Settings,
+)
 
-__all__ = ["ListeningPort", "ports_of"]
+__all__ = ["Listener", "listeners_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,12 +54,12 @@ _FACTORIES: Final[Table] = {
 }
 
 
-class ListeningPort:
+class Listener:
     """One listening socket and the rules of its connections."""
 
     def __init__(
         self,
-        listener: Listener,
+        listener: ListenerSettings,
         settings: Settings,
         mechanisms: tuple[str, ...],
         users: Users | None = None,
@@ -166,11 +173,11 @@ def _load(tls: Tls, name: str) -> ServerTls:
         return ServerTls(TlsFiles(tls.certificate, tls.key, tls.client_ca, wants, minimum))
     except TlsFilesError as error:
         raise Misuse(
-            f"Listener {name!r} can't use its certificate: {error}.", "Give a PEM chain and its key."
+            f"ListenerSettings {name!r} can't use its certificate: {error}.", "Give a PEM chain and its key."
         ) from error
 
 
-def ports_of(settings: Settings, key: bytes | None = None) -> list[ListeningPort]:
+def listeners_of(settings: Settings, key: bytes | None = None) -> list[Listener]:
     """All ports of a broker, not bound yet.
 
     `key`: salts passwords; 32 random bytes, the same over restarts, so that users that don't exist keep their looks.
@@ -192,12 +199,12 @@ def ports_of(settings: Settings, key: bytes | None = None) -> list[ListeningPort
     if settings.management is not None:
         ports.append(_management_port(settings.management, settings, key))
     if settings.observer_socket is not None:
-        listener = Listener(name="observer", address=f"{UNIX}{settings.observer_socket}", role=Role.OBSERVER)
-        ports.append(ListeningPort(listener, settings, ("ANONYMOUS",), file_mode=0o660))
+        listener = ListenerSettings(name="observer", address=f"{UNIX}{settings.observer_socket}", role=Role.OBSERVER)
+        ports.append(Listener(listener, settings, ("ANONYMOUS",), file_mode=0o660))
     return ports
 
 
-def _client_port(listener: Listener, settings: Settings, users: Users | None, issuers: TokenIssuers) -> ListeningPort:
+def _client_port(listener: ListenerSettings, settings: Settings, users: Users | None, issuers: TokenIssuers) -> Listener:
     allowed = _possible(listener, settings)
     wanted = allowed if listener.sasl_mechanisms is None else listener.sasl_mechanisms
     mechanisms = tuple(name for name in wanted if name in allowed)
@@ -207,10 +214,10 @@ def _client_port(listener: Listener, settings: Settings, users: Users | None, is
             "Set authentication.users, usersFolder, tokens or anonymous, or tls.clientCa, and saslMechanisms that go "
             "with it; or give --dev, for a test, and anybody can.",
         )
-    return ListeningPort(listener, settings, mechanisms, users, settings.authentication.users_folder, issuers)
+    return Listener(listener, settings, mechanisms, users, settings.authentication.users_folder, issuers)
 
 
-def _possible(listener: Listener, settings: Settings) -> list[str]:
+def _possible(listener: ListenerSettings, settings: Settings) -> list[str]:
     """What can work on a listener, in the order of preference."""
     authentication = settings.authentication
     with_users = {"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"} if authentication.has_users else set[str]()
@@ -219,20 +226,20 @@ def _possible(listener: Listener, settings: Settings) -> list[str]:
     bearer = {"XOAUTH2", "OAUTHBEARER"} if authentication.tokens else set[str]()
     possible = with_users | anonymous | external | bearer
     if not settings.is_private(listener):
-        possible -= REVEALING
+        possible -= CLEARTEXT_MECHANISMS
     return [name for name in MECHANISM_NAMES if name in possible]
 
 
-def _management_port(management: Management, settings: Settings, key: bytes) -> ListeningPort:
+def _management_port(management: Management, settings: Settings, key: bytes) -> Listener:
     is_unix = management.address.startswith(UNIX)
-    listener = Listener(
+    listener = ListenerSettings(
         name="management", address=management.address, tls=management.tls, role=Role.MANAGEMENT, sasl_mechanisms=()
     )
     if management.password_file is None:
         if not is_unix:
             raise Misuse("The management listener has no password.", "Set management.passwordFile.")
-        return ListeningPort(listener, settings, ("ANONYMOUS",))
+        return Listener(listener, settings, ("ANONYMOUS",))
     if management.tls is None and not listener.is_local:
         raise Misuse("The management listener would take its password without TLS.", "Set management.tls.")
     users = Users({}, one_user(management.user, management.password_file), key=key)
-    return ListeningPort(listener, settings, ("PLAIN", "ANONYMOUS") if is_unix else ("PLAIN",), users)
+    return Listener(listener, settings, ("PLAIN", "ANONYMOUS") if is_unix else ("PLAIN",), users)
