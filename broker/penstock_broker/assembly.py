@@ -11,6 +11,7 @@ from functools import partial
 from penstock_api.failing import Misuse
 from penstock_broker.access.listeners import ListeningPort
 from penstock_broker.attach import unused
+from penstock_broker.clock import SYSTEM_CLOCK, Clock
 from penstock_broker.log import Log, Recovered
 from penstock_broker.loop import events
 from penstock_broker.loop.loop import Loop
@@ -19,7 +20,6 @@ from penstock_broker.messages import expiry, restore
 from penstock_broker.settings.creation import unused_queue_seconds
 from penstock_broker.settings.settings import Settings
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.timers import SYSTEM_CLOCK, Clock
 from penstock_broker.topology import auto_creation, documents
 from penstock_broker.topology.store import Topology
 

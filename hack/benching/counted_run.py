@@ -88,11 +88,11 @@ class Rig:
         # Imported here, so that the engine can be wrapped before.
         from penstock_broker.access import listeners
         from penstock_broker.assembly import assemble
+        from penstock_broker.clock import Clock
         from penstock_broker.log import Log, SyncChoice
         from penstock_broker.log import Settings as LogSettings
         from penstock_broker.settings import addresses
         from penstock_broker.settings.settings import Settings
-        from penstock_broker.state.timers import Clock
 
         self.scenario = scenario
         self._authority = Authority(folder)
@@ -128,16 +128,16 @@ class Rig:
 
     def _listener(self) -> Any:
         from penstock_broker.settings.security import Tls
-        from penstock_broker.settings.settings import Listener, ListenerKind
+        from penstock_broker.settings.settings import ListenerKind, ListenerSettings
 
         match self.scenario.way:
             case Way.TCP:
-                return Listener(address="127.0.0.1:0")
+                return ListenerSettings(address="127.0.0.1:0")
             case Way.TLS:
                 issued = self._authority.issue("broker")
-                return Listener(address="127.0.0.1:0", tls=Tls(certificate=issued.certificate, key=issued.key))
+                return ListenerSettings(address="127.0.0.1:0", tls=Tls(certificate=issued.certificate, key=issued.key))
             case Way.WEB_SOCKET:
-                return Listener(address="127.0.0.1:0", kind=ListenerKind.WEB_SOCKET)
+                return ListenerSettings(address="127.0.0.1:0", kind=ListenerKind.WEB_SOCKET)
 
     def _peer(self, name: str) -> Peer:
         made: list[Peer] = []

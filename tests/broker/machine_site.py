@@ -21,20 +21,20 @@ from proton import Message
 
 from penstock_broker.access import listeners
 from penstock_broker.assembly import assemble
+from penstock_broker.clock import Clock
 from penstock_broker.log import FileLayer, Log, SyncChoice
 from penstock_broker.log import Settings as LogSettings
 from penstock_broker.loop.loop import Loop
 from penstock_broker.queue.queue import DATA, NUMBER, Queue
 from penstock_broker.settings.security import Authentication
-from penstock_broker.settings.settings import Listener, Settings
-from penstock_broker.state.timers import Clock
+from penstock_broker.settings.settings import ListenerSettings, Settings
 from penstock_broker.topology.records import Subscription
 from penstock_core.terms import Exclusivity
 
 __all__ = ["HeldSyncer", "Site", "waiting_in"]
 
 SETTINGS = Settings(
-    listeners=(Listener(address="127.0.0.1:0"),), authentication=Authentication(anonymous=True), link_credit=10
+    listeners=(ListenerSettings(address="127.0.0.1:0"),), authentication=Authentication(anonymous=True), link_credit=10
 )
 
 

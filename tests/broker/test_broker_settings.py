@@ -9,7 +9,7 @@ import pytest
 from penstock_amqp.transports.certificate_names import NamePart
 from penstock_api.failing import Misuse
 from penstock_broker.settings.security import ClientCertificates
-from penstock_broker.settings.settings import Listener, ListenerKind, Settings, load
+from penstock_broker.settings.settings import ListenerKind, ListenerSettings, Settings, load
 from penstock_core.permissions import Action, Grant
 
 WHOLE = """
@@ -80,7 +80,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_an_address_says_whether_other_machines_reach_it(address: str, local: bool) -> None:
-    assert Listener(address=address).is_local is local
+    assert ListenerSettings(address=address).is_local is local
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "XOAUTH2", "OAUTHBEARER"])

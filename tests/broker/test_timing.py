@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from penstock_broker.state.timers import Timers
+from penstock_broker.clock import Timers
 
 
 def test_timers_run_in_the_order_of_their_deadlines() -> None:

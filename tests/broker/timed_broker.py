@@ -25,18 +25,18 @@ from penstock_api.management import Limits
 from penstock_broker.access import listeners
 from penstock_broker.access.listeners import ListeningPort
 from penstock_broker.assembly import assemble
+from penstock_broker.clock import Clock
 from penstock_broker.log import Log, SyncChoice
 from penstock_broker.log import Settings as LogSettings
 from penstock_broker.log.files import FileLayer
 from penstock_broker.log.syncing import Syncer
 from penstock_broker.queue.queue import Queue
-from penstock_broker.settings.settings import Authentication, Listener, Settings
-from penstock_broker.state.timers import Clock
+from penstock_broker.settings.settings import Authentication, ListenerSettings, Settings
 from penstock_broker.topology.records import PointToPointQueue
 
 __all__ = ["Peer", "TimedBroker"]
 
-ANYBODY = {"listeners": (Listener(address="127.0.0.1:0"),), "authentication": Authentication(anonymous=True)}
+ANYBODY = {"listeners": (ListenerSettings(address="127.0.0.1:0"),), "authentication": Authentication(anonymous=True)}
 
 
 class Peer:

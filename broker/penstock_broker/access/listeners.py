@@ -32,7 +32,14 @@ from penstock_broker.access.token_issuers import TokenIssuers
 from penstock_broker.access.users import Users, in_folder, one_user
 from penstock_broker.settings.addresses import UNIX
 from penstock_broker.settings.security import MECHANISM_NAMES, ClientCertificates, Tls
-from penstock_broker.settings.settings import REVEALING, Listener, ListenerKind, Management, Role, Settings
+from penstock_broker.settings.settings import (
+    CLEARTEXT_MECHANISMS,
+    ListenerKind,
+    ListenerSettings,
+    Management,
+    Role,
+    Settings,
+)
 
 __all__ = ["ListeningPort", "ports_of"]
 
@@ -52,7 +59,7 @@ class ListeningPort:
 
     def __init__(
         self,
-        listener: Listener,
+        listener: ListenerSettings,
         settings: Settings,
         mechanisms: tuple[str, ...],
         users: Users | None = None,
@@ -166,7 +173,7 @@ def _load(tls: Tls, name: str) -> ServerTls:
         return ServerTls(TlsFiles(tls.certificate, tls.key, tls.client_ca, wants, minimum))
     except TlsFilesError as error:
         raise Misuse(
-            f"Listener {name!r} can't use its certificate: {error}.", "Give a PEM chain and its key."
+            f"ListenerSettings {name!r} can't use its certificate: {error}.", "Give a PEM chain and its key."
         ) from error
 
 
@@ -192,12 +199,14 @@ def ports_of(settings: Settings, key: bytes | None = None) -> list[ListeningPort
     if settings.management is not None:
         ports.append(_management_port(settings.management, settings, key))
     if settings.observer_socket is not None:
-        listener = Listener(name="observer", address=f"{UNIX}{settings.observer_socket}", role=Role.OBSERVER)
+        listener = ListenerSettings(name="observer", address=f"{UNIX}{settings.observer_socket}", role=Role.OBSERVER)
         ports.append(ListeningPort(listener, settings, ("ANONYMOUS",), file_mode=0o660))
     return ports
 
 
-def _client_port(listener: Listener, settings: Settings, users: Users | None, issuers: TokenIssuers) -> ListeningPort:
+def _client_port(
+    listener: ListenerSettings, settings: Settings, users: Users | None, issuers: TokenIssuers
+) -> ListeningPort:
     allowed = _possible(listener, settings)
     wanted = allowed if listener.sasl_mechanisms is None else listener.sasl_mechanisms
     mechanisms = tuple(name for name in wanted if name in allowed)
@@ -210,7 +219,7 @@ def _client_port(listener: Listener, settings: Settings, users: Users | None, is
     return ListeningPort(listener, settings, mechanisms, users, settings.authentication.users_folder, issuers)
 
 
-def _possible(listener: Listener, settings: Settings) -> list[str]:
+def _possible(listener: ListenerSettings, settings: Settings) -> list[str]:
     """What can work on a listener, in the order of preference."""
     authentication = settings.authentication
     with_users = {"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"} if authentication.has_users else set[str]()
@@ -219,13 +228,13 @@ def _possible(listener: Listener, settings: Settings) -> list[str]:
     bearer = {"XOAUTH2", "OAUTHBEARER"} if authentication.tokens else set[str]()
     possible = with_users | anonymous | external | bearer
     if not settings.is_private(listener):
-        possible -= REVEALING
+        possible -= CLEARTEXT_MECHANISMS
     return [name for name in MECHANISM_NAMES if name in possible]
 
 
 def _management_port(management: Management, settings: Settings, key: bytes) -> ListeningPort:
     is_unix = management.address.startswith(UNIX)
-    listener = Listener(
+    listener = ListenerSettings(
         name="management", address=management.address, tls=management.tls, role=Role.MANAGEMENT, sasl_mechanisms=()
     )
     if management.password_file is None:

@@ -26,13 +26,13 @@ from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.listeners import ListeningPort
 from penstock_broker.access.login_revalidation import WATCH_MS
 from penstock_broker.attach import open, permission_review
+from penstock_broker.clock import SYSTEM_CLOCK, Clock
 from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, WRITE, Connections
 from penstock_broker.loop.events import handle
 from penstock_broker.messages import dispatch
 from penstock_broker.messages.browse import serve_browser
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.timers import SYSTEM_CLOCK, Clock
 
 __all__ = ["Loop"]
 

@@ -24,10 +24,10 @@ from penstock_broker.settings.security import MECHANISM_NAMES, Authentication, L
 from penstock_broker.settings.transactions import TransactionSettings
 
 __all__ = [
-    "REVEALING",
+    "CLEARTEXT_MECHANISMS",
     "Authentication",
     "DeliverySettings",
-    "Listener",
+    "ListenerSettings",
     "ListenerKind",
     "LogSettings",
     "Management",
@@ -36,7 +36,7 @@ __all__ = [
     "load",
 ]
 
-REVEALING: Final = frozenset(("PLAIN", "XOAUTH2", "OAUTHBEARER"))
+CLEARTEXT_MECHANISMS: Final = frozenset(("PLAIN", "XOAUTH2", "OAUTHBEARER"))
 """Mechanisms that show the secret itself to whoever listens in."""
 
 
@@ -69,7 +69,7 @@ def _origin(text: str) -> str:
 Origin: TypeAlias = Annotated[str, AfterValidator(_origin)]
 
 
-class Listener(Model):
+class ListenerSettings(Model):
     """Where clients connect. `address` is HOST:PORT, [HOST]:PORT or unix:PATH; port 0 lets the system choose."""
 
     name: str = "amqp"
@@ -87,7 +87,7 @@ class Listener(Model):
     """From where pages in browsers may use a WebSocket listener; `*`: from anywhere. Absent: from the same host."""
 
     @model_validator(mode="after")
-    def _has_origins_of_web_sockets(self) -> Listener:
+    def _has_origins_of_web_sockets(self) -> ListenerSettings:
         if self.allowed_origins is not None and self.kind is not ListenerKind.WEB_SOCKET:
             raise ValueError("allowedOrigins is for listeners of kind webSocket: browsers reach no other")
         return self
@@ -134,7 +134,7 @@ class LogSettings(Model):
 class Settings(Model):
     """One broker."""
 
-    listeners: tuple[Listener, ...] = ()
+    listeners: tuple[ListenerSettings, ...] = ()
     management: Management | None = None
     observer_socket: Path | None = None
     probes: HostPort | None = None
@@ -174,7 +174,7 @@ class Settings(Model):
             unknown = [name for name in wanted if name not in MECHANISM_NAMES]
             if unknown:
                 raise ValueError(f"{unknown[0]!r} is no SASL mechanism; there are {', '.join(MECHANISM_NAMES)}")
-            exposed = [name for name in wanted if name in REVEALING]
+            exposed = [name for name in wanted if name in CLEARTEXT_MECHANISMS]
             if exposed and not self.is_private(listener):
                 raise ValueError(
                     f"listener {listener.name!r} would take {exposed[0]} without TLS from other machines: give it tls, "
@@ -187,7 +187,7 @@ class Settings(Model):
         """What the most generous listener takes."""
         return max(self.max_message_bytes, *(each.max_message_bytes or 0 for each in self.listeners), 0)
 
-    def is_private(self, listener: Listener) -> bool:
+    def is_private(self, listener: ListenerSettings) -> bool:
         """Whether secrets may cross this listener as they are."""
         return listener.tls is not None or listener.is_local or self.authentication.allow_insecure_plain
 

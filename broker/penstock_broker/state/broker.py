@@ -20,6 +20,7 @@ from penstock_broker.access.connection_limits import ConnectionCounts
 from penstock_broker.access.container_contests import ContainerContests
 from penstock_broker.access.permissions import PermissionCheck
 from penstock_broker.access.rejections import Rejections
+from penstock_broker.clock import Timers
 from penstock_broker.errors import amqp_error
 from penstock_broker.log import Log
 from penstock_broker.queue.queue import Queue
@@ -29,7 +30,6 @@ from penstock_broker.state.links import Browser, Consumer, Producer
 from penstock_broker.state.open_transactions import Transactions
 from penstock_broker.state.routes import Routes
 from penstock_broker.state.sync_queue import SyncQueue
-from penstock_broker.state.timers import Timers
 from penstock_broker.topology.store import Topology
 from penstock_broker.warning_throttle import WarningIntervals, WarningThrottle
 from penstock_core.identity import LinkKey
