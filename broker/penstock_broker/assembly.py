@@ -9,7 +9,7 @@ import uuid
 from functools import partial
 
 from penstock_api.failing import Misuse
-from penstock_broker.access.listeners import ListeningPort
+from penstock_broker.access.listeners import Listener
 from penstock_broker.attach import unused
 from penstock_broker.clock import SYSTEM_CLOCK, Clock
 from penstock_broker.log import Log, Recovered
@@ -30,7 +30,7 @@ def assemble(
     given: Settings,
     log: Log,
     recovered: Recovered,
-    ports: list[ListeningPort],
+    ports: list[Listener],
     queue_max_bytes: int,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Loop:

@@ -100,7 +100,7 @@ class Rig:
         self.files = CountingFiles()
         sync = LogSettings(segment_bytes=(32 if scenario.mebibytes else 4) << 20, sync=SyncChoice.INLINE)
         self.log, recovered = Log.open(folder / "log", files=self.files, settings=sync)
-        ports = listeners.ports_of(settings)
+        ports = listeners.listeners_of(settings)
         self.clock = SteppingTime()
         clock = Clock(self.clock.now_us, self.clock.now_ms, seconds=lambda: 0.0)
         self.loop = assemble(settings, self.log, recovered, ports, 1 << 30, clock)

@@ -101,7 +101,7 @@ class Site:
         assert recovered.damage == ()
         found = self.log.sequence - 1  # the block that opening wrote comes behind what was found
         clock = Clock(lambda: self.now_ms * 1000, lambda: self.now_ms, lambda: self.now_ms / 1000)
-        ports = listeners.ports_of(SETTINGS)
+        ports = listeners.listeners_of(SETTINGS)
         self._port = ports[0]
         self.loop: Loop = assemble(SETTINGS, self.log, recovered, ports, queue_max_bytes=1 << 30, clock=clock)
         self.broker = self.loop.broker

@@ -23,7 +23,7 @@ from proton import Event as EngineEvent
 from penstock_api.management import Delivery as DeliveryPolicy
 from penstock_api.management import Limits
 from penstock_broker.access import listeners
-from penstock_broker.access.listeners import ListeningPort
+from penstock_broker.access.listeners import Listener
 from penstock_broker.assembly import assemble
 from penstock_broker.clock import Clock
 from penstock_broker.log import Log, SyncChoice
@@ -168,7 +168,7 @@ class TimedBroker:
         self._settings = Settings.model_validate({**ANYBODY, **(settings or {})})
         self.files = SimulatedFiles()
         self._syncer, self._segment_bytes = syncer, segment_bytes
-        self.port: ListeningPort
+        self.port: Listener
         """Where clients come in; it is not bound."""
         self._peers: list[Peer] = []
         self.now_ms = 1_000_000
@@ -189,7 +189,7 @@ class TimedBroker:
             syncer=self._syncer,
         )
         clock = Clock(lambda: (self.now_ms + self.skew_ms) * 1000, lambda: self.now_ms, self._look)
-        ports = listeners.ports_of(self._settings)
+        ports = listeners.listeners_of(self._settings)
         self.port = ports[0]
         self.loop = assemble(self._settings, self.log, self.recovered, ports, queue_max_bytes=1 << 30, clock=clock)
         self.broker = self.loop.broker

@@ -20,14 +20,14 @@ from penstock_amqp.errors import WireError
 from penstock_amqp.sasl.mechanisms import Answer, Find, Question, Verify
 from penstock_amqp.sasl.server import Authenticated, Refused, Result, SaslServer
 from penstock_amqp.transports.tls import Wrapping
-from penstock_broker.access.listeners import ListeningPort
+from penstock_broker.access.listeners import Listener
 from penstock_broker.access.users import Proof
 from penstock_core.identity import Identity
 from penstock_core.opening import Enforcement
 from penstock_core.permissions import Need
 from penstock_core.reason import Refuse
 
-__all__ = ["Connection", "Door", "Phase"]
+__all__ = ["Connection", "Authenticator", "Phase"]
 
 BUDGET: Final = 64
 """What a connection may ask for in a turn, as `endpoint.events.weight` weighs it; the rest waits for the next turns.
@@ -52,7 +52,7 @@ class Phase(Enum):
     GONE = auto()
 
 
-class Door(Protocol):
+class Authenticator(Protocol):
     """What answers the questions of SASL dialogues, now or later: `events.logins`."""
 
     def ask(self, connection: Connection, question: Question) -> Answer | None:
@@ -116,7 +116,7 @@ class Connection:
     )
 
     def __init__(
-        self, number: int, sock: socket.socket, peer: str, port: ListeningPort, door: Door, tls: Wrapping | None
+        self, number: int, sock: socket.socket, peer: str, port: Listener, door: Authenticator, tls: Wrapping | None
     ) -> None:
         self.number = number
         self.sock = sock

@@ -41,7 +41,7 @@ from penstock_broker.settings.settings import (
     Settings,
 )
 
-__all__ = ["ListeningPort", "ports_of"]
+__all__ = ["Listener", "listeners_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ _FACTORIES: Final[Table] = {
 }
 
 
-class ListeningPort:
+class Listener:
     """One listening socket and the rules of its connections."""
 
     def __init__(
@@ -177,7 +177,7 @@ def _load(tls: Tls, name: str) -> ServerTls:
         ) from error
 
 
-def ports_of(settings: Settings, key: bytes | None = None) -> list[ListeningPort]:
+def listeners_of(settings: Settings, key: bytes | None = None) -> list[Listener]:
     """All ports of a broker, not bound yet.
 
     `key`: salts passwords; 32 random bytes, the same over restarts, so that users that don't exist keep their looks.
@@ -200,13 +200,13 @@ def ports_of(settings: Settings, key: bytes | None = None) -> list[ListeningPort
         ports.append(_management_port(settings.management, settings, key))
     if settings.observer_socket is not None:
         listener = ListenerSettings(name="observer", address=f"{UNIX}{settings.observer_socket}", role=Role.OBSERVER)
-        ports.append(ListeningPort(listener, settings, ("ANONYMOUS",), file_mode=0o660))
+        ports.append(Listener(listener, settings, ("ANONYMOUS",), file_mode=0o660))
     return ports
 
 
 def _client_port(
     listener: ListenerSettings, settings: Settings, users: Users | None, issuers: TokenIssuers
-) -> ListeningPort:
+) -> Listener:
     allowed = _possible(listener, settings)
     wanted = allowed if listener.sasl_mechanisms is None else listener.sasl_mechanisms
     mechanisms = tuple(name for name in wanted if name in allowed)
@@ -216,7 +216,7 @@ def _client_port(
             "Set authentication.users, usersFolder, tokens or anonymous, or tls.clientCa, and saslMechanisms that go "
             "with it; or give --dev, for a test, and anybody can.",
         )
-    return ListeningPort(listener, settings, mechanisms, users, settings.authentication.users_folder, issuers)
+    return Listener(listener, settings, mechanisms, users, settings.authentication.users_folder, issuers)
 
 
 def _possible(listener: ListenerSettings, settings: Settings) -> list[str]:
@@ -232,7 +232,7 @@ def _possible(listener: ListenerSettings, settings: Settings) -> list[str]:
     return [name for name in MECHANISM_NAMES if name in possible]
 
 
-def _management_port(management: Management, settings: Settings, key: bytes) -> ListeningPort:
+def _management_port(management: Management, settings: Settings, key: bytes) -> Listener:
     is_unix = management.address.startswith(UNIX)
     listener = ListenerSettings(
         name="management", address=management.address, tls=management.tls, role=Role.MANAGEMENT, sasl_mechanisms=()
@@ -240,8 +240,8 @@ def _management_port(management: Management, settings: Settings, key: bytes) -> 
     if management.password_file is None:
         if not is_unix:
             raise Misuse("The management listener has no password.", "Set management.passwordFile.")
-        return ListeningPort(listener, settings, ("ANONYMOUS",))
+        return Listener(listener, settings, ("ANONYMOUS",))
     if management.tls is None and not listener.is_local:
         raise Misuse("The management listener would take its password without TLS.", "Set management.tls.")
     users = Users({}, one_user(management.user, management.password_file), key=key)
-    return ListeningPort(listener, settings, ("PLAIN", "ANONYMOUS") if is_unix else ("PLAIN",), users)
+    return Listener(listener, settings, ("PLAIN", "ANONYMOUS") if is_unix else ("PLAIN",), users)

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import Final
 
 from penstock_broker.access.connection import Connection
-from penstock_broker.access.listeners import ListeningPort
+from penstock_broker.access.listeners import Listener
 from penstock_broker.access.rejections import RejectionReason, Rejections
 from penstock_broker.settings.security import Limits
 from penstock_broker.settings.settings import Role
@@ -35,7 +35,7 @@ class Lobby:
         self._warnings = warnings
         self._turned_away = turned_away
         self._epoll = select.epoll()
-        self._ports: dict[int, ListeningPort] = {}
+        self._ports: dict[int, Listener] = {}
         self._inside: dict[int, Connection] = {}
         """Clients by descriptor; those of management and the observer are not counted."""
         self._peers: Counter[str] = Counter()
@@ -51,25 +51,25 @@ class Lobby:
         """Give the descriptor back."""
         self._epoll.close()
 
-    def watch(self, port: ListeningPort) -> None:
+    def watch(self, port: Listener) -> None:
         """Take connections of a port from now on."""
         assert port.sock is not None
         fd = port.sock.fileno()
         self._ports[fd] = port
         self._epoll.register(fd, select.EPOLLIN)
 
-    def unwatch(self, port: ListeningPort) -> None:
+    def unwatch(self, port: Listener) -> None:
         """Take no more."""
         if port.sock is not None and self._ports.pop(port.sock.fileno(), None) is not None:
             self._set(port.sock.fileno(), is_open=False)
 
-    def next(self) -> tuple[ListeningPort | int, int] | None:
+    def next(self) -> tuple[Listener | int, int] | None:
         """Who is to be served now: a port with somebody at it, or the descriptor of a connection and its events."""
         for fd, mask in self._epoll.poll(0, 1):
             return self._ports.get(fd, fd), mask
         return None
 
-    def admits(self, port: ListeningPort, peer: str, peer_host: str) -> bool:
+    def admits(self, port: Listener, peer: str, peer_host: str) -> bool:
         """Whether a stranger may come in; with too many of one address the newest is turned away."""
         most = self._limits.unauthenticated_per_peer
         if port.role is not Role.CLIENT or most is None or peer_host == "unix" or self._peers[peer_host] < most:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from penstock_broker.access.connection import Connection, Phase
-from penstock_broker.access.listeners import ListeningPort
+from penstock_broker.access.listeners import Listener
 from penstock_broker.access.users import Proof, Signed
 from penstock_broker.attach import open
 from penstock_broker.errors import amqp_error
@@ -31,7 +31,7 @@ SPARE: Final = 1000
 
 class _Login(NamedTuple):
     connection: int
-    port: ListeningPort
+    port: Listener
     user: str
     proof: Proof
 
@@ -126,7 +126,7 @@ def _found(logins: list[_Login]) -> Found:
     return found
 
 
-def _end_of(port: ListeningPort, user: str, proof: Proof) -> LoginEnd | None:
+def _end_of(port: Listener, user: str, proof: Proof) -> LoginEnd | None:
     if isinstance(proof, Signed):
         return None if port.issuers.holds(proof.issuer, proof.key) else LoginEnd.KEY_REMOVED
     return port.users.end_of(user, proof) if port.users is not None else None

@@ -24,7 +24,7 @@ from penstock_amqp.sasl.mechanisms import Answer, Find, Identified, Question, Ve
 from penstock_amqp.sasl.server import Authenticated, Refused
 from penstock_amqp.sasl.tokens import TokenError
 from penstock_broker.access.connection import Connection, Phase
-from penstock_broker.access.listeners import ListeningPort
+from penstock_broker.access.listeners import Listener
 from penstock_broker.access.login_throttle import LoginThrottle
 from penstock_broker.access.rejections import reason_of_code, reason_of_error
 from penstock_broker.access.users import Absent, Proof, Signed
@@ -43,7 +43,7 @@ MAX_WAITING: Final = 2000
 class _Job(NamedTuple):
     connection: int | None
     """None: nobody waits; a password is hashed before somebody needs it."""
-    port: ListeningPort
+    port: Listener
     question: Question
     now_us: int
     """Time of day when it was asked."""
@@ -82,7 +82,7 @@ class Logins:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         """Readable when `collect` has something to do."""
 
-    def preload(self, port: ListeningPort) -> None:
+    def preload(self, port: Listener) -> None:
         """Hash the passwords of a listener's users before somebody waits for them."""
         for user in port.user_names():
             self._submit(_Job(None, port, Find("SCRAM-SHA-256", user), self._broker.clock.now_us))
@@ -207,7 +207,7 @@ def _answer(job: _Job) -> _Done:
         return _Done(job, Verdict.UNKNOWN, None)
 
 
-def _bearer(port: ListeningPort, token: bytes, now_us: int) -> tuple[Answer, Proof | None]:
+def _bearer(port: Listener, token: bytes, now_us: int) -> tuple[Answer, Proof | None]:
     """Who the token speaks for. The log says what is wrong with it: its bearer learns nothing."""
     try:
         bearer, issuer = port.issuers.check(token, now_us / 1_000_000)

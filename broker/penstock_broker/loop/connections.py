@@ -17,7 +17,7 @@ from penstock_amqp.endpoint.events import AmqpError, Event
 from penstock_amqp.sasl.mechanisms import Answer
 from penstock_amqp.transports.tls import Wrapping
 from penstock_broker.access.connection import MAX_BACKLOG, Connection, Phase
-from penstock_broker.access.listeners import ListeningPort
+from penstock_broker.access.listeners import Listener
 from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.login_revalidation import LoginRevalidation
 from penstock_broker.access.logins import Logins
@@ -50,7 +50,7 @@ class Connections:
         self._logins = Logins(broker, self._answered, self.standing.begun)
         self._lobby = Lobby(broker.settings.limits, broker.clients.warnings, broker.clients.rejections)
 
-    def _accept(self, port: ListeningPort) -> None:
+    def _accept(self, port: Listener) -> None:
         try:
             accepted = port.accept()
         except OSError:  # no descriptor or no memory is left
@@ -64,7 +64,7 @@ class Connections:
         else:
             sock.close()
 
-    def add(self, port: ListeningPort, sock: socket.socket, peer: str, tls: Wrapping | None = None) -> None:
+    def add(self, port: Listener, sock: socket.socket, peer: str, tls: Wrapping | None = None) -> None:
         """Serve a connected, non-blocking socket by the rules of `port`."""
         broker = self.broker
         broker.clients.next_connection += 1

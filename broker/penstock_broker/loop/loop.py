@@ -23,7 +23,7 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Event
 from penstock_broker.access.connection import Connection, Phase
-from penstock_broker.access.listeners import ListeningPort
+from penstock_broker.access.listeners import Listener
 from penstock_broker.access.login_revalidation import WATCH_MS
 from penstock_broker.attach import open, permission_review
 from penstock_broker.clock import SYSTEM_CLOCK, Clock
@@ -58,7 +58,7 @@ _LOST: Final = select.EPOLLHUP | select.EPOLLERR
 class Loop(Connections):
     """Drives a broker until `stop`."""
 
-    def __init__(self, broker: Broker, ports: list[ListeningPort], clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, broker: Broker, ports: list[Listener], clock: Clock = SYSTEM_CLOCK) -> None:
         super().__init__(broker)
         self._ports = ports
         self._clock = clock
@@ -202,7 +202,7 @@ class Loop(Connections):
         deadline = clock() + LOBBY_SECONDS
         while (ready := self._lobby.next()) is not None:
             who, mask = ready
-            if isinstance(who, ListeningPort):
+            if isinstance(who, Listener):
                 self._accept(who)
             else:
                 connection = self._by_fd[who]
