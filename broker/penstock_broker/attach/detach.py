@@ -54,7 +54,7 @@ def _detach_consumer(broker: Broker, connection: Connection, consumer: Consumer,
         closed=closed,
         source=SourceKind.TOPIC,
         durability=consumer.durability,
-        user=connection.user,
+        user=connection.login.user,
         may_use_others=broker.permissions.may_use_others(connection, identity),
     )
     others = len(consumer.queue.consumers) - 1
@@ -71,7 +71,7 @@ def _detach_finder(broker: Broker, connection: Connection, finder: SubscriptionL
         closed=closed,
         source=SourceKind.LOOKUP,
         durability=Durability.NONE,
-        user=connection.user,
+        user=connection.login.user,
         may_use_others=broker.permissions.may_use_others(connection, finder.identity),
     )
     consumers = len(subscription.queue.consumers) if subscription is not None else 0
@@ -123,7 +123,7 @@ def steal(broker: Broker, loser: Consumer, winner: Connection) -> None:
     connection, link = loser.connection, loser.link
     if winner is not connection:
         broker.clients.contests.record(
-            winner.container_id, winner.number, now_ms=broker.clock.now_ms, now_us=broker.clock.now_us
+            winner.client.container_id, winner.number, now_ms=broker.clock.now_ms, now_us=broker.clock.now_us
         )
     close.leave(broker, link, connection.endpoint.held_by(link))
     connection.endpoint.detach(link, closed=True, error=amqp_error(STOLEN))
@@ -162,7 +162,7 @@ def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
     number = event.session.context
     if isinstance(number, int):
         session = Session(connection.number, number)
-        for identity in list(connection.attached):
+        for identity in list(connection.subscriptions):
             subscription = broker.topology.subscriptions.get(identity)
             if subscription is not None:
                 subscription.users = subscription.users.session_ended(session)
@@ -180,16 +180,16 @@ def connection_gone(broker: Broker, connection: Connection, *, orderly: bool = F
         by_link.setdefault(held[0], []).append(held)
     for link in connection.endpoint.all_links():
         close.leave(broker, link, by_link.get(link, []) if isinstance(link, OutLink) else [], orderly=orderly)
-    for identity in connection.attached:
+    for identity in connection.subscriptions:
         subscription = broker.topology.subscriptions.get(identity)
         if subscription is not None:
             subscription.users = subscription.users.connection_closed(connection.number)
             close.end_if_over(broker, identity)
-    connection.attached.clear()
+    connection.subscriptions.clear()
     temporary.connection_gone(broker, connection)
     temporary.left(broker, ())
-    sharers = broker.clients.containers.get(connection.container_id)
+    sharers = broker.clients.containers.get(connection.client.container_id)
     if sharers is not None and connection in sharers:
         sharers.remove(connection)
         if not sharers:
-            del broker.clients.containers[connection.container_id]
+            del broker.clients.containers[connection.client.container_id]

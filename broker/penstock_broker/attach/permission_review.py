@@ -60,7 +60,7 @@ def _check_source(broker: Broker, connection: Connection, queue: Queue, of_subsc
         case Subscription():
             existing = there.existing()
             others = permitting.may_use_others(connection, there.identity)
-            refused = ownership.check(existing, connection.user, others)
+            refused = ownership.check(existing, connection.login.user, others)
             if refused is not None:
                 return refused
             exchange = broker.topology.exchanges.get(there.binding.exchange)

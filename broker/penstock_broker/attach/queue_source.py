@@ -61,7 +61,9 @@ def consume(
             assert_never(decision)
     request = request_of(connection, attach, None)
     kind = QueueLink("" if source.dynamic else decision.queue)
-    stealing = decide_steal(kind, live_link(broker.clients.live_links.get(request.link)), connection.user, may_manage)
+    stealing = decide_steal(
+        kind, live_link(broker.clients.live_links.get(request.link)), connection.login.user, may_manage
+    )
     if isinstance(stealing, Refuse):
         return stealing
     if isinstance(stealing, Steal):
@@ -95,7 +97,7 @@ def _browse(
     assert source is not None
     if isinstance(parsed, address.QueueAddress):
         node = broker.topology.queues[parsed.queue]
-        refused = None if connection.port.role is Role.MANAGEMENT else temporary.check(node, connection)
+        refused = None if connection.listener.role is Role.MANAGEMENT else temporary.check(node, connection)
         refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
         if refused is not None:
             return refused

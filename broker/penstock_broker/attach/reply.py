@@ -36,8 +36,8 @@ def request_of(connection: Connection, attach: Attach, source: AskedSource | Non
     """What the attach asks for; `source` is its topic source as parsed, None for every other kind."""
     return attach_request(
         attach,
-        container_id=connection.container_id,
-        user=connection.user,
+        container_id=connection.client.container_id,
+        user=connection.login.user,
         source=source,
         nonce=uuid.uuid4().hex,
     )
@@ -47,7 +47,7 @@ def live_link(consumer: Consumer | None) -> LiveLink | None:
     """What the rules need to know of the link that is live under a name."""
     if consumer is None:
         return None
-    return LiveLink(kind=consumer.kind, identity=consumer.identity, user=consumer.connection.user)
+    return LiveLink(kind=consumer.kind, identity=consumer.identity, user=consumer.connection.login.user)
 
 
 def add_consumer(

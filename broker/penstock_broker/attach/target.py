@@ -75,7 +75,7 @@ def _admit(broker: Broker, producer: Producer, attach: Attach, target: Target) -
             capabilities=target.capabilities,
         ),
         answers_unsettled=attach.unsettled is not None,
-        max_message_bytes=min(connection.port.max_message_bytes, MAX_REQUEST_BYTES if keeps_all else 1 << 62),
+        max_message_bytes=min(connection.listener.max_message_bytes, MAX_REQUEST_BYTES if keeps_all else 1 << 62),
         settles_second=attach.rcv_settle_mode == 1,
         peer_settles=attach.snd_settle_mode,
     )

@@ -133,7 +133,7 @@ def _apply(broker: Broker, decision: Create | Join | Rebind) -> Subscription:
 
 def _remember_user(connection: Connection, link: OutLink, subscription: Subscription) -> None:
     subscription.users = subscription.users.attached(session_of(connection, link))
-    connection.attached.add(subscription.identity)
+    connection.subscriptions.add(subscription.identity)
 
 
 def topic_source(reply: SourceReply, asked: Source | None) -> Source:

@@ -99,7 +99,7 @@ def _delete_subscription(broker: Broker, name: str, wanted: management.Deletion)
 
 
 def _in_the_way(queue: Queue) -> Value:
-    containers: list[Value] = list(dict.fromkeys(each.connection.container_id for each in queue.consumers))
+    containers: list[Value] = list(dict.fromkeys(each.connection.client.container_id for each in queue.consumers))
     return {"containers": containers[: entity_states.MAX_CONTAINERS], "depth": queue.depth}
 
 
