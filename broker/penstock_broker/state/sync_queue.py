@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class SyncQueue:
-    """Actions that wait for a sync. A turn calls `after_sync`, then `write`; `release` comes when the log has synced."""
+    """Actions that wait for a sync. A turn calls `after_sync`, then `write`; `release` is called after the sync."""
 
     __slots__ = ("_log", "_this_turn", "_topology", "_waiting", "syncs", "topology_sequence")
 
