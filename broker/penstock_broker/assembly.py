@@ -1,6 +1,6 @@
 """Puts a broker together from its recovered log: topology and backlogs, state, management node, loop.
 
-Must not know files, signals or sockets: `main` opens the log and binds the ports.
+Must not know files, signals or sockets: `main` opens the log and binds the listeners.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ def assemble(
     given: Settings,
     log: Log,
     recovered: Recovered,
-    ports: list[Listener],
+    listeners: list[Listener],
     queue_max_bytes: int,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Loop:
-    """A broker with what was recovered, and the loop that drives it; its ports are not open yet.
+    """The loop of a broker that holds what was recovered; its listeners are not bound yet.
 
-    `queue_max_bytes`: how much a queue holds that has no limit of its own.
+    `queue_max_bytes`: how much a queue holds that has no limit of its own. Raises `Misuse` if the settings' `delivery`
+    names a destination that can't be made.
     """
     topology = Topology(log, queue_max_bytes, given.delivery)
     restore.restore(topology, recovered, clock.now_us())
@@ -59,7 +60,7 @@ def assemble(
     unused_seconds = unused_queue_seconds(given.auto_create)
     if unused_seconds is not None:
         unused.watch_queues(broker, unused_seconds)
-    loop = Loop(broker, ports, clock)
+    loop = Loop(broker, listeners, clock)
     loop.watch(log.descriptor, lambda: _synced(broker))
     return loop
 

@@ -1,7 +1,8 @@
-"""The clock of the loop, and its timers: heartbeats, idle time-outs, probes. A heap of deadlines; nothing is ever taken
-out early.
+"""The time: where the loop gets it, the time of the turn, and the timers.
 
-Timers must not know the clock: the loop says what time it is.
+Nothing below the loop asks the system for the time: the loop sets `TurnClock` at the beginning of each turn, and runs
+the timers that are due. Timers are one heap of deadlines, and none is ever taken out early: an action whose reason is
+gone has to find that out by itself. Source: docs/decisions/027-timers.md.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-__all__ = ["SYSTEM_CLOCK", "Clock", "Timers"]
+__all__ = ["SYSTEM_CLOCK", "Clock", "Timers", "TurnClock"]
 
 logger = logging.getLogger(__name__)
 
@@ -26,9 +27,9 @@ class Clock:
     now_us: Callable[[], int]
     """Microseconds since the epoch."""
     now_ms: Callable[[], int]
-    """Milliseconds that never go back."""
+    """Milliseconds of a clock that never goes back (monotonic)."""
     seconds: Callable[[], float]
-    """Seconds, as exactly as can be had: bounds turns."""
+    """Seconds of a clock of high resolution: bounds the length of a turn."""
 
 
 SYSTEM_CLOCK: Final = Clock(
@@ -52,7 +53,7 @@ class Timers:
         heapq.heappush(self._heap, (deadline_ms, next(self._numbers), action))
 
     def run(self, now_ms: int) -> None:
-        """Run everything that is due; what an action adds has its turn in the next run, however soon it is due."""
+        """Run everything that is due. What an action adds runs in the next call at the earliest, due or not."""
         due: list[Callable[[], None]] = []
         while self._heap and self._heap[0][0] <= now_ms:
             due.append(heapq.heappop(self._heap)[2])
@@ -63,7 +64,26 @@ class Timers:
                 logger.exception("A timer failed; it won't come again")
 
     def wait_ms(self, now_ms: int, at_most_ms: int) -> int:
-        """How long nothing is due."""
+        """Milliseconds until the next deadline, at most `at_most_ms`."""
         if not self._heap:
             return at_most_ms
         return min(max(self._heap[0][0] - now_ms, 0), at_most_ms)
+
+
+class TurnClock:
+    """The time of this turn, which the loop sets, and the timers."""
+
+    __slots__ = ("now_ms", "now_us", "timers", "turns")
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        """Microseconds since the epoch."""
+        self.now_ms = 0
+        """Milliseconds of a clock that never goes back."""
+        self.timers = Timers()
+        self.turns = 0
+        """Turns since the start."""
+
+    def after(self, milliseconds: int, action: Callable[[], None]) -> None:
+        """Run `action` once, so many milliseconds after the time of this turn."""
+        self.timers.at(self.now_ms + milliseconds, action)

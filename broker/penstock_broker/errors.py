@@ -1,4 +1,4 @@
-"""Refusals of the rules as AMQP errors."""
+"""Makes AMQP errors of the refusals of `penstock_core`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INVALID_FIELD = "invalid-field"
 
 
 def amqp_error(refuse: Refuse) -> AmqpError:
-    """The error to send: condition, description, and the reason in its info map.
+    """The AMQP error of a refusal: condition, description, and the reason in its info map.
 
     The name of an invalid field is a symbol: Qpid JMS turns ``invalid-field: container-id`` into
     InvalidClientIDException, and compares by type.

@@ -1,4 +1,4 @@
-"""Starts a broker: settings, log, recovery, sockets, loop. What `penstock broker` calls."""
+"""Starts and stops a broker process: settings, log, recovery, listeners, loop. `penstock broker` calls `run`."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ __all__ = ["ADDRESSES_FILE", "announce", "run", "serve"]
 logger = logging.getLogger(__name__)
 
 ADDRESSES_FILE: Final = "addresses.json"
-"""In the data folder: a JSON map from the name of each listener (and `probes`) to the address it got."""
+"""In the data folder: a JSON map from the name of each listener (and `probes`) to its address."""
 
 SALT_FILE: Final = "salt.key"
-"""In the data folder: random bytes that salt passwords given in plain."""
+"""In the data folder: random bytes that salt passwords given in plain text."""
 
 
 def run(
@@ -53,11 +53,12 @@ def run(
 ) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code.
 
-    `listen`: HOST:PORT of client listeners, beside those of `config`. `management`, `observer_socket` and `probes` take
-    the place of the file's. `ready_file`: also write the addresses there. Raises `Failure` and its kinds.
+    `listen`: HOST:PORT of client listeners, in addition to those of the file `config`. `management`, `observer_socket`
+    and `probes` replace what the file says. `ready_file`: the addresses are written there, too. Raises `Failure` and
+    its subclasses.
     """
     given = settings.load(config) if config is not None else Settings()
-    listeners = (*given.listeners, *(_listener(number, address) for number, address in enumerate(listen)))
+    listeners = (*given.listeners, *(_listener_option(number, address) for number, address in enumerate(listen)))
     update: dict[str, object] = {"listeners": listeners}
     if management is not None:
         update["management"] = {"address": management}
@@ -80,16 +81,16 @@ def run(
 
 def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files: FileLayer | None = None) -> int:
     """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
-    _take_descriptors()
-    ports = listeners_of(given, _salt_key(data))
-    loop = _recovered(given, data, files, ports)
+    _raise_descriptor_limit()
+    listeners = listeners_of(given, _salt_key(data))
+    loop = _start(given, data, files, listeners)
     log = loop.broker.log
     probes = Probes(loop, given.probes) if given.probes is not None else None
     _stop_on_signals(loop)
-    for port in ports:
-        port.bind()
-    loop.open_ports()
-    addresses = {port.name: port.bound for port in ports}
+    for listener in listeners:
+        listener.bind()
+    loop.accept_connections()
+    addresses = {listener.name: listener.bound for listener in listeners}
     if probes is not None:
         addresses["probes"] = probes.bound
         probes.is_ready = True
@@ -105,24 +106,27 @@ def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files:
     return 0
 
 
-def _take_descriptors() -> None:
-    """As many descriptors as we may have: a connection takes one, and shells begin with 1024."""
+def _raise_descriptor_limit() -> None:
+    """Allow this process as many descriptors as it can get: each connection needs one, and the usual limit is 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _recovered(given: Settings, data: Path, files: FileLayer | None, ports: list[Listener]) -> Loop:
-    """The broker as the log has it. What recovery hands over is let go of here: it holds every message."""
+def _start(given: Settings, data: Path, files: FileLayer | None, listeners: list[Listener]) -> Loop:
+    """The loop of a broker that holds what its log has kept.
+
+    A function of its own, so that `Recovered`, which refers to every message, is freed when it returns.
+    """
     started = time.monotonic()
-    log, recovered = _recover(given, data, files)
-    loop = assemble(given, log, recovered, ports, given.queue_max_bytes or _quarter_of_volume(data))
+    log, recovered = _open_log(given, data, files)
+    loop = assemble(given, log, recovered, listeners, given.queue_max_bytes or _quarter_of_volume(data))
     logger.info("Recovery took %.2f s", time.monotonic() - started)
     return loop
 
 
 def _salt_key(data: Path) -> bytes:
-    """What salts passwords; made with the data folder."""
+    """The random bytes that salt passwords; made with the data folder."""
     path = data / SALT_FILE
     try:
         data.mkdir(parents=True, exist_ok=True)
@@ -137,11 +141,11 @@ def _salt_key(data: Path) -> bytes:
         raise CannotRun(f"The data folder {data} can't be used: {error}.", "Check its volume and owner.") from error
 
 
-def _listener(number: int, address: str) -> dict[str, object]:
+def _listener_option(number: int, address: str) -> dict[str, object]:
     return {"name": "amqp" if number == 0 else f"amqp-{number + 1}", "address": address}
 
 
-def _recover(given: Settings, data: Path, files: FileLayer | None) -> tuple[Log, Recovered]:
+def _open_log(given: Settings, data: Path, files: FileLayer | None) -> tuple[Log, Recovered]:
     try:
         return Log.open(data / "log", files=files, options=LogOptions(segment_bytes=given.log.segment_bytes))
     except FolderLocked as error:
@@ -157,12 +161,12 @@ def _quarter_of_volume(data: Path) -> int:
 
 
 def _stop_on_signals(loop: Loop) -> None:
-    """SIGTERM and SIGINT reach the loop as a readable descriptor."""
+    """Stop the loop on SIGTERM and SIGINT, which reach it as bytes in a pipe."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
     def ignore(_number: int, _frame: FrameType | None) -> None:
-        """Only the byte in the pipe matters."""
+        """The byte that Python writes into the pipe is what the loop reads."""
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ignore)
@@ -177,9 +181,9 @@ def _stop_on_signals(loop: Loop) -> None:
 
 
 def announce(addresses: dict[str, str], *files: Path | None) -> None:
-    """Tell where clients are served, on standard output and in files; raises `CannotRun` if one can't be written.
+    """Write the addresses of the listeners to standard output and to files; raises `CannotRun` if that fails.
 
-    For want of room it only warns: consumers have to come in, or the volume would stay full.
+    If the volume is full it only warns: consumers have to connect, or the volume would stay full.
     """
     for path in files:
         if path is not None:
@@ -189,7 +193,7 @@ def announce(addresses: dict[str, str], *files: Path | None) -> None:
                 hidden.replace(path)
             except OSError as error:
                 if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                    path.unlink(missing_ok=True)  # it tells of the start before
+                    path.unlink(missing_ok=True)  # it holds the addresses of an earlier start
                     logger.warning("The volume is full: %s is not written", path)
                     continue
                 told = f"The addresses can't be written to {path}: {error.strerror}."

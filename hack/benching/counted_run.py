@@ -104,7 +104,7 @@ class Rig:
         clock = Clock(self.clock.now_us, self.clock.now_ms, seconds=lambda: 0.0)
         self.loop = assemble(settings, self.log, recovered, ports, 1 << 30, clock)
         ports[0].bind()
-        self.loop.open_ports()
+        self.loop.accept_connections()
         self.address = addresses.split(ports[0].bound)
         self.accepted = self.received = 0
         self.peers: list[Peer] = []

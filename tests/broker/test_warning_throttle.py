@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from penstock_broker.warning_throttle import MOST_SUBJECTS, PAUSE_MS, WarningIntervals
+from penstock_broker.warning_throttle import MOST_SUBJECTS, PAUSE_MS, WarningThrottle
 
 
 def test_each_subject_is_mentioned_once_a_minute() -> None:
-    rarely = WarningIntervals()
-    assert rarely.may_say("a", 0)
-    assert not rarely.may_say("a", PAUSE_MS - 1)
-    assert rarely.may_say("b", PAUSE_MS - 1)
-    assert rarely.may_say("a", PAUSE_MS)
+    now_ms = 0
+    throttle = WarningThrottle(lambda: now_ms)
+    assert throttle.may_warn("a")
+    now_ms = PAUSE_MS - 1
+    assert not throttle.may_warn("a")
+    assert throttle.may_warn("b")
+    now_ms = PAUSE_MS
+    assert throttle.may_warn("a")
 
 
 def test_subjects_do_not_pile_up() -> None:
-    rarely = WarningIntervals()
+    throttle = WarningThrottle(lambda: 0)
     for number in range(MOST_SUBJECTS + 1):
-        assert rarely.may_say(str(number), 0)
-    assert rarely.may_say("0", 0), "forgotten with the others"
+        assert throttle.may_warn(str(number))
+    assert throttle.may_warn("0"), "forgotten with the others"

@@ -1,6 +1,7 @@
-"""How many connections are open, in all, per user and per network address; and why one more is refused.
+"""The limits of open connections: in all, per user and per network address.
 
-Only clients count: the operator and the observer get in whatever clients do. Source: docs/security.md.
+Only connections of client listeners count: the operator and the observer get in whatever clients do. Source:
+docs/security.md.
 """
 
 from __future__ import annotations
@@ -23,19 +24,20 @@ class ConnectionCounts:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._open: set[int] = set()
+        """Numbers of the connections that are counted."""
         self._users: Counter[str] = Counter()
         self._peers: Counter[str] = Counter()
-        self._open = 0
 
     def check(self, connection: Connection) -> Refuse | None:
         """None if the connection may open."""
         limits = self._limits
-        if connection.port.role is not Role.CLIENT:
+        if connection.listener.role is not Role.CLIENT:
             return None
-        if self._open >= limits.connections:
-            return _refuse(f"The broker has {self._open} connections open", "limits.connections")
+        if len(self._open) >= limits.connections:
+            return _refuse(f"The broker has {len(self._open)} connections open", "limits.connections")
         per_user, per_peer = limits.connections_per_user, limits.connections_per_peer
-        user, host = connection.user, connection.peer_host
+        user, host = connection.login.user, connection.transport.peer_host
         if per_user is not None and self._users[user] >= per_user:
             return _refuse(f"User {user!r} has {per_user} connections open", "limits.connectionsPerUser")
         if per_peer is not None and self._peers[host] >= per_peer:
@@ -43,20 +45,19 @@ class ConnectionCounts:
         return None
 
     def enter(self, connection: Connection) -> None:
-        """It is open now."""
-        if connection.port.role is Role.CLIENT and not connection.is_counted:
-            connection.is_counted = True
+        """The connection is open now."""
+        if connection.listener.role is Role.CLIENT and connection.number not in self._open:
+            self._open.add(connection.number)
             self._count(connection, 1)
 
     def leave(self, connection: Connection) -> None:
-        """It is closed or lost; may be said more than once."""
-        if connection.is_counted:
-            connection.is_counted = False
+        """The connection is closed or lost; may be called more than once."""
+        if connection.number in self._open:
+            self._open.discard(connection.number)
             self._count(connection, -1)
 
     def _count(self, connection: Connection, change: int) -> None:
-        self._open += change
-        for counter, key in ((self._users, connection.user), (self._peers, connection.peer_host)):
+        for counter, key in ((self._users, connection.login.user), (self._peers, connection.transport.peer_host)):
             counter[key] += change
             if not counter[key]:
                 del counter[key]

@@ -1,7 +1,7 @@
-"""Remembers which container-ids keep changing hands, so that somebody hears of it.
+"""Remembers the container-ids whose connections keep closing each other, and warns of them.
 
-Bounded: of a thousand container-ids, the one that was quiet longest is forgotten. Knows neither connections nor links;
-whoever takes something over says so. Source: decision 13 of the design.
+Bounded: beyond a thousand container-ids, the one whose last takeover is longest ago is forgotten. Must not know
+connections or links: it is told of each takeover. Source: docs/decisions/013-container-uniqueness.md.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ logger = logging.getLogger(__name__)
 _MOST: Final = 1000
 _SHOWN: Final = 20
 _LONGEST_NAME: Final = 255
-"""Of what a stranger chose, so much is kept."""
+"""Characters of a container-id that are kept: the client chose it."""
 
 
 class Contested(NamedTuple):
-    """A container-id that keeps changing hands."""
+    """A container-id whose connections keep closing each other."""
 
     container_id: str
     takeovers: int
     last_us: int
-    """Of the last one, microseconds since the epoch."""
+    """When the last takeover was, microseconds since the epoch."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class ContainerContests:
     """Takeovers by container-id."""
 
     _by_container: dict[str, tuple[Contest, int]] = field(default_factory=dict[str, tuple[Contest, int]])
-    """With the time of day of the last one; the longest quiet first."""
+    """With the time of day of the last takeover; that with the oldest one first."""
 
     def record(self, container_id: str, winner: int, *, now_ms: int, now_us: int) -> None:
         """The connection `winner` took something from another connection of its container-id.
@@ -58,7 +58,7 @@ class ContainerContests:
             )
 
     def now(self, now_ms: int) -> list[Contested]:
-        """Those that are contested at this moment, the busiest first, at most twenty."""
+        """The container-ids that are contested now, at most twenty, those with the most takeovers first."""
         found = [
             Contested(name, contest.takeovers, last_us)
             for name, (contest, last_us) in self._by_container.items()

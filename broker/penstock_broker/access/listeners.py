@@ -1,6 +1,6 @@
-"""The listeners: take connections in, with TLS and WebSocket before AMQP, and know who may log in where.
+"""The listeners: accept connections, begin TLS and WebSocket, and offer the SASL mechanisms of each listener.
 
-A Unix socket's protection is its file mode. Source: design, section 4.
+A Unix socket is protected by the mode of its file. Source: docs/security.md.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _FACTORIES: Final[Table] = {
 
 
 class Listener:
-    """One listening socket and the rules of its connections."""
+    """One listening socket, and what holds for the connections that it accepts."""
 
     def __init__(
         self,
-        listener: ListenerSettings,
+        listener_settings: ListenerSettings,
         settings: Settings,
         mechanisms: tuple[str, ...],
         users: Users | None = None,
@@ -67,27 +67,28 @@ class Listener:
         issuers: TokenIssuers | None = None,
         file_mode: int = 0o600,
     ) -> None:
-        """`folder`: where files of users lie that can be made ready in advance."""
-        self.name = listener.name
-        self.role = listener.role
+        """`folder`: of files of users whose passwords can be hashed in advance."""
+        self.name = listener_settings.name
+        self.role = listener_settings.role
         self.mechanisms = mechanisms
         self.users = users
         self.issuers = issuers if issuers is not None else TokenIssuers(())
         self.max_frame = settings.max_frame_bytes
-        idle_seconds = listener.idle_timeout_seconds
+        idle_seconds = listener_settings.idle_timeout_seconds
         self.idle_timeout_ms = (settings.idle_timeout_seconds if idle_seconds is None else idle_seconds) * 1000
-        self.max_message_bytes = listener.max_message_bytes or settings.max_message_bytes
+        self.max_message_bytes = listener_settings.max_message_bytes or settings.max_message_bytes
         self.max_sessions = settings.limits.sessions_per_connection
         self.max_links = settings.limits.links_per_connection
-        self._kind = listener.kind
-        self._origins = listener.allowed_origins
-        self._address = listener.address
+        self._kind = listener_settings.kind
+        self._origins = listener_settings.allowed_origins
+        self._address = listener_settings.address
         self._folder = folder
         self._name_part = settings.authentication.certificate_user
         self._file_mode = file_mode
-        self._tls = listener.tls
+        self._tls = listener_settings.tls
         self._server_tls: ServerTls | None = None
         self.sock: socket.socket | None = None
+        """None until `bind`."""
 
     def bind(self) -> None:
         """Listen. Raises `CannotRun` if the address can't be had."""
@@ -102,9 +103,9 @@ class Listener:
         return sockets.bound(self.sock)
 
     def accept(self) -> tuple[socket.socket, str, str] | None:
-        """The next connection with its peer's name and network address; None if none waits.
+        """The next connection, its peer (HOST:PORT or "unix") and the peer's network address; None if none waits.
 
-        Raises `OSError` if the system has no room for it.
+        Raises `OSError` if the system has no descriptor or memory for it.
         """
         assert self.sock is not None
         try:
@@ -116,8 +117,8 @@ class Listener:
             return sock, "unix", "unix"
         return sock, f"{peer[0]}:{peer[1]}", peer[0]
 
-    def begin(self, sock: socket.socket) -> Wrapping | None:
-        """What lies between a new connection's socket and its SASL dialogue."""
+    def wrap(self, sock: socket.socket) -> Wrapping | None:
+        """TLS or WebSocket of a new connection; None if SASL or AMQP come without."""
         if sock.family is not socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         tls = self._begin_tls()
@@ -144,8 +145,8 @@ class Listener:
         return {name: with_external[name] for name in self.mechanisms}
 
     @property
-    def logins_may_end(self) -> bool:
-        """Whether something can take from a connection that is open what it logged in by."""
+    def has_revocable_logins(self) -> bool:
+        """Whether the log-in of an open connection can stop to hold: a token expires, a password file goes."""
         return bool(self.issuers) or (self.users is not None and self.users.has_files)
 
     def user_names(self) -> list[str]:
@@ -155,7 +156,7 @@ class Listener:
         return [path.name for path in self._folder.iterdir() if path.is_file() and not path.name.startswith(".")]
 
     def keys_of(self, question: Find, record: CredentialRecord | None) -> ScramKeys:
-        """The keys for one mechanism; made-up ones where the user, or a record for this mechanism, does not exist."""
+        """The keys for one mechanism; made-up ones if there is no such user, or no record for this mechanism."""
         assert self.users is not None
         keys = record.keys.get(question.mechanism) if record is not None else None
         return keys if keys is not None else self.users.fake(question.user).keys[question.mechanism]
@@ -178,9 +179,10 @@ def _load(tls: Tls, name: str) -> ServerTls:
 
 
 def listeners_of(settings: Settings, key: bytes | None = None) -> list[Listener]:
-    """All ports of a broker, not bound yet.
+    """All listeners of a broker, not bound yet. Raises `Misuse` if nobody could log in on one of them.
 
-    `key`: salts passwords; 32 random bytes, the same over restarts, so that users that don't exist keep their looks.
+    `key`: salts passwords; 32 random bytes, the same over restarts, so that the salts shown of users that don't exist
+    do not change either.
     """
     key = os.urandom(32) if key is None else key
     authentication = settings.authentication
@@ -195,30 +197,37 @@ def listeners_of(settings: Settings, key: bytes | None = None) -> list[Listener]
             has_files=authentication.users_folder is not None,
         )
     issuers = TokenIssuers(authentication.tokens)
-    ports = [_client_port(listener, settings, users, issuers) for listener in settings.listeners]
+    listeners = [
+        _client_listener(listener_settings, settings, users, issuers) for listener_settings in settings.listeners
+    ]
     if settings.management is not None:
-        ports.append(_management_port(settings.management, settings, key))
+        listeners.append(_management_listener(settings.management, settings, key))
     if settings.observer_socket is not None:
-        listener = ListenerSettings(name="observer", address=f"{UNIX}{settings.observer_socket}", role=Role.OBSERVER)
-        ports.append(Listener(listener, settings, ("ANONYMOUS",), file_mode=0o660))
-    return ports
+        listener_settings = ListenerSettings(
+            name="observer", address=f"{UNIX}{settings.observer_socket}", role=Role.OBSERVER
+        )
+        listeners.append(Listener(listener_settings, settings, ("ANONYMOUS",), file_mode=0o660))
+    return listeners
 
 
-def _client_port(listener: ListenerSettings, settings: Settings, users: Users | None, issuers: TokenIssuers) -> Listener:
-    allowed = _possible(listener, settings)
-    wanted = allowed if listener.sasl_mechanisms is None else listener.sasl_mechanisms
-    mechanisms = tuple(name for name in wanted if name in allowed)
+def _client_listener(
+    listener_settings: ListenerSettings, settings: Settings, users: Users | None, issuers: TokenIssuers
+) -> Listener:
+    possible = _possible_mechanisms(listener_settings, settings)
+    wanted = possible if listener_settings.sasl_mechanisms is None else listener_settings.sasl_mechanisms
+    mechanisms = tuple(name for name in wanted if name in possible)
     if not mechanisms:
         raise Misuse(
-            f"Nobody can log in on listener {listener.name!r}.",
+            f"Nobody can log in on listener {listener_settings.name!r}.",
             "Set authentication.users, usersFolder, tokens or anonymous, or tls.clientCa, and saslMechanisms that go "
             "with it; or give --dev, for a test, and anybody can.",
         )
-    return Listener(listener, settings, mechanisms, users, settings.authentication.users_folder, issuers)
+    folder = settings.authentication.users_folder
+    return Listener(listener_settings, settings, mechanisms, users, folder, issuers)
 
 
-def _possible(listener: ListenerSettings, settings: Settings) -> list[str]:
-    """What can work on a listener, in the order of preference."""
+def _possible_mechanisms(listener: ListenerSettings, settings: Settings) -> list[str]:
+    """The SASL mechanisms by which somebody could log in on a listener, in the order of preference."""
     authentication = settings.authentication
     with_users = {"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"} if authentication.has_users else set[str]()
     anonymous = {"ANONYMOUS"} if authentication.anonymous else set[str]()
@@ -230,16 +239,16 @@ def _possible(listener: ListenerSettings, settings: Settings) -> list[str]:
     return [name for name in MECHANISM_NAMES if name in possible]
 
 
-def _management_port(management: Management, settings: Settings, key: bytes) -> Listener:
+def _management_listener(management: Management, settings: Settings, key: bytes) -> Listener:
     is_unix = management.address.startswith(UNIX)
-    listener = ListenerSettings(
+    listener_settings = ListenerSettings(
         name="management", address=management.address, tls=management.tls, role=Role.MANAGEMENT, sasl_mechanisms=()
     )
     if management.password_file is None:
         if not is_unix:
             raise Misuse("The management listener has no password.", "Set management.passwordFile.")
-        return Listener(listener, settings, ("ANONYMOUS",))
-    if management.tls is None and not listener.is_local:
+        return Listener(listener_settings, settings, ("ANONYMOUS",))
+    if management.tls is None and not listener_settings.is_local:
         raise Misuse("The management listener would take its password without TLS.", "Set management.tls.")
     users = Users({}, one_user(management.user, management.password_file), key=key)
-    return Listener(listener, settings, ("PLAIN", "ANONYMOUS") if is_unix else ("PLAIN",), users)
+    return Listener(listener_settings, settings, ("PLAIN", "ANONYMOUS") if is_unix else ("PLAIN",), users)

@@ -1,132 +1,156 @@
-"""Ends connections whose login does not hold any more: its token's time is over, or its key, user or password went.
+"""Ends connections whose log-in no longer holds: its token has expired, or its key, user or password was taken away.
 
-Times are looked at once a second. Files are looked at on the thread of `logins`, a part of the connections each second,
-and what is missing has to be missing twice, since editors remove a file before they write it again. Must not know SASL.
-Source: docs/security.md, "When a login ends"; what is said to whom: `penstock_core.login_end`.
+Times are looked at once a second. Files are looked at on the thread of `login_thread`, for a part of the connections
+each second; what is missing has to be missing twice, since editors remove a file before they write it again. Must not
+know SASL. Source: docs/security.md, "When a login ends"; what the client is told: `penstock_core.login_end`.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.listeners import Listener
+from penstock_broker.access.login_thread import LoginThread
 from penstock_broker.access.users import Proof, Signed
-from penstock_broker.attach import detach
-from penstock_broker.errors import amqp_error
-from penstock_broker.state.broker import Broker
+from penstock_broker.clock import TurnClock
+from penstock_broker.warning_throttle import WarningThrottle
 from penstock_core.login_end import LoginEnd, refusal
+from penstock_core.reason import Refuse
 
-__all__ = ["WATCH_MS", "LoginRevalidation"]
+__all__ = ["CHECK_MS", "LoginRevalidation"]
 
-WATCH_MS: Final = 1000
-AT_ONCE: Final = 2000
-"""Connections whose files are looked at in one go."""
+logger = logging.getLogger(__name__)
+
+CHECK_MS: Final = 1000
+BATCH: Final = 2000
+"""Connections whose files are looked at in one piece of work of the thread."""
 SPARE: Final = 1000
-"""Ends of connections that are gone, before they are swept out."""
+"""Expiry times that may belong to connections that are gone, before they are removed."""
 
 
 class _Login(NamedTuple):
     connection: int
-    port: Listener
+    listener: Listener
     user: str
     proof: Proof
 
 
-Found: TypeAlias = dict[int, LoginEnd | None]
-"""What was found of each connection that was looked at."""
-Run: TypeAlias = Callable[[Callable[[], Callable[[], None]], Callable[[], None]], None]
-"""Does the first on a thread, and on the loop what that returns; or the second on the loop if it failed."""
+Ends: TypeAlias = dict[int, LoginEnd | None]
+"""By number of each connection that was looked at: why its log-in has ended; None: it holds."""
 
 
 class LoginRevalidation:
-    """The logins of one broker's connections."""
+    """The log-ins of one broker's connections, after they have succeeded."""
 
-    def __init__(self, broker: Broker, run: Run) -> None:
-        self._broker = broker
-        self._run = run
-        self._ends: list[tuple[int, int]] = []
-        """A heap: when a token ends, whose connection's."""
+    def __init__(
+        self,
+        clock: TurnClock,
+        connections: Mapping[int, Connection],
+        thread: LoginThread,
+        warnings: WarningThrottle,
+        close: Callable[[Connection, Refuse], None],
+    ) -> None:
+        """`connections`: by number. `close` closes a connection and tells its client why."""
+        self._clock = clock
+        self._connections = connections
+        self._thread = thread
+        self._warnings = warnings
+        self._close = close
+        self._expiries: list[tuple[int, int]] = []
+        """A heap: when a token expires (microseconds since the epoch), and the number of its connection."""
         self._suspects: set[int] = set()
-        """Connections whose login did not hold when it was looked at last."""
+        """Connections whose log-in did not hold when it was looked at last."""
         self._cursor = 0
-        self._is_looking = False
+        self._is_checking = False
+        """The thread looks at files."""
 
-    def begun(self, connection: Connection) -> None:
-        """A connection has logged in."""
-        if isinstance(connection.proof, Signed):
-            connections = self._broker.clients.connections
-            if len(self._ends) > 2 * len(connections) + SPARE:
-                self._ends = [each for each in self._ends if each[1] in connections]
-                heapq.heapify(self._ends)
-            heapq.heappush(self._ends, (connection.proof.ends_us, connection.number))
+    def logged_in(self, connection: Connection) -> None:
+        """Remember when the log-in of a connection expires."""
+        proof = connection.login.proof
+        if isinstance(proof, Signed):
+            if len(self._expiries) > 2 * len(self._connections) + SPARE:
+                self._expiries = [each for each in self._expiries if each[1] in self._connections]
+                heapq.heapify(self._expiries)
+            heapq.heappush(self._expiries, (proof.ends_us, connection.number))
 
     @property
     def waiting(self) -> int:
-        """Ends of tokens that are remembered."""
-        return len(self._ends)
+        """How many expiry times are remembered."""
+        return len(self._expiries)
 
-    def watch(self) -> None:
-        """Look now, and once a second from now on."""
-        self._broker.clock.after(WATCH_MS, self.watch)
-        while self._ends and self._ends[0][0] <= self._broker.clock.now_us:
-            _, number = heapq.heappop(self._ends)
+    def check(self) -> None:
+        """Check now, and every `CHECK_MS` from now on."""
+        self._clock.after(CHECK_MS, self.check)
+        while self._expiries and self._expiries[0][0] <= self._clock.now_us:
+            _, number = heapq.heappop(self._expiries)
             self._end(number, LoginEnd.EXPIRED)
-        if not self._is_looking:
-            self._look()
+        if not self._is_checking:
+            self._check_files()
 
-    def _look(self) -> None:
-        connections = self._broker.clients.connections
-        numbers = list(connections)[self._cursor : self._cursor + AT_ONCE]
-        self._cursor = self._cursor + AT_ONCE if len(numbers) == AT_ONCE else 0
+    def _check_files(self) -> None:
+        numbers = list(self._connections)[self._cursor : self._cursor + BATCH]
+        self._cursor = self._cursor + BATCH if len(numbers) == BATCH else 0
         logins = [
-            _Login(number, each.port, each.user, each.proof)
+            _Login(number, each.listener, each.login.user, each.login.proof)
             for number in numbers
-            if (each := connections[number]).is_known and each.proof is not None
+            if (each := self._connections[number]).login.is_authenticated and each.login.proof is not None
         ]
         if logins:
-            self._is_looking = True
-            self._run(lambda: partial(self._take, _found(logins)), partial(self._take, {}))
+            self._is_checking = True
+            self._thread.submit(lambda: partial(self._take, _ends(logins)))
 
-    def _take(self, found: Found) -> None:
-        self._is_looking = False
-        for number, end in found.items():
+    def _take(self, ends: Ends) -> None:
+        self._is_checking = False
+        for number, end in ends.items():
             if end is None:
                 self._suspects.discard(number)
             elif number in self._suspects:
                 self._end(number, end)
             else:
                 self._suspects.add(number)
-        self._suspects &= self._broker.clients.connections.keys()
+        self._suspects &= self._connections.keys()
 
     def _end(self, number: int, end: LoginEnd) -> None:
-        connection = self._broker.clients.connections.get(number)
+        connection = self._connections.get(number)
         if connection is None or connection.phase not in (Phase.OPENING, Phase.OPEN):
             return
-        told = refusal(end, connection.user)
-        self._broker.clients.warnings.warn(
-            "Closed %s on listener %s: %s", connection.peer, connection.port.name, told.description[:300]
-        )
-        detach.close_connection(self._broker, connection, amqp_error(told))
+        told = refusal(end, connection.login.user)
+        peer, listener = connection.transport.peer, connection.listener.name
+        self._warnings.warn("Closed %s on listener %s: %s", peer, listener, told.description[:300])
+        self._close(connection, told)
 
 
-def _found(logins: list[_Login]) -> Found:
-    """Look at files; on a thread. Many connections of one user cost one look."""
+# -- on the thread ----------------------------------------------------------------------------------------------------
+
+
+def _ends(logins: list[_Login]) -> Ends:
+    """What became of the log-ins; nothing of any if that can't be found out."""
+    try:
+        return _look_at_files(logins)
+    except Exception:
+        logger.exception("The files of log-ins could not be looked at")
+        return {}
+
+
+def _look_at_files(logins: list[_Login]) -> Ends:
+    """Many connections of one user cost one look."""
     seen: dict[tuple[int, object], LoginEnd | None] = {}
-    found: Found = {}
-    for number, port, user, proof in logins:
+    ends: Ends = {}
+    for number, listener, user, proof in logins:
         # A record can't be hashed; that of a user is one object for all who log in by it.
-        key = (id(port), (proof.issuer, proof.key) if isinstance(proof, Signed) else (user, id(proof)))
+        key = (id(listener), (proof.issuer, proof.key) if isinstance(proof, Signed) else (user, id(proof)))
         if key not in seen:
-            seen[key] = _end_of(port, user, proof)
-        found[number] = seen[key]
-    return found
+            seen[key] = _end_of(listener, user, proof)
+        ends[number] = seen[key]
+    return ends
 
 
-def _end_of(port: Listener, user: str, proof: Proof) -> LoginEnd | None:
+def _end_of(listener: Listener, user: str, proof: Proof) -> LoginEnd | None:
     if isinstance(proof, Signed):
-        return None if port.issuers.holds(proof.issuer, proof.key) else LoginEnd.KEY_REMOVED
-    return port.users.end_of(user, proof) if port.users is not None else None
+        return None if listener.issuers.holds(proof.issuer, proof.key) else LoginEnd.KEY_REMOVED
+    return listener.users.end_of(user, proof) if listener.users is not None else None

@@ -1,8 +1,8 @@
-"""Slows down who guesses passwords: after some failures the next check of that peer or user begins later.
+"""Slows down the guessing of passwords: after some failures the next check for that peer or user begins later.
 
-A check of somebody who never failed begins at once, and no failure of others keeps a user out for longer than a second:
-locking somebody out must not be cheaper than guessing. What is remembered is bounded; who failed last is forgotten
-last. The clock is an argument. Must not know SASL or connections. Source: docs/security.md.
+A check for a user and peer without failures begins at once, and the failures of others delay a user by a second at
+most: it must not be cheaper to lock a user out than to guess the password. What is remembered is bounded; the latest
+failures are kept. The clock is an argument. Must not know SASL or connections. Source: docs/security.md.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class _Rule(NamedTuple):
 _PAIR: Final = _Rule(3, 250, 10_000)
 """A user name from one network address."""
 _PEER: Final = _Rule(30, 100, 2_000)
-"""A network address, whatever the names: many honest clients may stand behind one."""
+"""A network address with any user names: many honest clients may share one."""
 _USER: Final = _Rule(100, 50, 1_000)
-"""A user name, from wherever."""
+"""A user name from any network address."""
 
 
 class _Failures(NamedTuple):
@@ -37,14 +37,14 @@ class _Failures(NamedTuple):
 
 
 class LoginThrottle:
-    """Failures of late."""
+    """The failed log-ins of the last ten minutes."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._failures: OrderedDict[tuple[str, str], _Failures] = OrderedDict()
 
     def wait_ms(self, peer: str, user: str, now_ms: int) -> int:
-        """How long to wait before this user's secret is looked at for this peer."""
+        """Milliseconds to wait before this user's secret is checked for this peer."""
         waits = [self._wait(key, rule, now_ms) for key, rule in _keys(peer, user)]
         return max(waits)
 
@@ -58,7 +58,7 @@ class LoginThrottle:
             self._failures.popitem(last=False)
 
     def succeeded(self, peer: str, user: str) -> None:
-        """A secret was right: this user from here is no guesser."""
+        """A secret was right: forget the failures of this user from this peer."""
         self._failures.pop((peer, user), None)
 
     def _wait(self, key: tuple[str, str], rule: _Rule, now_ms: int) -> int:

@@ -1,8 +1,8 @@
-"""Asks the rules whether a connection may do something, by the grants that hold now, and remembers what they said.
+"""Asks the rules whether a connection may do something, by the grants that hold now, and remembers their answers.
 
-Grants come from the settings and from a file that is read again when it changes; links that lost their permission are
-then closed. The management listener is never restricted, temporary nodes are their connection's own. Source: design,
-section 3, decision 16; docs/security.md.
+Grants come from the settings and from a file that is read again when it changes; links that have lost their permission
+are then closed (`attach.permission_review`). Connections of the management listener may do everything; a temporary node
+belongs to the connection that made it. Source: docs/decisions/016-owner-user.md; docs/security.md.
 """
 
 from __future__ import annotations
@@ -11,29 +11,47 @@ import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import yaml
 from pydantic import ValidationError
 
 from penstock_api.failing import Misuse
 from penstock_api.faults import faults
-from penstock_broker.access.connection import Connection
+from penstock_broker.access.connection import Connection, Login
 from penstock_broker.settings.security import Grants, Permission
 from penstock_broker.settings.settings import Role, Settings
-from penstock_broker.topology.records import Exchange, PointToPointQueue
 from penstock_core.address import AutoCreate
 from penstock_core.identity import Identity
 from penstock_core.permissions import EVERYTHING, Action, Allowed, Kind, Need, Permissions, Who
 from penstock_core.reason import Refuse
 from penstock_core.terms import NodeKind
 
-__all__ = ["PermissionCheck"]
+__all__ = ["Node", "PermissionCheck"]
 
 logger = logging.getLogger(__name__)
 
 MAX_REMEMBERED: Final = 256
 """Answers kept per connection."""
+
+
+class Node(Protocol):
+    """A queue or an exchange of the topology, as far as permissions know it."""
+
+    @property
+    def name(self) -> str:
+        """What permissions name it by."""
+        ...
+
+    @property
+    def permission_kind(self) -> Kind:
+        """What kind of thing it is for them."""
+        ...
+
+    @property
+    def temporary(self) -> object:
+        """None unless it is a temporary node."""
+        ...
 
 
 class PermissionCheck:
@@ -76,28 +94,29 @@ class PermissionCheck:
 
     def check(self, connection: Connection, action: Action, kind: Kind, name: str) -> Refuse | None:
         """None if the connection's user may do it."""
-        if self.permissions.is_open or connection.port.role is Role.MANAGEMENT:
+        if self.permissions.is_open or connection.listener.role is Role.MANAGEMENT:
             return None
-        if connection.granted_version != self.version or len(connection.granted) > MAX_REMEMBERED:
-            connection.granted.clear()
-            connection.granted_version = self.version
+        login = connection.login
+        if login.granted_version != self.version or len(login.granted) > MAX_REMEMBERED:
+            login.granted.clear()
+            login.granted_version = self.version
         need = Need(action, kind, name)
         try:
-            return connection.granted[need]
+            return login.granted[need]
         except KeyError:
-            answer = self.permissions.decide(self._who(connection), action, kind, name)
-        refused = connection.granted[need] = None if isinstance(answer, Allowed) else answer
+            answer = self.permissions.decide(self._who(login), action, kind, name)
+        refused = login.granted[need] = None if isinstance(answer, Allowed) else answer
         return refused
 
     def check_all(self, connection: Connection, needs: Iterable[Need]) -> Refuse | None:
         """The first refusal, if any."""
         return next((no for each in needs if (no := self.check(connection, each.action, each.kind, each.name))), None)
 
-    def check_node(self, connection: Connection, action: Action, node: Exchange | PointToPointQueue) -> Refuse | None:
-        """None if the connection may publish to, or consume from, a node that is there."""
+    def check_node(self, connection: Connection, action: Action, node: Node) -> Refuse | None:
+        """None if the connection may publish to, or consume from, a node that exists."""
         if node.temporary is not None:
             return None
-        return self.check(connection, action, Kind.EXCHANGE if isinstance(node, Exchange) else Kind.QUEUE, node.name)
+        return self.check(connection, action, node.permission_kind, node.name)
 
     def check_creation(self, connection: Connection, action: Action, wanted: AutoCreate) -> Refuse | None:
         """None if the connection may make a node by naming it, and then do `action` to it."""
@@ -107,17 +126,17 @@ class PermissionCheck:
 
     def may_manage(self, connection: Connection, kind: Kind, name: str) -> bool:
         """True if a permission says so, or the connection came by the management listener."""
-        if connection.port.role is Role.MANAGEMENT:
+        if connection.listener.role is Role.MANAGEMENT:
             return True
-        return self.permissions.allows(self._who(connection), Action.MANAGE, kind, name)
+        return self.permissions.allows(self._who(connection.login), Action.MANAGE, kind, name)
 
     def may_use_others(self, connection: Connection, *identities: Identity) -> bool:
-        """Whether the connection may use and end these subscriptions, whoever made them (decision 16)."""
+        """Whether the connection may use and end these subscriptions, whichever user made them."""
         return all(self.may_manage(connection, Kind.SUBSCRIPTION, each.name) for each in identities)
 
-    def _who(self, connection: Connection) -> Who:
-        own = {group for group, users in self._groups.items() if connection.user in users}
-        return Who(connection.user, connection.groups | own)
+    def _who(self, login: Login) -> Who:
+        own = {group for group, users in self._groups.items() if login.user in users}
+        return Who(login.user, login.groups | own)
 
 
 def _stamp(path: Path | None) -> tuple[int, int, int] | None:

@@ -1,4 +1,4 @@
-"""Sockets that listen, on TCP or at a path. Must not know what is spoken there, nor who may log in."""
+"""Sockets that listen, on TCP or at a path. Must not know which protocol is spoken there, or who may log in."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ BACKLOG: Final = 512
 
 
 def bind(address: str, file_mode: int = 0o600) -> socket.socket:
-    """Listen, without ever blocking. `file_mode`: of a Unix socket, whose protection it is.
+    """Listen with a non-blocking socket. `file_mode`: of a Unix socket, which is protected by it alone.
 
-    Raises `CannotRun` if the address can't be had; what is at a path and isn't a dead broker's socket is left alone.
+    Raises `CannotRun` if the address can't be used. A file at the path is removed only if it is the socket of a broker
+    that has died.
     """
     try:
         sock = _bind_unix(address.removeprefix(UNIX), file_mode) if address.startswith(UNIX) else _bind_tcp(address)
@@ -43,7 +44,7 @@ def bound(sock: socket.socket) -> str:
 
 
 def close(sock: socket.socket) -> None:
-    """Stop listening; a path is free again."""
+    """Stop listening, and remove the file of a Unix socket."""
     path = sock.getsockname() if sock.family is socket.AF_UNIX else None
     sock.close()
     if path is not None:
@@ -72,7 +73,7 @@ def _bind_unix(path: str, file_mode: int) -> socket.socket:
 
 
 def _clear(path: str) -> None:
-    """Remove the socket of a process that died. Raises `OSError` if it is something else, or somebody listens."""
+    """Remove the socket of a process that died. Raises `OSError` if it is no socket, or a process listens on it."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:

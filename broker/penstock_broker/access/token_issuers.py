@@ -1,4 +1,4 @@
-"""The issuers whose tokens a broker takes, with their keys as the files hold them now. Used on the thread of `logins`.
+"""The issuers whose tokens a broker accepts, with their keys as the files hold them now. Used on the log-in thread.
 
 Must not know SASL or connections. Source: docs/security.md.
 """
@@ -30,7 +30,7 @@ MAX_FILE_BYTES = 1024 * 1024
 
 
 class _Issuer:
-    """One issuer; its file is read again when it changes, and one that can't be used leaves the keys as they were."""
+    """One issuer. Its file is read again when it changes; if that fails, the keys stay as they were."""
 
     def __init__(self, given: TokenIssuer) -> None:
         """Raises `Misuse` if the file can't be used."""
@@ -57,7 +57,7 @@ class _Issuer:
             return read_keys(file.read(MAX_FILE_BYTES))
 
     def keys(self) -> KeySet:
-        """Those of the file as it is now."""
+        """The keys of the file as it is now."""
         stamp = _stamp(self._path)
         if stamp != self._stamp:
             self._stamp = stamp
@@ -79,7 +79,7 @@ class TokenIssuers:
         return bool(self._issuers)
 
     def check(self, token: bytes, now: float) -> tuple[Bearer, str]:
-        """Who the token speaks for, and the issuer. Raises `TokenError`. May read a file."""
+        """Whose token it is, and its issuer. Raises `TokenError`. May read a file."""
         claimed = issuer_of(token)
         failed = TokenError("its issuer is none of ours")
         for issuer in self._issuers:

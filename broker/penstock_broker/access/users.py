@@ -1,10 +1,10 @@
-"""What is stored of each user: salted records, made of what the settings or a folder of files say.
+"""The users of a listener: salted records of their passwords, made from the settings or from a folder of files.
 
 A password given in plain is hashed when it is first needed, and only the record is kept. Files are looked at in each
-log-in (a `stat`); one that changed is read and hashed again, on the thread of `logins`. `load` is the slow part.
-Must not know SASL or connections. Source: design, section 4.
+log-in (a `stat`); one that changed is read and hashed again, on the log-in thread: `load` is the slow part.
 
-What a login stands on: a user's record, or a signed token. Without it the connection ends (`events.standing`).
+What a log-in depends on (`Proof`): a user's record, or a signed token. When it goes, the connection is closed
+(`login_revalidation`). Must not know SASL or connections. Source: docs/decisions/025-password-hashing.md.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ MAX_FILE_BYTES = 4096
 
 
 class Absent(Enum):
-    """Why there is no record at hand."""
+    """Why `Users.ready` has no record."""
 
     NO_USER = auto()
     NOT_LOADED = auto()
-    """`load` has to be asked."""
+    """`Users.load` has to be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class _Known:
     record: CredentialRecord | None
     """None: the file is there and can't be used."""
     digest: bytes
-    """Of what the file held: a mounted Secret gets new files whenever one of its users changes."""
+    """Keyed hash of the file's content: a mounted Secret gets new files whenever any of its users changes."""
 
 
 class Users:
@@ -69,9 +69,9 @@ class Users:
         rounds: int = ROUNDS,
         has_files: bool = True,
     ) -> None:
-        """`given`: password or record by user, hashed at once. `file_of`: where that of another user would be.
+        """`given`: password or record by user, hashed at once. `file_of`: the file of any other user.
 
-        `key`: random bytes of this broker. It salts, and makes up what is shown of users that do not exist.
+        `key`: random bytes of this broker. It salts passwords, and makes up the salts of users that do not exist.
         """
         self._file_of = file_of
         self._key = key
@@ -80,14 +80,14 @@ class Users:
         self._known: dict[str, _Known] = {}
         self._lock = threading.Lock()
         self.has_files = has_files
-        """False: all users are given, and stay."""
+        """False: all users stand in the settings, and none can be removed."""
 
     def fake(self, user: str) -> CredentialRecord:
-        """What is shown of a user that does not exist."""
+        """A record to show for a user that does not exist."""
         return fake_record(self._key, user, self._rounds)
 
     def ready(self, user: str) -> CredentialRecord | Absent:
-        """The record of a user, if it is known already. Quick."""
+        """The record of a user if it is known already. Fast."""
         record = self._given.get(user)
         if record is not None:
             return record
@@ -102,7 +102,7 @@ class Users:
         return known.record if known.record is not None else Absent.NO_USER
 
     def load(self, user: str) -> CredentialRecord | None:
-        """The record of a user, read and hashed if need be; None if there is none. Slow: on a thread."""
+        """The record of a user, read and hashed if necessary; None if there is none. Slow: on the log-in thread."""
         record = self._given.get(user)
         path = self._file_of(user)
         stamp = _stamp(path)
@@ -115,7 +115,10 @@ class Users:
         return known.record
 
     def end_of(self, user: str, record: CredentialRecord) -> LoginEnd | None:
-        """What has become of a login by this record; a file that can't be used ends none. Slow: on a thread."""
+        """Why a log-in by this record has ended; None: it holds, also while the file can't be used.
+
+        Slow: on the log-in thread.
+        """
         if user not in self._given and _stamp(self._file_of(user)) is None:
             return LoginEnd.USER_REMOVED
         now = self.load(user)
@@ -152,7 +155,7 @@ class Users:
 
 
 def in_folder(folder: Path | None) -> Callable[[str], Source]:
-    """Where the file of a user is: a name that could lead out of the folder has none."""
+    """The file of a user is named like the user; a name that could lead out of the folder has none."""
 
     def file_of(user: str) -> Source:
         if folder is None or "/" in user or "\0" in user or user.startswith(".") or len(user) > 255:
@@ -179,7 +182,7 @@ def _stamp(path: Path | None) -> Stamp | None:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A token by which somebody logged in: by whom and by which key it was signed, and its end, leeway included."""
+    """The token by which a user logged in: who signed it with which key, and when it expires, leeway included."""
 
     issuer: str
     key: bytes
@@ -187,4 +190,4 @@ class Signed:
 
 
 Proof: TypeAlias = CredentialRecord | Signed
-"""None of both: nothing can take the login away."""
+"""What a log-in depends on. A log-in without proof (ANONYMOUS, EXTERNAL) can't be taken back."""

@@ -46,7 +46,7 @@ def subscribe(broker: Broker, connection: Connection, link: OutLink, plan: Subsc
     )
     _add_consumer(broker, consumer, plan)
     subscription.users = subscription.users.attached(_session_of(connection, link))
-    connection.attached.add(subscription.identity)
+    connection.subscriptions.add(subscription.identity)
     if stolen is not None and stolen.identity is not None:
         close.end_if_over(broker, stolen.identity)  # a not-shared volatile one lived as long as its link
     broker.routes.forget()

@@ -53,7 +53,7 @@ def _detach_consumer(broker: Broker, consumer: Consumer, identity: Identity, clo
         closed=closed,
         source=SourceKind.TOPIC,
         durability=consumer.durability,
-        user=connection.user,
+        user=connection.login.user,
         may_use_others=broker.permissions.may_use_others(connection, identity),
     )
     others = len(consumer.queue.links.consumers) - 1
@@ -71,7 +71,7 @@ def _detach_lookup(broker: Broker, lookup: SubscriptionLookup, closed: bool) -> 
         closed=closed,
         source=SourceKind.LOOKUP,
         durability=Durability.NONE,
-        user=connection.user,
+        user=connection.login.user,
         may_use_others=broker.permissions.may_use_others(connection, identity),
     )
     consumers = len(subscription.queue.links.consumers) if subscription is not None else 0
@@ -129,7 +129,7 @@ def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
     number = event.session.context
     if isinstance(number, int):
         session = Session(connection.number, number)
-        for identity in list(connection.attached):
+        for identity in list(connection.subscriptions):
             subscription = broker.topology.subscriptions.get(identity)
             if subscription is not None:
                 subscription.users = subscription.users.session_ended(session)
@@ -145,19 +145,19 @@ def connection_ended(broker: Broker, connection: Connection, *, orderly: bool = 
     held = _held_by_link(connection)
     for link in connection.endpoint.all_links():
         close.remove_link(broker, link, held.get(link, []) if isinstance(link, OutLink) else [], orderly=orderly)
-    for identity in connection.attached:
+    for identity in connection.subscriptions:
         subscription = broker.topology.subscriptions.get(identity)
         if subscription is not None:
             subscription.users = subscription.users.connection_closed(connection.number)
             close.end_if_over(broker, identity)
-    connection.attached.clear()
+    connection.subscriptions.clear()
     temporary.connection_ended(broker, connection)
     temporary.links_ended(broker, ())
-    same_container = broker.clients.containers.get(connection.container_id)
+    same_container = broker.clients.containers.get(connection.client.container_id)
     if same_container is not None and connection in same_container:
         same_container.remove(connection)
         if not same_container:
-            del broker.clients.containers[connection.container_id]
+            del broker.clients.containers[connection.client.container_id]
 
 
 def _held_by_link(connection: Connection) -> dict[OutLink, list[Held]]:

@@ -7,14 +7,10 @@ Source: docs/decisions/013-container-uniqueness.md, docs/decisions/015-offered-c
 
 from __future__ import annotations
 
-import fcntl
-import socket
-import struct
-import termios
 from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import AmqpError, Opened
-from penstock_broker.access.connection import Connection, Phase
+from penstock_broker.access.connection import NOT_OPENED, ClientOpen, Connection, Phase
 from penstock_broker.access.rejections import RejectionReason
 from penstock_broker.attach import detach
 from penstock_broker.errors import amqp_error
@@ -46,36 +42,35 @@ PROBE_STEPS: Final = 50
 
 def opened(broker: Broker, connection: Connection, event: Opened) -> None:
     """Answer an Open, at once or when the predecessor has been probed."""
-    if connection.has_opened:
+    if connection.client is not NOT_OPENED:
         # The engine reports it like the first; the connection would count twice for its container-id.
         if connection.phase in (Phase.OPENING, Phase.OPEN):
             detach.close_connection(
                 broker, connection, AmqpError("amqp:connection:framing-error", "A second Open came; send one.")
             )
         return
-    connection.has_opened = True
-    connection.container_id = event.container_id
-    connection.hostname = event.hostname
-    connection.properties = {
-        key: str(value) for key, value in event.properties.items() if isinstance(value, str | int | bool)
-    }
-    connection.asks_sole = Capability.SOLE_CONNECTION.value in event.desired
     policy = event.properties.get("sole-connection-enforcement-policy")
-    connection.enforcement = Enforcement.CLOSE_EXISTING if policy == 1 else Enforcement.REFUSE
+    connection.client = ClientOpen(
+        container_id=event.container_id,
+        properties={key: str(value) for key, value in event.properties.items() if isinstance(value, str | int | bool)},
+        asks_sole=Capability.SOLE_CONNECTION.value in event.desired,
+        enforcement=Enforcement.CLOSE_EXISTING if policy == 1 else Enforcement.REFUSE,
+    )
     _decide(broker, connection, ProbeResult.UNKNOWN, PROBE_STEPS)
 
 
 def _decide(broker: Broker, connection: Connection, probe: ProbeResult, steps: int) -> None:
-    others = [each for each in broker.clients.containers.get(connection.container_id, ()) if each is not connection]
-    predecessor = next((each for each in others if each.asks_sole), others[0] if others else None)
+    same_id = broker.clients.containers.get(connection.client.container_id, ())
+    others = [each for each in same_id if each is not connection]
+    predecessor = next((each for each in others if each.client.asks_sole), others[0] if others else None)
     decision = decide_sole_connection(
-        asks_sole=connection.asks_sole,
-        enforcement=connection.enforcement or Enforcement.REFUSE,
-        user=connection.user,
+        asks_sole=connection.client.asks_sole,
+        enforcement=connection.client.enforcement,
+        user=connection.login.user,
         may_use_others=broker.permissions.may_manage(connection, Kind.MANAGEMENT, ""),
         predecessor=None
         if predecessor is None
-        else Predecessor(is_sole=predecessor.asks_sole, user=predecessor.user, probe=probe),
+        else Predecessor(is_sole=predecessor.client.asks_sole, user=predecessor.login.user, probe=probe),
     )
     match decision:
         case Admit():
@@ -90,7 +85,7 @@ def _decide(broker: Broker, connection: Connection, probe: ProbeResult, steps: i
                 # If the peer of the older one does not answer, this is a failover and no contest.
                 number = connection.number
                 broker.clients.contests.record(
-                    connection.container_id, number, now_ms=broker.clock.now_ms, now_us=broker.clock.now_us
+                    connection.client.container_id, number, now_ms=broker.clock.now_ms, now_us=broker.clock.now_us
                 )
             detach.close_connection(broker, predecessor, amqp_error(decision.told))
             # Others of the same container may still be open; each is decided on in its turn.
@@ -109,7 +104,7 @@ def _probed(broker: Broker, connection: Connection, predecessor: Connection, ste
         return
     if predecessor.phase in (Phase.GONE, Phase.CLOSING):
         _decide(broker, connection, ProbeResult.UNKNOWN, PROBE_STEPS)
-    elif _is_acknowledged(predecessor):
+    elif predecessor.transport.is_acknowledged():
         _decide(broker, connection, ProbeResult.ALIVE, 0)
     elif steps == 0:
         _decide(broker, connection, ProbeResult.DEAD, 0)
@@ -117,20 +112,17 @@ def _probed(broker: Broker, connection: Connection, predecessor: Connection, ste
         broker.clock.after(PROBE_STEP_MS, lambda: _probed(broker, connection, predecessor, steps - 1))
 
 
-def _is_acknowledged(connection: Connection) -> bool:
-    """True if the peer's TCP has acknowledged all that was sent, and did not reset."""
-    if connection.backlog:
-        return False
-    unsent = struct.unpack("i", fcntl.ioctl(connection.fd, termios.TIOCOUTQ, b"\0\0\0\0"))[0]
-    return unsent == 0 and connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
-
-
 def _admit(broker: Broker, connection: Connection) -> None:
     refused = broker.clients.counts.check(connection)
     if refused is not None:
-        broker.clients.rejections.count(RejectionReason.TOO_MANY_CONNECTIONS)
-        values = (connection.peer, connection.port.name, connection.user[:100], refused.description[:300])
-        broker.clients.warnings.warn("Refused %s on listener %s as user %r: %s", *values)
+        broker.clients.rejections.warn(
+            RejectionReason.TOO_MANY_CONNECTIONS,
+            "Refused %s on listener %s as user %r: %s",
+            connection.transport.peer,
+            connection.listener.name,
+            connection.login.user[:100],
+            refused.description[:300],
+        )
         connection.endpoint.refuse_open(broker.instance.container_id, amqp_error(refused))
         connection.phase = Phase.CLOSING
         broker.work.touch(connection)
@@ -140,5 +132,5 @@ def _admit(broker: Broker, connection: Connection) -> None:
     connection.endpoint.open(broker.instance.container_id, OFFERED, properties)
     connection.phase = Phase.OPEN
     connection.opened_us = broker.clock.now_us
-    broker.clients.containers.setdefault(connection.container_id, []).append(connection)
+    broker.clients.containers.setdefault(connection.client.container_id, []).append(connection)
     broker.work.touch(connection)

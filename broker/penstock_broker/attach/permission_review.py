@@ -57,7 +57,7 @@ def _check_source(broker: Broker, connection: Connection, queue: Queue, of_subsc
         case Subscription():
             existing = record.existing()
             others = permissions.may_use_others(connection, record.identity)
-            refused = ownership.check(existing, connection.user, others)
+            refused = ownership.check(existing, connection.login.user, others)
             if refused is not None:
                 return refused
             exchange = broker.topology.exchanges.get(record.binding.exchange)

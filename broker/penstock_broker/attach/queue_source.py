@@ -96,9 +96,9 @@ def _consume(
     refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
     if refused is not None:
         return refused
-    key = LinkKey(connection.container_id, request.link_name)
+    key = LinkKey(connection.client.container_id, request.link_name)
     kind = QueueLink("" if queue.is_new else node.name)
-    stealing = decide_steal(kind, steal.live_link(broker.clients, key), connection.user, may_manage)
+    stealing = decide_steal(kind, steal.live_link(broker.clients, key), connection.login.user, may_manage)
     if isinstance(stealing, Refuse):
         return stealing
     return Consume(
@@ -126,7 +126,7 @@ def _browse(
             return Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {queue.identity}; check the name.")
         return Browse(request=request, queue=subscription.queue, selector=selector, new_node=None)
     node = queue.node
-    refused = None if connection.port.role is Role.MANAGEMENT else _check_connection(node, connection)
+    refused = None if connection.listener.role is Role.MANAGEMENT else _check_connection(node, connection)
     refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
     if refused is not None:
         return refused

@@ -83,7 +83,7 @@ def reply_to_producer(broker: Broker, producer: Producer, plan: Produce) -> None
         source=frame.source,
         target=termini.producer_target(plan),
         answers_unsettled=frame.unsettled is not None,
-        max_message_bytes=min(connection.port.max_message_bytes, MAX_REQUEST_BYTES if reads_whole else 1 << 62),
+        max_message_bytes=min(connection.listener.max_message_bytes, MAX_REQUEST_BYTES if reads_whole else 1 << 62),
         settles_second=frame.rcv_settle_mode == 1,
         peer_settles=frame.snd_settle_mode,
     )

@@ -23,7 +23,7 @@ def live_link(clients: Clients, key: LinkKey) -> LiveLink | None:
     consumer = clients.live_links.get(key)
     if consumer is None:
         return None
-    return LiveLink(kind=consumer.kind, identity=consumer.identity, user=consumer.connection.user)
+    return LiveLink(kind=consumer.kind, identity=consumer.identity, user=consumer.connection.login.user)
 
 
 def steal_consumer(broker: Broker, key: LinkKey, winner: Connection) -> Consumer:
@@ -32,7 +32,7 @@ def steal_consumer(broker: Broker, key: LinkKey, winner: Connection) -> Consumer
     connection, link = consumer.connection, consumer.link
     if winner is not connection:
         broker.clients.contests.record(
-            winner.container_id, winner.number, now_ms=broker.clock.now_ms, now_us=broker.clock.now_us
+            winner.client.container_id, winner.number, now_ms=broker.clock.now_ms, now_us=broker.clock.now_us
         )
     close.close_link(broker, connection, link, amqp_error(STOLEN))
     if consumer.creates is not None:

@@ -152,9 +152,9 @@ def _asked_source(request: SourceRequest, address: str, topic: TopicNode) -> Ask
 def _asked(connection: Connection, request: SourceRequest, source: AskedSource | None) -> AttachRequest:
     """The request in the words of the rules."""
     return AttachRequest(
-        container_id=connection.container_id,
+        container_id=connection.client.container_id,
         link_name=request.link_name,
-        user=connection.user,
+        user=connection.login.user,
         shared="shared" in request.capabilities,
         global_="global" in request.capabilities,
         durability=request.durability,

@@ -1,1 +1,1 @@
-"""The event loop: one turn after another, the connections that it serves, their events, and the probe port."""
+"""The event loop: its turns, the connections that it accepts and serves, their events, and the probe port."""

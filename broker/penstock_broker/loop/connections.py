@@ -1,232 +1,299 @@
-"""The connections that the loop serves: taken in, moved out of the lobby, flushed, looked at in between, forgotten.
+"""The connections that the loop serves: read, flushed, looked at in between, and forgotten.
 
-`loop.Loop` adds the turn to it. An exception while one connection is served closes that connection and is logged.
+An exception while one connection is served closes that connection and is logged; it never ends the broker. Source:
+docs/decisions/024-errors-close-one-connection.md.
 
-Written for speed: `_flush` runs for every batch.
+Written for speed: `serve` and `flush` run for every batch.
 """
 
 from __future__ import annotations
 
 import logging
 import select
-import socket
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Event
 from penstock_amqp.sasl.mechanisms import CredentialAnswer
-from penstock_amqp.transports.tls import Wrapping
-from penstock_broker.access.connection import MAX_BACKLOG, Connection, Phase
-from penstock_broker.access.listeners import Listener
+from penstock_broker.access.connection import MAX_BACKLOG_BYTES, Connection, Phase
 from penstock_broker.access.lobby import Lobby
-from penstock_broker.access.login_revalidation import LoginRevalidation
-from penstock_broker.access.logins import Logins
 from penstock_broker.access.rejections import RejectionReason
 from penstock_broker.attach import detach
 from penstock_broker.loop.events import handle
 from penstock_broker.messages import dispatch
 from penstock_broker.state.broker import Broker
 
-__all__ = ["IDLE_MS", "READ", "SWEEP_MS", "WRITE", "Connections"]
+__all__ = ["IDLE_MS", "READ", "SWEEP_MS", "Connections"]
 
 logger = logging.getLogger(__name__)
 
 IDLE_MS: Final = 1000
 SWEEP_MS: Final = 250
 READ: Final = select.EPOLLIN
-WRITE: Final = select.EPOLLOUT
+_WRITE: Final = select.EPOLLOUT
+_LOST: Final = select.EPOLLHUP | select.EPOLLERR
 
 
 class Connections:
-    """What of the loop is about connections, and not about its turn."""
+    """The connections of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self._epoll = select.epoll()
-        self._by_fd: dict[int, Connection] = {}
-        self._behind: deque[Connection] = deque()
-        """Connections that have more to say, which was read already."""
-        self.standing = LoginRevalidation(broker, lambda work, failed: self._logins.run(work, failed))
-        self._logins = Logins(broker, self._answered, self.standing.begun)
-        self._lobby = Lobby(broker.settings.limits, broker.clients.warnings, broker.clients.rejections)
+    def __init__(self, broker: Broker, epoll: select.epoll, lobby: Lobby, seconds: Callable[[], float]) -> None:
+        """`epoll`: the loop's, for connections that have logged in. `seconds`: the clock that bounds a turn."""
+        self._broker = broker
+        self._epoll = epoll
+        self._lobby = lobby
+        self._seconds = seconds
+        self._events: list[Event] = []
+        """Of the connection that is being read; one list for all, since it is empty again after each."""
+        self.by_fd: dict[int, Connection] = {}
+        self.behind: deque[Connection] = deque()
+        """Connections with something unread, which the next turns go on with."""
 
-    def _accept(self, port: Listener) -> None:
-        try:
-            accepted = port.accept()
-        except OSError:  # no descriptor or no memory is left
-            self._lobby.exhausted(self.broker.clock.now_ms)
-            return
-        if accepted is None:
-            return
-        sock, peer, peer_host = accepted
-        if self._lobby.admits(port, peer, peer_host):
-            self.add(port, sock, peer, port.begin(sock))
-        else:
-            sock.close()
-
-    def add(self, port: Listener, sock: socket.socket, peer: str, tls: Wrapping | None = None) -> None:
-        """Serve a connected, non-blocking socket by the rules of `port`."""
-        broker = self.broker
-        broker.clients.next_connection += 1
-        connection = Connection(broker.clients.next_connection, sock, peer, port, self._logins, tls)
-        connection.events_mask = READ
+    def add(self, connection: Connection) -> None:
+        """Serve a connection that was accepted, in the lobby at first."""
+        broker = self._broker
+        connection.transport.events_mask = READ
         self._lobby.enter(connection)
         broker.clients.connections[connection.number] = connection
-        self._by_fd[connection.fd] = connection
+        self.by_fd[connection.transport.fd] = connection
         connection.due_ms = broker.clock.now_ms
-        connection.login_ms = broker.clock.now_ms + broker.settings.limits.login_seconds * 1000
+
+    # -- input --------------------------------------------------------------------------------------------------------
+
+    def serve(self, connection: Connection, mask: int) -> None:
+        """Read or write as epoll says in `mask`."""
+        try:
+            if mask & _WRITE:
+                self._unblocked(connection)
+                self._note_behind(connection)
+            if mask & (READ | _LOST):
+                self._read(connection)
+        except Exception:
+            self.fail(connection)
+
+    def _read(self, connection: Connection) -> None:
+        if connection.phase is Phase.GONE or connection.reading.is_behind:
+            return
+        if connection.phase is Phase.CLOSING:
+            # Whatever it says does not matter any more; that it goes does.
+            if not connection.transport.discard():
+                self.drop(connection)
+            return
+        events = self._events
+        alive = connection.receive(events)
+        try:
+            handle(self._broker, connection, events)
+        finally:
+            events.clear()
+        if not alive:
+            self.drop(connection)
+        elif connection.reading.is_held or connection.has_unread:
+            self._note_behind(connection)
+
+    def catch_up(self, deadline: float) -> None:
+        """Go on with connections that sent much at once: one step each, behind those that sent little."""
+        behind, self.behind = self.behind, deque()
+        while behind:
+            connection = behind.popleft()
+            connection.reading.is_behind = False
+            try:
+                self._read(connection)
+                self.leave_lobby(connection)
+            except Exception:
+                self.fail(connection)
+            if self._seconds() > deadline:
+                break
+        self.behind.extendleft(reversed(behind))
 
     def _note_behind(self, connection: Connection) -> None:
         """Serve it again in the next turn, or, if it is held or does not read what we answer, once that is over."""
-        if connection.is_held:
+        reading = connection.reading
+        if reading.is_held:
             self._set_mask(connection)
-        elif connection.has_unread and not connection.is_behind and len(connection.backlog) <= MAX_BACKLOG:
-            connection.is_behind = True
-            self._behind.append(connection)
+        elif connection.has_unread and not reading.is_behind and len(connection.transport.backlog) <= MAX_BACKLOG_BYTES:
+            reading.is_behind = True
+            self.behind.append(connection)
 
-    def _release_held(self) -> None:
+    def release_held(self) -> None:
         """Read again from connections that were held until the log had synced more."""
-        held, self.broker.work.held = self.broker.work.held, []
+        held, self._broker.work.held = self._broker.work.held, []
         for connection in held:
-            connection.is_held = False
+            connection.reading.is_held = False
             if connection.phase is Phase.GONE:
                 continue
-            connection.due_ms = max(connection.due_ms, self.broker.clock.now_ms + IDLE_MS)  # it could not be heard
+            # It was not read: its silence does not count.
+            connection.due_ms = max(connection.due_ms, self._broker.clock.now_ms + IDLE_MS)
             self._set_mask(connection)
             self._note_behind(connection)
 
-    def _answered(self, connection: Connection, answer: CredentialAnswer) -> None:
-        """A question of a connection's dialogue was answered."""
+    def answered(self, connection: Connection, answer: CredentialAnswer) -> None:
+        """A question of a connection's SASL dialogue was answered."""
         events: list[Event] = []
         try:
             alive = connection.answered(answer, events)
-            handle(self.broker, connection, events)
+            handle(self._broker, connection, events)
         except Exception:
-            self._failed(connection)
+            self.fail(connection)
             return
         if alive:
-            self._let_in(connection)
+            self.leave_lobby(connection)
             self._note_behind(connection)
         else:
-            self._drop(connection)
+            self.drop(connection)
 
-    def _sweep(self) -> None:
-        """Heartbeats, idle time-outs and slow log-ins. A look at each connection is cheaper than a timer for each, and
-        a connection that is gone leaves nothing behind.
-        """
-        self.broker.clock.after(SWEEP_MS, self._sweep)
-        now_ms = self.broker.clock.now_ms
-        self._lobby.look_again(now_ms)
-        for connection in [each for each in self.broker.clients.connections.values() if each.due_ms <= now_ms]:
-            if connection.phase in (Phase.SASL, Phase.OPENING) and connection.login_ms <= now_ms:
-                self._too_slow(connection)
-            else:
-                self._tick(connection)
-
-    def _too_slow(self, connection: Connection) -> None:
-        seconds = self.broker.settings.limits.login_seconds
-        told = (connection.peer, connection.port.name, seconds)
-        self.broker.clients.rejections.count(RejectionReason.LOGIN_TIMED_OUT)
-        self.broker.clients.warnings.warn("Dropped %s on listener %s: it has not opened within %d s", *told)
-        self._drop(connection)
-
-    def _tick(self, connection: Connection) -> None:
-        if connection.is_held:
-            # It lives as far as we can know, and is to know that we do.
-            connection.send_heartbeat()
-            self.broker.work.touch(connection)
-            connection.due_ms = self.broker.clock.now_ms + IDLE_MS
-            return
-        events: list[Event] = []
-        now_ms = self.broker.clock.now_ms
-        try:
-            due_ms = connection.endpoint.tick(now_ms, events)
-            if events:
-                handle(self.broker, connection, events)
-        except Exception:
-            self._failed(connection)
-            return
-        self.broker.work.touch(connection)
-        # 0: no time-out is known yet.
-        connection.due_ms = due_ms if due_ms > 0 and connection.phase is Phase.OPEN else now_ms + IDLE_MS
-
-    def _failed(self, connection: Connection) -> None:
-        """An exception: a bug of ours. It costs this connection and no other."""
-        logger.exception("Connection %d of %s is closed after an internal error", connection.number, connection.peer)
-        try:
-            detach.close_connection(self.broker, connection, AmqpError("amqp:internal-error", "See the broker's log."))
-            connection.flush()
-        except Exception:
-            logger.exception("Connection %d could not be told", connection.number)
-        self._forget(connection)
-
-    def _drop(self, connection: Connection) -> None:
-        """Forget a connection: its peer is gone, or has been told."""
-        if connection.phase is Phase.GONE:
-            return
-        try:
-            detach.connection_ended(self.broker, connection)
-        except Exception:
-            logger.exception("Connection %d left something behind", connection.number)
-        self._forget(connection)
-
-    def _forget(self, connection: Connection) -> None:
-        if connection.phase is Phase.GONE:
-            return
-        del self.broker.clients.connections[connection.number]
-        del self._by_fd[connection.fd]
-        if connection.in_lobby:
+    def leave_lobby(self, connection: Connection) -> None:
+        """Serve a connection with all the others if it has logged in."""
+        if connection.transport.in_lobby and connection.login.is_authenticated:
             self._lobby.leave(connection)
-        else:
-            self._epoll.unregister(connection.fd)
-        connection.free()
+            self._epoll.register(connection.transport.fd, connection.transport.events_mask)
 
-    def _let_in(self, connection: Connection) -> None:
-        """Serve with all the others who has logged in."""
-        if connection.in_lobby and connection.is_known:
-            self._lobby.leave(connection)
-            self._epoll.register(connection.fd, connection.events_mask)
+    # -- output -------------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Send what there is to send, on every connection that has something."""
+        work = self._broker.work
+        while work.dirty:
+            dirty, work.dirty = work.dirty, []
+            for connection in dirty:
+                try:
+                    self._flush(connection)
+                except Exception:
+                    self.fail(connection)
 
     def _flush(self, connection: Connection) -> None:
         if connection.phase is Phase.GONE:
             return
         if not connection.flush():
-            self._drop(connection)
+            self.drop(connection)
             return
-        if connection.is_blocked or connection.events_mask & WRITE:
+        if connection.is_blocked or connection.transport.events_mask & _WRITE:
             self._set_mask(connection)
         if connection.endpoint.streams and not connection.is_blocked:
-            self.broker.work.streaming.append(connection)
-        if connection.unread:
+            self._broker.work.streaming.append(connection)
+        if connection.reading.unread:
             self._note_behind(connection)  # its Open may be answered now
         if connection.is_congested:
             # The peer said something: its window may be open again, and what it held back is out.
             connection.is_congested = False
             for link in connection.endpoint.all_links():
-                dispatch.link_unblocked(self.broker, link)
-        if connection.phase is Phase.CLOSING and not connection.backlog:
-            self._drop(connection)
+                dispatch.link_unblocked(self._broker, link)
+        if connection.phase is Phase.CLOSING and not connection.is_blocked:
+            self.drop(connection)
 
     def _unblocked(self, connection: Connection) -> None:
         if not connection.flush():
-            self._drop(connection)
+            self.drop(connection)
             return
         if not connection.is_blocked:
             if connection.endpoint.streams:
-                self.broker.work.streaming.append(connection)
+                self._broker.work.streaming.append(connection)
             for link in connection.endpoint.all_links():
-                dispatch.link_unblocked(self.broker, link)
+                dispatch.link_unblocked(self._broker, link)
         self._set_mask(connection)
-        if connection.phase is Phase.CLOSING and not connection.backlog:
-            self._drop(connection)
+        if connection.phase is Phase.CLOSING and not connection.is_blocked:
+            self.drop(connection)
+
+    def advance_streams(self) -> None:
+        """Go on with long messages that are sent in pieces."""
+        connections, self._broker.work.streaming = self._broker.work.streaming, []
+        for connection in connections:
+            try:
+                if connection.phase is Phase.OPEN:
+                    dispatch.advance_streams(self._broker, connection)
+            except Exception:
+                self.fail(connection)
 
     def _set_mask(self, connection: Connection) -> None:
-        mask = 0 if connection.is_held or len(connection.backlog) > MAX_BACKLOG else READ
+        transport = connection.transport
+        mask = 0 if connection.reading.is_held or len(transport.backlog) > MAX_BACKLOG_BYTES else READ
         if connection.is_blocked:
-            mask |= WRITE
-        if mask != connection.events_mask:
-            connection.events_mask = mask
-            if connection.in_lobby:
+            mask |= _WRITE
+        if mask != transport.events_mask:
+            transport.events_mask = mask
+            if transport.in_lobby:
                 self._lobby.modify(connection, mask)
             else:
-                self._epoll.modify(connection.fd, mask)
+                self._epoll.modify(transport.fd, mask)
+
+    # -- time-outs ----------------------------------------------------------------------------------------------------
+
+    def sweep(self) -> None:
+        """Look at heartbeats, idle time-outs and slow log-ins now, and every `SWEEP_MS` from now on.
+
+        A look at each connection is cheaper than a timer for each, and a connection that is gone leaves nothing behind.
+        """
+        self._broker.clock.after(SWEEP_MS, self.sweep)
+        now_ms = self._broker.clock.now_ms
+        self._lobby.resume(now_ms)
+        for connection in [each for each in self._broker.clients.connections.values() if each.due_ms <= now_ms]:
+            if connection.phase in (Phase.SASL, Phase.OPENING) and connection.login.deadline_ms <= now_ms:
+                self._reject_slow(connection)
+            else:
+                self._tick(connection)
+
+    def _reject_slow(self, connection: Connection) -> None:
+        self._broker.clients.rejections.warn(
+            RejectionReason.LOGIN_TIMED_OUT,
+            "Dropped %s on listener %s: it has not opened within %d s",
+            connection.transport.peer,
+            connection.listener.name,
+            self._broker.settings.limits.login_seconds,
+        )
+        self.drop(connection)
+
+    def _tick(self, connection: Connection) -> None:
+        broker = self._broker
+        if connection.reading.is_held:
+            # We do not read from it, so we can't say that it is silent; it has to hear from us.
+            connection.send_heartbeat()
+            broker.work.touch(connection)
+            connection.due_ms = broker.clock.now_ms + IDLE_MS
+            return
+        events: list[Event] = []
+        now_ms = broker.clock.now_ms
+        try:
+            due_ms = connection.endpoint.tick(now_ms, events)
+            if events:
+                handle(broker, connection, events)
+        except Exception:
+            self.fail(connection)
+            return
+        broker.work.touch(connection)
+        # 0: no time-out is known yet.
+        connection.due_ms = due_ms if due_ms > 0 and connection.phase is Phase.OPEN else now_ms + IDLE_MS
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def fail(self, connection: Connection) -> None:
+        """An exception was raised, which is a bug of ours. It costs this connection and no other."""
+        number = connection.number
+        logger.exception("Connection %d of %s is closed after an internal error", number, connection.transport.peer)
+        try:
+            detach.close_connection(self._broker, connection, AmqpError("amqp:internal-error", "See the broker's log."))
+            connection.flush()
+        except Exception:
+            logger.exception("Connection %d could not be told of the internal error", number)
+        self._forget(connection)
+
+    def drop(self, connection: Connection) -> None:
+        """Forget a connection: its peer is gone, or our Close is sent."""
+        if connection.phase is Phase.GONE:
+            return
+        try:
+            detach.connection_ended(self._broker, connection)
+        except Exception:
+            logger.exception("Connection %d could not be removed completely", connection.number)
+        self._forget(connection)
+
+    def _forget(self, connection: Connection) -> None:
+        if connection.phase is Phase.GONE:
+            return
+        fd = connection.transport.fd
+        del self._broker.clients.connections[connection.number]
+        del self.by_fd[fd]
+        if connection.transport.in_lobby:
+            self._lobby.leave(connection)
+        else:
+            self._epoll.unregister(fd)
+        connection.free()

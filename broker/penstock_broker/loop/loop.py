@@ -3,12 +3,10 @@
 A turn: read ready sockets -> route and append to the log -> queues to consumers -> delivered marks -> write the log's
 block -> flush sockets -> ask for the fdatasync. What waits for a sync leaves in the turn in which the log says it is
 done. At most 16 descriptors per poll, the deadline is checked between connections, and what did not get its turn is
-the first in the next one. `turn` and `add` are public, so that a whole broker can be driven by hand on a clock of its
-own.
+the first in the next one. `turn` and `add` are public, so that a test can drive a whole broker on a clock of its own.
 
-An exception while one connection is served closes that connection and is logged; it never ends the broker.
-
-Written for speed: `turn` and what it calls run for every batch.
+Written for speed: `turn` and what it calls run for every batch. Source: docs/decisions/022-one-thread.md and
+docs/decisions/023-bounded-turns.md.
 """
 
 from __future__ import annotations
@@ -16,23 +14,29 @@ from __future__ import annotations
 import gc
 import logging
 import select
+import socket
 import sys
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from penstock_amqp.endpoint.events import AmqpError, Event
+from penstock_amqp.endpoint.events import AmqpError
+from penstock_amqp.transports.tls import Wrapping
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.listeners import Listener
-from penstock_broker.access.login_revalidation import WATCH_MS
+from penstock_broker.access.lobby import Lobby
+from penstock_broker.access.login_revalidation import CHECK_MS, LoginRevalidation
+from penstock_broker.access.login_thread import LoginThread
+from penstock_broker.access.logins import Logins
 from penstock_broker.attach import detach, permission_review
 from penstock_broker.clock import SYSTEM_CLOCK, Clock
-from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, WRITE, Connections
-from penstock_broker.loop.events import handle
+from penstock_broker.errors import amqp_error
+from penstock_broker.loop.acceptor import Acceptor
+from penstock_broker.loop.connections import IDLE_MS, READ, SWEEP_MS, Connections
 from penstock_broker.messages import dispatch
 from penstock_broker.messages.browse import serve_browser
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
+from penstock_core.reason import Refuse
 
 __all__ = ["Loop"]
 
@@ -40,42 +44,53 @@ logger = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.002
 DISPATCH_SECONDS: Final = 0.001
-"""What queues get of a turn at least, lest reading fills the list of those that are ready faster than it empties."""
-LOBBY_SECONDS: Final = 0.001
-"""What those who have not logged in yet may take of a turn, beside the step of one of them."""
-LOBBY_REST_MS: Final = 2
-"""How long they wait after they used it up while others work: a third of the time is theirs at most."""
+"""What queues get of a turn at least. Without it, reading could make queues ready faster than they are served."""
 MAX_EVENTS: Final = 16
-GOODBYE_MS: Final = 5_000
-"""How long a closing peer gets to take what we still have for it."""
+CLOSE_MS: Final = 5_000
+"""How long clients get, when the broker stops, to take what we still have for them."""
 LAZY_SYNC_MS: Final = 5
 MAINTENANCE_MS: Final = 1.0
 COLLECT_MS: Final = 10_000
 
-_LOST: Final = select.EPOLLHUP | select.EPOLLERR
 
-
-class Loop(Connections):
+class Loop:
     """Drives a broker until `stop`."""
 
-    def __init__(self, broker: Broker, ports: list[Listener], clock: Clock = SYSTEM_CLOCK) -> None:
-        super().__init__(broker)
-        self._ports = ports
+    def __init__(self, broker: Broker, listeners: list[Listener], clock: Clock = SYSTEM_CLOCK) -> None:
+        self.broker = broker
+        self._listeners = listeners
         self._clock = clock
+        self._epoll = select.epoll()
         self._readers: dict[int, Callable[[], None]] = {}
-        """Descriptors that are no connections: the lobby, the log, signals, probes."""
+        """By descriptor, those that are no connections: the lobby, the log, signals, probes."""
+        clients, warnings = broker.clients, broker.warnings
+        self._lobby = Lobby(broker.settings.limits, warnings, clients.rejections)
+        self.connections = Connections(broker, self._epoll, self._lobby, clock.seconds)
+        self._login_thread = LoginThread()
+        self.login_revalidation = LoginRevalidation(
+            broker.clock, clients.connections, self._login_thread, warnings, close=self._close_for
+        )
+        self._logins = Logins(
+            broker.clock,
+            clients.connections,
+            self._login_thread,
+            clients.rejections,
+            deliver=self.connections.answered,
+            logged_in=self.login_revalidation.logged_in,
+        )
+        self._acceptor = Acceptor(broker, self._epoll, self._lobby, self.connections, self._logins, clock.seconds)
         self._running = False
-        self._others_work = False
-        """In this turn there is more to do than the lobby."""
         self._left: list[tuple[int, int]] = []
-        """Connections that were ready when a turn's time was over, and their events: the first in the next."""
-        self._events: list[Event] = []
+        """Descriptors of connections that were ready when a turn's time was over, and their events."""
         self._lazy_sync_ms = 0
-        self.watch(self._lobby.descriptor, self._serve_lobby)
-        self.watch(self._logins.descriptor, self._logins.collect)
-        if any(port.logins_may_end for port in ports):
-            broker.clock.timers.at(clock.now_ms() + WATCH_MS, self.standing.watch)
         self._collect_ms = clock.now_ms() + COLLECT_MS
+        self.watch(self._lobby.descriptor, self._acceptor.serve_lobby)
+        self.watch(self._login_thread.descriptor, self._login_thread.collect)
+        if any(listener.has_revocable_logins for listener in listeners):
+            broker.clock.timers.at(clock.now_ms() + CHECK_MS, self.login_revalidation.check)
+
+    def _close_for(self, connection: Connection, refuse: Refuse) -> None:
+        detach.close_connection(self.broker, connection, amqp_error(refuse))
 
     def watch(self, fd: int, action: Callable[[], None]) -> None:
         """Call `action` whenever `fd` is readable."""
@@ -87,18 +102,21 @@ class Loop(Connections):
         if self._readers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
-    def open_ports(self) -> None:
-        """Take connections from now on; the ports are bound."""
-        self.broker.clock.after(SWEEP_MS, self._sweep)
+    def accept_connections(self) -> None:
+        """Accept connections from now on; the listeners are bound."""
+        self.broker.clock.after(SWEEP_MS, self.connections.sweep)
         if self.broker.settings.permissions_file is not None:
             permission_review.watch(self.broker)
-        for port in self._ports:
-            assert port.sock is not None
-            self._lobby.watch(port)
-            self._logins.preload(port)
+        for listener in self._listeners:
+            self._lobby.watch(listener)
+            self._logins.preload(listener)
+
+    def add(self, listener: Listener, sock: socket.socket, peer: str, wrapping: Wrapping | None = None) -> None:
+        """Serve a connected, non-blocking socket as one that `listener` accepted."""
+        self._acceptor.add(listener, sock, peer, wrapping)
 
     def run(self) -> None:
-        """Turn until `stop` has told everybody and everything is out."""
+        """Turn until `stop` has told every client and everything is sent."""
         sys.setswitchinterval(0.0005)
         gc.collect()
         gc.freeze()
@@ -110,11 +128,12 @@ class Loop(Connections):
         finally:
             gc.enable()
 
-    # -- one turn ---------------------------------------------------------------------------------------------------
+    # -- one turn -----------------------------------------------------------------------------------------------------
 
     def turn(self, *, may_wait: bool = True) -> None:
         """One turn; it waits for something to do unless it may not."""
         broker = self.broker
+        connections = self.connections
         disposal = broker.topology.disposal
         has_work = bool(
             broker.work.ready
@@ -122,7 +141,7 @@ class Loop(Connections):
             or broker.work.dirty
             or broker.work.draining
             or broker.work.streaming
-            or self._behind
+            or connections.behind
             or self._left
             or disposal
         )
@@ -136,10 +155,32 @@ class Loop(Connections):
         self._set_clock()
         broker.clock.turns += 1
         broker.clock.timers.run(broker.clock.now_ms)
-        by_fd = self._by_fd
-        self._others_work = has_work or len(ready) > 1
+        self._acceptor.others_have_work = has_work or len(ready) > 1
+        self._serve(ready, deadline)
+        if broker.work.held and not broker.is_behind_disk:
+            connections.release_held()
+        if connections.behind:
+            connections.catch_up(deadline)
+        self._dispatch(deadline)
+        self._finish()
+        if disposal:
+            disposal.free_slice()
+        if log.wants_maintenance:
+            log.maintain(MAINTENANCE_MS)
+        if not ready and not has_work:
+            self._collect_garbage()
+
+    def _set_clock(self) -> None:
+        self.broker.clock.now_us = self._clock.now_us()
+        self.broker.clock.now_ms = self._clock.now_ms()
+
+    def _serve(self, ready: list[tuple[int, int]], deadline: float) -> None:
+        """Serve the descriptors that are ready; connections that are left at the deadline are the first next time."""
+        clock = self._clock.seconds
+        connections = self.connections
+        by_fd = connections.by_fd
         if self._left:
-            # Else whoever stands first in the poll's order, and asks for much, would be the only one served.
+            # Otherwise a connection that always comes first in epoll's order, and asks for much, would be the only one.
             ready = list({**dict(self._left), **dict(ready)}.items())
             self._left = []
         is_late = False
@@ -152,94 +193,8 @@ class Loop(Connections):
             elif is_late:
                 self._left.append((fd, mask))
             else:
-                self._serve(connection, mask)
+                connections.serve(connection, mask)
                 is_late = clock() > deadline
-        if broker.work.held and not broker.is_behind_disk:
-            self._release_held()
-        if self._behind:
-            self._catch_up(deadline)
-        self._dispatch(deadline)
-        self._finish()
-        if disposal:
-            disposal.free_slice()
-        if log.wants_maintenance:
-            log.maintain(MAINTENANCE_MS)
-        if not ready and not has_work:
-            self._idle()
-
-    def _set_clock(self) -> None:
-        self.broker.clock.now_us = self._clock.now_us()
-        self.broker.clock.now_ms = self._clock.now_ms()
-
-    def _serve(self, connection: Connection, mask: int) -> None:
-        try:
-            if mask & WRITE:
-                self._unblocked(connection)
-                self._note_behind(connection)
-            if mask & (READ | _LOST):
-                self._read(connection)
-        except Exception:
-            self._failed(connection)
-
-    def _catch_up(self, deadline: float) -> None:
-        """Go on with connections that asked for much at once: one step each, behind those that asked for little."""
-        behind, self._behind = self._behind, deque()
-        while behind:
-            connection = behind.popleft()
-            connection.is_behind = False
-            try:
-                self._read(connection)
-                self._let_in(connection)
-            except Exception:
-                self._failed(connection)
-            if self._clock.seconds() > deadline:
-                break
-        self._behind.extendleft(reversed(behind))
-
-    def _serve_lobby(self) -> None:
-        """Strangers get a slice of the turn, one step of one of them after the other."""
-        clock = self._clock.seconds
-        deadline = clock() + LOBBY_SECONDS
-        while (ready := self._lobby.next()) is not None:
-            who, mask = ready
-            if isinstance(who, Listener):
-                self._accept(who)
-            else:
-                connection = self._by_fd[who]
-                self._serve(connection, mask)
-                self._let_in(connection)
-            if clock() > deadline:
-                if self._others_work:
-                    self._epoll.modify(self._lobby.descriptor, 0)
-                    self.broker.clock.after(LOBBY_REST_MS, self._open_lobby)
-                break
-
-    def _open_lobby(self) -> None:
-        self._epoll.modify(self._lobby.descriptor, READ)
-
-    def _read(self, connection: Connection) -> None:
-        if connection.phase is Phase.GONE or connection.is_behind:
-            return
-        if connection.phase is Phase.CLOSING:
-            # Nothing it says matters any more; only its leaving does.
-            try:
-                if not connection.sock.recv(65_536):
-                    self._drop(connection)
-            except BlockingIOError:
-                pass
-            except OSError:
-                self._drop(connection)
-            return
-        events = self._events
-        alive = connection.receive(events)
-        try:
-            handle(self.broker, connection, events)
-        finally:
-            events.clear()
-        if not alive:
-            self._drop(connection)
-        elif connection.is_held or connection.has_unread:
-            self._note_behind(connection)
 
     def _dispatch(self, deadline: float) -> None:
         broker = self.broker
@@ -265,19 +220,10 @@ class Loop(Connections):
         if broker.work.draining:
             dispatch.finish_drains(broker)
         if broker.work.streaming:
-            self._stream()
-
-    def _stream(self) -> None:
-        connections, self.broker.work.streaming = self.broker.work.streaming, []
-        for connection in connections:
-            try:
-                if connection.phase is Phase.OPEN:
-                    dispatch.advance_streams(self.broker, connection)
-            except Exception:
-                self._failed(connection)
+            self.connections.advance_streams()
 
     def _finish(self) -> None:
-        """Marks, the log's block, sockets, the sync: in this order."""
+        """Delivered marks, the log's block, sockets, the sync: in this order."""
         broker = self.broker
         log = broker.log
         if broker.work.delivered:
@@ -289,47 +235,41 @@ class Loop(Connections):
             broker.sync.release()
         if log.failed is not None and broker.sync.is_awaited:
             self._abandon()
-        while broker.work.dirty:
-            dirty, broker.work.dirty = broker.work.dirty, []
-            for connection in dirty:
-                try:
-                    self._flush(connection)
-                except Exception:
-                    self._failed(connection)
+        self.connections.flush()
         if log.sequence != log.synced and (broker.sync.is_awaited or broker.clock.now_ms >= self._lazy_sync_ms):
             # Acks alone may wait a little: what a crash loses of them is delivered once more.
             log.request_sync()
             self._lazy_sync_ms = broker.clock.now_ms + LAZY_SYNC_MS
 
     def _abandon(self) -> None:
-        """The log has failed: whoever waits for it would wait for ever."""
+        """The log has failed: close the connections that wait for a sync, since none will come."""
         for connection in self.broker.sync.abandon():
             if connection.phase in (Phase.OPENING, Phase.OPEN):
                 detach.close_connection(self.broker, connection, self.broker.storage_refusal())
 
-    def _idle(self) -> None:
-        """Nothing is to be done: collect what cycles there may be."""
+    def _collect_garbage(self) -> None:
+        """Collect reference cycles, once in a while, when there is nothing else to do."""
         if self.broker.clock.now_ms >= self._collect_ms:
             gc.collect()
             self._collect_ms = self.broker.clock.now_ms + COLLECT_MS
 
-    # -- the end ----------------------------------------------------------------------------------------------------
+    # -- the end ------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Stop taking work, tell every client, and end once that is out (or their time is up)."""
+        """Accept nothing more, tell every client, and end once everything is sent, or after `CLOSE_MS`."""
         broker = self.broker
         if broker.is_stopping:
             return
         broker.is_stopping = True
-        for port in self._ports:
-            if port.sock is not None:
-                self._lobby.unwatch(port)
-                port.close()
+        for listener in self._listeners:
+            if listener.sock is not None:
+                self._lobby.unwatch(listener)
+                listener.close()
         # What was published before is accepted before the Close.
-        broker.sync.after_sync(None, self._say_goodbye)
-        broker.clock.timers.at(broker.clock.now_ms + GOODBYE_MS, self._end)
+        broker.sync.after_sync(None, self._close_all)
+        broker.clock.timers.at(broker.clock.now_ms + CLOSE_MS, self._end)
 
-    def _say_goodbye(self) -> None:
+    def _close_all(self) -> None:
         told = AmqpError("amqp:connection:forced", "The broker is stopping; connect again.")
         for connection in list(self.broker.clients.connections.values()):
             detach.close_connection(self.broker, connection, told)
@@ -345,10 +285,10 @@ class Loop(Connections):
     def _end(self) -> None:
         self._running = False
         for connection in list(self.broker.clients.connections.values()):
-            self._drop(connection)
+            self.connections.drop(connection)
 
     def close(self) -> None:
         """Give the loop's own descriptors and its thread back; nothing of it may be used afterwards."""
-        self._logins.close()
+        self._login_thread.close()
         self._lobby.close()
         self._epoll.close()

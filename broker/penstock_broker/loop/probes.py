@@ -1,6 +1,6 @@
-"""`GET /livez` and `GET /readyz`, answered by the loop itself: live = it turns, ready = AMQP is open.
+"""Answers `GET /livez` (the loop turns) and `GET /readyz` (AMQP connections are accepted), on the loop itself.
 
-One small request per connection, no keep-alive; anything else gets 404. Source: section 4 of the design.
+One small request per connection, no keep-alive; anything else gets 404. Source: docs/decisions/026-probes.md.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Probes:
         if data and b"\r\n\r\n" not in so_far and len(so_far) < MAX_REQUEST:
             return
         if data:
-            self._answer(sock, so_far)
+            self._respond(sock, so_far)
         self._forget(fd, sock)
 
-    def _answer(self, sock: socket.socket, request: bytes) -> None:
-        status, text = self._verdict(request.split(b"\r\n", 1)[0])
+    def _respond(self, sock: socket.socket, request: bytes) -> None:
+        status, text = self._status(request.split(b"\r\n", 1)[0])
         body = text.encode() + b"\n"
         head = (
             f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -69,9 +69,9 @@ class Probes:
         try:
             sock.send(head.encode() + body)
         except OSError:
-            return  # who asked is gone
+            return  # the client is gone
 
-    def _verdict(self, line: bytes) -> tuple[str, str]:
+    def _status(self, line: bytes) -> tuple[str, str]:
         match line.split(b" "):
             case [b"GET", b"/livez", *_]:
                 return "200 OK", "turning"

@@ -101,7 +101,7 @@ def _delete_subscription(broker: Broker, name: str, wanted: management.Deletion)
 
 def _users_of(queue: Queue) -> Value:
     """What is in the way of a deletion: the containers that consume, and the messages that wait."""
-    containers: list[Value] = list(dict.fromkeys(each.connection.container_id for each in queue.links.consumers))
+    containers: list[Value] = list(dict.fromkeys(each.connection.client.container_id for each in queue.links.consumers))
     return {"containers": containers[: entity_states.MAX_CONTAINERS], "depth": queue.depth}
 
 

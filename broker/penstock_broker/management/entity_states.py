@@ -114,7 +114,7 @@ def queue_state(node: PointToPointQueue, held: InFlight) -> StateDocument:
 def _counters(queue: Queue, held: InFlight) -> StateDocument:
     oldest_us, hold_us = _oldest(queue, held)
     consumers = queue.links.consumers
-    containers: list[Value] = list(dict.fromkeys(each.connection.container_id for each in consumers))
+    containers: list[Value] = list(dict.fromkeys(each.connection.client.container_id for each in consumers))
     return {
         "depth": queue.depth,
         "depthBytes": queue.depth_bytes,
@@ -208,13 +208,13 @@ def connection_state(connection: Connection) -> StateDocument:
     """A `penstock.connection`."""
     return {
         "id": str(connection.number),
-        "containerId": connection.container_id,
-        "user": connection.user,
-        "peer": connection.peer,
-        "listener": connection.port.name,
+        "containerId": connection.client.container_id,
+        "user": connection.login.user,
+        "peer": connection.transport.peer,
+        "listener": connection.listener.name,
         "openedMs": connection.opened_us // 1000,
         "links": len(connection.endpoint.all_links()),
-        "properties": dict[Value, Value](connection.properties.items()),
+        "properties": dict[Value, Value](connection.client.properties.items()),
         **_open_transactions((transactions_of(connection),)),
     }
 

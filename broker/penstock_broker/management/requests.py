@@ -136,7 +136,7 @@ def _kind(operation: Operation, request: Message) -> Value:
 
 
 def _check_role(broker: Broker, connection: Connection, operation: Operation, kind: EntityType) -> Refuse | None:
-    role = connection.port.role
+    role = connection.listener.role
     reads = operation in (Operation.READ, Operation.QUERY)
     if broker.permissions.may_manage(connection, Kind.MANAGEMENT, ""):
         return None
@@ -144,7 +144,7 @@ def _check_role(broker: Broker, connection: Connection, operation: Operation, ki
         return None
     return Refuse(
         Reason.NOT_PERMITTED,
-        f"{operation.value} of {kind.value} is not allowed on listener {connection.port.name!r}; "
+        f"{operation.value} of {kind.value} is not allowed on listener {connection.listener.name!r}; "
         "use the management listener, or ask those who run this broker to grant 'manage' on management to this user.",
     )
 
@@ -195,7 +195,9 @@ def _states(
 
 
 def _visible(broker: Broker, connection: Connection) -> list[Connection]:
-    sees_all = connection.port.role is Role.OBSERVER or broker.permissions.may_manage(connection, Kind.MANAGEMENT, "")
+    sees_all = connection.listener.role is Role.OBSERVER or broker.permissions.may_manage(
+        connection, Kind.MANAGEMENT, ""
+    )
     return list(broker.clients.connections.values()) if sees_all else [connection]
 
 

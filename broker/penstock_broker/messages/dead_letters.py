@@ -66,7 +66,7 @@ def rejected(broker: Broker, queue: Queue, entry: Entry, error: AmqpError | None
         case Drop():
             queue.totals.dropped += 1
             remove(broker, queue, entry, EndReason.REJECTED)
-            if broker.warning_intervals.may_say(f"rejected {queue.name}", broker.clock.now_ms):
+            if broker.warnings.may_warn(f"rejected {queue.name}"):
                 logger.warning(
                     "A consumer of %r rejects messages; they are dropped, because it has no deadLetter", queue.name
                 )
@@ -133,7 +133,7 @@ def _send_on(broker: Broker, queue: Queue, condemned: Stranded, address: str) ->
         broker.clock.after(RETRY_MS, lambda: _retry(broker))
     broker.stranded[queue] = None
     queue.stranded[condemned.entry[NUMBER]] = condemned
-    if broker.warning_intervals.may_say(f"stranded {queue.name}", broker.clock.now_ms):
+    if broker.warnings.may_warn(f"stranded {queue.name}"):
         logger.warning(
             "Messages of %r (%s) can't go to %r and are kept: %s",
             queue.name,

@@ -65,14 +65,14 @@ def entries_that_fit(broker: Broker, queue: Queue, consumer: ReceivingLink, entr
             queue.exclude(consumer, entry[NUMBER])
         queue.backlog.put_back(entry)
     broker.work.schedule(queue)  # what lies behind may be for this consumer
-    if broker.warning_intervals.may_say(f"too long {queue.name}", broker.clock.now_ms):
+    if broker.warnings.may_warn(f"too long {queue.name}"):
         logger.warning(
             "Queue %r holds a message of %d bytes, which waits for another consumer: link %r of %s takes at most %d "
             "(max-message-size of its attach)",
             queue.name,
             len(too_long[0][DATA]),
             link.name,
-            consumer.connection.peer,
+            consumer.connection.transport.peer,
             link.max_bytes,
         )
     put_back = {entry[NUMBER] for entry in too_long}

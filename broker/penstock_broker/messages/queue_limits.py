@@ -43,7 +43,7 @@ def enforce(broker: Broker, queue: Queue) -> None:
     """
     dropped = queue.totals.dropped
     _drop(broker, queue)
-    if queue.totals.dropped > dropped and broker.warning_intervals.may_say(f"full {queue.name}", broker.clock.now_ms):
+    if queue.totals.dropped > dropped and broker.warnings.may_warn(f"full {queue.name}"):
         logger.warning(
             "The queue %r is full (%s of %s bytes, %s messages) and drops by its overflow %s: "
             "consume from it, raise its limits, or let it Reject",

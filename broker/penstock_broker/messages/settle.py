@@ -134,7 +134,7 @@ def _keep(broker: Broker, queue: Queue, number: int, section: bytes) -> None:
     """Have the log keep the annotations; they have no claim on the room that is kept for acks."""
     if broker.log.accepts_publishing() and broker.log.remark(queue.incarnation, number, section):
         return
-    if broker.warning_intervals.may_say(f"annotations {queue.name}", broker.clock.now_ms):
+    if broker.warnings.may_warn(f"annotations {queue.name}"):
         logger.warning(
             "What consumers wrote on a message of %r won't survive a restart: too much, or the volume is full",
             queue.name,

@@ -20,7 +20,7 @@ from penstock_broker.access.connection_limits import ConnectionCounts
 from penstock_broker.access.container_contests import ContainerContests
 from penstock_broker.access.permissions import PermissionCheck
 from penstock_broker.access.rejections import Rejections
-from penstock_broker.clock import Timers
+from penstock_broker.clock import TurnClock
 from penstock_broker.errors import amqp_error
 from penstock_broker.log import Log
 from penstock_broker.queue.queue import Queue
@@ -31,11 +31,11 @@ from penstock_broker.state.open_transactions import Transactions
 from penstock_broker.state.routes import Routes
 from penstock_broker.state.sync_queue import SyncQueue
 from penstock_broker.topology.store import Topology
-from penstock_broker.warning_throttle import WarningIntervals, WarningThrottle
+from penstock_broker.warning_throttle import WarningThrottle
 from penstock_core.identity import LinkKey
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["Broker", "Clients", "Instance", "PendingWork", "TurnClock"]
+__all__ = ["Broker", "Clients", "Instance", "PendingWork"]
 
 
 class ManagementLinks(Protocol):
@@ -71,25 +71,6 @@ class Instance:
         """Microseconds since the epoch."""
 
 
-class TurnClock:
-    """The time of this turn, which the loop sets, and the timers."""
-
-    __slots__ = ("now_ms", "now_us", "timers", "turns")
-
-    def __init__(self) -> None:
-        self.now_us = 0
-        """Microseconds since the epoch."""
-        self.now_ms = 0
-        """Milliseconds of a clock that never goes back."""
-        self.timers = Timers()
-        self.turns = 0
-        """Turns since the start."""
-
-    def after(self, milliseconds: int, action: Callable[[], None]) -> None:
-        """Run `action` later."""
-        self.timers.at(self.now_ms + milliseconds, action)
-
-
 class Clients:
     """The connections, and what is known of their clients."""
 
@@ -101,7 +82,6 @@ class Clients:
         "live_links",
         "next_connection",
         "rejections",
-        "warnings",
     )
 
     def __init__(self, settings: Settings, warnings: WarningThrottle) -> None:
@@ -115,8 +95,7 @@ class Clients:
         """Links that consume now, by (container, link name)."""
         self.contests = ContainerContests()
         self.counts = ConnectionCounts(settings.limits)
-        self.rejections = Rejections()
-        self.warnings = warnings
+        self.rejections = Rejections(warnings)
 
 
 class PendingWork:
@@ -174,7 +153,8 @@ class Broker:
         self.topology = topology
         self.instance = Instance(instance_id)
         self.clock = TurnClock()
-        self.clients = Clients(settings, WarningThrottle(lambda: self.clock.now_ms))
+        self.warnings = WarningThrottle(lambda: self.clock.now_ms)
+        self.clients = Clients(settings, self.warnings)
         self.permissions = PermissionCheck(settings)
         self.work = PendingWork()
         self.sync = SyncQueue(log, topology)
@@ -187,7 +167,6 @@ class Broker:
         """What clients may make by naming it."""
         self.stranded: dict[Queue, None] = {}
         """Queues with messages that could not be sent on, see `messages.dead_letters`."""
-        self.warning_intervals = WarningIntervals()
         self.is_stopping = False
         self.management: ManagementLinks
         """The management node. This and the two below stand in rooms above; `assembly` fills them in."""
@@ -203,8 +182,8 @@ class Broker:
 
     def hold_if_behind(self, connection: Connection) -> None:
         """The connection brought a piece of a large message: nothing more is read from it until the disk keeps up."""
-        if not connection.is_held and self.is_behind_disk:
-            connection.is_held = True
+        if not connection.reading.is_held and self.is_behind_disk:
+            connection.reading.is_held = True
             self.work.held.append(connection)
 
     def storage_refuse(self) -> Refuse:

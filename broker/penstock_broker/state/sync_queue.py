@@ -1,9 +1,9 @@
-"""What waits for the log's fdatasync: actions that run once every record that they depend on is on disk.
+"""The queue of actions that wait for the log's fdatasync: each runs once every record that it depends on is on disk.
 
-No accept, attach reply, detach reply, management answer or discharge leaves before the fdatasync that covers every
-record it depends on: whoever appends a record hands what depends on it to `after_sync` in the same turn. If the log
-fails, nothing that waits will ever run: `abandon` says who waited, so that they can be told. Source:
-docs/decisions/037-answer-after-sync.md.
+No accept, attach reply, detach reply, management response or discharge is sent before the fdatasync that covers every
+record it depends on: code that appends a record gives what depends on it to `after_sync` in the same turn. If the log
+fails, nothing that waits will ever run: `abandon` returns the connections that waited, so that they can be closed.
+Source: docs/decisions/037-answer-after-sync.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class SyncQueue:
-    """Actions that wait for a sync. A turn appends to the log, calls `after_sync` and `write`; `release` is later."""
+    """Actions that wait for a sync. A turn calls `after_sync`, then `write`; `release` is called after the sync."""
 
     __slots__ = ("_log", "_this_turn", "_topology", "_waiting", "syncs", "topology_sequence")
 
@@ -30,16 +30,16 @@ class SyncQueue:
         self._log = log
         self._topology = topology
         self.syncs = 0
-        """Syncs that came to an end."""
+        """How many syncs have ended."""
         self.topology_sequence = 0
-        """The last block of the log that describes a change of the topology."""
+        """The sequence of the last block of the log that holds a change of the topology."""
         self._this_turn: list[tuple[Connection | None, Callable[[], None]]] = []
         self._waiting: deque[tuple[int, list[tuple[Connection | None, Callable[[], None]]]]] = deque()
 
     def when_durable(self, connection: Connection, action: Callable[[], None]) -> None:
-        """Run `action` now, or, if a change of the topology is not synced yet, once it is.
+        """Run `action`, which concerns `connection`, now, or as soon as every change of the topology is synced.
 
-        Also a change of an earlier turn, or of another client: a reply says that what it names will be there.
+        Changes of earlier turns and of other clients count too: a reply promises that what it names will be there.
         """
         if self._topology.has_unsynced or self._log.synced < self.topology_sequence:
             self.after_sync(connection, action)
@@ -51,7 +51,7 @@ class SyncQueue:
         self._this_turn.append((connection, action))
 
     def write(self) -> int:
-        """Write this turn's records as one block; its sequence."""
+        """Write this turn's records as one block; returns its sequence."""
         sequence = self._log.write()
         if self._topology.has_unsynced:
             self._topology.has_unsynced = False
@@ -62,7 +62,7 @@ class SyncQueue:
         return sequence
 
     def release(self) -> None:
-        """Run what waited for blocks that are synced by now."""
+        """Run the actions whose blocks are synced by now."""
         self.syncs += 1
         synced = self._log.synced
         waiting = self._waiting
@@ -71,25 +71,25 @@ class SyncQueue:
                 try:
                     action()
                 except Exception:
-                    logger.exception("What waited for the log could not be done")
+                    logger.exception("An action that waited for the log has failed")
 
     def abandon(self) -> set[Connection]:
-        """Forget everything that waits; the connections it concerned."""
+        """Forget every action that waits; returns the connections that they concern."""
         concerned = {connection for _, actions in self._waiting for connection, _ in actions if connection is not None}
         self._waiting.clear()
         return concerned
 
     @property
     def is_awaited(self) -> bool:
-        """Something waits for a block that was written."""
+        """An action waits for a block that was written."""
         return bool(self._waiting)
 
     @property
     def has_synced_waiting(self) -> bool:
-        """Something waited for a block that is synced already: `release` has work without a sync coming."""
+        """An action waits for a block that is synced already: `release` has work although no sync is under way."""
         return bool(self._waiting) and self._waiting[0][0] <= self._log.synced
 
     @property
     def is_idle(self) -> bool:
-        """Nothing waits."""
+        """No action waits."""
         return not self._waiting and not self._this_turn

@@ -15,6 +15,7 @@ from penstock_core.existing import Existing, Managed
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey, queue_name
 from penstock_core.lifetimes import Users, outlives_process
+from penstock_core.permissions import Kind
 from penstock_core.routing import Router
 from penstock_core.temporary import LifetimePolicy
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
@@ -60,6 +61,11 @@ class Exchange:
     received: int = 0
     received_bytes: int = 0
     unroutable_messages: int = 0
+
+    @property
+    def permission_kind(self) -> Kind:
+        """What kind of thing it is for permissions."""
+        return Kind.EXCHANGE
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -139,3 +145,8 @@ class PointToPointQueue:
     idle_since_ms: int | None = None
     """When it was first found unused (monotonic, milliseconds); only for queues that auto-creation made."""
     revision: int = 0
+
+    @property
+    def permission_kind(self) -> Kind:
+        """What kind of thing it is for permissions."""
+        return Kind.QUEUE

@@ -44,7 +44,7 @@ def _no_local(subscription: Subscription) -> IsForeign | None:
         case None:
             return None
         case ByContainer(container_id):
-            return lambda connection: connection is None or connection.container_id != container_id
+            return lambda connection: connection is None or connection.client.container_id != container_id
         case ByConnection():
             queue = subscription.queue
             return lambda connection: all(each.connection is not connection for each in queue.links.consumers)

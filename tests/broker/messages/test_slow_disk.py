@@ -90,7 +90,8 @@ def disk() -> Iterator[Disk]:
 
 
 def connection_of(disk: Disk, container: str) -> Connection:
-    (found,) = [each for each in disk.timed.broker.clients.connections.values() if each.container_id == container]
+    connections = disk.timed.broker.clients.connections.values()
+    (found,) = [each for each in connections if each.client.container_id == container]
     return found
 
 
@@ -116,7 +117,7 @@ def test_no_more_is_taken_than_may_wait_for_the_disk(disk: Disk, header: bytes) 
     assert before > LARGE - BOUND - 2 * MIB, "what it sent is out but for the bound and what its socket holds"
     assert BOUND < log.unsynced_body_bytes <= BOUND + READ
     stream.push()
-    assert (len(stream.waiting), connection_of(disk, "c").is_held) == (before, True)
+    assert (len(stream.waiting), connection_of(disk, "c").reading.is_held) == (before, True)
     while stream.waiting:
         disk.catch_up()
         stream.push()
@@ -137,19 +138,19 @@ def test_others_are_served_meanwhile(disk: Disk) -> None:
     for number in range(1, 5):
         assert witness.send("work", Message(body=number)) == ["accepted"]
         assert witness.take().body == number - 1
-    assert connection_of(disk, "c").is_held
+    assert connection_of(disk, "c").reading.is_held
 
 
 def test_who_is_held_is_not_taken_for_dead_and_hears_of_us(disk: Disk) -> None:
     stream, _ = started(disk)
     stream.take()
-    disk.timed.loop._sweep()  # pyright: ignore[reportPrivateUsage]  # as once the ports are open
+    disk.timed.loop.connections.sweep()  # as once the ports are open
     for _ in range(10):
         disk.timed.pass_ms(MINUTE_MS)
     assert connection_of(disk, "c").phase is Phase.OPEN
     assert stream.take().count(b"\x00\x00\x00\x08\x02\x00\x00\x00") >= 10
     disk.catch_up()
-    assert not connection_of(disk, "c").is_held
+    assert not connection_of(disk, "c").reading.is_held
     stream.push()
     disk.timed.pass_ms(MINUTE_MS // 2)
     assert connection_of(disk, "c").phase is Phase.OPEN
@@ -172,6 +173,6 @@ def test_nobody_is_held_for_a_log_that_has_failed(disk: Disk) -> None:
     disk.catch_up()
     assert disk.timed.broker.log.failed is not None
     disk.timed.turn()
-    assert not connection_of(disk, "c").is_held
+    assert not connection_of(disk, "c").reading.is_held
     stream.push()
     assert not stream.waiting

@@ -1,0 +1,93 @@
+"""Accepts connections, and serves those that have not logged in within a slice of the turn.
+
+Source: docs/decisions/023-bounded-turns.md.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from penstock_amqp.transports.tls import Wrapping
+from penstock_broker.access.connection import Authenticator, Connection, Login
+from penstock_broker.access.listeners import Listener
+from penstock_broker.access.lobby import Lobby
+from penstock_broker.access.transport import Transport
+from penstock_broker.loop.connections import READ, Connections
+from penstock_broker.state.broker import Broker
+
+__all__ = ["Acceptor"]
+
+SLICE_SECONDS: Final = 0.001
+"""What connections that have not logged in may take of a turn, beside the step of one of them."""
+REST_MS: Final = 2
+"""How long they wait after they used up the slice while others have work: they get a third of the time at most."""
+
+
+class Acceptor:
+    """The way into one broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        epoll: select.epoll,
+        lobby: Lobby,
+        connections: Connections,
+        authenticator: Authenticator,
+        seconds: Callable[[], float],
+    ) -> None:
+        """`epoll`: the loop's, which watches the lobby. `seconds`: the clock that bounds a turn."""
+        self._broker = broker
+        self._epoll = epoll
+        self._lobby = lobby
+        self._connections = connections
+        self._authenticator = authenticator
+        self._seconds = seconds
+        self.others_have_work = False
+        """In this turn there is more to do than the lobby; the loop says so."""
+
+    def accept(self, listener: Listener) -> None:
+        """Accept one connection of a listener, if one waits."""
+        try:
+            accepted = listener.accept()
+        except OSError:  # no descriptor or no memory is left
+            self._lobby.pause(self._broker.clock.now_ms)
+            return
+        if accepted is None:
+            return
+        sock, peer, peer_host = accepted
+        if self._lobby.admits(listener, peer, peer_host):
+            self.add(listener, sock, peer, listener.wrap(sock))
+        else:
+            sock.close()
+
+    def add(self, listener: Listener, sock: socket.socket, peer: str, wrapping: Wrapping | None = None) -> None:
+        """Serve a connected, non-blocking socket as one that `listener` accepted."""
+        broker = self._broker
+        broker.clients.next_connection += 1
+        login = Login(deadline_ms=broker.clock.now_ms + broker.settings.limits.login_seconds * 1000)
+        transport = Transport(sock, peer, wrapping)
+        connection = Connection(broker.clients.next_connection, transport, listener, self._authenticator, login)
+        self._connections.add(connection)
+
+    def serve_lobby(self) -> None:
+        """Serve what is ready in the lobby, one step of one connection after the other, until the slice is used up."""
+        deadline = self._seconds() + SLICE_SECONDS
+        while (ready := self._lobby.next()) is not None:
+            who, mask = ready
+            if isinstance(who, Listener):
+                self.accept(who)
+            else:
+                connection = self._connections.by_fd[who]
+                self._connections.serve(connection, mask)
+                self._connections.leave_lobby(connection)
+            if self._seconds() > deadline:
+                if self.others_have_work:
+                    self._epoll.modify(self._lobby.descriptor, 0)
+                    self._broker.clock.after(REST_MS, self._watch_lobby)
+                break
+
+    def _watch_lobby(self) -> None:
+        self._epoll.modify(self._lobby.descriptor, READ)
