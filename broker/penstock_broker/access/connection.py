@@ -241,7 +241,8 @@ class Connection:
         try:
             data = self.transport.unwrap(data)
         except WireError as error:
-            self.authenticator.transport_failed(self, error)
+            self.authenticator.transport_failed(self, error)  # first, so that the log knows what the peer is told
+            self.transport.send_failure()
             return False
         finally:
             self.is_blocked = bool(self.transport.backlog)

@@ -63,21 +63,22 @@ class Transport:
     def unwrap(self, data: bytes) -> bytes:
         """What bytes from the socket hold of SASL or AMQP; answers of TLS or WebSocket are sent at once.
 
-        Raises `WireError` if TLS or WebSocket fails; what can be said of it is sent before.
+        Raises `WireError` if TLS or WebSocket fails; `send_failure` tells the peer.
         """
         wrapping = self.wrapping
         if wrapping is None:
             return data
-        try:
-            data = wrapping.feed(data)
-        except WireError:
-            with contextlib.suppress(WireError):  # what TLS or WebSocket wants to say may be broken too
-                self.backlog += wrapping.output()
-            self.send_backlog()
-            raise
+        data = wrapping.feed(data)
         self.backlog += wrapping.output()
         self.send_backlog()
         return data
+
+    def send_failure(self) -> None:
+        """Send what TLS or WebSocket say of their failure: an alert, or a response of HTTP."""
+        if self.wrapping is not None:
+            with contextlib.suppress(WireError):  # what they want to say may be broken too
+                self.backlog += self.wrapping.output()
+            self.send_backlog()
 
     def authenticated(self) -> None:
         """The peer has logged in: TLS and WebSocket lift what limits they had before."""
