@@ -272,7 +272,9 @@ def set_rollback_only(connection: Connection, txn_id: bytes | None, fault: Refus
 
 
 def producer_closing(producer: SendingLink, error: AmqpError) -> None:
-    """The broker is about to close a link with `error`: messages that still come on it miss in their transaction."""
+    """The broker is about to close a link with `error`: a message that is still coming on it is lost, and its
+    transaction can only be rolled back.
+    """
     ledger = transactions_of(producer.connection)
     if ledger is not None:
         ledger.last_closed = refuse_of(error)

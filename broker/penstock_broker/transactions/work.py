@@ -57,7 +57,10 @@ def _named(arrival: Arrival) -> bytes | AmqpError | None:
 
 
 def discard(producer: Producer, arrivals: list[Arrival], error: AmqpError) -> None:
-    """These messages came after the one for which the link is closed with `error`: their transactions miss them."""
+    """Drop messages that came after the one for which the link is closed with `error`.
+
+    Their transactions can only be rolled back.
+    """
     for delivery, _, _ in arrivals:
         txn_id = transactional_states.named_transaction(delivery)
         commit.set_rollback_only(producer.connection, txn_id, commit.refuse_of(error))
