@@ -1,5 +1,5 @@
-"""What Argo CD, Flux and kubectl make of our resources: the script of docs/gitops.md in Lua 5.1, as Argo CD runs it,
-and the rules of kstatus, on what the plans report. The expectations are typed by hand.
+"""What Argo CD, Flux and kubectl make of our resources: the script of docs/how-to/gitops.md in Lua 5.1, as Argo CD runs
+it, and the rules of kstatus, on what the plans report. The expectations are typed by hand.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

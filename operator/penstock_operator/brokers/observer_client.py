@@ -1,6 +1,6 @@
 """Reads the newest lag result of a Broker, by HTTPS from the observer in its pod of ordinal 0.
 
-The document is not trusted: it is limited in size and validated by its model. Source: docs/observer.md,
+The document is not trusted: it is limited in size and validated by its model. Source: docs/reference/observer.md,
 docs/decisions/064-result-documents.md.
 """
 

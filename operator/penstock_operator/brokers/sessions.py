@@ -3,7 +3,7 @@ sends declarations and deletions in batches.
 
 What many workers send to one broker at the same time travels in one request. When a session loses its connection, it
 raises Unreachable to all that wait for a reply, and connects again, with a delay that doubles each time. Source:
-docs/decisions/047-management-node.md, docs/decisions/054-owner-mark.md, docs/management.md.
+docs/decisions/047-management-node.md, docs/decisions/054-owner-mark.md, docs/reference/management.md.
 """
 
 from __future__ import annotations
