@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock_api.management import BrokerState, EntityType, ExchangeDeclaration, SubscriptionDeclaration
 from penstock_core import identity
-from penstock_operator.brokers.management import ManagementTarget, Unreachable
+from penstock_operator.brokers.management import ManagementAccess, Unreachable
 from penstock_operator.brokers.sessions import SessionChange
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
@@ -100,7 +100,7 @@ class SessionsInMemory:
         return self.open.get(broker)
 
     async def ensure(
-        self, broker: str, target: ManagementTarget, changed: Callable[[SessionChange], None]
+        self, broker: str, access: ManagementAccess, changed: Callable[[SessionChange], None]
     ) -> SessionInMemory:
         if broker not in self.open:
             self.open[broker] = SessionInMemory(self.broker)
