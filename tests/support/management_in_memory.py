@@ -17,14 +17,14 @@ __all__ = ["BrokerInMemory", "SessionInMemory", "SessionsInMemory"]
 
 @dataclass(slots=True)
 class BrokerInMemory:
-    """One broker's topology: who declared what."""
+    """The topology of one broker: who declared what."""
 
     exchanges: dict[str, ExchangeDeclaration] = field(default_factory=dict[str, ExchangeDeclaration])
     subscriptions: dict[str, SubscriptionDeclaration] = field(default_factory=dict[str, SubscriptionDeclaration])
     is_up: bool = True
 
     def wipe(self) -> None:
-        """The volume is lost."""
+        """The broker loses its volume."""
         self.exchanges.clear()
         self.subscriptions.clear()
 
@@ -66,7 +66,7 @@ def _resource(declared: SubscriptionDeclaration) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class SessionInMemory:
-    """A session that answers at once."""
+    """A session that replies at once."""
 
     broker: BrokerInMemory
     state: BrokerState | None = None
@@ -91,7 +91,7 @@ class SessionInMemory:
 
 @dataclass(slots=True)
 class SessionsInMemory:
-    """Sessions to one broker, by whatever name."""
+    """Sessions of all Brokers, all with the same broker."""
 
     broker: BrokerInMemory
     open: dict[str, SessionInMemory] = field(default_factory=dict[str, SessionInMemory])

@@ -1,4 +1,4 @@
-"""The operator's management over AMQP, against a real broker process with the operator's own certificate."""
+"""The operator's management client over AMQP, with a real broker process and a certificate that the operator made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session: batches, a new instance, a lost connection. The management behind it answers when told to."""
+"""A broker session: batches, a new instance of the broker, a lost connection. The management behind it is scripted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def state(instance: str = "i1", epoch: int = 1) -> BrokerState:
 
 @dataclass
 class Script:
-    """What the management does: its state, whether it answers, and what it was asked."""
+    """The scripted management: its state, whether it answers, and the commands that it got."""
 
     now: BrokerState = field(default_factory=state)
     is_up: bool = True

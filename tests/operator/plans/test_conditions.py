@@ -1,4 +1,4 @@
-"""Reasons: which of them need a person, and that the page of conditions knows each."""
+"""Reasons of conditions: which of them need a person's action, and that the documentation lists each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The lag reader, from an observer's HTTPS to the status of Subscriptions; what the document may not do."""
+"""The lag reader, from an observer's HTTPS server to the status of Subscriptions; and what a result document can't
+change.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def document(*entries: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 @dataclass
 class Stage:
-    """An observer that serves `answer`, and a reader beside it."""
+    """An observer that serves `answer`, and a lag reader that reads from it."""
 
     reader: LagReader
     api: ApiServerInMemory
