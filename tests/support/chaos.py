@@ -143,7 +143,7 @@ def _is_another(team: Team, name: str, before: object) -> bool:
 
 
 def type_changed(installation: Installation, team: Team) -> None:
-    """A change of the type of an Exchange is refused; a forced replacement waits for its Subscriptions and then holds."""
+    """A change of the type of an Exchange is refused; a forced replacement waits for its Subscriptions, then holds."""
     changed = {
         "apiVersion": "penstock.dev/v1alpha1",
         "kind": "Exchange",
