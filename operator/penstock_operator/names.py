@@ -1,6 +1,6 @@
 """Names that users and other programs rely on: labels, annotations, ports, Services, addresses.
 
-Source: docs/decisions/050-names-of-children.md, docs/operator.md.
+Source: docs/decisions/050-names-of-children.md, docs/reference/operator.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the API server makes of the CRDs: every bad manifest is refused, and so is every edit of what is immutable."""
+"""The CRDs on a real API server: it refuses every bad manifest, and every change of an immutable field."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kube() -> Iterator[Kube]:
 
 
 def created(kube: Kube, manifest: dict[str, Any]) -> str:
-    """What kubectl says of a manifest, made in this test's namespace."""
+    """What kubectl prints when it creates a manifest in the namespace of this test."""
     here = copy.deepcopy(manifest)
     here["metadata"]["namespace"] = kube.namespace
     return kube.kubectl("create", "--validate=strict", "-o", "yaml", "-f", "-", stdin=json.dumps(here))

@@ -1,4 +1,4 @@
-"""The generated CRDs: equal to what is checked in, and with what users type and see."""
+"""The generated CRDs: they equal the files in crds/, and have the names and columns that users see."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_quantities_that_are_immutable_keep_both_rules() -> None:
 
 
 def fields(path: str, node: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every schema node below one, itself included."""
+    """All schema nodes below one, itself included."""
     yield path, node
     for name, field in node.get("properties", {}).items():
         yield from fields(f"{path}.{name}", field)

@@ -1,4 +1,4 @@
-"""What a resource declares on the broker, key by key as it travels: defaults stay at home."""
+"""What a resource declares on the broker, field by field as it is sent; default values are left out."""
 
 from __future__ import annotations
 

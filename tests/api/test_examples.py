@@ -1,4 +1,4 @@
-"""The examples are good manifests, with a comment for whoever reads them first."""
+"""The examples are valid manifests, and each begins with a comment for its readers."""
 
 from __future__ import annotations
 

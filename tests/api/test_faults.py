@@ -1,4 +1,4 @@
-"""What a wrong document is answered with: every field by its path, in words, and no value."""
+"""What is reported about an invalid document: the path and the fault of every field, and never a value."""
 
 from __future__ import annotations
 

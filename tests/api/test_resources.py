@@ -1,4 +1,4 @@
-"""The models of the three kinds: what they refuse, what they fill in, and how sizes are read."""
+"""The models of the three kinds: what they refuse, which defaults they set, and how they read sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Releases that meet: the documents of 0.1 as literals against today's code, and today's against what may come."""
+"""Operators and brokers of different releases: literal documents of 0.1 against the code of today, and the documents of
+today against those of later releases.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def test_what_an_operator_of_0_1_asks_for_is_taken(name: str) -> None:
 
 @pytest.mark.parametrize("name", FIRST["defaults"])
 def test_what_is_left_out_means_what_it_always_meant(name: str) -> None:
-    """A default that changed would be something else to a broker and an operator of two releases."""
+    """If a default changed, a field that is left out would mean different things to a broker and an operator of two
+    releases.
+    """
     required = {"SubscriptionDeclaration": ("subscriptionName", "exchange"), "ExchangeDeclaration": ("exchangeType",)}
     meant = FIRST["defaults"][name]
     least = {key: meant[key] for key in required.get(name, ())}

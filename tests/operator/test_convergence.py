@@ -1,8 +1,8 @@
-"""Whatever happens in whatever order, told or not told by watches: in the end broker and resources say the same.
+"""In the end the broker has what the resources declare, whatever happens in whatever order.
 
-The whole reconciler runs against an API server and a broker in memory. People apply and delete, watches tell, forget
-or repeat, the broker goes away, comes back, or loses its volume. Then everything calms down, and what is there must
-be exactly what is declared.
+The whole operator runs against an API server and a broker in memory. Users apply and delete resources; watches deliver,
+lose or repeat events; the broker goes away, comes back, or loses its volume. Then everything works again, and the
+broker must have exactly what the resources declare.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ RESOURCES = {
 
 @dataclass(slots=True)
 class World:
-    """API server, broker and operator, with a clock that only moves when told."""
+    """API server, broker and operator, with a clock that the test moves."""
 
     now: float = 0.0
     api: ApiServerInMemory = field(default_factory=ApiServerInMemory)
@@ -88,23 +88,23 @@ class World:
         return datetime(2026, 3, 1, 12, tzinfo=UTC) + timedelta(seconds=self.now)
 
     def tell(self, count: int) -> None:
-        """The watches tell so many events that they had not told yet."""
+        """The watches deliver this number of events."""
         for kind, manifest in self.api.events[self.told : self.told + count]:
             (self.controller.resource_deleted if kind == "DELETED" else self.controller.resource_changed)(manifest)
         self.told = min(self.told + count, len(self.api.events))
 
     def forget(self) -> None:
-        """The watches break: what they had not told is lost."""
+        """The watches break: events that were not delivered are lost."""
         self.told = len(self.api.events)
 
     async def reconcile_next(self, count: int) -> None:
-        """The operator works on so many keys that are due."""
+        """The operator reconciles this number of resources that are due."""
         for _ in range(count):
             if not await self.controller.reconcile_next(self.reconciler.reconcile):
                 return
 
     async def calm_down(self) -> None:
-        """Everything is reachable; lists and time do the rest."""
+        """Everything is reachable again; lists are made and time passes."""
         self.broker.is_up = True
         for _ in range(6):
             self.api.collect_garbage()
@@ -118,7 +118,7 @@ class World:
 
 @dataclass(slots=True)
 class Expected:
-    """What has to be in the end, found out naively from the resources that are left."""
+    """What must be there in the end, computed in a simple way from the resources that are left."""
 
     exchanges: set[str] = field(default_factory=set[str])
     bindings: dict[str, str] = field(default_factory=dict[str, str])
@@ -127,7 +127,7 @@ class Expected:
 
 
 def expected(world: World) -> Expected:
-    """Every rule of who is declared, once more and slowly."""
+    """All rules about what is declared, written once more in a simple and slow way."""
     found = Expected()
     left = [parse(manifest) for key, manifest in world.api.objects.items() if key[0] in ("Exchange", "Subscription")]
     brokers = [manifest for key, manifest in world.api.objects.items() if key[0] == "Broker"]
@@ -154,7 +154,7 @@ def expected(world: World) -> Expected:
 
 
 def by_age(subscription: Subscription) -> str:
-    """All are made in the same second here: the lower uid is the older one."""
+    """All resources are created in the same second here, so the lower uid is the older one."""
     return subscription.metadata.uid
 
 
@@ -202,7 +202,7 @@ async def play(steps: list[tuple[str, Any]], world: World) -> None:
 
 
 async def play_out(steps: list[tuple[str, Any]]) -> World:
-    """Play the steps in a new world, and have it calm down."""
+    """Play the steps in a new world, then let everything work again."""
     world = World()
     await play(steps, world)
     await world.calm_down()
@@ -244,16 +244,16 @@ def test_any_order_ends_with_what_is_declared(begun: bool, steps: list[tuple[str
 
 
 def ready_reason(world: World, kind: str, name: str) -> str:
-    """The reason of Ready, as status says."""
+    """The reason of condition Ready in the status."""
     status = world.api.objects[kind, "shop", name].get("status", {"conditions": []})
     return next((it["reason"] for it in status["conditions"] if it["type"] == "Ready"), "")
 
 
 def is_left_over(world: World, name: str) -> bool:
-    """What may stay on the broker though it isn't declared now.
+    """Whether something may stay on the broker although no resource declares it now.
 
-    It was let go while the broker did not answer; it is to be retained; or its exchange was deleted at once, as its
-    policy says, and its messages are still there.
+    That is so if its resource was deleted while the broker did not answer, if its policy is Retain, or if its exchange
+    was deleted at once, as its policy says, and its messages are still there.
     """
     owner = world.broker.subscriptions[name].owner
     assert owner is not None

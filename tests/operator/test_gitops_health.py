@@ -1,5 +1,5 @@
-"""What Argo CD, Flux and kubectl make of our resources: the script of docs/gitops.md in Lua 5.1, as Argo CD runs it,
-and the rules of kstatus, on what the plans report. The expectations are typed by hand.
+"""What Argo CD, Flux and kubectl conclude from our resources: the script of docs/how-to/gitops.md in Lua 5.1, as Argo
+CD runs it, and the rules of kstatus, applied to what the plans report. The expectations are typed by hand.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -42,7 +42,7 @@ DECLARED = BrokerReply(status=200, body={"outcome": "Created", "expiryPolicy": "
 
 
 def of_argo(manifest: Any) -> tuple[str, str]:
-    """Health and message, by the script; Argo CD gives it the object as `obj`."""
+    """Health and message by the script; Argo CD passes the object as `obj`."""
     runtime = lua51.LuaRuntime(unpack_returned_tuples=True)
     runtime.globals().obj = runtime.table_from(manifest, recursive=True)
     found: Any = runtime.execute(SCRIPT)
@@ -50,7 +50,7 @@ def of_argo(manifest: Any) -> tuple[str, str]:
 
 
 def of_kstatus(manifest: Any) -> str:
-    """As sigs.k8s.io/cli-utils, pkg/kstatus/status, has it for custom resources."""
+    """The status by sigs.k8s.io/cli-utils, pkg/kstatus/status, for custom resources."""
     if "deletionTimestamp" in manifest["metadata"]:
         return "Terminating"
     shown = manifest["status"]
@@ -65,7 +65,7 @@ def of_kstatus(manifest: Any) -> str:
 
 
 def reported(kind: str, report: object, metadata: dict[str, Any], before: Any = None) -> Any:
-    """The object as it is once a report was written."""
+    """The object after the report was written to its status."""
     assert isinstance(report, Report)
     manifest = manifest_of(kind, {}, before, metadata)
     resource = parse(manifest)
@@ -133,14 +133,14 @@ def unseen(kind: str) -> Any:
 
 
 def edited(manifest: Any) -> Any:
-    """Somebody changed its spec, and the operator has not looked yet."""
+    """A Subscription whose spec was changed, before the operator has reconciled it."""
     manifest["metadata"]["generation"] += 1
     return manifest
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is made of an object."""
+    """What the tools conclude from an object."""
 
     kstatus: str
     argo: str

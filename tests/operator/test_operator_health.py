@@ -1,4 +1,6 @@
-"""Liveness that is real: no list for long, deaf watches, stuck work. With a clock by hand."""
+"""Liveness: it fails if no list succeeds, if the watches deliver nothing, or if a reconcile hangs. The clock is set by
+the test.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may talk to what: one module knows the Kubernetes client, one knows kopf, one knows AMQP."""
+"""Only one module imports the Kubernetes client, only one kopf, only one AMQP, only one cryptography."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_only_one_module_imports(package: str, only: set[str]) -> None:
 
 
 def imported(path: Path) -> set[str]:
-    """The top packages that a module imports."""
+    """The top-level packages that a module imports."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         match node:

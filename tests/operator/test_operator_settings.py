@@ -1,4 +1,4 @@
-"""Settings from the environment, as the chart sets it."""
+"""The settings from environment variables, as the chart sets them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Faults of a real node under a flow of messages, and what has to hold: everything converges within a minute after a
-fault has ended, nothing accepted is lost, no finalizer is stuck, no Event is told over and over.
+"""Faults of a real node while messages flow, and what must hold: everything converges within a minute after the fault
+has ended, no accepted message is lost, no finalizer stays, and no Event is repeated again and again.
 
-Each scenario is a function of a site and a namespace in which examples/kubernetes/whole.yaml is Ready.
-`hack/soak/chaos` runs them all; the cluster stage those that are short.
+Each scenario is a function of an installation and of a namespace in which the resources of
+examples/kubernetes/whole.yaml are Ready. `hack/soak/chaos` runs all scenarios, the cluster stage the short ones.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from support.chaos_checks import (
     url,
 )
 from support.chaos_load import Load, flowing
-from support.installed_operator import MINUTE, Site, Team
+from support.installed_operator import MINUTE, Installation, Team
 
 __all__ = ["SCENARIOS", "Scenario"]
 
-Scenario = Callable[[Site, Team], None]
+Scenario = Callable[[Installation, Team], None]
 
 BURST: Final = 100
 KILLS: Final = 4
 
 
 def count_of(team: Team, mark: str) -> int:
-    """Subscriptions whose name begins so."""
+    """The number of Subscriptions whose names begin with `mark`."""
     return team.kube.kubectl("get", "subscriptions", "-o", "name").count(f"/{mark}")
 
 
-def operator_killed(site: Site, team: Team) -> None:
+def operator_killed(installation: Installation, team: Team) -> None:
     """The operator is killed in the middle of a hundred applies, and in the middle of as many deletions."""
     names = [f"many-{number:03}" for number in range(BURST)]
     with flowing(url(team)) as load:
         applying = Meanwhile(lambda: team.apply(*subscriptions(names)))
         wait_for("some Subscriptions", lambda: count_of(team, "many-") >= BURST // 4, MINUTE)
-        kill_operator(site)
+        kill_operator(installation)
         load.flows()
         applying.done()
         converges(team, names)
         deleting = Meanwhile(lambda: _delete(team, names[: BURST // 2]))
         wait_for("some deletions", lambda: count_of(team, "many-") < BURST - BURST // 10, MINUTE)
-        kill_operator(site)
+        kill_operator(installation)
         deleting.done()
         converges(team, names[BURST // 2 :])
         _delete(team, names[BURST // 2 :])
@@ -65,7 +65,7 @@ def _delete(team: Team, names: Sequence[str]) -> None:
     team.kube.kubectl("delete", "subscription", *names, "--wait=false")
 
 
-def broker_killed(site: Site, team: Team) -> None:
+def broker_killed(installation: Installation, team: Team) -> None:
     """The broker is killed again and again while Subscriptions are made, changed and deleted."""
     with flowing(url(team)) as load:
         for number in range(KILLS):
@@ -80,8 +80,8 @@ def broker_killed(site: Site, team: Team) -> None:
         converges(team)
 
 
-def observer_killed(site: Site, team: Team) -> None:
-    """The observer is killed: nobody but who asks it notices."""
+def observer_killed(installation: Installation, team: Team) -> None:
+    """The observer is killed: only those who read from it notice."""
     restarts = restarts_of(team, "broker")
     with flowing(url(team)) as load:
         for _ in range(2):
@@ -92,8 +92,8 @@ def observer_killed(site: Site, team: Team) -> None:
     assert restarts_of(team, "broker") == restarts
 
 
-def api_server_away(site: Site, team: Team, seconds: float = MINUTE) -> None:
-    """There is no API server for a minute: messages flow, and afterwards all is as before without a restart."""
+def api_server_away(installation: Installation, team: Team, seconds: float = MINUTE) -> None:
+    """There is no API server for a minute: messages flow on, and afterwards all is as before, without a restart."""
     before = told(team)
     restarts = restarts_of(team, "broker")
     with flowing(url(team)) as load:
@@ -114,8 +114,8 @@ def _restart(daemon: str, away: float = 0) -> None:
     command("hack/cluster", "restart", daemon, f"--away={away}")
 
 
-def kubelet_restarted(site: Site, team: Team) -> None:
-    """Kubelet and the container runtime die and come back: pods run on."""
+def kubelet_restarted(installation: Installation, team: Team) -> None:
+    """Kubelet and the container runtime are killed and start again: the pods run on."""
     uid = team.field("pod", "main-0", "metadata", "uid")
     with flowing(url(team)) as load:
         for daemon in ("kubelet", "containerd", "kubelet"):
@@ -126,8 +126,8 @@ def kubelet_restarted(site: Site, team: Team) -> None:
     assert team.field("pod", "main-0", "metadata", "uid") == uid
 
 
-def secrets_lost(site: Site, team: Team) -> None:
-    """The server's certificate and the management's password are deleted, and made anew, under load."""
+def secrets_lost(installation: Installation, team: Team) -> None:
+    """The Secrets of server certificate and management password are deleted, and created again, under load."""
     with flowing(url(team)) as load:
         for name in ("main-amqp", "main-management"):
             before = team.field("secret", name, "metadata", "uid")
@@ -142,8 +142,8 @@ def _is_another(team: Team, name: str, before: object) -> bool:
     return team.field("secret", name, "metadata", "uid") not in (None, before)
 
 
-def type_changed(site: Site, team: Team) -> None:
-    """Another type of an Exchange is refused; replaced by force, it waits for its Subscriptions, and then holds."""
+def type_changed(installation: Installation, team: Team) -> None:
+    """A change of the type of an Exchange is refused; a forced replacement waits for its Subscriptions, then holds."""
     changed = {
         "apiVersion": "penstock.dev/v1alpha1",
         "kind": "Exchange",
@@ -175,21 +175,21 @@ def type_changed(site: Site, team: Team) -> None:
     converges(team)
 
 
-def two_operators(site: Site, team: Team) -> None:
-    """A second operator over the same namespaces: they agree, and write nothing once all is as it has to be."""
+def two_operators(installation: Installation, team: Team) -> None:
+    """A second operator watches the same namespaces: they agree, and write nothing once all is as declared."""
     before = told(team)
     uid = team.field("pod", "main-0", "metadata", "uid")
-    deployment = f"deployment/{site.release}-penstock-operator"
-    text = site.home.kubectl("get", deployment, "-o", "yaml")
+    deployment = f"deployment/{installation.release}-penstock-operator"
+    text = installation.home.kubectl("get", deployment, "-o", "yaml")
     second = yaml.safe_load(text)
-    second["metadata"] = {"name": "second", "namespace": site.home.namespace}
+    second["metadata"] = {"name": "second", "namespace": installation.home.namespace}
     second["spec"]["selector"]["matchLabels"]["second"] = "true"
     second["spec"]["template"]["metadata"]["labels"]["second"] = "true"
     second.pop("status")
     with flowing(url(team)) as load:
         try:
-            site.home.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(second))
-            site.home.kubectl("rollout", "status", "deployment/second", "--timeout=120s")
+            installation.home.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(second))
+            installation.home.kubectl("rollout", "status", "deployment/second", "--timeout=120s")
             names = [f"both-{number}" for number in range(20)]
             team.apply(*subscriptions(names))
             converges(team, names)
@@ -199,7 +199,7 @@ def two_operators(site: Site, team: Team) -> None:
             load.flows(500)
             assert _versions(team) == versions, "they write against each other"
         finally:
-            site.home.kubectl("delete", "deployment", "second", "--ignore-not-found", "--wait")
+            installation.home.kubectl("delete", "deployment", "second", "--ignore-not-found", "--wait")
     assert team.field("pod", "main-0", "metadata", "uid") == uid
     no_spam(before, told(team))
 
@@ -210,8 +210,8 @@ def _versions(team: Team) -> dict[str, str]:
     return {f"{it['kind']} {it['metadata']['name']}": it["metadata"]["resourceVersion"] for it in listed}
 
 
-def namespace_deleted(site: Site, team: Team) -> None:
-    """The namespace goes with everything in it, under load, with a broker that is killed meanwhile."""
+def namespace_deleted(installation: Installation, team: Team) -> None:
+    """A namespace is deleted with everything in it, under load, and its broker is killed meanwhile."""
     load = Load(url(team))
     threads = [threading.Thread(target=work, daemon=True) for work in (load.publish, load.consume)]
     for thread in threads:
@@ -225,20 +225,22 @@ def namespace_deleted(site: Site, team: Team) -> None:
     assert time.monotonic() - started < 2 * MINUTE
 
 
-def operator_exchanged(site: Site, team: Team) -> None:
-    """The operator's chart is upgraded, rolled back, uninstalled and installed again: nothing of the Brokers moves."""
+def operator_exchanged(installation: Installation, team: Team) -> None:
+    """The operator's chart is upgraded, rolled back, removed and installed again: objects of Brokers do not change."""
     uid = team.field("pod", "main-0", "metadata", "uid")
     with flowing(url(team)) as load:
-        site.install(resyncSeconds="30", logLevel="debug")
-        site.home.helm("rollback", site.release, "--namespace", site.home.namespace, "--wait", "--timeout=120s")
+        installation.install(resyncSeconds="30", logLevel="debug")
+        installation.home.helm(
+            "rollback", installation.release, "--namespace", installation.home.namespace, "--wait", "--timeout=120s"
+        )
         converges(team)
-        site.home.helm("uninstall", site.release, "--namespace", site.home.namespace, "--wait")
+        installation.home.helm("uninstall", installation.release, "--namespace", installation.home.namespace, "--wait")
         team.apply(*subscriptions(["meanwhile"]))
         _delete(team, ["fraud"])
         load.flows()
         assert team.reason("subscription", "meanwhile", "Ready") == ("Unknown", "Pending")
         assert team.field("subscription", "fraud", "metadata", "deletionTimestamp") is not None
-        site.install()
+        installation.install()
         wait_for("fraud to go", lambda: team.kube.get("subscription", "fraud") is None, MINUTE)
         team.apply_whole()
         converges(team, ["meanwhile"])
@@ -247,8 +249,8 @@ def operator_exchanged(site: Site, team: Team) -> None:
     assert team.field("pod", "main-0", "metadata", "uid") == uid
 
 
-def lag_run_killed(site: Site, team: Team) -> None:
-    """A run of the lag job is killed in the middle: messages flow, the next run reports."""
+def lag_run_killed(installation: Installation, team: Team) -> None:
+    """A run of the lag job is killed: messages flow, and the next run reports."""
     _patch_lag(team, suspend=False)
     try:
         with flowing(url(team)) as load:
@@ -269,7 +271,7 @@ def _patch_lag(team: Team, *, suspend: bool) -> None:
 
 
 def _driver(team: Team, but: str) -> str | None:
-    """The running driver pod of a lag job, another than `but`."""
+    """The running driver pod of a lag job, other than `but`."""
     listed = cast("list[Any]", pick(team.kube.get("pods", "-l", "spark-role=driver"), "items") or [])
     running = (each["metadata"]["name"] for each in listed if each["status"].get("phase") == "Running")
     return next((name for name in running if name != but), None)

@@ -1,4 +1,4 @@
-"""What has to hold on a real node after a fault, and the faults themselves: one process, one daemon.
+"""What must hold on a real node after a fault, and functions that cause faults: they kill one process or one daemon.
 
 Used by `support.chaos`. Needs the node of hack/cluster, and root.
 """
@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from e2e import node_processes
 from e2e.kube import pick, wait_for
-from support.installed_operator import MINUTE, SUBSCRIPTIONS, Site, Team
+from support.installed_operator import MINUTE, SUBSCRIPTIONS, Installation, Team
 
 from penstock_amqp.client.errors import ManagementError
 from penstock_amqp.sasl.client import NotAuthenticated
@@ -53,7 +53,7 @@ def subscriptions(names: Collection[str], **spec: Any) -> list[dict[str, Any]]:
 
 
 def declared(team: Team) -> set[str]:
-    """The subscriptions that the broker has; none while it doesn't answer."""
+    """The subscriptions that the broker has; none while it does not answer."""
 
     async def ask() -> set[str]:
         management = await team.management()
@@ -70,7 +70,9 @@ def declared(team: Team) -> set[str]:
 
 
 def unsettled(team: Team, wanted: Collection[str]) -> list[str]:
-    """What is not yet as it has to be: exactly these Subscriptions, Ready by their newest spec, and on the broker."""
+    """What is not yet as declared. Exactly these Subscriptions must exist, be Ready at their newest generation, and be
+    on the broker.
+    """
     listed = cast("list[Any]", pick(team.kube.get("subscriptions,exchanges,brokers"), "items") or [])
     found = [_problem(item) for item in listed]
     there = {str(pick(item, "metadata", "name")) for item in listed if item["kind"] == "Subscription"}
@@ -90,7 +92,7 @@ def _problem(item: Any) -> str:
 
 
 def converges(team: Team, wanted: Collection[str] = (), *, seconds: float = MINUTE) -> None:
-    """Wait until all is as the resources say. Raises `AssertionError` with what is not."""
+    """Wait until everything is as the resources declare. Raises `AssertionError` with what is not."""
     every = {*SUBSCRIPTIONS, *wanted}
     try:
         wait_for("all to be as it is declared", lambda: not unsettled(team, every), seconds)
@@ -99,7 +101,7 @@ def converges(team: Team, wanted: Collection[str] = (), *, seconds: float = MINU
 
 
 def told(team: Team) -> dict[str, int]:
-    """How many Events there are of each of our resources."""
+    """The number of Events about each of our resources."""
     counts: dict[str, int] = {}
     for event in cast("list[Any]", pick(team.kube.get("events"), "items") or []):
         if pick(event, "source", "component") == "penstock-operator":
@@ -109,22 +111,22 @@ def told(team: Team) -> dict[str, int]:
 
 
 def url(team: Team) -> Callable[[], str]:
-    """Where clients of the namespace's Broker connect, without TLS."""
+    """The URL of the namespace's Broker for clients, without TLS."""
     host = str(team.field("service", "main-amqp", "spec", "clusterIP"))
     return lambda: f"amqp://{host}:5672"
 
 
 def kill(team: Team, pod: str, verb: str) -> None:
-    """kill -9 of a container's process, once it runs."""
+    """Sends SIGKILL to a container's process as soon as it runs."""
     uid = str(wait_for(f"pod {pod}", lambda: team.field("pod", pod, "metadata", "uid"), MINUTE))
     node_processes.kill(wait_for(f"`{verb}` in {pod}", lambda: node_processes.of_container(uid, verb), MINUTE))
 
 
-def kill_operator(site: Site) -> None:
-    """kill -9 of the operator's process."""
+def kill_operator(installation: Installation) -> None:
+    """Sends SIGKILL to the operator's process."""
 
     def pid() -> int | None:
-        pods = cast("list[Any]", pick(site.home.get("pods"), "items") or [])
+        pods = cast("list[Any]", pick(installation.home.get("pods"), "items") or [])
         found = (node_processes.of_container(each["metadata"]["uid"], "operator") for each in pods)
         return next((each for each in found if each is not None), None)
 
@@ -132,7 +134,7 @@ def kill_operator(site: Site) -> None:
 
 
 class Meanwhile:
-    """kubectl at work on a thread, while faults happen."""
+    """Runs kubectl on a thread while faults happen."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._failed: list[Exception] = []
@@ -146,7 +148,7 @@ class Meanwhile:
             self._failed.append(error)
 
     def done(self) -> None:
-        """Wait for its end; raises what it raised."""
+        """Wait until it has ended; raises what it raised."""
         self._thread.join(3 * MINUTE)
         assert not self._thread.is_alive(), "kubectl does not come back"
         for error in self._failed:
@@ -154,7 +156,7 @@ class Meanwhile:
 
 
 def restarts_of(team: Team, container: str) -> int:
-    """How often a container of the broker's pod was started again."""
+    """How often a container of the broker's pod has been restarted."""
     statuses = cast("list[Any]", team.field("pod", "main-0", "status", "containerStatuses") or [])
     return sum(int(each["restartCount"]) for each in statuses if each["name"] == container)
 

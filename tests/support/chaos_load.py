@@ -1,5 +1,5 @@
-"""Messages through faults: a publisher that counts what was accepted, and a consumer of a shared durable subscription
-that has to get all of it, each on a thread, both connecting again whenever they have to.
+"""Load during faults: a producer that counts the accepted messages, and a consumer of a shared durable subscription
+that must receive all of them. Each runs on a thread and connects again whenever its connection is lost.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -26,7 +26,7 @@ ANSWER_SECONDS = 20
 
 @dataclass
 class Load:
-    """What was sent and what came."""
+    """A producer and a consumer, and what they have sent and received."""
 
     url: Callable[[], str]
     """Where the broker is, asked before each connection."""
@@ -39,15 +39,15 @@ class Load:
     _next: int = 0
 
     def publish(self) -> None:
-        """Send one after the other, each until it is accepted."""
+        """Send one message after the other, each until it is accepted."""
         self._again(self._publish_on)
 
     def consume(self) -> None:
-        """Take whatever comes."""
+        """Receive messages."""
         self._again(self._consume_on)
 
     def flows(self, count: int = 20, seconds: float = 60) -> None:
-        """Wait until this many more were accepted and received. Raises `TimeoutError` with what stands in the way."""
+        """Wait until this number of further messages was accepted and received. Raises `TimeoutError`."""
         accepted, received = len(self.accepted) + count, len(self.received) + count
         try:
             until(
@@ -57,11 +57,11 @@ class Load:
             raise TimeoutError(f"{error}; the last problem: {self.last_problem}") from error
 
     def stop(self) -> None:
-        """Have both end."""
+        """Stop both."""
         self._stop.set()
 
     def lacking(self) -> set[int]:
-        """What was accepted and never came, so far."""
+        """The messages that were accepted, but not received so far."""
         return self.accepted - self.received
 
     def _again(self, work: Callable[[BlockingConnection], None]) -> None:
@@ -96,7 +96,7 @@ class Load:
 
 @contextmanager
 def flowing(url: Callable[[], str]) -> Generator[Load]:
-    """A load that runs meanwhile; in the end nothing may be lacking."""
+    """Runs a load during the block; at its end every accepted message must have been received."""
     load = Load(url)
     threads = [threading.Thread(target=work, daemon=True) for work in (load.publish, load.consume)]
     for thread in threads:

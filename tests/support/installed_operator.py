@@ -1,4 +1,6 @@
-"""An operator of our own on the cluster: the chart, limited to namespaces that enforce Pod Security restricted."""
+"""An operator on the cluster, installed by the chart for a test, in namespaces that enforce Pod Security level
+restricted.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from penstock_amqp.client.client import Address
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.sasl.client import Login
 
-__all__ = ["MINUTE", "Site", "Team", "open_site", "whole"]
+__all__ = ["MINUTE", "Installation", "Team", "open_installation", "whole"]
 
 MINUTE = 60
 NAMESPACE = """
@@ -31,7 +33,7 @@ metadata:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """One namespace that the operator looks after."""
+    """One namespace that the operator watches."""
 
     kube: Kube
 
@@ -40,42 +42,42 @@ class Team:
         self.kube.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
 
     def apply_whole(self, **broker: Any) -> None:
-        """examples/kubernetes/whole.yaml, with these fields in the Broker's spec."""
+        """Apply examples/kubernetes/whole.yaml with these fields in the Broker's spec."""
         self.apply(*whole(**broker))
 
     def wait_ready(self, *names: str, seconds: float = 3 * MINUTE) -> None:
-        """Until these, as kind/name, are Ready; none: everything of whole.yaml."""
+        """Wait until these objects, as kind/name, are Ready; without any: all of whole.yaml."""
         every = names or ("broker/main", "exchange/orders", *(f"subscription/{it}" for it in SUBSCRIPTIONS))
         wait_for(f"{', '.join(every)} to be Ready", lambda: all(self.is_ready(*it.split("/")) for it in every), seconds)
 
     def is_ready(self, kind: str, name: str) -> bool:
-        """Whether it is Ready."""
+        """Whether the object is Ready."""
         return self.reason(kind, name, "Ready")[0] == "True"
 
     def reason(self, kind: str, name: str, condition: str) -> tuple[str, str]:
-        """Status and reason of a condition, empty without it."""
+        """Status and reason of a condition, empty if there is no such condition."""
         for one in cast("list[dict[str, str]]", pick(self.kube.get(kind, name), "status", "conditions") or []):
             if one["type"] == condition:
                 return one["status"], one["reason"]
         return "", ""
 
     def message(self, kind: str, name: str, condition: str) -> str:
-        """What a condition says, empty without it."""
+        """The message of a condition, empty if there is no such condition."""
         for one in cast("list[dict[str, str]]", pick(self.kube.get(kind, name), "status", "conditions") or []):
             if one["type"] == condition:
                 return one["message"]
         return ""
 
     def field(self, kind: str, name: str, *path: str | int) -> Any:
-        """A field of an object, None without it."""
+        """A field of an object, None if there is no such field."""
         return pick(self.kube.get(kind, name), *path)
 
     def are_gone(self, *kinds: str) -> bool:
-        """Whether there is none of these kinds any more."""
+        """Whether no object of these kinds exists any more."""
         return not pick(self.kube.get(",".join(kinds)), "items")
 
     async def management(self) -> ManagementClient:
-        """The broker's management, as the operator reaches it; whoever asks for it closes it."""
+        """A connection to the broker's management, as the operator has it; the caller closes it."""
         ca = self.kube.secret("main-amqp", "ca.crt") or ""
         address = Address(
             host=str(self.field("service", "main-management", "spec", "clusterIP")),
@@ -93,7 +95,7 @@ class Team:
 
 
 def whole(**broker: Any) -> list[dict[str, Any]]:
-    """The manifests of examples/kubernetes/whole.yaml; no lag job is started, the node has other things to do."""
+    """The manifests of examples/kubernetes/whole.yaml, without runs of the lag job, to spare the node."""
     manifests = list(yaml.safe_load_all((ROOT / "examples/kubernetes/whole.yaml").read_text()))
     manifests[0]["spec"].update({"lagAnalysis": {"suspend": True}, "resources": {"requests": {"cpu": "30m"}}, **broker})
     return manifests
@@ -103,7 +105,7 @@ SUBSCRIPTIONS = ("billing", "shipping-eu", "fraud")
 
 
 @dataclass(slots=True)
-class Site:
+class Installation:
     """An operator and its namespaces."""
 
     home: Kube
@@ -114,7 +116,7 @@ class Site:
 
     @contextmanager
     def team(self) -> Generator[Team]:
-        """A namespace that nobody has used yet."""
+        """A namespace that no test has used yet."""
         made = Team(Kube(self._free.pop(), self.home.environment))
         try:
             yield made
@@ -123,7 +125,7 @@ class Site:
             made.kube.kubectl("delete", "broker", "--all", "--wait=false", check=False)
 
     def install(self, **values: str) -> None:
-        """Install or upgrade the operator, and wait for it."""
+        """Install or upgrade the operator, and wait until it is ready."""
         chosen = {
             "image.tag": self.tag,
             "brokerImage.tag": self.tag,
@@ -141,11 +143,11 @@ class Site:
 
     @property
     def watched(self) -> list[str]:
-        """The namespaces that the operator looks after."""
+        """The namespaces that the operator watches."""
         return [f"{self.home.namespace}-{number}" for number in range(NAMESPACES)]
 
     def scale_operator(self, replicas: int) -> None:
-        """Stop the operator, or have it back."""
+        """Stop the operator, or start it again."""
         deployment = f"deployment/{self.release}-penstock-operator"
         self.home.kubectl("scale", deployment, f"--replicas={replicas}")
         wait_for(
@@ -156,7 +158,7 @@ class Site:
         self.home.kubectl("rollout", "status", deployment, "--timeout=60s")
 
     def log(self) -> str:
-        """What the operator said."""
+        """The operator's log."""
         return self.home.kubectl("logs", f"deployment/{self.release}-penstock-operator", "--tail=-1")
 
 
@@ -164,21 +166,23 @@ NAMESPACES = 12
 
 
 @contextmanager
-def open_site() -> Generator[Site]:
-    """Install CRDs and operator; take everything but the CRDs away in the end."""
+def open_installation() -> Generator[Installation]:
+    """Install the CRDs and an operator; in the end everything but the CRDs is removed."""
     environment = own_cluster_environment()
     mark = f"penstock-t-{secrets.token_hex(3)}"
     tag = images().tag
-    site = Site(Kube(mark, environment), f"op-{mark[-6:]}", tag)
-    site._free = site.watched[::-1]  # pyright: ignore[reportPrivateUsage]  # it is this module's own
-    every = [mark, *site.watched]
-    site.home.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
-    site.home.kubectl("apply", "-f", "-", stdin="---".join(NAMESPACE.format(name=name) for name in every))
+    installation = Installation(Kube(mark, environment), f"op-{mark[-6:]}", tag)
+    installation._free = installation.watched[::-1]  # pyright: ignore[reportPrivateUsage]  # it is this module's own
+    every = [mark, *installation.watched]
+    installation.home.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"))
+    installation.home.kubectl("apply", "-f", "-", stdin="---".join(NAMESPACE.format(name=name) for name in every))
     try:
-        site.install()
-        yield site
+        installation.install()
+        yield installation
     finally:
         # The operator last: the finalizers of the others are its own.
-        site.home.kubectl("delete", "namespace", *site.watched, "--ignore-not-found", "--wait", "--timeout=120s")
-        site.home.helm("uninstall", site.release, "--namespace", mark, "--wait")
-        site.home.kubectl("delete", "namespace", mark, "--wait", "--timeout=120s")
+        installation.home.kubectl(
+            "delete", "namespace", *installation.watched, "--ignore-not-found", "--wait", "--timeout=120s"
+        )
+        installation.home.helm("uninstall", installation.release, "--namespace", mark, "--wait")
+        installation.home.kubectl("delete", "namespace", mark, "--wait", "--timeout=120s")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock_api.management import BrokerState, EntityType, ExchangeDeclaration, SubscriptionDeclaration
 from penstock_core import identity
-from penstock_operator.brokers.management import ManagementTarget, Unreachable
+from penstock_operator.brokers.management import ManagementAccess, Unreachable
 from penstock_operator.brokers.sessions import SessionChange
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
@@ -17,14 +17,14 @@ __all__ = ["BrokerInMemory", "SessionInMemory", "SessionsInMemory"]
 
 @dataclass(slots=True)
 class BrokerInMemory:
-    """One broker's topology: who declared what."""
+    """The topology of one broker: who declared what."""
 
     exchanges: dict[str, ExchangeDeclaration] = field(default_factory=dict[str, ExchangeDeclaration])
     subscriptions: dict[str, SubscriptionDeclaration] = field(default_factory=dict[str, SubscriptionDeclaration])
     is_up: bool = True
 
     def wipe(self) -> None:
-        """The volume is lost."""
+        """The broker loses its volume."""
         self.exchanges.clear()
         self.subscriptions.clear()
 
@@ -66,7 +66,7 @@ def _resource(declared: SubscriptionDeclaration) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class SessionInMemory:
-    """A session that answers at once."""
+    """A session that replies at once."""
 
     broker: BrokerInMemory
     state: BrokerState | None = None
@@ -91,7 +91,7 @@ class SessionInMemory:
 
 @dataclass(slots=True)
 class SessionsInMemory:
-    """Sessions to one broker, by whatever name."""
+    """Sessions of all Brokers, all with the same broker."""
 
     broker: BrokerInMemory
     open: dict[str, SessionInMemory] = field(default_factory=dict[str, SessionInMemory])
@@ -100,7 +100,7 @@ class SessionsInMemory:
         return self.open.get(broker)
 
     async def ensure(
-        self, broker: str, target: ManagementTarget, changed: Callable[[SessionChange], None]
+        self, broker: str, access: ManagementAccess, changed: Callable[[SessionChange], None]
     ) -> SessionInMemory:
         if broker not in self.open:
             self.open[broker] = SessionInMemory(self.broker)

@@ -1,4 +1,4 @@
-"""Good resources for tests to change, the shared table of bad ones, and views around them."""
+"""Valid resources that tests change, the table of invalid ones, and values that tests of the operator need."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GOOD: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """One row of the shared table."""
+    """One row of the table of invalid manifests."""
 
     name: str
     manifest: dict[str, Any]
@@ -48,7 +48,7 @@ class Bad:
 
 
 def bad_manifests() -> list[Bad]:
-    """The shared table, as whole manifests."""
+    """All rows of the table, as whole manifests."""
     rows: list[Bad] = []
     for row in yaml.safe_load(TABLE.read_text()):
         manifest = copy.deepcopy(GOOD[row["kind"]])
@@ -65,7 +65,7 @@ def bad_manifests() -> list[Bad]:
 
 
 def manifest_of(kind: str, spec: dict[str, Any], status: dict[str, Any] | None, metadata: dict[str, Any]) -> Any:
-    """A good manifest of a kind with changes, as the API server would return it."""
+    """A valid manifest of a kind with changes, as the API server would return it."""
     made = copy.deepcopy(GOOD[kind])
     made["metadata"].update({"uid": f"uid-{made['metadata']['name']}", "generation": 3, "resourceVersion": "7"})
     made["metadata"].update(metadata)
@@ -76,7 +76,7 @@ def manifest_of(kind: str, spec: dict[str, Any], status: dict[str, Any] | None, 
 
 
 def broker_state(**changes: Any) -> BrokerState:
-    """What a broker says of itself that has just started and holds nothing."""
+    """What a broker reports that has just started and has no messages."""
     texts = {"instance_id": "i1", "version": "0.1.0", "durable_work": "Ok"}
     times = ("started_ms", "now_ms")
     counts = ("connections", "subscriptions", "exchanges", "queues", "log_bytes", "log_segments", "log_syncs", "turns")

@@ -1,6 +1,7 @@
-"""What runs in a pod of a test: it logs in with the projected token of its ServiceAccount, and prints who it then is.
+"""Runs in a pod of a test: it logs in with the projected token of its ServiceAccount, and prints the user that it then
+is.
 
-Arguments: the broker's host, the mechanism. Files: the token, and the CA from the ConfigMap `<broker>-ca`.
+Arguments: the host of the broker, the SASL mechanism. Files: the token, and the CA from the ConfigMap `<broker>-ca`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CA = Path("/var/run/ca/ca.crt")
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """XOAUTH2, or OAUTHBEARER of RFC 7628."""
+    """The mechanism XOAUTH2, or OAUTHBEARER of RFC 7628."""
 
     mechanism: str
 
@@ -37,7 +38,7 @@ class Bearer:
 
 
 async def main(host: str, mechanism: str) -> None:
-    """Log in and say who we are."""
+    """Log in and print the user."""
     address = Address(host=host, port=5671, tls=ssl.create_default_context(cafile=str(CA)), server_name=host)
     client = await ManagementClient.connect(address, login=Bearer(mechanism), container_id=mechanism)
     (own,) = await client.query_all(EntityType.CONNECTION)

@@ -14,7 +14,7 @@ from penstock_api.management import BrokerState
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity
 from penstock_operator.plans.orphans import MarkedEntity
 
-__all__ = ["BrokerManagement", "Connector", "ManagementTarget", "NotUnderstood", "Unreachable"]
+__all__ = ["BrokerManagement", "Connector", "ManagementAccess", "NotUnderstood", "Unreachable"]
 
 
 class Unreachable(Exception):
@@ -26,7 +26,7 @@ class NotUnderstood(Unreachable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManagementTarget:
+class ManagementAccess:
     """Address and credentials of a broker's management."""
 
     host: str
@@ -64,5 +64,5 @@ class BrokerManagement(Protocol):
         ...
 
 
-Connector = Callable[[ManagementTarget], Awaitable[BrokerManagement]]
+Connector = Callable[[ManagementAccess], Awaitable[BrokerManagement]]
 """Connects to a broker's management; raises Unreachable."""

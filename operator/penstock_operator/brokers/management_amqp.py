@@ -16,7 +16,7 @@ from penstock_amqp.client.management import ListedEntity, ManagementClient, Mana
 from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_api.faults import faults
 from penstock_api.management import BrokerState, Deletion, EntityType, Owner
-from penstock_operator.brokers.management import ManagementTarget, NotUnderstood, Unreachable
+from penstock_operator.brokers.management import ManagementAccess, NotUnderstood, Unreachable
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity
 from penstock_operator.plans.orphans import MarkedEntity
 
@@ -28,18 +28,18 @@ _TIMEOUT_SECONDS: Final = 10.0
 _NAME: Final = {EntityType.EXCHANGE: "name", EntityType.SUBSCRIPTION: "queueName"}
 
 
-async def connect(target: ManagementTarget) -> AmqpManagement:
+async def connect(access: ManagementAccess) -> AmqpManagement:
     """Connect to a broker's management listener; raises Unreachable."""
-    context = ssl.create_default_context(cadata=target.ca.decode())
-    address = Address(host=target.host, port=target.port, tls=context, server_name=target.server_name)
-    async with _mapped(target.server_name):
+    context = ssl.create_default_context(cadata=access.ca.decode())
+    address = Address(host=access.host, port=access.port, tls=context, server_name=access.server_name)
+    async with _mapped(access.server_name):
         client = await ManagementClient.connect(
             address,
-            login=Login(target.user, target.password),
+            login=Login(access.user, access.password),
             timeout_seconds=_TIMEOUT_SECONDS,
             container_id="penstock-operator",
         )
-    return AmqpManagement(client, target.server_name)
+    return AmqpManagement(client, access.server_name)
 
 
 class AmqpManagement:

@@ -1,6 +1,6 @@
 """Reads the newest lag result of a Broker, by HTTPS from the observer in its pod of ordinal 0.
 
-The document is not trusted: it is limited in size and validated by its model. Source: docs/observer.md,
+The document is not trusted: it is limited in size and validated by its model. Source: docs/reference/observer.md,
 docs/decisions/064-result-documents.md.
 """
 
@@ -18,13 +18,13 @@ from penstock_api.faults import faults
 from penstock_api.observing import LATEST, MAX_RESULT_BYTES
 from penstock_api.result import LagResult
 
-__all__ = ["LagResultUnavailable", "ObserverTarget", "fetch_latest"]
+__all__ = ["LagResultUnavailable", "ObserverAccess", "fetch_latest"]
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObserverTarget:
+class ObserverAccess:
     """Address and credentials of an observer."""
 
     host: str
@@ -41,13 +41,13 @@ class LagResultUnavailable(Exception):
     """The lag result could not be read; the text says why."""
 
 
-async def fetch_latest(session: aiohttp.ClientSession, target: ObserverTarget) -> LagResult | None:
+async def fetch_latest(session: aiohttp.ClientSession, access: ObserverAccess) -> LagResult | None:
     """The newest result, None if there is none yet.
 
     Raises:
         LagResultUnavailable: the observer does not answer, or not with a result.
     """
-    body = await _fetch(session, target)
+    body = await _fetch(session, access)
     if body is None:
         return None
     try:
@@ -57,13 +57,13 @@ async def fetch_latest(session: aiohttp.ClientSession, target: ObserverTarget) -
         raise LagResultUnavailable(f"the result is not valid: {faults(error)[0]}") from error
 
 
-async def _fetch(session: aiohttp.ClientSession, target: ObserverTarget) -> bytes | None:
+async def _fetch(session: aiohttp.ClientSession, access: ObserverAccess) -> bytes | None:
     try:
         async with session.get(
-            f"https://{_bracketed(target.host)}:{target.port}{LATEST}",
-            headers={"Authorization": f"Bearer {target.token}"},
-            ssl=ssl.create_default_context(cadata=target.ca.decode()),
-            server_hostname=target.server_name,
+            f"https://{_bracketed(access.host)}:{access.port}{LATEST}",
+            headers={"Authorization": f"Bearer {access.token}"},
+            ssl=ssl.create_default_context(cadata=access.ca.decode()),
+            server_hostname=access.server_name,
             timeout=_TIMEOUT,
             allow_redirects=False,
         ) as response:

@@ -3,7 +3,7 @@ sends declarations and deletions in batches.
 
 What many workers send to one broker at the same time travels in one request. When a session loses its connection, it
 raises Unreachable to all that wait for a reply, and connects again, with a delay that doubles each time. Source:
-docs/decisions/047-management-node.md, docs/decisions/054-owner-mark.md, docs/management.md.
+docs/decisions/047-management-node.md, docs/decisions/054-owner-mark.md, docs/reference/management.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock_api.management import BrokerState
 from penstock_operator.brokers.management import (
     BrokerManagement,
     Connector,
-    ManagementTarget,
+    ManagementAccess,
     NotUnderstood,
     Unreachable,
 )
@@ -61,12 +61,12 @@ class BrokerSession:
     def __init__(
         self,
         label: str,
-        target: ManagementTarget,
+        access: ManagementAccess,
         connect: Connector,
         poll_seconds: float,
         changed: Callable[[SessionChange], None],
     ) -> None:
-        self.target: Final = target
+        self.access: Final = access
         self.state: BrokerState | None = None
         """What the broker reported about itself last; kept while it is unreachable."""
         self.reach = Reach.UNREACHABLE
@@ -161,7 +161,7 @@ class BrokerSession:
         while True:
             self._lost.clear()
             try:
-                self._management = await self._connect(self.target)
+                self._management = await self._connect(self.access)
                 self._state_received(await self._management.state())
                 delay = _FIRST_RECONNECT_SECONDS
                 await self._poll(self._management)
@@ -230,17 +230,17 @@ class BrokerSessions:
         return self._sessions.get(broker)
 
     async def ensure(
-        self, broker: str, target: ManagementTarget, changed: Callable[[SessionChange], None]
+        self, broker: str, access: ManagementAccess, changed: Callable[[SessionChange], None]
     ) -> BrokerSession:
-        """The session of a Broker at this target; if address or password changed, a new session replaces the old."""
+        """The session of a Broker with this access; if address or password changed, a new session replaces the old."""
         session = self._sessions.get(broker)
-        if session is not None and session.target == target and session.is_running:
+        if session is not None and session.access == access and session.is_running:
             return session
         state = None
         if session is not None:
             state = session.state
             await session.close()
-        made = BrokerSession(f"Broker {broker}", target, self._connect, self._poll_seconds, changed)
+        made = BrokerSession(f"Broker {broker}", access, self._connect, self._poll_seconds, changed)
         made.state = state
         self._sessions[broker] = made
         return made

@@ -88,7 +88,7 @@ def storage(view: BrokerReportView) -> StatusCondition | None:
             return StatusCondition("StorageHealthy", ConditionStatus.TRUE, "Ok", "Durable messages can be stored.")
         case "Full":
             message = (
-                "The volume is full: durable messages are rejected until consumers have emptied some of the queues."
+                "The volume is full: durable messages are refused until consumers have taken some of those stored."
             )
             return StatusCondition("StorageHealthy", ConditionStatus.FALSE, "StorageFull", message)
         case "Failed":

@@ -1,7 +1,7 @@
 """The status of a Broker from what was observed: all its conditions, and the other fields of status.
 
 Ready never depends on lag, nor on the schedule of the lag job. Source: docs/decisions/056-conditions.md,
-docs/decisions/062-exact-lag.md, docs/operator.md.
+docs/decisions/062-exact-lag.md, docs/reference/operator.md.
 """
 
 from __future__ import annotations

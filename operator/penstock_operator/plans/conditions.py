@@ -3,7 +3,7 @@
 `lastTransitionTime` changes only when the condition's status does. Reasons of a refusal by the broker
 (`penstock_core.reason`) are used as they are; the operator's own are listed here. Flux, Argo CD and kstatus report
 condition `Stalled` as a failure, so a resource has it only if waiting does not help. Source:
-docs/decisions/056-conditions.md; Kubernetes API conventions; docs/gitops.md (kstatus).
+docs/decisions/056-conditions.md; Kubernetes API conventions; docs/how-to/gitops.md (kstatus).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A plan is a function from a view (all that is known) to a decision: the *next* thing to do. Where that has a result,
 such as the broker's reply, the plan is called again with the result in its view, until it decides to report or to
-remove the finalizer. Source: docs/decisions/056-conditions.md, docs/operator.md.
+remove the finalizer. Source: docs/decisions/056-conditions.md, docs/reference/operator.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What to do next for an Exchange: its finalizer, its Service, its declaration on the broker, its deletion.
 
 Source: docs/decisions/050-names-of-children.md (the Service), docs/decisions/052-namespaces-and-duplicates.md,
-docs/decisions/056-conditions.md, docs/operator.md.
+docs/decisions/056-conditions.md, docs/reference/operator.md.
 """
 
 from __future__ import annotations

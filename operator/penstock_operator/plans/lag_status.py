@@ -2,7 +2,7 @@
 
 The result document comes from a pod and is not trusted. Its model has validated it; a result is used only if its window
 is newer than that of the last one; and an entry is used for a Subscription only if uid, queue and Broker agree. Source:
-docs/decisions/064-result-documents.md, docs/lag.md.
+docs/decisions/064-result-documents.md, docs/concepts/lag.md.
 """
 
 from __future__ import annotations

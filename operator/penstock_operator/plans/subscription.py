@@ -3,7 +3,7 @@
 The checks have the order of their conditions: Accepted (whether it may be declared), Bound (whether the broker has it),
 Matched (whether the broker has it as declared). Source: docs/decisions/014-managed-subscriptions.md,
 docs/decisions/052-namespaces-and-duplicates.md, docs/decisions/053-rebind-policy.md,
-docs/decisions/056-conditions.md, docs/operator.md.
+docs/decisions/056-conditions.md, docs/reference/operator.md.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from typing import assert_never
 from penstock_api.management import BrokerState
 from penstock_api.resources import Broker
 from penstock_operator import names
-from penstock_operator.brokers.management import ManagementTarget
-from penstock_operator.brokers.observer_client import ObserverTarget
+from penstock_operator.brokers.management import ManagementAccess
+from penstock_operator.brokers.observer_client import ObserverAccess
 from penstock_operator.brokers.sessions import BrokerSessions, SessionChange
 from penstock_operator.children import cluster_issuer, credentials, lag_job
 from penstock_operator.children.credentials import Credentials
@@ -57,7 +57,7 @@ class BrokerFindings:
     """`status.orphans`."""
     lag: Manifest | None = None
     """`status.lagAnalysis`."""
-    observer: ObserverTarget | None = None
+    observer: ObserverAccess | None = None
     """Where the lag results of this Broker can be read; None if it has no pods."""
     pending_removals: set[str] = field(default_factory=set[str])
     """uids of deleted resources whose entities the broker could not be asked to remove."""
@@ -184,14 +184,14 @@ class BrokerReconciler:
             found.observer = None
             await self.sessions.drop(broker.key)
             return
-        found.observer = ObserverTarget(
+        found.observer = ObserverAccess(
             host=observer,
             port=names.OBSERVER_PORT,
             server_name=names.service_host(f"{name}-observer", namespace),
             ca=keys.ca.certificate,
             token=keys.token,
         )
-        target = ManagementTarget(
+        access = ManagementAccess(
             host=management,
             port=names.MANAGEMENT_PORT,
             server_name=names.service_host(f"{name}-management", namespace),
@@ -199,7 +199,7 @@ class BrokerReconciler:
             user=credentials.MANAGEMENT_USER,
             password=keys.password,
         )
-        await self.sessions.ensure(broker.key, target, lambda change: self._session_changed(key, change))
+        await self.sessions.ensure(broker.key, access, lambda change: self._session_changed(key, change))
 
     def _session_changed(self, key: ResourceKey, change: SessionChange) -> None:
         match change:

@@ -2,7 +2,7 @@
 
 `plans.lag_status` decides what is written. It is written by a field manager of its own (`penstock-lag`), so that it
 does not change the other fields of the status, and at a limited rate, so that ten thousand Subscriptions do not
-overload the API server. Source: docs/decisions/064-result-documents.md, docs/lag.md.
+overload the API server. Source: docs/decisions/064-result-documents.md, docs/concepts/lag.md.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class OrphanCollector:
         found = self.findings.setdefault(key, BrokerFindings())
         try:
             marked_entities = await session.marked_entities()
-            verdict = find_orphans(
+            found_orphans = find_orphans(
                 marked_entities,
                 claims=self._claims(key),
                 missing_since=self._missing_since.get(key, {}),
@@ -58,11 +58,11 @@ class OrphanCollector:
                 pending_removals=found.pending_removals,
             )
             found.pending_removals &= {entity.owner.uid for entity in marked_entities}
-            for entry in verdict.collect:
-                reply = await session.delete(entry)
+            for deletion in found_orphans.collect:
+                reply = await session.delete(deletion)
                 logger.info(
                     "the orphan %s on %s is deleted: the broker replies %s %s",
-                    entry.name,
+                    deletion.name,
                     key,
                     reply.status,
                     reply.description,
@@ -70,9 +70,9 @@ class OrphanCollector:
         except Unreachable as error:
             logger.info("the orphans on %s are not known: %s", key, error)
             return
-        self._missing_since[key] = dict(verdict.missing_since)
-        if found.orphans != verdict.listed:
-            found.orphans = verdict.listed
+        self._missing_since[key] = dict(found_orphans.missing_since)
+        if found.orphans != found_orphans.listed:
+            found.orphans = found_orphans.listed
             self.enqueue(key)
 
     def _claims(self, key: ResourceKey) -> set[Claim]:

@@ -1,4 +1,4 @@
-"""The operator's management over AMQP, against a real broker process with the operator's own certificate."""
+"""The operator's management client over AMQP, with a real broker process and a certificate that the operator made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock_api import declaration, understanding
 from penstock_api.management import EntityType
 from penstock_api.resources.headers import as_told
 from penstock_broker.settings.settings import Settings
-from penstock_operator.brokers.management import ManagementTarget, NotUnderstood, Unreachable
+from penstock_operator.brokers.management import ManagementAccess, NotUnderstood, Unreachable
 from penstock_operator.brokers.management_amqp import connect
 from penstock_operator.children import certificates
 from penstock_operator.manifest import items_of
@@ -26,7 +26,7 @@ QUEUE = "psub:durable:global:billing"
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Iterator[ManagementTarget]:
+def access(tmp_path: Path) -> Iterator[ManagementAccess]:
     now = datetime.now(UTC)
     ca = certificates.make_ca("test", now)
     pair = certificates.make_server(ca, ["main-management.shop.svc", "*.shop.svc"], now)
@@ -41,7 +41,7 @@ def target(tmp_path: Path) -> Iterator[ManagementTarget]:
     }
     with BrokerProcess(tmp_path / "data", management=False, settings={"management": management}) as process:
         port = int(process.addresses["management"].rsplit(":", 1)[1])
-        yield ManagementTarget(
+        yield ManagementAccess(
             host="127.0.0.1",
             port=port,
             server_name="main-management.shop.svc",
@@ -52,9 +52,9 @@ def target(tmp_path: Path) -> Iterator[ManagementTarget]:
 
 
 async def test_a_later_broker_is_told_from_one_that_does_not_answer(
-    target: ManagementTarget, monkeypatch: pytest.MonkeyPatch
+    access: ManagementAccess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    management = await connect(target)
+    management = await connect(access)
     said = {**(await management.state()).to_wire(), "version": "9.1", "epoch": "the ninth"}
     del said["turns"]
 
@@ -72,8 +72,8 @@ async def test_a_later_broker_is_told_from_one_that_does_not_answer(
     await management.close()
 
 
-async def test_declare_query_and_remove(target: ManagementTarget) -> None:
-    management = await connect(target)
+async def test_declare_query_and_remove(access: ManagementAccess) -> None:
+    management = await connect(access)
     state = await management.state()
     assert (state.epoch, state.durable_work) == (1, "Ok")
     assert state.understands == (*understanding.vocabulary(), *understanding.settings_vocabulary(Settings))
@@ -103,8 +103,8 @@ async def test_declare_query_and_remove(target: ManagementTarget) -> None:
     await management.close()
 
 
-async def test_another_resource_s_subscription_is_not_taken_away(target: ManagementTarget) -> None:
-    management = await connect(target)
+async def test_another_resource_s_subscription_is_not_taken_away(access: ManagementAccess) -> None:
+    management = await connect(access)
     ours = declaration.exchange_declaration(exchange(), cluster_id="c1")
     wanted = declaration.subscription_declaration(subscription(), exchange="orders", cluster_id="c1")
     entries = [DeclareEntity(EntityType.EXCHANGE, "orders", ours), DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)]
@@ -120,8 +120,8 @@ async def test_another_resource_s_subscription_is_not_taken_away(target: Managem
     await management.close()
 
 
-async def test_a_missing_exchange_and_a_bad_selector_have_their_reasons(target: ManagementTarget) -> None:
-    management = await connect(target)
+async def test_a_missing_exchange_and_a_bad_selector_have_their_reasons(access: ManagementAccess) -> None:
+    management = await connect(access)
     lost = declaration.subscription_declaration(subscription(), exchange="nowhere")
     await management.declare(
         [DeclareEntity(EntityType.EXCHANGE, "orders", declaration.exchange_declaration(exchange()))]
@@ -132,8 +132,8 @@ async def test_a_missing_exchange_and_a_bad_selector_have_their_reasons(target: 
     await management.close()
 
 
-async def test_headers_and_delivery_are_declared_once_and_bad_ones_have_their_reasons(target: ManagementTarget) -> None:
-    management = await connect(target)
+async def test_headers_and_delivery_are_declared_once_and_bad_ones_have_their_reasons(access: ManagementAccess) -> None:
+    management = await connect(access)
     kinds = {"orders": exchange(), "parcels": exchange(metadata={"name": "parcels"}, type="Headers")}
     await management.declare(
         [DeclareEntity(EntityType.EXCHANGE, name, declaration.exchange_declaration(it)) for name, it in kinds.items()]
@@ -162,7 +162,7 @@ async def test_headers_and_delivery_are_declared_once_and_bad_ones_have_their_re
     ],
 )
 async def test_who_can_t_be_asked_is_unreachable(
-    target: ManagementTarget, change: dict[str, str | int], says: str
+    access: ManagementAccess, change: dict[str, str | int], says: str
 ) -> None:
     with pytest.raises(Unreachable, match=says):
-        await connect(replace(target, **change))  # type: ignore[arg-type]  # the values fit their names
+        await connect(replace(access, **change))  # type: ignore[arg-type]  # the values fit their names

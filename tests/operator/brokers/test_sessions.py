@@ -1,4 +1,4 @@
-"""A session: batches, a new instance, a lost connection. The management behind it answers when told to."""
+"""A broker session: batches, a new instance of the broker, a lost connection. The management behind it is scripted."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from support.waiting import wait_until
 
 from penstock_api import declaration
 from penstock_api.management import BrokerState, ContestedContainer, EntityType
-from penstock_operator.brokers.management import BrokerManagement, ManagementTarget, NotUnderstood, Unreachable
+from penstock_operator.brokers.management import BrokerManagement, ManagementAccess, NotUnderstood, Unreachable
 from penstock_operator.brokers.sessions import BrokerSession, BrokerSessions, SessionChange
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity, Reach
 from penstock_operator.plans.orphans import MarkedEntity
 
-TARGET = ManagementTarget(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", password="p")
+TARGET = ManagementAccess(host="127.0.0.1", port=1, server_name="b", ca=b"", user="u", password="p")
 
 
 def state(instance: str = "i1", epoch: int = 1) -> BrokerState:
@@ -27,7 +27,7 @@ def state(instance: str = "i1", epoch: int = 1) -> BrokerState:
 
 @dataclass
 class Script:
-    """What the management does: its state, whether it answers, and what it was asked."""
+    """The scripted management: its state, whether it answers, and the commands that it got."""
 
     now: BrokerState = field(default_factory=state)
     is_up: bool = True
@@ -36,7 +36,7 @@ class Script:
     later: NotUnderstood | None = None
     """It is of a later release."""
 
-    async def connect(self, target: ManagementTarget) -> BrokerManagement:
+    async def connect(self, access: ManagementAccess) -> BrokerManagement:
         self.connects += 1
         self._check()
         return Scripted(self)
@@ -201,7 +201,7 @@ async def test_a_lost_broker_is_unreachable_at_once_and_connected_again(made: Fi
 async def test_another_target_is_another_session_that_remembers_the_instance(made: Fixture) -> None:
     first = await made.session()
     await until(lambda: first.reach is Reach.CONNECTED)
-    moved = ManagementTarget(host="127.0.0.2", port=1, server_name="b", ca=b"", user="u", password="p")
+    moved = ManagementAccess(host="127.0.0.2", port=1, server_name="b", ca=b"", user="u", password="p")
     second = await made.sessions.ensure("shop/main", moved, made.changed)
     assert second is not first
     assert second.state == state()

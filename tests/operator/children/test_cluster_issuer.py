@@ -1,4 +1,4 @@
-"""The cluster as an issuer of tokens: what is read of the API server, and what the pods get of it."""
+"""The cluster as an issuer of tokens: what is read from the API server, and what the pods get."""
 
 from __future__ import annotations
 

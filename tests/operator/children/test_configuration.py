@@ -1,4 +1,4 @@
-"""The settings file is one that the broker takes, and says what the spec says."""
+"""The settings file: the broker can read it, and it contains what the spec says."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ PERMISSIONS = [
 
 
 def permissions_of(**spec: Any) -> Any:
-    """The file of permissions beside the settings."""
+    """The content of the permissions file, which the ConfigMap has beside the settings file."""
     made = broker(**spec)
     return yaml.safe_load(configuration.config_map(made, configuration.render(made))["data"]["permissions.yaml"])  # type: ignore[index]  # a manifest
 

@@ -1,4 +1,4 @@
-"""Certificates, password and token of a Broker: made once, kept while they are good, renewed in time."""
+"""Certificates, password and token of a Broker: created once, kept while they are good, renewed in time."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_certificates_begin_in_the_past_for_clocks_that_lag_behind() -> None:
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
-    """A TLS handshake in memory."""
+    """Performs a TLS handshake in memory."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         server.wrap_bio(to_server, to_client, server_side=True),

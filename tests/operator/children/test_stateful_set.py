@@ -1,4 +1,4 @@
-"""The StatefulSet as a whole, and what pins it."""
+"""The whole manifest of the StatefulSet, and what pins it."""
 
 from __future__ import annotations
 

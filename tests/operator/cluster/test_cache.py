@@ -1,4 +1,4 @@
-"""The cache: lists are the truth, except about what changed while they were made; look-ups follow every change."""
+"""The cache: a list is the truth, except about what changed while it was made; look-ups see every change at once."""
 
 from __future__ import annotations
 

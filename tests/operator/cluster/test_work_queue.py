@@ -1,4 +1,4 @@
-"""The work queue with a fake clock: order, dedup, back-off; and that no key is ever lost or handed out twice."""
+"""The work queue with a fake clock: order, one entry per key, back-off; no key is lost, or handed out twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RESYNC, CHANGE, DELETION, DEPENDENCY = Priority.RESYNC, Priority.CHANGE, Priorit
 
 
 def drain(queue: WorkQueue[str], now: float) -> list[str]:
-    """Everything that is due, in the order in which it is handed out."""
+    """Take everything that is due, in order."""
     taken: list[str] = []
     while (key := queue.take(now)) is not None:
         taken.append(key)
@@ -92,7 +92,7 @@ KEYS = st.sampled_from("abc")
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """The queue beside a dictionary that is searched from end to end."""
+    """Compares the queue with a dictionary that is searched completely at each step."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the charts render: least privilege, Pod Security restricted, values that are checked."""
+"""The rendered charts: least privilege, Pod Security level restricted, and checked values."""
 
 from __future__ import annotations
 

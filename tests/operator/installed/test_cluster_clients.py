@@ -1,5 +1,5 @@
-"""What resources say, from a client's side on a cluster: logging in, permissions, routes, dead letters, WebSocket, and
-what clients do to each other and to a deletion. The tests of one Broker share it, in this order.
+"""Resources on a cluster from the clients' side: logins, permissions, routes, dead letters, WebSocket, clients that
+share a container-id, and deletions that wait for clients. The tests that share one Broker run in this order.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -23,7 +23,7 @@ from proton import SSLDomain, Timeout
 from proton.utils import BlockingReceiver, LinkDetached
 from support.certificates import Authority
 from support.cluster_images import images
-from support.installed_operator import MINUTE, Site, Team, open_site, whole
+from support.installed_operator import MINUTE, Installation, Team, open_installation, whole
 from support.proton_client import Subscribed, connected, publish, take
 
 from penstock_api.management import EntityType
@@ -59,27 +59,27 @@ def parcels() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with open_site() as made:
+def installation() -> Iterator[Installation]:
+    with open_installation() as made:
         yield made
 
 
 @pytest.fixture
-def team(site: Site) -> Iterator[Team]:
-    with site.team() as made:
+def team(installation: Installation) -> Iterator[Team]:
+    with installation.team() as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def signers(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Who signs clients' certificates."""
+    """The CA that signs clients' certificates."""
     return Authority(tmp_path_factory.mktemp("signers"), "client authority")
 
 
 @pytest.fixture(scope="module")
-def shared(site: Site, signers: Authority) -> Iterator[Team]:
-    """A Broker that lets in pods by their tokens, clients by their certificates, and anybody."""
-    with site.team() as made:
+def shared(installation: Installation, signers: Authority) -> Iterator[Team]:
+    """A Broker at which pods log in with their tokens, clients with their certificates, and others anonymously."""
+    with installation.team() as made:
         made.kube.kubectl("create", "secret", "generic", "signers", f"--from-file=ca.crt={signers.ca}")
         made.apply_whole(
             listeners={"amqp": True, "minimumTlsVersion": "1.3"},
@@ -96,12 +96,12 @@ def shared(site: Site, signers: Authority) -> Iterator[Team]:
 
 
 def address(team: Team, port: int = 5672) -> str:
-    """Where the Broker's clients connect, without scheme."""
+    """Host and port of the Broker for clients, without scheme."""
     return f"{team.field('service', 'main-amqp', 'spec', 'clusterIP')}:{port}"
 
 
 def may_publish(url: str, exchange: str) -> bool:
-    """Whether the broker takes a producer of the exchange."""
+    """Whether the broker accepts a producer for the exchange."""
     with connected(url) as connection:
         try:
             connection.create_sender(exchange)
@@ -112,12 +112,12 @@ def may_publish(url: str, exchange: str) -> bool:
 
 
 def bring_files(team: Team) -> None:
-    """Have kubelet look at the files of the pod now: it does when a pod changes, else once a minute."""
+    """Makes the kubelet update the pod's files now: it does so when the pod changes, else once a minute."""
     team.kube.kubectl("annotate", "pod", "main-0", "look=now")
 
 
 def upgraded(team: Team) -> str:
-    """The first line of the answer to a WebSocket handshake, over TLS with the Broker's CA."""
+    """The first line of the broker's response to a WebSocket handshake, over TLS with the Broker's CA."""
     context = ssl.create_default_context(cadata=team.kube.secret("main-amqp", "ca.crt") or "")
     host = f"main-amqp.{team.kube.namespace}.svc"
     where = (str(team.field("service", "main-amqp", "spec", "clusterIP")), 5443)
@@ -166,7 +166,7 @@ def test_headers_dead_letters_and_permissions(team: Team) -> None:
 
 
 def token_pod(mechanism: str) -> dict[str, Any]:
-    """A pod that logs in with its ServiceAccount, and says as whom."""
+    """A pod that logs in with its ServiceAccount and prints the user that it then is."""
     name = f"till-{mechanism.lower()}"
     token = {"audience": "penstock.dev/NAMESPACE/main", "path": "token", "expirationSeconds": 600}
     container = {
@@ -213,7 +213,7 @@ def test_pods_log_in_with_their_service_account(shared: Team) -> None:
 
 
 async def users(team: Team) -> dict[str, str]:
-    """Who is connected, by container-id."""
+    """The users of the connected clients, by container-id."""
     management = await team.management()
     try:
         rows = await management.query_all(EntityType.CONNECTION, attributes=["containerId", "user"])
@@ -263,7 +263,7 @@ def test_a_deletion_waits_for_consumers_and_names_them(shared: Team) -> None:
 
 
 def is_withdrawn(receiver: BlockingReceiver) -> bool:
-    """Whether the broker has closed the link, which may only be for want of a permission."""
+    """Whether the broker has closed the link, which it may do only because a permission is missing."""
     try:
         receiver.receive(timeout=1)
     except Timeout:

@@ -1,4 +1,6 @@
-"""The operator on a real cluster, installed by its chart: all comes up, heals, and goes, each within a minute."""
+"""The operator on a real cluster, installed by its chart: everything starts, is repaired and is deleted within a
+minute.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 import yaml
 from e2e.kube import pick, wait_for
 from e2e.story import StoryError
-from support.installed_operator import MINUTE, SUBSCRIPTIONS, Site, Team, open_site, whole
+from support.installed_operator import MINUTE, SUBSCRIPTIONS, Installation, Team, open_installation, whole
 
 from penstock_api.management import EntityType
 
@@ -19,19 +21,19 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with open_site() as made:
+def installation() -> Iterator[Installation]:
+    with open_installation() as made:
         yield made
 
 
 @pytest.fixture
-def team(site: Site) -> Iterator[Team]:
-    with site.team() as made:
+def team(installation: Installation) -> Iterator[Team]:
+    with installation.team() as made:
         yield made
 
 
 async def declared_names(team: Team) -> list[str]:
-    """The subscriptions that the broker has, by its own word."""
+    """The subscriptions that the broker reports."""
     management = await team.management()
     try:
         found = await management.query_all(EntityType.SUBSCRIPTION, attributes=["subscriptionName"])
@@ -40,7 +42,7 @@ async def declared_names(team: Team) -> list[str]:
         await management.close()
 
 
-def test_everything_becomes_ready_in_whatever_order_it_comes(site: Site, team: Team) -> None:
+def test_everything_becomes_ready_in_whatever_order_it_comes(installation: Installation, team: Team) -> None:
     team.apply(*reversed(whole()))
     team.wait_ready()
     assert asyncio.run(declared_names(team)) == ["billing", "fraud", "shipping-eu"]
@@ -56,7 +58,7 @@ def test_everything_becomes_ready_in_whatever_order_it_comes(site: Site, team: T
     assert team.field("statefulset", "main", "spec", "podManagementPolicy") == "Parallel"
     assert team.field("pod", "main-0", "spec", "automountServiceAccountToken") is False
     assert team.reason("broker", "main", "LagAnalysisScheduled")[1] == "Suspended"
-    assert "orbidden" not in site.log()
+    assert "orbidden" not in installation.log()
     # Neither defaults nor the operator make a difference that a GitOps tool would fight for ever.
     again = yaml.safe_dump_all(whole())
     for how in (["--server-side", "--field-manager=gitops"], ["--server-side=false"]):
@@ -64,7 +66,9 @@ def test_everything_becomes_ready_in_whatever_order_it_comes(site: Site, team: T
 
 
 def is_the_same(team: Team, text: str, *how: str) -> bool:
-    """Whether applying it would change nothing. A status that is written while kubectl compares is no difference."""
+    """Whether applying the manifest would change nothing. A status that is written while kubectl compares does not
+    count.
+    """
     try:
         return team.kube.kubectl("diff", *how, "-f", "-", stdin=text) == ""
     except StoryError as told:
@@ -143,17 +147,17 @@ def test_scaled_to_zero_and_back(team: Team) -> None:
     team.wait_ready()
 
 
-def test_an_upgrade_of_the_operator_rolls_no_broker(site: Site, team: Team) -> None:
+def test_an_upgrade_of_the_operator_rolls_no_broker(installation: Installation, team: Team) -> None:
     team.apply_whole()
     team.wait_ready()
     uid = team.field("pod", "main-0", "metadata", "uid")
-    site.install(**{"brokerImage.tag": "newer"})
+    installation.install(**{"brokerImage.tag": "newer"})
     wait_for(
         "the offer of the newer image",
         lambda: team.reason("broker", "main", "VersionAligned") == ("False", "UpdateAvailable"),
         MINUTE,
     )
-    site.install()
+    installation.install()
     wait_for(
         "the older image to be the default again",
         lambda: team.reason("broker", "main", "VersionAligned") == ("True", "Pinned"),
@@ -207,21 +211,21 @@ def test_deletion_of_the_whole_namespace(team: Team) -> None:
     team.kube.kubectl("delete", "namespace", team.kube.namespace, "--timeout=60s")
 
 
-def test_deletion_while_the_operator_is_away(site: Site, team: Team) -> None:
+def test_deletion_while_the_operator_is_away(installation: Installation, team: Team) -> None:
     team.apply_whole()
     team.wait_ready()
     try:
-        site.scale_operator(0)
+        installation.scale_operator(0)
         team.kube.kubectl("delete", "broker/main", "--timeout=60s")
         team.kube.kubectl("delete", "exchange,subscription", "--all", "--wait=false")
         assert team.field("subscription", SUBSCRIPTIONS[0], "metadata", "deletionTimestamp") is not None
     finally:
-        site.scale_operator(1)
+        installation.scale_operator(1)
     wait_for("everything to end", lambda: team.are_gone("exchanges", "subscriptions"), MINUTE)
 
 
-def test_what_is_protected_is_not_deleted(site: Site) -> None:
-    with site.team() as team:
+def test_what_is_protected_is_not_deleted(installation: Installation) -> None:
+    with installation.team() as team:
         team.apply_whole(replicas=0)
         wait_for("the finalizer", lambda: team.field("subscription", "billing", "metadata", "finalizers"), MINUTE)
         team.kube.kubectl("annotate", "subscription", "billing", "penstock.dev/delete-protection=true")

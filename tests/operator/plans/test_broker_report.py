@@ -1,4 +1,4 @@
-"""The status of a Broker from what was observed."""
+"""The status of a Broker, computed from what was observed."""
 
 from __future__ import annotations
 

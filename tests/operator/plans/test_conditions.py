@@ -1,4 +1,4 @@
-"""Reasons: which of them need a person, and that the page of conditions knows each."""
+"""Reasons of conditions: which of them need a person's action, and that the documentation lists each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from penstock_core.reason import Reason as BrokerReason
 from penstock_operator.plans.conditions import NEEDS_A_PERSON, ConditionReason, condition_reason, needs_a_person
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "operator.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "operator.md").read_text()
 UNREMARKABLE = {ConditionReason.READY, ConditionReason.PENDING, ConditionReason.REFUSED}
 
 

@@ -1,4 +1,6 @@
-"""Deletion: never hangs on what is gone, never loses messages against the policy. A table, by hand."""
+"""Deletion does not hang on what is gone, and loses no messages against the policy. The expectations are a table, typed
+by hand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan for an Exchange, state in and state out."""
+"""The plan for an Exchange: from a view to a decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a lag result to status.lag and condition Lagging."""
+"""From a lag result to `status.lag` and condition Lagging."""
 
 from __future__ import annotations
 

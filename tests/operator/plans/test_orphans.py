@@ -1,4 +1,4 @@
-"""Orphans: what is collected, what is only listed, what is left alone. By hand."""
+"""Orphans: which are deleted, which are only listed, and what is left alone. The expectations are typed by hand."""
 
 from __future__ import annotations
 

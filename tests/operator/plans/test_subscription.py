@@ -1,4 +1,4 @@
-"""The plan for a Subscription, state in and state out: each outcome with its conditions, by hand."""
+"""The plan for a Subscription: from a view to a decision. Each outcome has its conditions, typed by hand."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def view(
 
 
 def told(decision: object) -> list[tuple[str, str, str]]:
-    """The conditions of a report, without their prose."""
+    """The conditions of a report, without their messages."""
     assert isinstance(decision, Report)
     return [(condition.type, condition.status.value, str(condition.reason)) for condition in decision.conditions]
 

@@ -1,4 +1,4 @@
-"""One pass over a Broker against an API server in memory: what is held back, and why."""
+"""Reconciles of a Broker against an API server in memory: what is not applied yet, and why."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Place:
     sessions: SessionsInMemory = field(default_factory=lambda: SessionsInMemory(BrokerInMemory()))
 
     async def run(self, made: Broker, default_image: str = "image:1") -> dict[str, tuple[str, str, str]]:
-        """One pass; the conditions by type."""
+        """Reconcile once; the conditions by type."""
         passes = BrokerReconciler(
             self.api,
             Cache(),
@@ -57,11 +57,11 @@ class Place:
         return {it.type: (it.status.value, str(it.reason), it.message) for it in report.conditions}
 
     def broker_says(self, state: BrokerState) -> None:
-        """What the session heard last."""
+        """Sets what the broker has reported last."""
         self.sessions.open["shop/main"].state = state
 
     def template(self) -> Any:
-        """What the pods are made with, None without a StatefulSet."""
+        """The pod template of the StatefulSet, None without a StatefulSet."""
         return dig(self.api.objects.get(("StatefulSet", "shop", "main")), "spec", "template")
 
     def image(self) -> Any:
@@ -109,7 +109,7 @@ async def test_a_release_that_does_not_tell_gets_what_the_spec_says(place: Place
 
 
 def running(place: Place, image: str = "image:1") -> None:
-    """The pod serves its clients."""
+    """Sets the status of a pod that serves its clients."""
     place.api.objects["Pod", "shop", "main-0"] = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -120,7 +120,7 @@ def running(place: Place, image: str = "image:1") -> None:
 
 
 def restarted(place: Place, *, is_up: bool = True) -> Place:
-    """Another operator process on the same cluster: it has heard of no broker yet."""
+    """A new operator process on the same cluster; it has not yet heard from any broker."""
     made = Place(place.api, SessionsInMemory(BrokerInMemory(is_up=is_up)))
     if not is_up:
         made.sessions.open["shop/main"] = SessionInMemory(made.sessions.broker)
@@ -152,7 +152,7 @@ async def test_what_was_told_of_one_image_says_nothing_of_another(place: Place) 
 
 
 async def test_new_settings_wait_until_a_broker_that_runs_has_told_what_it_knows(place: Place) -> None:
-    """Of an image that an operator of an earlier release started, nothing was noted down."""
+    """The annotation is missing if an operator of an earlier release started the pods."""
     await place.run(broker(limits={"connections": 5}))
     running(place)
     before = place.template()

@@ -1,4 +1,6 @@
-"""The lag reader, from an observer's HTTPS to the status of Subscriptions; what the document may not do."""
+"""The lag reader, from an observer's HTTPS server to the status of Subscriptions; and what a result document can't
+change.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from support.api_server_in_memory import ApiServerInMemory
 from support.resources import GOOD
 
 from penstock_api.observing import LATEST
-from penstock_operator.brokers.observer_client import LagResultUnavailable, ObserverTarget, fetch_latest
+from penstock_operator.brokers.observer_client import LagResultUnavailable, ObserverAccess, fetch_latest
 from penstock_operator.children import certificates
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings
@@ -58,11 +60,11 @@ def document(*entries: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 @dataclass
 class Stage:
-    """An observer that serves `answer`, and a reader beside it."""
+    """An observer that serves `answer`, and a lag reader that reads from it."""
 
     reader: LagReader
     api: ApiServerInMemory
-    target: ObserverTarget
+    access: ObserverAccess
     uid: str
     now: datetime = NOW
     answer: Any = None
@@ -102,13 +104,13 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
     (address,) = runner.addresses
-    target = ObserverTarget(
+    access = ObserverAccess(
         host="127.0.0.1", port=address[1], server_name="main-observer.shop.svc", ca=ca.certificate, token="secret"
     )
-    findings[BROKER] = BrokerFindings(observer=target)
+    findings[BROKER] = BrokerFindings(observer=access)
     async with aiohttp.ClientSession() as http:
         reader = LagReader(api, cache, http, findings, lambda: made.now, lambda _: None)
-        made = Stage(reader, api, target, api.objects[BILLING]["metadata"]["uid"])
+        made = Stage(reader, api, access, api.objects[BILLING]["metadata"]["uid"])
         yield made
     await runner.cleanup()
 
@@ -193,7 +195,7 @@ async def test_when_no_run_reports_any_more_it_is_unknown_and_the_last_figure_st
 
 async def test_no_result_yet_is_none(stage: Stage) -> None:
     stage.status = 404
-    assert await fetch_latest(stage.reader.http, stage.target) is None
+    assert await fetch_latest(stage.reader.http, stage.access) is None
 
 
 @pytest.mark.parametrize(
@@ -206,4 +208,4 @@ async def test_no_result_yet_is_none(stage: Stage) -> None:
 )
 async def test_an_observer_that_can_t_be_asked_says_why(stage: Stage, change: dict[str, Any], says: str) -> None:
     with pytest.raises(LagResultUnavailable, match=says):
-        await fetch_latest(stage.reader.http, replace(stage.target, **change))
+        await fetch_latest(stage.reader.http, replace(stage.access, **change))

@@ -1,5 +1,5 @@
-"""The collector on what deletions owe: a resource deleted while its broker was away, the broker back, and no ten
-minutes.
+"""The orphan collector and pending removals: a resource was deleted while its broker was away; the broker is back, and
+its entity is deleted without a wait of ten minutes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BROKER = ResourceKey("Broker", "shop", "main")
 
 @dataclass
 class Session:
-    """Of a broker that has one subscription, of a resource that is gone."""
+    """The session of a broker that has one subscription, whose resource does not exist any more."""
 
     reach: Reach = Reach.CONNECTED
     left: list[MarkedEntity] = field(default_factory=list[MarkedEntity])
@@ -43,7 +43,7 @@ class Session:
 
 @dataclass
 class Every:
-    """All sessions."""
+    """The sessions of all Brokers: always that one."""
 
     session: Session
 

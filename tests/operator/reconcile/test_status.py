@@ -1,4 +1,4 @@
-"""Status is written once, if it changed; an Event goes with each change of reason."""
+"""The status is written once, and only if it changed; each change of reason has an Event."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sent_events(manifest: Any, report: Report) -> list[Any]:
 
 
 def fought(message: str | None) -> Report:
-    """A Ready broker whose container-ids are contested in these words, or not."""
+    """The report of a Ready Broker, with this message in ContainersContested, or without that condition."""
     contest = (
         ()
         if message is None
