@@ -32,7 +32,7 @@ from penstock_amqp.endpoint.flow_answers import FlowAnswers
 from penstock_amqp.endpoint.incoming_messages import IncomingMessages, drop_partial
 from penstock_amqp.endpoint.input import UNBOUNDED, Input
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
-from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams
+from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams, Stream
 from penstock_amqp.endpoint.output_changes import AttachAdditions, PendingChanges
 from penstock_amqp.endpoint.proton import deliveries, links
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
@@ -57,6 +57,7 @@ class Endpoint:
         "_flows",
         "_input",
         "_max_message_bytes",
+        "_outgoing",
         "_replies",
         "_settlement",
         "_state",
@@ -90,9 +91,10 @@ class Endpoint:
         )
         self._settlement = Settlement(engine)
         self._replies = AttachReplies(engine, changes, self._settlement)
-        self.streams = OutgoingStreams(engine)
-        """Messages that links are sending in pieces: call `advance_streams` while it is true."""
-        self._flows = FlowAnswers(engine, tap, attachments, self.streams)
+        self._outgoing = OutgoingStreams(engine)
+        self.streams: Mapping[OutLink, Stream] = self._outgoing.by_link
+        """Messages that links are sending in pieces: call `advance_streams` while there are any."""
+        self._flows = FlowAnswers(engine, tap, attachments, self._outgoing)
         self._input = Input(
             engine,
             gate,
@@ -169,7 +171,7 @@ class Endpoint:
             if isinstance(link, InLink):
                 drop_partial(link)
                 link.spool = None
-        self.streams.clear()
+        self._outgoing.clear()
         self._settlement.clear()
         self._attachments.clear()
         self._connection.free()
@@ -245,7 +247,7 @@ class Endpoint:
             link.spool = None
             self._settlement.forget(link)
         else:
-            self.streams.forget(link)
+            self._outgoing.forget(link)
 
     def all_links(self) -> tuple[InLink | OutLink, ...]:
         """Every link that is attached."""
@@ -256,15 +258,15 @@ class Endpoint:
     def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> None:
         """Send `entries`, at most as many as the link's credit, which is the caller's to count down."""
         if self.streams and link in self.streams:
-            self.streams.append(link, entries, now_us)
+            self._outgoing.append(link, entries, now_us)
             return
         unsent = self._engine.send(link, entries, now_us)
         if unsent is not None:
-            self.streams.begin(link, unsent, now_us)
+            self._outgoing.begin(link, unsent, now_us)
 
     def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> None:
         """Send `data` in the place of the entry's own bytes (a rewritten header)."""
-        self.streams.send_as(link, entry, data, now_us)
+        self._outgoing.send_as(link, entry, data, now_us)
 
     def advance_streams(self, most: int, held_back: int, out: list[Event]) -> bool:
         """Send about `most` bytes more of the messages that go out in pieces; False if none could get on.
@@ -272,7 +274,7 @@ class Endpoint:
         A session for which the engine holds more than `held_back` bytes is passed over. Raises OSError if a message
         can't be read: the connection is of no use then.
         """
-        return self.streams.advance(most, held_back, out, self._flows.drained)
+        return self._outgoing.advance(most, held_back, out, self._flows.drained)
 
     def is_congested(self, link: OutLink, limit: int) -> bool:
         """True if nothing should be handed over for this link now: the engine holds more than `limit` bytes that the
@@ -294,7 +296,7 @@ class Endpoint:
     def all_held(self) -> Iterator[Held]:
         """All that was sent, or is being sent, and is not settled; per link the oldest first."""
         yield from self._engine.unsettled.values()
-        yield from self.streams.all_held()
+        yield from self._outgoing.all_held()
 
     def held_by(self, link: OutLink) -> list[Held]:
         """The link's unsettled deliveries, oldest first."""
@@ -351,7 +353,8 @@ class Endpoint:
     @property
     def needs_rewriting(self) -> bool:
         """True if the engine's output says too little: send `rewritten_output`, not `output`."""
-        return bool(self._changes)
+        changes = self._changes
+        return bool(changes.additions or changes.begun or changes.last_words)
 
     def rewritten_output(self) -> bytes:
         """All that is to be sent, with what the engine can't say written into its frames (`output_changes`).
@@ -366,7 +369,7 @@ class Endpoint:
     @property
     def has_echoes(self) -> bool:
         """True if the peer asked for our state: send `echoes` once `output` has nothing more."""
-        return bool(self._flows)
+        return bool(self._flows.owed)
 
     def echoes(self) -> bytes:
         """The flow frames that we owe the peer: the engine does not see that they were asked for."""

@@ -29,18 +29,15 @@ _TXN_ID: Final = "txn-id"
 class FlowAnswers:
     """Reads the flows of one connection, and holds those that are to be answered by a flow."""
 
-    __slots__ = ("_attachments", "_engine", "_owed", "_streams", "_tap")
+    __slots__ = ("_attachments", "_engine", "_streams", "_tap", "owed")
 
     def __init__(self, engine: Engine, tap: InputTap, attachments: Attachments, streams: OutgoingStreams) -> None:
         self._engine = engine
         self._tap = tap
         self._attachments = attachments
         self._streams = streams
-        self._owed: list[TappedFlow] = []
+        self.owed: list[TappedFlow] = []
         """Flows that are to be answered behind the engine's output."""
-
-    def __len__(self) -> int:
-        return len(self._owed)
 
     def flowed(self, ptr: Ptr, out: list[Event]) -> None:
         """A flow came for the link at `ptr`."""
@@ -49,7 +46,7 @@ class FlowAnswers:
             link.credit = links.credit_of(ptr)
             if link.credit < 0 and self._tap.is_current and self._allows_more(link):
                 link.credit = flow_echo.MOST_CREDIT
-            if self._streams:  # the engine counts what is not sent as a whole as not sent
+            if self._streams.by_link:  # the engine counts what is not sent as a whole as not sent
                 link.credit -= self._streams.unsent(link)
             link.drain = links.peer_drains(ptr)
             out.append((EventKind.OTHER, None, Flowed(link)))
@@ -61,7 +58,7 @@ class FlowAnswers:
         if isinstance(link, OutLink) and link.drain:
             asked = [each for each in self._tap.drains() if self._attachments.named(each) is link]
             if link.credit <= 0:
-                self._owed += [each for each in asked if not each.flow.echo]
+                self.owed += [each for each in asked if not each.flow.echo]
             elif asked:
                 link.draining_flow = asked[-1]
         for tapped in self._tap.echoes():
@@ -69,11 +66,11 @@ class FlowAnswers:
             if isinstance(named, OutLink) and _TXN_ID in (tapped.flow.properties or {}):
                 out.append((EventKind.OTHER, None, Acquires(named)))
             elif tapped.flow.echo:
-                self._owed.append(tapped)
+                self.owed.append(tapped)
 
     def note_echoes_of_sessions(self) -> None:
         """The chunk is short: it may hold flows of sessions, for which the engine raises no event."""
-        self._owed += self._tap.echoes_of_sessions()
+        self.owed += self._tap.echoes_of_sessions()
 
     def _allows_more(self, link: OutLink) -> bool:
         """True if the link's last flow allows so much that the engine takes it for less than nothing."""
@@ -95,7 +92,7 @@ class FlowAnswers:
             links.drained(link.ptr)
             link.credit = 0
         elif asked is not None:
-            self._owed.append(asked)
+            self.owed.append(asked)
         link.drain = False
 
     def take(self) -> bytes:
@@ -103,12 +100,12 @@ class FlowAnswers:
 
         A drain is answered behind what used its credit up, also if the session's window keeps that back.
         """
-        owed, self._owed = self._owed, []
+        owed, self.owed = self.owed, []
         return b"".join(self._answer(tapped) for tapped in owed)
 
     def clear(self) -> None:
         """The connection is closed: nothing is answered."""
-        self._owed.clear()
+        self.owed.clear()
 
     def _answer(self, tapped: TappedFlow) -> bytes:
         flow = tapped.flow
@@ -122,7 +119,7 @@ class FlowAnswers:
         if link is None or not link.is_open or link.local is None:
             return b""
         if flow.drain and links.outgoing_bytes(session.ptr):
-            self._owed.append(tapped)
+            self.owed.append(tapped)
             return b""
         told = self._session_state(session)
         state = flow_echo.LinkState(link.local[1], isinstance(link, OutLink), link.credit)

@@ -106,7 +106,7 @@ class Input:
             piece = max(self._piece, tap.missing)  # the rest of one frame weighs no more than any frame
             dealt, instead = self._gate.next(INPUT_VIEW[start:size], tap.held, tap.missing, piece)
             last = max(len(out) - 1, 0)  # a batch goes on from piece to piece
-            weighed = -len(self._flows) - sum(map(weight, out[last:]))
+            weighed = -len(self._flows.owed) - sum(map(weight, out[last:]))
             try:
                 if instead is None:
                     dealt = self._give(at(INPUT, start), INPUT_VIEW[start : start + min(dealt, piece)], out)
@@ -143,7 +143,7 @@ class Input:
         parts, self._incoming.parts = self._incoming.parts, 0
         looked, self._gate.looked = self._gate.looked, 0
         small = effort(self._tap.take_decoded(), parts, looked)
-        return sum(map(weight, events)) + len(self._flows) + small
+        return sum(map(weight, events)) + len(self._flows.owed) + small
 
     def _give(self, data: Buffer | bytes, chunk: memoryview, out: list[Event]) -> int:
         """Give the engine what it takes of `chunk`, which `data` holds; how many bytes: 0 if it takes no more."""

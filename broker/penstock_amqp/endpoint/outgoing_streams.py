@@ -66,47 +66,42 @@ class Stream:
 
 
 class OutgoingStreams:
-    """The streams of one connection: true while there are any."""
+    """The streams of one connection."""
 
-    __slots__ = ("_engine", "_streams")
+    __slots__ = ("_engine", "by_link")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._streams: dict[OutLink, Stream] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._streams)
-
-    def __contains__(self, link: OutLink) -> bool:
-        return link in self._streams
+        self.by_link: dict[OutLink, Stream] = {}
+        """For others to look at, not to change."""
 
     def begin(self, link: OutLink, unsent: Unsent, now_us: int) -> None:
         """Send in pieces what `Engine.send` left."""
         delivery, entry, rest = unsent
         behind = [(each, each[DATA], now_us) for each in rest]
-        self._streams[link] = Stream(delivery, (link, entry, now_us), entry[DATA], behind)
+        self.by_link[link] = Stream(delivery, (link, entry, now_us), entry[DATA], behind)
 
     def append(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> None:
         """Send `entries` behind the link's stream."""
-        self._streams[link].behind += [(entry, entry[DATA], now_us) for entry in entries]
+        self.by_link[link].behind += [(entry, entry[DATA], now_us) for entry in entries]
 
     def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> None:
         """Send `data` in the place of the entry's own bytes: at once, in pieces, or behind the link's stream."""
-        if self._streams and link in self._streams:
-            self._streams[link].behind.append((entry, data, now_us))
+        if self.by_link and link in self.by_link:
+            self.by_link[link].behind.append((entry, data, now_us))
             return
         delivery = self._engine.send_as(link, entry, data, now_us)
         if delivery is not None:
-            self._streams[link] = Stream(delivery, (link, entry, now_us), data, [])
+            self.by_link[link] = Stream(delivery, (link, entry, now_us), data, [])
 
     def unsent(self, link: OutLink) -> int:
         """How many messages of the link's credit are here, which the engine counts as not sent."""
-        stream = self._streams.get(link)
+        stream = self.by_link.get(link)
         return 0 if stream is None else 1 + len(stream.behind)
 
     def drain_later(self, link: OutLink) -> bool:
         """If the link has a stream, its credit is to be given back once all is sent; False if it has none."""
-        stream = self._streams.get(link)
+        stream = self.by_link.get(link)
         if stream is not None:
             stream.drains = True
         return stream is not None
@@ -118,13 +113,13 @@ class OutgoingStreams:
         back. Raises OSError if a message can't be read: the connection is of no use then.
         """
         got_on = False
-        for link, stream in tuple(self._streams.items()):
+        for link, stream in tuple(self.by_link.items()):
             if stream.is_settled_early:
                 self._cut(link, stream, out)
             elif links.outgoing_bytes(link.session.ptr) > held_back:
                 continue
             else:
-                stream.send(link, max(LEAST_PIECE, most // len(self._streams)))
+                stream.send(link, max(LEAST_PIECE, most // len(self.by_link)))
                 if not stream.is_sent:
                     got_on = True
                     continue
@@ -147,20 +142,20 @@ class OutgoingStreams:
 
     def _send_behind(self, link: OutLink, stream: Stream) -> None:
         """Send what waited behind the stream, up to the next one."""
-        del self._streams[link]
+        del self.by_link[link]
         for entry, data, now_us in stream.behind:
             self.send_as(link, entry, data, now_us)
 
     def forget(self, link: OutLink) -> None:
         """The link goes: nothing more is sent on it."""
-        self._streams.pop(link, None)
+        self.by_link.pop(link, None)
 
     def clear(self) -> None:
         """All links go."""
-        self._streams.clear()
+        self.by_link.clear()
 
     def all_held(self) -> Iterator[Held]:
         """What is being sent, or waits for it, and will have to be settled; per link the oldest first."""
-        for link, stream in self._streams.items():
+        for link, stream in self.by_link.items():
             if not link.presettled:
                 yield from stream.all_held()

@@ -42,23 +42,20 @@ class AttachAdditions:
 
 
 class PendingChanges:
-    """What the next output has to say that the engine can't. True while there is anything."""
+    """What the next output has to say that the engine can't."""
 
-    __slots__ = ("_begun", "additions", "last_words")
+    __slots__ = ("additions", "begun", "last_words")
 
     def __init__(self, begun: list[Session]) -> None:
         """`begun`: the sessions whose Begin is still in the engine; shared with who begins them."""
-        self._begun = begun
+        self.begun = begun
         self.additions: list[AttachAdditions] = []
         self.last_words: tuple[AmqpError, int | None] | None = None
         """What our Close says instead of what the engine would, and our channel of the session that it ends first."""
 
-    def __bool__(self) -> bool:
-        return bool(self.additions or self._begun or self.last_words)
-
     def apply(self, data: bytes, max_frame_size: int) -> bytes:
         """Return `data`, all of the engine's output, as it is to be sent: frames of at most `max_frame_size` bytes."""
-        changes = OutputChanges(self.additions, self._begun, self.last_words, max_frame_size)
+        changes = OutputChanges(self.additions, self.begun, self.last_words, max_frame_size)
         self.additions, self.last_words = [], None
         return changes.apply(data)
 

@@ -1,4 +1,4 @@
-"""Answers a flow that asks for an echo, which the engine swallows.
+"""The answer to a flow that asks for an echo, which the engine does not give.
 
 The state of the session is what the engine says in a flow of its own; that of the link is what it says, and what the
 flow that asked says. The answer goes out behind the engine's output of the turn.

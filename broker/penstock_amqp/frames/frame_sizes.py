@@ -1,4 +1,4 @@
-"""Performatives that fit the frames of a peer: what is optional goes, in the order in which it is missed least.
+"""Performatives shortened to the frames of a peer: optional fields are left out, the least important ones first.
 
 A peer closes the connection for a frame beyond its max-frame-size, which may be 512 bytes. Must not know the engine.
 Source: AMQP 1.0 part 2, 2.3, 2.7.1 and 2.8.15 (frame-size-too-small).

@@ -1,4 +1,4 @@
-"""Rewrites frames in a connection's output: what the engine cannot say, such as a link's offered capabilities.
+"""Frames rewritten in a connection's output: what the engine can't say, such as a link's offered capabilities.
 
 The output of a turn that opens sessions or links, or in which the engine gave up, is taken from the engine into a
 buffer, changed here, and sent from the buffer. It must begin and end with a frame (or protocol header): take what a

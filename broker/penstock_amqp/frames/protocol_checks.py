@@ -1,4 +1,4 @@
-"""What the engine lets pass and AMQP does not allow, judged on frames that the tap has decoded.
+"""Checks of frames that the engine lets pass and AMQP does not allow. The frames were decoded by the input tap.
 
 Each function raises `ProtocolError`, with the condition to close with. Must not know the engine. Source: AMQP 1.0
 part 2, 2.4.1, 2.7.1, 2.7.2, 2.7.3 and 2.7.5.

@@ -1,16 +1,16 @@
-"""Looks at the head of an encoded message and rewrites it; what lies behind is forwarded untouched.
+"""The head of an encoded message, read and rewritten. What stands behind it is forwarded untouched.
 
-Part of the forwarding path, written flat for speed. Measured on CPython 3.11: `inspect` 0.2 us when the same header was
-seen before (it nearly always was), 17 us otherwise; `with_delivery_count` 0.6 us.
+Part of the forwarding path, written flat for speed. Measured on CPython 3.11: `read_head` 0.2 us when the same
+header was seen before (it nearly always was), 17 us otherwise; `with_delivery_count` 0.6 us.
 
 A header is remembered by its raw bytes and the descriptor behind it, so that one lookup tells its fields and that no
-delivery-annotations follow. Must not decode bodies, nor know queues. Source: AMQP 1.0 part 3, section 3.2.
+delivery-annotations follow.
 
-Messages too large for memory, as whoever forwards them sees them.
+A message that is too large for memory is *streamed*: it is a subclass of `bytes` whose bytes are the sections before
+the body, which is what routing, selectors and rewriting look at. Its `len` is the length of the whole message, and
+`read` gives any piece of it. The broker's log stores such messages; nothing here knows how.
 
-A streamed message is a subclass of `bytes`: its bytes are the sections before the body, which is what routing,
-selectors and rewriting look at; `len` is the whole message, and `read` gives any piece of it. Who stores them is the
-caller's business (the broker's log does).
+Must not decode bodies, nor know queues. Source: AMQP 1.0 part 3, section 3.2.
 """
 
 from __future__ import annotations
