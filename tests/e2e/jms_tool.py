@@ -20,7 +20,7 @@ __all__ = ["Board", "Client", "build", "consume", "publish"]
 
 PROJECT: Final = Path(__file__).resolve().parent.parent / "jms"
 CLASSES: Final = "dev.penstock.jms.tool"
-PATIENCE_SECONDS: Final = 120.0
+PATIENCE_SECONDS: Final = 600.0
 LOOK_SECONDS: Final = 0.05
 
 

@@ -120,7 +120,7 @@ def _consumer(site: Site, board: Board, name: str, logs: Path) -> Client:
 
 def _wait(board: Board, client: Client, what: str, condition: Callable[[Tally], bool]) -> None:
     """Wait for a condition, and not for a client that has died."""
-    board.wait_for(what, lambda tally: condition(tally) or client.process.poll() not in (None, 0), seconds=300)
+    board.wait_for(what, lambda tally: condition(tally) or client.process.poll() not in (None, 0), seconds=600)
     if not condition(board.tally):
         client.finish()
 

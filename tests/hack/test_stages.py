@@ -71,11 +71,17 @@ def test_what_a_test_with_a_limit_of_its_own_exceeds_does_not_stop_the_others(tm
 
 
 def test_printing_is_progress(tmp_path: Path) -> None:
-    stage = of_python(tmp_path, "printing", "for each in range(30): print(each)")
+    """Each line is printed when the one before is in the log, so that the clock goes on step by step."""
     log = tmp_path / "printing.log"
-    clock = clock_of_lines(log)
-    (outcome,) = run_group([stage], tmp_path, clock=clock)
-    assert outcome.verdict == "passed"
+    code = f"""import pathlib, time
+log = pathlib.Path({str(log)!r})
+for each in range(30):
+    print(each)
+    while log.read_text().count(chr(10)) < each + 2:
+        time.sleep(0.01)
+"""
+    (outcome,) = run_group([of_python(tmp_path, "printing", code)], tmp_path, clock=clock_of_lines(log))
+    assert (outcome.verdict, outcome.reason) == ("passed", "")
 
 
 def clock_of_lines(log: Path) -> Callable[[], float]:
