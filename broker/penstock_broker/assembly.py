@@ -8,7 +8,8 @@ from __future__ import annotations
 import uuid
 from functools import partial
 
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
+from penstock_api.settings.auto_creation import unused_queue_seconds
 from penstock_broker.access.listeners import Listener
 from penstock_broker.attach import unused
 from penstock_broker.clock import SYSTEM_CLOCK, Clock
@@ -17,8 +18,7 @@ from penstock_broker.loop import events
 from penstock_broker.loop.loop import Loop
 from penstock_broker.management.node import ManagementNode
 from penstock_broker.messages import expiry, restore
-from penstock_broker.settings.creation import unused_queue_seconds
-from penstock_broker.settings.settings import Settings
+from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology import auto_creation, documents
 from penstock_broker.topology.store import Topology
@@ -27,7 +27,7 @@ __all__ = ["assemble"]
 
 
 def assemble(
-    given: Settings,
+    given: BrokerSettings,
     log: Log,
     recovered: Recovered,
     listeners: list[Listener],

@@ -18,8 +18,8 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from penstock_api.failing import CannotRun, Failure, Misuse
-from penstock_api.faults import faults
+from penstock_api.failure import CannotRun, Failure, Misuse
+from penstock_api.validation_messages import validation_messages
 from penstock_broker.access.listeners import Listener, listeners_of
 from penstock_broker.assembly import assemble
 from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, LogOptions, NewerFormat, Recovered
@@ -27,7 +27,7 @@ from penstock_broker.loop.loop import Loop
 from penstock_broker.loop.probes import Probes
 from penstock_broker.messages import restore
 from penstock_broker.settings import settings
-from penstock_broker.settings.settings import Settings
+from penstock_broker.settings.settings import BrokerSettings
 
 __all__ = ["ADDRESSES_FILE", "announce", "run", "serve"]
 
@@ -57,7 +57,7 @@ def run(
     and `probes` replace what the file says. `ready_file`: the addresses are written there, too. Raises `Failure` and
     its subclasses.
     """
-    given = settings.load(config) if config is not None else Settings()
+    given = settings.load(config) if config is not None else BrokerSettings()
     listeners = (*given.listeners, *(_listener_option(number, address) for number, address in enumerate(listen)))
     update: dict[str, object] = {"listeners": listeners}
     if management is not None:
@@ -67,9 +67,9 @@ def run(
     if probes is not None:
         update["probes"] = probes
     try:
-        merged = Settings.model_validate({**given.model_dump(), **update})
+        merged = BrokerSettings.model_validate({**given.model_dump(), **update})
     except ValidationError as error:
-        wrong = "; ".join(faults(error, whole="together"))
+        wrong = "; ".join(validation_messages(error, whole="together"))
         raise Misuse(f"The options are wrong: {wrong}.", "See penstock broker --help.") from error
     if dev:
         merged = merged.for_dev()
@@ -79,7 +79,7 @@ def run(
     return serve(merged, data, ready_file=ready_file)
 
 
-def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files: FileLayer | None = None) -> int:
+def serve(given: BrokerSettings, data: Path, *, ready_file: Path | None = None, files: FileLayer | None = None) -> int:
     """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
     _raise_descriptor_limit()
     listeners = listeners_of(given, _salt_key(data))
@@ -113,7 +113,7 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _start(given: Settings, data: Path, files: FileLayer | None, listeners: list[Listener]) -> Loop:
+def _start(given: BrokerSettings, data: Path, files: FileLayer | None, listeners: list[Listener]) -> Loop:
     """The loop of a broker that holds what its log has kept.
 
     A function of its own, so that `Recovered`, which refers to every message, is freed when it returns.
@@ -145,7 +145,7 @@ def _listener_option(number: int, address: str) -> dict[str, object]:
     return {"name": "amqp" if number == 0 else f"amqp-{number + 1}", "address": address}
 
 
-def _open_log(given: Settings, data: Path, files: FileLayer | None) -> tuple[Log, Recovered]:
+def _open_log(given: BrokerSettings, data: Path, files: FileLayer | None) -> tuple[Log, Recovered]:
     try:
         return Log.open(data / "log", files=files, options=LogOptions(segment_bytes=given.log.segment_bytes))
     except FolderLocked as error:

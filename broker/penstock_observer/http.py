@@ -1,6 +1,6 @@
 """The observer's HTTP interface: routes, who may come in, and errors as JSON.
 
-Paths and bodies are those of penstock_api.observing. Handlers read the live view, list the ledger and hand results
+Paths and bodies are those of penstock_api.observer_api. Handlers read the live view, list the ledger and hand results
 to the store; they decide nothing about brokers or lag. Source: docs/observer.md.
 """
 
@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from penstock_api.management import SubscriptionState
-from penstock_api.observing import (
+from penstock_api.observer_api import (
     HEALTH,
     LATEST,
     MAX_RESULT_BYTES,
@@ -29,16 +29,16 @@ from penstock_api.observing import (
     SEGMENT,
     SEGMENTS,
     SUBSCRIPTIONS,
-    ObservingModel,
+    ObserverModel,
     Problem,
     Scale,
     SegmentList,
     Stored,
 )
 from penstock_observer.ledger import Ledger
-from penstock_observer.live import Live
+from penstock_observer.live_view import LiveView
 from penstock_observer.metrics import ObserverCollector
-from penstock_observer.results import Place, Rejected, ResultStore
+from penstock_observer.results import BrokerPod, RejectedResult, ResultStore
 from penstock_observer.rows import Poll
 from penstock_observer.secrets import TokenFile
 
@@ -55,10 +55,10 @@ JSON: Final = "application/json"
 class Api:
     """Everything that the handlers read or write."""
 
-    live: Live
+    live: LiveView
     ledger: Ledger
     results: ResultStore
-    place: Place
+    place: BrokerPod
     token: TokenFile
     now: Callable[[], datetime]
 
@@ -134,7 +134,7 @@ class Api:
         body = await request.read()
         try:
             stored = await asyncio.to_thread(self.results.put, run_name, body, self.now())
-        except Rejected as error:
+        except RejectedResult as error:
             kind = web.HTTPConflict if error.conflict else web.HTTPBadRequest
             raise _problem(kind, error.error, error.message) from error
         except OSError as error:
@@ -197,7 +197,7 @@ def _scale(state: SubscriptionState, now_ms: int) -> Scale:
     )
 
 
-def _reply(body: ObservingModel, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+def _reply(body: ObserverModel, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     return web.Response(
         text=body.model_dump_json(by_alias=True, exclude_none=True), status=status, content_type=JSON, headers=headers
     )

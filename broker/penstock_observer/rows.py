@@ -1,6 +1,6 @@
 """Turning one poll of a broker into ledger rows.
 
-Pure: no clock, no files, no Arrow. Source: penstock_api.ledger, which says what each column means.
+Pure: no clock, no files, no Arrow. Source: penstock_api.ledger_format, which says what each column means.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_api.ledger import COLUMNS, RowKind
-from penstock_api.management import BrokerState, Histogram, SubscriptionState
+from penstock_api.ledger_format import COLUMNS, RowKind
+from penstock_api.management import BrokerState, DurationHistogram, SubscriptionState
 
-__all__ = ["Poll", "Row", "Writer", "estimated_bytes", "rows_of"]
+__all__ = ["Poll", "Row", "RowOrigin", "estimated_bytes", "rows_of"]
 
 Row = Mapping[str, object]
 
@@ -32,7 +32,7 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class RowOrigin:
     """Who writes the rows: columns that are the same in all of them."""
 
     broker: str
@@ -40,7 +40,7 @@ class Writer:
     interval_ms: int
 
 
-def rows_of(poll: Poll, writer: Writer, first_seq: int) -> list[Row]:
+def rows_of(poll: Poll, writer: RowOrigin, first_seq: int) -> list[Row]:
     """The rows of one poll, seq ascending from ``first_seq``; the broker row is the last one."""
     last_seq = first_seq + len(poll.subscriptions)
     common: Row = {
@@ -65,7 +65,7 @@ def estimated_bytes(poll: Poll) -> int:
     return (len(poll.subscriptions) + 1) * ROW_BYTES + buckets * BUCKET_BYTES
 
 
-def _broker(poll: Poll, writer: Writer) -> Row:
+def _broker(poll: Poll, writer: RowOrigin) -> Row:
     return {
         "interval_ms": writer.interval_ms,
         "complete": poll.complete,
@@ -119,7 +119,7 @@ def _subscription(state: SubscriptionState) -> Row:
     return row | _buckets("sojourn", state.sojourn) | _buckets("wait", state.wait) | _buckets("hold", state.hold)
 
 
-def _buckets(name: str, histogram: Histogram) -> dict[str, object]:
+def _buckets(name: str, histogram: DurationHistogram) -> dict[str, object]:
     return {
         f"{name}_indexes": histogram.indexes,
         f"{name}_counts": histogram.counts,

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lag.served import fill, serving, token_file
+from lag.observer_server import fill, serving, token_file
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
-from penstock_api.failing import Failure, Misuse
-from penstock_api.management import Histogram, Owner
-from penstock_api.result import LagResult, LagState
+from penstock_api.failure import Failure, Misuse
+from penstock_api.lag_result import LagResult, LagState
+from penstock_api.management import DurationHistogram, Owner
 from penstock_lag.arguments import parse
 from penstock_lag.main import main, run
-from penstock_lag.settings import LagSettings, read_token
+from penstock_lag.settings import LagJobSettings, read_token
 from penstock_observer.rows import Poll
 
 Session = Callable[[str | None], AbstractContextManager[SparkSession]]
@@ -33,7 +33,7 @@ def growing(count: int = 7, **broker: Any) -> list[Poll]:
     """A poll every ten seconds: `orders` gets 20 messages and loses 5 between two of them, `bills` is idle."""
     polls: list[Poll] = []
     for step in range(count):
-        sojourn = Histogram(indexes=(8, 80), counts=(4 * step + 1, step), sum_ms=9)
+        sojourn = DurationHistogram(indexes=(8, 80), counts=(4 * step + 1, step), sum_ms=9)
         orders = a_subscription(
             "orders",
             owner=OWNER,
@@ -59,7 +59,7 @@ def session(spark: SparkSession) -> Session:
     return lambda _: nullcontext(spark)
 
 
-def settings(folder: Path, *urls: str, **changes: Any) -> LagSettings:
+def settings(folder: Path, *urls: str, **changes: Any) -> LagJobSettings:
     """A run over observers."""
     values: dict[str, Any] = {
         "observers": urls,
@@ -70,7 +70,7 @@ def settings(folder: Path, *urls: str, **changes: Any) -> LagSettings:
         "token_file": token_file(folder),
         "output": folder / "result.json",
     }
-    return LagSettings(**(values | changes))
+    return LagJobSettings(**(values | changes))
 
 
 def result_in(folder: Path) -> LagResult:
@@ -266,7 +266,7 @@ def test_options_become_settings(tmp_path: Path) -> None:
     """Observers by comma or by repeating; a time without a zone is UTC."""
     words = "--observer http://a,http://b --observer https://c --broker main --namespace shop --run-name r --window 60"
     found = parse([*words.split(), "--as-of", "2026-01-01T12:00:00", "--no-publish", "--output", "-"])
-    assert found == LagSettings(
+    assert found == LagJobSettings(
         observers=("http://a", "http://b", "https://c"),
         broker="main",
         namespace="shop",

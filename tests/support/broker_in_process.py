@@ -12,7 +12,7 @@ from penstock_broker.access import listeners
 from penstock_broker.assembly import assemble
 from penstock_broker.clock import Clock
 from penstock_broker.log import FileLayer, Log, LogOptions, SyncChoice, Syncer
-from penstock_broker.settings.settings import Settings
+from penstock_broker.settings.settings import BrokerSettings
 
 __all__ = ["BrokerInProcess"]
 
@@ -25,7 +25,7 @@ class BrokerInProcess:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: BrokerSettings,
         files: SimulatedFiles,
         folder: Path,
         clock: Clock,

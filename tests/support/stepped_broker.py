@@ -20,12 +20,12 @@ from proton import Delivery, Event, Message, Receiver, Sender
 from support.broker_in_process import BrokerInProcess
 from support.engine_client import EngineClient, arrived
 
-from penstock_api.management import Delivery as DeliveryPolicy
-from penstock_api.management import Limits
+from penstock_api.management import DeliveryPolicy as DeliveryPolicy
+from penstock_api.management import QueueLimits
 from penstock_broker.clock import Clock
 from penstock_broker.log import FileLayer, Syncer
 from penstock_broker.queue.queue import Queue
-from penstock_broker.settings.settings import Authentication, ListenerSettings, Settings
+from penstock_broker.settings.settings import Authentication, BrokerSettings, ListenerSettings
 from penstock_broker.topology.records import PointToPointQueue
 
 __all__ = ["Peer", "SteppedBroker", "SteppedStream"]
@@ -144,7 +144,7 @@ class SteppedBroker:
     ) -> None:
         """`syncer`: who syncs the log, instead of whoever writes it, and at once."""
         self._folder = Path(mkdtemp())  # holds the lock only
-        self._settings = Settings.model_validate({**ANYBODY, **(settings or {})})
+        self._settings = BrokerSettings.model_validate({**ANYBODY, **(settings or {})})
         self.files = SimulatedFiles()
         self._syncer, self._segment_bytes = syncer, segment_bytes
         self._peers: list[Peer] = []
@@ -211,13 +211,13 @@ class SteppedBroker:
         return self._life.connect()
 
     def make_queue(
-        self, name: str, delivery: DeliveryPolicy | None = None, limits: Limits | None = None, *, durable: bool = True
+        self, name: str, delivery: DeliveryPolicy | None = None, limits: QueueLimits | None = None, *, durable: bool = True
     ) -> Queue:
         """Declare a queue."""
         topology = self.broker.topology
         queue = Queue(name, topology.next_incarnation(), is_logged=durable, now_us=self.now_ms * 1000)
         topology.put_queue(
-            PointToPointQueue(name=name, durable=durable, queue=queue, delivery=delivery, limits=limits or Limits())
+            PointToPointQueue(name=name, durable=durable, queue=queue, delivery=delivery, limits=limits or QueueLimits())
         )
         self.turn()
         return queue

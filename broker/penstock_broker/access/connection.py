@@ -24,8 +24,8 @@ from penstock_amqp.sasl.server import Authenticated, Refused, Result, SaslServer
 from penstock_broker.access.listeners import Listener
 from penstock_broker.access.transport import Transport
 from penstock_broker.access.users import Proof
+from penstock_core.connection_open import Enforcement
 from penstock_core.identity import Identity
-from penstock_core.opening import Enforcement
 from penstock_core.permissions import Need
 from penstock_core.reason import Refuse
 

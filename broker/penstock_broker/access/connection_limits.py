@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from penstock_api.settings.client_limits import ConnectionLimits
+
 from penstock_broker.access.connection import Connection
-from penstock_broker.settings.security import Limits
 from penstock_broker.settings.settings import Role
 from penstock_core.reason import Reason, Refuse
 
@@ -22,7 +23,7 @@ ADVICE: Final = "close some, or ask those who run this broker to raise"
 class ConnectionCounts:
     """The open connections of clients."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
         self._open: set[int] = set()
         """Numbers of the connections that are counted."""

@@ -26,7 +26,7 @@ from penstock_amqp.sasl.scram import Scram
 from penstock_amqp.transports.certificate_names import name_in
 from penstock_amqp.transports.tls import ServerTls, TlsFiles, TlsFilesError, Wrapping
 from penstock_amqp.transports.websocket import WebSocket
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 from penstock_broker.access import sockets
 from penstock_broker.access.token_issuers import TokenIssuers
 from penstock_broker.access.users import Users, in_folder, one_user
@@ -34,11 +34,11 @@ from penstock_broker.settings.addresses import UNIX
 from penstock_broker.settings.security import MECHANISM_NAMES, ClientCertificates, Tls
 from penstock_broker.settings.settings import (
     CLEARTEXT_MECHANISMS,
+    BrokerSettings,
     ListenerKind,
     ListenerSettings,
-    Management,
+    ManagementListener,
     Role,
-    Settings,
 )
 
 __all__ = ["Listener", "listeners_of"]
@@ -60,7 +60,7 @@ class Listener:
     def __init__(
         self,
         listener_settings: ListenerSettings,
-        settings: Settings,
+        settings: BrokerSettings,
         mechanisms: tuple[str, ...],
         users: Users | None = None,
         folder: Path | None = None,
@@ -178,7 +178,7 @@ def _load(tls: Tls, name: str) -> ServerTls:
         ) from error
 
 
-def listeners_of(settings: Settings, key: bytes | None = None) -> list[Listener]:
+def listeners_of(settings: BrokerSettings, key: bytes | None = None) -> list[Listener]:
     """All listeners of a broker, not bound yet. Raises `Misuse` if nobody could log in on one of them.
 
     `key`: salts passwords; 32 random bytes, the same over restarts, so that the salts shown of users that don't exist
@@ -211,7 +211,7 @@ def listeners_of(settings: Settings, key: bytes | None = None) -> list[Listener]
 
 
 def _client_listener(
-    listener_settings: ListenerSettings, settings: Settings, users: Users | None, issuers: TokenIssuers
+    listener_settings: ListenerSettings, settings: BrokerSettings, users: Users | None, issuers: TokenIssuers
 ) -> Listener:
     possible = _possible_mechanisms(listener_settings, settings)
     wanted = possible if listener_settings.sasl_mechanisms is None else listener_settings.sasl_mechanisms
@@ -226,7 +226,7 @@ def _client_listener(
     return Listener(listener_settings, settings, mechanisms, users, folder, issuers)
 
 
-def _possible_mechanisms(listener: ListenerSettings, settings: Settings) -> list[str]:
+def _possible_mechanisms(listener: ListenerSettings, settings: BrokerSettings) -> list[str]:
     """The SASL mechanisms by which somebody could log in on a listener, in the order of preference."""
     authentication = settings.authentication
     with_users = {"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"} if authentication.has_users else set[str]()
@@ -239,7 +239,7 @@ def _possible_mechanisms(listener: ListenerSettings, settings: Settings) -> list
     return [name for name in MECHANISM_NAMES if name in possible]
 
 
-def _management_listener(management: Management, settings: Settings, key: bytes) -> Listener:
+def _management_listener(management: ManagementListener, settings: BrokerSettings, key: bytes) -> Listener:
     is_unix = management.address.startswith(UNIX)
     listener_settings = ListenerSettings(
         name="management", address=management.address, tls=management.tls, role=Role.MANAGEMENT, sasl_mechanisms=()

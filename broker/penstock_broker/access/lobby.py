@@ -12,10 +12,11 @@ import select
 from collections import Counter
 from typing import Final
 
+from penstock_api.settings.client_limits import ConnectionLimits
+
 from penstock_broker.access.connection import Connection
 from penstock_broker.access.listeners import Listener
 from penstock_broker.access.rejections import RejectionReason, Rejections
-from penstock_broker.settings.security import Limits
 from penstock_broker.settings.settings import Role
 from penstock_broker.warning_throttle import WarningThrottle
 
@@ -28,7 +29,7 @@ PAUSE_MS: Final = 100
 class Lobby:
     """The connections of one broker that have not logged in yet."""
 
-    def __init__(self, limits: Limits, warnings: WarningThrottle, rejections: Rejections) -> None:
+    def __init__(self, limits: ConnectionLimits, warnings: WarningThrottle, rejections: Rejections) -> None:
         self._limits = limits
         self._warnings = warnings
         self._rejections = rejections

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import yaml
+from penstock_api.settings.permissions import Grants, Permission
 from pydantic import ValidationError
 
-from penstock_api.failing import Misuse
-from penstock_api.faults import faults
+from penstock_api.failure import Misuse
+from penstock_api.validation_messages import validation_messages
 from penstock_broker.access.connection import Connection, Login
-from penstock_broker.settings.security import Grants, Permission
-from penstock_broker.settings.settings import Role, Settings
-from penstock_core.address import AutoCreate
+from penstock_broker.settings.settings import BrokerSettings, Role
+from penstock_core.address import CreateNode
 from penstock_core.identity import Identity
-from penstock_core.permissions import EVERYTHING, Action, Allowed, Kind, Need, Permissions, Who
+from penstock_core.permissions import EVERYTHING, Action, Allowed, Need, Permissions, Principal, TargetKind
 from penstock_core.reason import Refuse
 from penstock_core.terms import NodeKind
 
@@ -44,7 +44,7 @@ class Node(Protocol):
         ...
 
     @property
-    def permission_kind(self) -> Kind:
+    def permission_kind(self) -> TargetKind:
         """What kind of thing it is for them."""
         ...
 
@@ -57,7 +57,7 @@ class Node(Protocol):
 class PermissionCheck:
     """The grants of one broker."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: BrokerSettings) -> None:
         """Raises `Misuse` if the file of permissions can't be used."""
         self._path = settings.permissions_file
         self._given = settings.permissions
@@ -92,7 +92,7 @@ class PermissionCheck:
         # An empty list allows nothing, which is another thing than no list.
         return Permissions(tuple(permission.grant() for permission in given), is_open=False)
 
-    def check(self, connection: Connection, action: Action, kind: Kind, name: str) -> Refuse | None:
+    def check(self, connection: Connection, action: Action, kind: TargetKind, name: str) -> Refuse | None:
         """None if the connection's user may do it."""
         if self.permissions.is_open or connection.listener.role is Role.MANAGEMENT:
             return None
@@ -118,13 +118,13 @@ class PermissionCheck:
             return None
         return self.check(connection, action, node.permission_kind, node.name)
 
-    def check_creation(self, connection: Connection, action: Action, wanted: AutoCreate) -> Refuse | None:
+    def check_creation(self, connection: Connection, action: Action, wanted: CreateNode) -> Refuse | None:
         """None if the connection may make a node by naming it, and then do `action` to it."""
-        kind = Kind.QUEUE if wanted.kind is NodeKind.QUEUE else Kind.EXCHANGE
+        kind = TargetKind.QUEUE if wanted.kind is NodeKind.QUEUE else TargetKind.EXCHANGE
         needs = (Need(Action.CREATE, kind, wanted.name), Need(action, kind, wanted.name))
         return self.check_all(connection, needs)
 
-    def may_manage(self, connection: Connection, kind: Kind, name: str) -> bool:
+    def may_manage(self, connection: Connection, kind: TargetKind, name: str) -> bool:
         """True if a permission says so, or the connection came by the management listener."""
         if connection.listener.role is Role.MANAGEMENT:
             return True
@@ -132,11 +132,11 @@ class PermissionCheck:
 
     def may_use_others(self, connection: Connection, *identities: Identity) -> bool:
         """Whether the connection may use and end these subscriptions, whichever user made them."""
-        return all(self.may_manage(connection, Kind.SUBSCRIPTION, each.name) for each in identities)
+        return all(self.may_manage(connection, TargetKind.SUBSCRIPTION, each.name) for each in identities)
 
-    def _who(self, login: Login) -> Who:
+    def _who(self, login: Login) -> Principal:
         own = {group for group, users in self._groups.items() if login.user in users}
-        return Who(login.user, login.groups | own)
+        return Principal(login.user, login.groups | own)
 
 
 def _stamp(path: Path | None) -> tuple[int, int, int] | None:
@@ -159,5 +159,5 @@ def _read(path: Path) -> tuple[Permission, ...]:
         raise Misuse(f"The permissions {path} are no YAML: {error}.", cure) from error
     except ValidationError as error:
         raise Misuse(
-            f"The permissions {path} are wrong: {'; '.join(faults(error, whole='the file'))}.", cure
+            f"The permissions {path} are wrong: {'; '.join(validation_messages(error, whole='the file'))}.", cure
         ) from error

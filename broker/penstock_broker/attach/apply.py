@@ -21,7 +21,7 @@ from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import Subscription
 from penstock_broker.topology.store import Topology
 from penstock_core.attach import Create, Join, Rebind
-from penstock_core.lifetimes import Session
+from penstock_core.subscription_lifetime import SessionKey
 
 __all__ = ["add_browser", "add_lookup", "add_producer", "consume", "subscribe"]
 
@@ -140,10 +140,10 @@ def _add_consumer(broker: Broker, consumer: Consumer, plan: Subscribe | Consume)
     broker.clients.live_links[consumer.key] = consumer
 
 
-def _session_of(connection: Connection, link: OutLink) -> Session:
+def _session_of(connection: Connection, link: OutLink) -> SessionKey:
     """The session of a link, as the rules know it: sessions of a connection get numbers when they are first used."""
     session = link.session
     if not isinstance(session.context, int):
         connection.sessions += 1
         session.context = connection.sessions
-    return Session(connection.number, session.context)
+    return SessionKey(connection.number, session.context)

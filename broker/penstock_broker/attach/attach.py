@@ -28,7 +28,7 @@ from penstock_broker.attach.topic_source import LookUp, Subscribe, decide_lookup
 from penstock_broker.errors import amqp_error
 from penstock_broker.state.broker import Broker
 from penstock_broker.transactions import coordinator
-from penstock_core.address import ManagementNode, SubscriptionQueue
+from penstock_core.address import ManagementAddress, SubscriptionQueue
 from penstock_core.reason import Refuse
 
 __all__ = ["attach_source", "attach_target"]
@@ -51,7 +51,7 @@ def attach_source(broker: Broker, connection: Connection, link: OutLink, frame: 
         case LookUp():
             lookup = apply.add_lookup(connection, link, plan)
             broker.sync.when_durable(connection, partial(reply.reply_to_lookup, broker, lookup, plan))
-        case ManagementNode():
+        case ManagementAddress():
             broker.management.attach_responses(connection, link, frame)
         case _:
             assert_never(plan)
@@ -72,7 +72,7 @@ def attach_target(broker: Broker, connection: Connection, link: InLink, frame: A
 
 def _decide_source(
     broker: Broker, connection: Connection, request: SourceRequest
-) -> Subscribe | Consume | Browse | LookUp | ManagementNode | Refuse:
+) -> Subscribe | Consume | Browse | LookUp | ManagementAddress | Refuse:
     if request.is_null:
         return decide_lookup(broker, connection, request)
     found = find_source(broker, connection, request)
@@ -83,7 +83,7 @@ def _decide_source(
             return decide_subscription(broker, connection, request, found, found.node)
         case QueueNode() | SubscriptionQueue():
             return decide_queue(broker, connection, request, found, found.node)
-        case ManagementNode():
+        case ManagementAddress():
             return found.node
         case _:
             assert_never(found.node)

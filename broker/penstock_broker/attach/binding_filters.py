@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock_amqp.frames.performatives import Source
 from penstock_amqp.types.values import Array, Described, Symbol
-from penstock_core.headers import HeaderBinding, HeaderMatch, header_binding
+from penstock_core.header_bindings import HeaderBinding, HeaderMatch, header_binding
 from penstock_core.reason import Reason, Refuse
 
 __all__ = [

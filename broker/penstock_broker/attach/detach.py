@@ -18,10 +18,10 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer, SubscriptionLookup
 from penstock_broker.topology.records import Subscription
 from penstock_broker.transactions import commit
-from penstock_core.detach import Detach, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
-from penstock_core.existing import Existing
+from penstock_core.detach import DetachOnly, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
+from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.identity import Identity
-from penstock_core.lifetimes import Session
+from penstock_core.subscription_lifetime import SessionKey
 from penstock_core.terms import Durability
 
 __all__ = ["close_connection", "connection_ended", "detached", "session_ended"]
@@ -81,7 +81,7 @@ def _detach_lookup(broker: Broker, lookup: SubscriptionLookup, closed: bool) -> 
     _apply(broker, connection, lookup.link, identity, decision, closed)
 
 
-def _existing(broker: Broker, consumer: Consumer) -> Existing | None:
+def _existing(broker: Broker, consumer: Consumer) -> ExistingSubscription | None:
     """The subscription that the link consumes from; None if it has ended, or was rebound."""
     record = broker.topology.by_incarnation.get(consumer.queue.incarnation)
     return record.existing() if isinstance(record, Subscription) else None
@@ -92,13 +92,13 @@ def _apply(
     connection: Connection,
     link: OutLink,
     identity: Identity,
-    decision: Detach | EndSubscription | RefuseClose,
+    decision: DetachOnly | EndSubscription | RefuseClose,
     closed: bool,
 ) -> None:
     """Apply a detach decision, and answer once what it wrote is synced."""
     error: AmqpError | None = None
     match decision:
-        case Detach():
+        case DetachOnly():
             close.end_if_over(broker, identity)
         case EndSubscription():
             subscription = broker.topology.subscriptions.get(identity)
@@ -128,7 +128,7 @@ def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
     connection.endpoint.end(event.session)
     number = event.session.context
     if isinstance(number, int):
-        session = Session(connection.number, number)
+        session = SessionKey(connection.number, number)
         for identity in list(connection.subscriptions):
             subscription = broker.topology.subscriptions.get(identity)
             if subscription is not None:

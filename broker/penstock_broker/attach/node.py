@@ -19,7 +19,7 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Temporary, new_router
 from penstock_core import address
 from penstock_core.reason import Reason, Refuse
-from penstock_core.temporary import decide_dynamic
+from penstock_core.temporary_nodes import decide_dynamic
 from penstock_core.terms import ExchangeType, NodeKind
 
 __all__ = ["QueueNode", "SourceNode", "TargetNode", "TopicNode", "find_source", "find_target"]
@@ -52,7 +52,7 @@ class QueueNode:
 class SourceNode:
     """What a source means."""
 
-    node: TopicNode | QueueNode | address.SubscriptionQueue | address.ManagementNode
+    node: TopicNode | QueueNode | address.SubscriptionQueue | address.ManagementAddress
     address: str
     """The source's address for the reply: as the client wrote it, or of the node that is made for it."""
     priority: int
@@ -60,7 +60,7 @@ class SourceNode:
 
 
 TargetNode: TypeAlias = (
-    TopicNode | QueueNode | address.SubscriptionQueue | address.ManagementNode | address.AnonymousRelay
+    TopicNode | QueueNode | address.SubscriptionQueue | address.ManagementAddress | address.AnonymousRelay
 )
 
 
@@ -74,7 +74,7 @@ def find_source(broker: Broker, connection: Connection, request: SourceRequest) 
     if option is not None and not _is_node(broker, name or ""):
         name, priority = option.address, option.priority
     found = addresses.source_named(broker, connection, name, request.capabilities)
-    node: TopicNode | QueueNode | address.SubscriptionQueue | address.ManagementNode
+    node: TopicNode | QueueNode | address.SubscriptionQueue | address.ManagementAddress
     match found:
         case Refuse():
             return found
@@ -82,7 +82,7 @@ def find_source(broker: Broker, connection: Connection, request: SourceRequest) 
             node = TopicNode(broker.topology.exchanges[found.exchange], found.key)
         case address.QueueAddress():
             node = QueueNode(broker.topology.queues[found.queue])
-        case address.SubscriptionQueue() | address.ManagementNode():
+        case address.SubscriptionQueue() | address.ManagementAddress():
             node = found
         case _:
             assert_never(found)

@@ -14,10 +14,10 @@ from penstock_broker.access.connection import NOT_OPENED, ClientOpen, Connection
 from penstock_broker.access.rejections import RejectionReason
 from penstock_broker.attach import detach
 from penstock_broker.errors import amqp_error
-from penstock_broker.settings.announcing import open_properties
+from penstock_broker.settings.settings import open_properties
 from penstock_broker.state.broker import Broker
 from penstock_broker.version import VERSION
-from penstock_core.opening import (
+from penstock_core.connection_open import (
     Admit,
     Capability,
     ClosePredecessor,
@@ -28,7 +28,7 @@ from penstock_core.opening import (
     decide_sole_connection,
     offer,
 )
-from penstock_core.permissions import Kind
+from penstock_core.permissions import TargetKind
 from penstock_core.reason import Refuse
 
 __all__ = ["opened"]
@@ -67,7 +67,7 @@ def _decide(broker: Broker, connection: Connection, probe: ProbeResult, steps: i
         asks_sole=connection.client.asks_sole,
         enforcement=connection.client.enforcement,
         user=connection.login.user,
-        may_use_others=broker.permissions.may_manage(connection, Kind.MANAGEMENT, ""),
+        may_use_others=broker.permissions.may_manage(connection, TargetKind.MANAGEMENT, ""),
         predecessor=None
         if predecessor is None
         else Predecessor(is_sole=predecessor.client.asks_sole, user=predecessor.login.user, probe=probe),

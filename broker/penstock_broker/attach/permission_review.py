@@ -14,8 +14,7 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer, Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import PointToPointQueue, Subscription
-from penstock_core import ownership
-from penstock_core.permissions import Action, Kind, needs_to_subscribe
+from penstock_core.permissions import Action, TargetKind, check_owner, needs_to_subscribe
 from penstock_core.reason import Refuse
 
 __all__ = ["check_links", "watch"]
@@ -53,11 +52,11 @@ def _check_source(broker: Broker, connection: Connection, queue: Queue, of_subsc
     record = broker.topology.by_incarnation.get(queue.incarnation)
     match record:
         case Subscription() if of_subscription is Action.MANAGE:
-            return permissions.check(connection, Action.MANAGE, Kind.SUBSCRIPTION, record.identity.name)
+            return permissions.check(connection, Action.MANAGE, TargetKind.SUBSCRIPTION, record.identity.name)
         case Subscription():
             existing = record.existing()
             others = permissions.may_use_others(connection, record.identity)
-            refused = ownership.check(existing, connection.login.user, others)
+            refused = check_owner(existing, connection.login.user, others)
             if refused is not None:
                 return refused
             exchange = broker.topology.exchanges.get(record.binding.exchange)

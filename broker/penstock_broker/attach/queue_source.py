@@ -18,14 +18,14 @@ from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import PointToPointQueue
-from penstock_core import address, queues
-from penstock_core.existing import QueueLink
+from penstock_core import address, queue_links
+from penstock_core.existing_subscription import QueueLink
 from penstock_core.identity import LinkKey
-from penstock_core.permissions import Action, Kind
+from penstock_core.link_stealing import Steal, decide_steal
+from penstock_core.permissions import Action, TargetKind
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import Selector
-from penstock_core.stealing import Steal, decide_steal
-from penstock_core.temporary import check_consumer
+from penstock_core.temporary_nodes import check_consumer
 
 __all__ = ["Browse", "Consume", "decide_queue"]
 
@@ -69,13 +69,13 @@ def decide_queue(
         return selector
     may_manage = _may_manage(broker, connection, queue)
     asked = address.QueueAddress(queue.node.name) if isinstance(queue, QueueNode) else queue
-    decision = queues.decide_queue_attach(asked, request.distribution_mode, may_manage=may_manage)
+    decision = queue_links.decide_queue_attach(asked, request.distribution_mode, may_manage=may_manage)
     match decision:
         case Refuse():
             return decision
-        case queues.Browse():
+        case queue_links.Browse():
             return _browse(broker, connection, request, queue, selector)
-        case queues.Consume():
+        case queue_links.Consume():
             assert isinstance(queue, QueueNode), "the queue of a subscription is only browsed"
             return _consume(broker, connection, request, found, queue, selector, may_manage)
         case _:
@@ -137,7 +137,7 @@ def _browse(
 def _may_manage(broker: Broker, connection: Connection, queue: QueueNode | address.SubscriptionQueue) -> bool:
     if isinstance(queue, address.SubscriptionQueue):
         return broker.permissions.may_use_others(connection, queue.identity)
-    return broker.permissions.may_manage(connection, Kind.QUEUE, queue.node.name)
+    return broker.permissions.may_manage(connection, TargetKind.QUEUE, queue.node.name)
 
 
 def _check_connection(node: PointToPointQueue, connection: Connection) -> Refuse | None:

@@ -21,10 +21,10 @@ from penstock_amqp.types.composites import Composite
 from penstock_amqp.types.values import Array, Described, Symbol, Value
 from penstock_broker.attach.binding_filters import BindingFilters, read_binding_filters
 from penstock_core.address import kinds_of
-from penstock_core.handing_out import PRIORITY_PROPERTY, consumer_priority, split_priority
+from penstock_core.dispatch_order import PRIORITY_PROPERTY, consumer_priority, split_priority
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import Selector, compile_selector
-from penstock_core.temporary import LifetimePolicy
+from penstock_core.temporary_nodes import LifetimePolicy
 from penstock_core.terms import DistributionMode, Durability, ExpiryPolicy, NodeKind
 
 __all__ = [

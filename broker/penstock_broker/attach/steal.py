@@ -11,9 +11,9 @@ from penstock_broker.attach import close, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.state.broker import Broker, Clients
 from penstock_broker.state.links import Browser, Consumer, Producer
-from penstock_core.existing import LiveLink
+from penstock_core.existing_subscription import LiveLink
 from penstock_core.identity import LinkKey
-from penstock_core.stealing import STOLEN
+from penstock_core.link_stealing import STOLEN
 
 __all__ = ["live_link", "steal_consumer", "steal_within_session"]
 

@@ -14,7 +14,7 @@ from penstock_broker.attach.request import TargetRequest
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import Destination, ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
 from penstock_broker.topology.records import Exchange, PointToPointQueue
-from penstock_core import address, queues
+from penstock_core import address, queue_links
 from penstock_core.permissions import Action
 from penstock_core.reason import Refuse
 
@@ -44,10 +44,10 @@ def decide_target(
             refused = broker.permissions.check_node(connection, Action.PUBLISH, node)
             return refused or Produce(request, QueueTarget(node), node if found.is_new else None)
         case address.SubscriptionQueue():
-            decision = queues.decide_publish(found)
+            decision = queue_links.decide_publish(found)
             assert isinstance(decision, Refuse), "its messages come by its exchange alone"
             return decision
-        case address.ManagementNode():
+        case address.ManagementAddress():
             return Produce(request, ManagementTarget(), None)
         case address.AnonymousRelay():
             return Produce(request, RelayTarget(), None)

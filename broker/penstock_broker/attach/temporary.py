@@ -1,6 +1,6 @@
 """Makes temporary queues and topics, and deletes them when their policy, their link or their connection says so.
 
-`attach.node` describes the node that an attach asks for, and `penstock_core.temporary` decides when one is deleted;
+`attach.node` describes the node that an attach asks for, and `penstock_core.temporary_nodes` decides when one is deleted;
 this module applies both. Nothing here is logged. Source: AMQP 1.0 part 3, sections 3.5.9 to 3.5.13; JMS 2.0, 6.2.2.
 """
 
@@ -15,7 +15,7 @@ from penstock_broker.queue.consumer import Link
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Temporary
 from penstock_core.reason import Reason, Refuse
-from penstock_core.temporary import LifetimePolicy, Use, is_over
+from penstock_core.temporary_nodes import LifetimePolicy, Use, is_over
 
 __all__ = ["connection_ended", "delete", "links_ended", "make", "node_named"]
 

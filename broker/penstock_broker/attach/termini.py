@@ -32,9 +32,9 @@ from penstock_broker.attach.target import Produce
 from penstock_broker.attach.topic_source import LookUp, Subscribe
 from penstock_broker.topology.records import Exchange, PointToPointQueue
 from penstock_core.binding import Filter
-from penstock_core.headers import HeaderBinding
+from penstock_core.header_bindings import HeaderBinding
 from penstock_core.reason import Refuse
-from penstock_core.reply import SourceReply
+from penstock_core.source_reply import SourceReply
 from penstock_core.terms import DistributionMode, ExchangeType
 
 __all__ = ["producer_target", "receiver_termini"]

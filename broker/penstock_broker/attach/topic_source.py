@@ -20,7 +20,7 @@ from penstock_core.attach import (
     AskedSource,
     AttachRequest,
     Create,
-    Found,
+    FoundSubscription,
     Join,
     Rebind,
     decide,
@@ -28,13 +28,13 @@ from penstock_core.attach import (
     look_up,
 )
 from penstock_core.binding import NO_FILTER, Filter, keys_asked
-from penstock_core.existing import LinkKind
+from penstock_core.existing_subscription import LinkKind
 from penstock_core.identity import Identity, LinkKey
-from penstock_core.lifetimes import outlives_process
-from penstock_core.permissions import Action, Kind, needs_to_subscribe
+from penstock_core.permissions import Action, TargetKind, needs_to_subscribe
 from penstock_core.reason import Refuse
-from penstock_core.reply import SourceReply, source_reply
-from penstock_core.temporary import check_consumer
+from penstock_core.source_reply import SourceReply, source_reply
+from penstock_core.subscription_lifetime import outlives_process
+from penstock_core.temporary_nodes import check_consumer
 from penstock_core.terms import ExchangeType
 
 __all__ = ["LookUp", "Subscribe", "decide_lookup", "decide_subscription"]
@@ -93,7 +93,7 @@ def decide_subscription(
         return decision
     if isinstance(decision, Rebind) and exchange.temporary is None:
         # Of what an administrator declared its consumers may have what is bound, not whatever they bind.
-        refused = broker.permissions.check(connection, Action.CONSUME, Kind.EXCHANGE, exchange.name)
+        refused = broker.permissions.check(connection, Action.CONSUME, TargetKind.EXCHANGE, exchange.name)
         if refused is not None:
             return refused
     if broker.log.failed is not None and _writes(decision):
@@ -121,7 +121,7 @@ def decide_lookup(broker: Broker, connection: Connection, request: SourceRequest
     asked = replace(asked, may_use_others=broker.permissions.may_use_others(connection, *identities))
     existing = {identity: found for identity in identities if (found := broker.topology.existing(identity)) is not None}
     result = look_up(asked, existing)
-    if isinstance(result, Found) and result.existing.user is None:
+    if isinstance(result, FoundSubscription) and result.existing.user is None:
         needs = needs_to_subscribe(result.existing.identity, result.existing, "")
         result = broker.permissions.check_all(connection, needs) or result
     if isinstance(result, Refuse):

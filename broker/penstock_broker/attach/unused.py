@@ -3,7 +3,7 @@
 Subscriptions: a sweep each minute records since when each has been unused, and ends those that have been unused for
 too long. The record is written without a sync of its own: a crash loses at most the last minute of it. Then a
 subscription counts as used until the restart, or as unused since an earlier time; the grace period after a start makes
-up for both. Source: `penstock_core.idling`; docs/broker.md.
+up for both. Source: `penstock_core.idle_expiry`; docs/broker.md.
 
 Queues that auto-creation made: each is checked a few times within its period, and is deleted once every check of that
 period has found it empty and without links. The checks are sliced, so that ten thousand queues don't hold up a turn.
@@ -19,7 +19,7 @@ from typing import Final
 from penstock_broker.attach import close
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import PointToPointQueue
-from penstock_core.idling import has_idled
+from penstock_core.idle_expiry import has_idled
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import NodeKind
 

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from penstock_amqp.types.values import Value
 from penstock_api import management
-from penstock_api.faults import faults
-from penstock_api.management import EntityType, Outcome, Status
+from penstock_api.management import DeclarationOutcome, EntityType, StatusCode
+from penstock_api.validation_messages import validation_messages
 from penstock_broker.management import entity_states
 from penstock_broker.management.responses import Response, invalid_request, refusal
 from penstock_broker.messages import due_times
@@ -24,8 +24,8 @@ from penstock_broker.topology.documents import managed_of
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, new_router
 from penstock_core.address import check_queue_name
 from penstock_core.binding import Filter, binding_declared
-from penstock_core.declare import (
-    Declared,
+from penstock_core.declaration_rules import (
+    DeclaredSubscription,
     DropAndRebind,
     Keep,
     Make,
@@ -33,13 +33,13 @@ from penstock_core.declare import (
     SameBinding,
     Wait,
     decide_declaration,
+    decide_exchange_declaration,
 )
-from penstock_core.exchanges import decide_exchange_declaration
-from penstock_core.headers import HeaderMatch, header_binding
+from penstock_core.header_bindings import HeaderMatch, header_binding
 from penstock_core.identity import GLOBAL, Identity, Scope, queue_name
-from penstock_core.lifetimes import outlives_process
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import compile_selector
+from penstock_core.subscription_lifetime import outlives_process
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, RebindPolicy, Unroutable
 
 __all__ = ["declare"]
@@ -60,16 +60,16 @@ def declare(broker: Broker, kind: EntityType, name: str | None, body: Value, *, 
             case _:
                 assert_never(kind)
     except ValidationError as error:
-        return invalid_request(f"The body does not fit {kind.value}: {'; '.join(faults(error, whole='body'))}.")
+        return invalid_request(f"The body does not fit {kind.value}: {'; '.join(validation_messages(error, whole='body'))}.")
 
 
-def _response(outcome: Outcome, state: entity_states.StateDocument, blocked_by: str | None = None) -> Response:
+def _response(outcome: DeclarationOutcome, state: entity_states.StateDocument, blocked_by: str | None = None) -> Response:
     body: dict[Value, Value] = {**state, "outcome": outcome.value}
     if blocked_by is not None:
         body["blockedBy"] = blocked_by
-    made = outcome is Outcome.CREATED
+    made = outcome is DeclarationOutcome.CREATED
     return Response(
-        status=int(Status.CREATED if made else Status.OK),
+        status=int(StatusCode.CREATED if made else StatusCode.OK),
         description=outcome.value,
         body={key: value for key, value in body.items() if value is not None},
     )
@@ -100,10 +100,10 @@ def _exchange(broker: Broker, name: str | None, wanted: management.ExchangeDecla
     exchange.owner = wanted.owner
     exchange.made_by_name = False
     if before == _exchange_policies(exchange):
-        return _response(Outcome.UNCHANGED, entity_states.exchange_state(exchange))
+        return _response(DeclarationOutcome.UNCHANGED, entity_states.exchange_state(exchange))
     topology.put_exchange(exchange)
     broker.routes.forget()
-    outcome = Outcome.CREATED if existing is None else Outcome.ADOPTED if adopted else Outcome.UPDATED
+    outcome = DeclarationOutcome.CREATED if existing is None else DeclarationOutcome.ADOPTED if adopted else DeclarationOutcome.UPDATED
     return _response(outcome, entity_states.exchange_state(exchange))
 
 
@@ -162,7 +162,7 @@ def _subscription(
             return refusal(decision)
         case Make():
             made = _make(broker, declared, wanted)
-            return _response(Outcome.CREATED, entity_states.subscription_state(made, {}))
+            return _response(DeclarationOutcome.CREATED, entity_states.subscription_state(made, {}))
         case Keep():
             assert subscription is not None
             return _keep(broker, subscription, declared, wanted, decision)
@@ -170,7 +170,7 @@ def _subscription(
             assert_never(decision)
 
 
-def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionDeclaration) -> Declared | Refuse:
+def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionDeclaration) -> DeclaredSubscription | Refuse:
     if (wanted.scope == "Container") != (wanted.client_id is not None):
         return Refuse(Reason.INVALID_REQUEST, "clientId goes with scope Container, and only with it.")
     scope = GLOBAL if wanted.client_id is None else Scope(wanted.client_id)
@@ -196,7 +196,7 @@ def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionD
     )
     if isinstance(binding, Refuse):
         return binding
-    return Declared(
+    return DeclaredSubscription(
         identity=identity,
         exclusivity=Exclusivity(wanted.sharing),
         lifetime=Lifetime(wanted.expiry_policy),
@@ -206,7 +206,7 @@ def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionD
     )
 
 
-def _make(broker: Broker, declared: Declared, wanted: management.SubscriptionDeclaration) -> Subscription:
+def _make(broker: Broker, declared: DeclaredSubscription, wanted: management.SubscriptionDeclaration) -> Subscription:
     logged = outlives_process(declared.identity.durable, declared.lifetime)
     subscription = Subscription(
         identity=declared.identity,
@@ -225,7 +225,7 @@ def _make(broker: Broker, declared: Declared, wanted: management.SubscriptionDec
 def _keep(
     broker: Broker,
     subscription: Subscription,
-    declared: Declared,
+    declared: DeclaredSubscription,
     wanted: management.SubscriptionDeclaration,
     decision: Keep,
 ) -> Response:
@@ -233,24 +233,24 @@ def _keep(
     _put_policies(subscription, declared, wanted)
     if decision.adopts:
         subscription.user = None
-    outcome = Outcome.UNCHANGED if _policies(subscription) == before else Outcome.UPDATED
+    outcome = DeclarationOutcome.UNCHANGED if _policies(subscription) == before else DeclarationOutcome.UPDATED
     if decision.adopts:
-        outcome = Outcome.ADOPTED
+        outcome = DeclarationOutcome.ADOPTED
     blocked_by: str | None = None
     topology = broker.topology
     match decision.rebinding:
         case SameBinding():
-            if outcome is not Outcome.UNCHANGED:
+            if outcome is not DeclarationOutcome.UNCHANGED:
                 topology.changed(subscription)
         case RebindInPlace():
             topology.rebind_in_place(subscription, declared.binding)
-            outcome = Outcome.REBOUND
+            outcome = DeclarationOutcome.REBOUND
         case DropAndRebind():
             topology.drop_and_rebind(subscription, declared.binding, broker.clock.now_us)
-            outcome = Outcome.REBOUND
+            outcome = DeclarationOutcome.REBOUND
         case Wait(reason):
             topology.changed(subscription)
-            outcome, blocked_by = Outcome.REBIND_BLOCKED, reason.value
+            outcome, blocked_by = DeclarationOutcome.REBIND_BLOCKED, reason.value
         case _:
             assert_never(decision.rebinding)
     broker.routes.forget()
@@ -262,7 +262,7 @@ def _keep(
     )
 
 
-def _put_policies(subscription: Subscription, declared: Declared, wanted: management.SubscriptionDeclaration) -> None:
+def _put_policies(subscription: Subscription, declared: DeclaredSubscription, wanted: management.SubscriptionDeclaration) -> None:
     subscription.lifetime = declared.lifetime
     subscription.queue.is_logged = subscription.is_logged
     subscription.persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
@@ -307,7 +307,7 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
         return refusal(refused)
     persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
     if existing is not None and _queue_policies(existing) == (persistence, wanted.limits, wanted.delivery, False):
-        return _response(Outcome.UNCHANGED, entity_states.queue_state(existing, {}))
+        return _response(DeclarationOutcome.UNCHANGED, entity_states.queue_state(existing, {}))
     node = existing
     if node is None:
         queue = Queue(name, broker.log.next_incarnation(), is_logged=wanted.durable, now_us=broker.clock.now_us)
@@ -316,7 +316,7 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
     node.made_by_name = False
     broker.topology.put_queue(node)
     due_times.recheck_expiry(broker, node.queue)
-    return _response(Outcome.CREATED if existing is None else Outcome.UPDATED, entity_states.queue_state(node, {}))
+    return _response(DeclarationOutcome.CREATED if existing is None else DeclarationOutcome.UPDATED, entity_states.queue_state(node, {}))
 
 
 def _queue_policies(node: PointToPointQueue) -> tuple[object, ...]:

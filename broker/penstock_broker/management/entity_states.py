@@ -12,18 +12,18 @@ from typing import Final, TypeAlias, cast
 
 from penstock_amqp.endpoint.events import AVAILABLE
 from penstock_amqp.types.values import Value
-from penstock_api import understanding
+from penstock_api import release_terms
 from penstock_broker.access.connection import Connection
 from penstock_broker.queue.queue import Queue
 from penstock_broker.queue.totals import Histogram
-from penstock_broker.settings.settings import Settings
+from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer, Producer
 from penstock_broker.state.open_transactions import ConnectionTransactions, transactions_of
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription
 from penstock_broker.version import VERSION
-from penstock_core.headers import HeaderBinding, ordered_bindings
+from penstock_core.header_bindings import HeaderBinding, ordered_bindings
 
 __all__ = [
     "InFlight",
@@ -45,7 +45,7 @@ InFlight: TypeAlias = dict[Queue, tuple[int, int]]
 MAX_CONTAINERS: Final = 20
 """Container-ids that a document lists; the others are left out."""
 
-_VOCABULARY: Final[list[Value]] = [*understanding.vocabulary(), *understanding.settings_vocabulary(Settings)]
+_VOCABULARY: Final[list[Value]] = [*release_terms.vocabulary(), *release_terms.settings_vocabulary(BrokerSettings)]
 
 
 def in_flight(connections: Iterable[Connection]) -> InFlight:

@@ -19,9 +19,9 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message_head
 from penstock_amqp.messages.selected_fields import SelectedFields
 from penstock_amqp.types.values import Value
-from penstock_api.faults import faults
-from penstock_api.handling import Handled, Peek, Selection
-from penstock_api.management import EntityType, Operation, Status
+from penstock_api.management import EntityType, Operation, StatusCode
+from penstock_api.message_operations import HandledMessages, MessageSelection, PeekRequest
+from penstock_api.validation_messages import validation_messages
 from penstock_broker.management import message_view
 from penstock_broker.management.responses import Response, invalid_request, refusal, to_value
 from penstock_broker.messages import due_times, move
@@ -50,16 +50,16 @@ def handle(
         return refusal(queue)
     try:
         if operation is Operation.PEEK:
-            peek = Peek.model_validate(body if body is not None else {})
+            peek = PeekRequest.model_validate(body if body is not None else {})
             matches = _matcher(peek.selector)
             return refusal(matches) if isinstance(matches, Refuse) else PeekTask(queue, peek, matches)
-        selection = Selection.model_validate(body if body is not None else {})
+        selection = MessageSelection.model_validate(body if body is not None else {})
     except ValidationError as error:
-        return invalid_request(f"The body does not fit {operation.value}: {'; '.join(faults(error, whole='body'))}.")
+        return invalid_request(f"The body does not fit {operation.value}: {'; '.join(validation_messages(error, whole='body'))}.")
     return _selected(broker, operation, queue, selection)
 
 
-def _selected(broker: Broker, operation: Operation, queue: Queue, selection: Selection) -> Response | MessagesTask:
+def _selected(broker: Broker, operation: Operation, queue: Queue, selection: MessageSelection) -> Response | MessagesTask:
     matches = _matcher(selection.selector)
     if isinstance(matches, Refuse):
         return refusal(matches)
@@ -108,7 +108,7 @@ def _matcher(text: str | None) -> Matches | Refuse:
 class PeekTask:
     """A PEEK in progress: each `step` examines some messages, until one returns the response."""
 
-    def __init__(self, queue: Queue, peek: Peek, matches: Matches) -> None:
+    def __init__(self, queue: Queue, peek: PeekRequest, matches: Matches) -> None:
         self._queue, self._peek, self._matches = queue, peek, matches
         self._passed_over = 0
         self._found: list[Value] = []
@@ -121,7 +121,7 @@ class PeekTask:
             found = next(self._entries, None)
             if found is None or len(self._found) == peek.count:
                 body: Value = {"messages": self._found, "depth": self._queue.depth}
-                return Response(status=int(Status.OK), description="OK", body=body)
+                return Response(status=int(StatusCode.OK), description="OK", body=body)
             state, entry = found
             if not self._matches(entry):
                 continue
@@ -170,8 +170,8 @@ class MessagesTask:
         self._handle(self.queue.take_out(chosen, passed))
         if not self.is_over:
             return None
-        handled = Handled(messages=self.done, left=self.left, why=self.why)
-        return Response(status=int(Status.OK), description="OK", body=to_value(handled))
+        handled = HandledMessages(messages=self.done, left=self.left, why=self.why)
+        return Response(status=int(StatusCode.OK), description="OK", body=to_value(handled))
 
     def _handle(self, entries: list[Entry]) -> None:
         for at, entry in enumerate(entries):

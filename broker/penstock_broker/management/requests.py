@@ -15,20 +15,20 @@ from penstock_amqp.messages.message_codec import Message
 from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Value
 from penstock_api import management
-from penstock_api.management import EntityType, Operation, Status
+from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_broker.access.connection import Connection
 from penstock_broker.management import declare, delete, entity_states, queue_messages
 from penstock_broker.management.responses import Response, invalid_request, refusal
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
 from penstock_core.identity import parse_queue_name
-from penstock_core.permissions import Kind
+from penstock_core.permissions import TargetKind
 from penstock_core.reason import Reason, Refuse
 
 __all__ = ["ChangesTask", "QueryTask", "Task", "respond"]
 
 _OWN: Final = frozenset((EntityType.CONNECTION, EntityType.LINK))
-_MODELS: Final[dict[EntityType, type[management.Document]]] = {
+_MODELS: Final[dict[EntityType, type[management.ManagementDocument]]] = {
     EntityType.SUBSCRIPTION: management.SubscriptionState,
     EntityType.EXCHANGE: management.ExchangeState,
     EntityType.BROKER: management.BrokerState,
@@ -62,7 +62,7 @@ class QueryTask:
         pairs = encode("attributeNames") + names + encode("results") + results
         body = b"\xd1" + (len(pairs) + 4).to_bytes(4, "big") + (4).to_bytes(4, "big") + pairs
         return Response(
-            status=int(Status.OK),
+            status=int(StatusCode.OK),
             description="OK",
             properties={management.REVISION: self.revision, management.TOTAL: self.total},
             encoded_body=body,
@@ -84,7 +84,7 @@ class ChangesTask:
             try:
                 entry = next(self.entries)
             except StopIteration:
-                return Response(status=int(Status.OK), description="OK", body=self.items)
+                return Response(status=int(StatusCode.OK), description="OK", body=self.items)
             self.items.append(_change_item(self.broker, self.operation, entry).as_item())
         return None
 
@@ -138,7 +138,7 @@ def _kind(operation: Operation, request: Message) -> Value:
 def _check_role(broker: Broker, connection: Connection, operation: Operation, kind: EntityType) -> Refuse | None:
     role = connection.listener.role
     reads = operation in (Operation.READ, Operation.QUERY)
-    if broker.permissions.may_manage(connection, Kind.MANAGEMENT, ""):
+    if broker.permissions.may_manage(connection, TargetKind.MANAGEMENT, ""):
         return None
     if (role is Role.OBSERVER and reads) or (reads and kind in _OWN):
         return None
@@ -156,7 +156,7 @@ def _read(broker: Broker, connection: Connection, kind: EntityType, name: str | 
     for state in _states(broker, connection, kind, only=name):
         if kind is EntityType.BROKER or name in (state.get("queueName"), state.get("name"), state.get("id")):
             body: entity_states.StateDocument = {key: value for key, value in state.items() if value is not None}
-            return Response(status=int(Status.OK), description="OK", body=body)
+            return Response(status=int(StatusCode.OK), description="OK", body=body)
     reason = {
         EntityType.EXCHANGE: Reason.EXCHANGE_NOT_FOUND,
         EntityType.SUBSCRIPTION: Reason.SUBSCRIPTION_NOT_FOUND,
@@ -196,7 +196,7 @@ def _states(
 
 def _visible(broker: Broker, connection: Connection) -> list[Connection]:
     sees_all = connection.listener.role is Role.OBSERVER or broker.permissions.may_manage(
-        connection, Kind.MANAGEMENT, ""
+        connection, TargetKind.MANAGEMENT, ""
     )
     return list(broker.clients.connections.values()) if sees_all else [connection]
 

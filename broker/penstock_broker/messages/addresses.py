@@ -13,14 +13,14 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology import auto_creation
 from penstock_core import address
-from penstock_core.creation import check_limit
+from penstock_core.auto_creation import check_limit
 from penstock_core.permissions import Action
 from penstock_core.reason import Refuse
 
 __all__ = ["NamedNode", "source_named", "target_named"]
 
 NamedNode: TypeAlias = (
-    address.ExchangeAddress | address.QueueAddress | address.SubscriptionQueue | address.ManagementNode | Refuse
+    address.ExchangeAddress | address.QueueAddress | address.SubscriptionQueue | address.ManagementAddress | Refuse
 )
 """A node that is there, or why there is none."""
 
@@ -28,10 +28,10 @@ NamedNode: TypeAlias = (
 def source_named(broker: Broker, connection: Connection, name: str | None, capabilities: Collection[str]) -> NamedNode:
     """The node of a source that is neither null nor dynamic."""
     found = address.parse_source(name, capabilities, broker.topology, auto_create=broker.creation)
-    if isinstance(found, address.AutoCreate):
+    if isinstance(found, address.CreateNode):
         refused = _create(broker, connection, Action.CONSUME, found)
         found = refused or address.parse_source(name, capabilities, broker.topology)
-        assert not isinstance(found, address.AutoCreate), "it has just been made"
+        assert not isinstance(found, address.CreateNode), "it has just been made"
     return found
 
 
@@ -40,14 +40,14 @@ def target_named(
 ) -> NamedNode | address.AnonymousRelay:
     """The node of a target that is neither null, dynamic nor a coordinator, or of the `to` of a message."""
     found = address.parse_target(name, capabilities, broker.topology, auto_create=broker.creation)
-    if isinstance(found, address.AutoCreate):
+    if isinstance(found, address.CreateNode):
         refused = _create(broker, connection, Action.PUBLISH, found)
         found = refused or address.parse_target(name, capabilities, broker.topology)
-        assert not isinstance(found, address.AutoCreate), "it has just been made"
+        assert not isinstance(found, address.CreateNode), "it has just been made"
     return found
 
 
-def _create(broker: Broker, connection: Connection, action: Action, wanted: address.AutoCreate) -> Refuse | None:
+def _create(broker: Broker, connection: Connection, action: Action, wanted: address.CreateNode) -> Refuse | None:
     """Make a node by its name. None, or why the connection may not, in which case nothing is made."""
     if broker.log.failed is not None:
         return broker.storage_refuse()

@@ -19,8 +19,8 @@ __all__ = [
     "MECHANISM_NAMES",
     "Authentication",
     "ClientCertificates",
+    "ConnectionLimits",
     "Grants",
-    "Limits",
     "Model",
     "Permission",
     "Tls",
@@ -142,7 +142,7 @@ class Grants(Model):
     permissions: tuple[Permission, ...]
 
 
-class Limits(Model):
+class ConnectionLimits(Model):
     """What clients may hold at once, so that one of them can't take what the others need. Absent: no limit."""
 
     connections: int = Field(default=10_000, ge=1)

@@ -13,8 +13,8 @@ from penstock_api import management
 from penstock_broker.queue.queue import Queue
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, new_router
 from penstock_core.binding import Binding, Filter
-from penstock_core.existing import Managed
-from penstock_core.headers import HeaderMatch, header_binding, ordered_bindings
+from penstock_core.existing_subscription import OwnerMark
+from penstock_core.header_bindings import HeaderMatch, header_binding, ordered_bindings
 from penstock_core.identity import Identity, LinkKey, Scope
 from penstock_core.terms import ClientOverrides, ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
 
@@ -36,12 +36,12 @@ SUBSCRIPTION: Final = "subscription"
 QUEUE: Final = "queue"
 
 
-def managed_of(owner: management.Owner | None, client_overrides: str) -> Managed | None:
+def managed_of(owner: management.Owner | None, client_overrides: str) -> OwnerMark | None:
     """What the rules need to know of the owner mark of a managed subscription; None: it has none."""
     if owner is None:
         return None
     resource = f"{owner.namespace}/{owner.name}"
-    return Managed(resource, owner.uid, owner.cluster_id, ClientOverrides(client_overrides))
+    return OwnerMark(resource, owner.uid, owner.cluster_id, ClientOverrides(client_overrides))
 
 
 def dump(record: Exchange | Subscription | PointToPointQueue) -> bytes:
@@ -140,7 +140,7 @@ def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscrip
         user=fields["user"],
         is_recorded=True,
         persistence=_persistence(fields["persistence"]),
-        limits=management.Limits.read(fields["limits"]),
+        limits=management.QueueLimits.read(fields["limits"]),
         delivery=_delivery(fields.get("delivery")),
         rebind_policy=fields["rebindPolicy"],
         client_overrides=fields["clientOverrides"],
@@ -164,7 +164,7 @@ def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> Poin
         made_by_name=fields.get("madeByName", False),
         queue=Queue(name, incarnation, is_logged=fields["durable"], now_us=now_us),
         persistence=_persistence(fields["persistence"]),
-        limits=management.Limits.read(fields["limits"]),
+        limits=management.QueueLimits.read(fields["limits"]),
         delivery=_delivery(fields.get("delivery")),
     )
 
@@ -173,9 +173,9 @@ def _persistence(value: str | None) -> Persistence | None:
     return None if value is None else Persistence(value)
 
 
-def _delivery(value: dict[str, Any] | None) -> management.Delivery | None:
+def _delivery(value: dict[str, Any] | None) -> management.DeliveryPolicy | None:
     """Documents of the first version have none."""
-    return None if value is None else management.Delivery.read(value)
+    return None if value is None else management.DeliveryPolicy.read(value)
 
 
 def _owner(value: dict[str, Any] | None) -> management.Owner | None:

@@ -11,13 +11,13 @@ from penstock_api import management
 from penstock_broker.queue.consumer import SendingLink
 from penstock_broker.queue.queue import Queue
 from penstock_core.binding import Binding, NoLocal, no_local_of
-from penstock_core.existing import Existing, Managed
+from penstock_core.existing_subscription import ExistingSubscription, OwnerMark
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey, queue_name
-from penstock_core.lifetimes import Users, outlives_process
-from penstock_core.permissions import Kind
+from penstock_core.permissions import TargetKind
 from penstock_core.routing import Router
-from penstock_core.temporary import LifetimePolicy
+from penstock_core.subscription_lifetime import AttachedSessions, outlives_process
+from penstock_core.temporary_nodes import LifetimePolicy
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
 
 __all__ = ["Exchange", "PointToPointQueue", "Subscription", "Temporary", "new_router"]
@@ -63,9 +63,9 @@ class Exchange:
     unroutable_messages: int = 0
 
     @property
-    def permission_kind(self) -> Kind:
+    def permission_kind(self) -> TargetKind:
         """What kind of thing it is for permissions."""
-        return Kind.EXCHANGE
+        return TargetKind.EXCHANGE
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -81,14 +81,14 @@ class Subscription:
     owner_link: LinkKey | None = None
     user: str | None = None
     persistence: Persistence | None = None
-    limits: management.Limits = field(default_factory=management.Limits)
-    delivery: management.Delivery | None = None
+    limits: management.QueueLimits = field(default_factory=management.QueueLimits)
+    delivery: management.DeliveryPolicy | None = None
     """None: what the broker's settings say, because nobody declared it."""
     rebind_policy: str = "InPlace"
     client_overrides: str = "Refuse"
     owner: management.Owner | None = None
-    managed: Managed | None = None
-    users: Users = field(default_factory=Users)
+    managed: OwnerMark | None = None
+    users: AttachedSessions = field(default_factory=AttachedSessions)
     noted_unused_us: int = 0
     """Since when it is unused, as its document says; 0: somebody consumes."""
     is_recorded: bool = False
@@ -110,9 +110,9 @@ class Subscription:
         """Whose messages it leaves out."""
         return no_local_of(self.binding, self.identity, self.owner_link)
 
-    def existing(self) -> Existing:
+    def existing(self) -> ExistingSubscription:
         """What the rules need to know of it."""
-        return Existing(
+        return ExistingSubscription(
             identity=self.identity,
             incarnation=self.queue.incarnation,
             exclusivity=self.exclusivity,
@@ -134,8 +134,8 @@ class PointToPointQueue:
     durable: bool
     queue: Queue
     persistence: Persistence | None = None
-    limits: management.Limits = field(default_factory=management.Limits)
-    delivery: management.Delivery | None = None
+    limits: management.QueueLimits = field(default_factory=management.QueueLimits)
+    delivery: management.DeliveryPolicy | None = None
     """None: what the broker's settings say, because nobody declared it."""
     temporary: Temporary | None = None
     made_by_name: bool = False
@@ -147,6 +147,6 @@ class PointToPointQueue:
     revision: int = 0
 
     @property
-    def permission_kind(self) -> Kind:
+    def permission_kind(self) -> TargetKind:
         """What kind of thing it is for permissions."""
-        return Kind.QUEUE
+        return TargetKind.QUEUE

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from penstock_api.management import Delivery
+from penstock_api.management import DeliveryPolicy
 from penstock_broker.log import Log
 from penstock_broker.queue.admission import Admission, IsForeign
 from penstock_broker.queue.disposal import Disposal
@@ -19,13 +19,13 @@ from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscr
 from penstock_core.address import PREDEFINED
 from penstock_core.attach import Create, Rebind
 from penstock_core.binding import Binding, ByConnection, ByContainer
-from penstock_core.existing import Existing
+from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey
-from penstock_core.lifetimes import outlives_process
 from penstock_core.persistence import effective_persistence
 from penstock_core.routing import Router
 from penstock_core.selector import stored_selector
+from penstock_core.subscription_lifetime import outlives_process
 from penstock_core.terms import ExchangeType, NodeKind, Overflow, Persistence
 
 __all__ = ["Topology", "admission"]
@@ -58,10 +58,10 @@ DEFAULT_EXCHANGES: Final = tuple(PREDEFINED.items())
 class Topology:
     """All that exists on this broker. Names are looked up here (`penstock_core.address.Directory`)."""
 
-    def __init__(self, log: Log, default_max_bytes: int, default_delivery: Delivery | None = None) -> None:
+    def __init__(self, log: Log, default_max_bytes: int, default_delivery: DeliveryPolicy | None = None) -> None:
         self._log = log
         self._default_max_bytes = default_max_bytes
-        self._default_delivery = default_delivery or Delivery()
+        self._default_delivery = default_delivery or DeliveryPolicy()
         self.exchanges: dict[str, Exchange] = {}
         self.subscriptions: dict[Identity, Subscription] = {}
         self.queues: dict[str, PointToPointQueue] = {}
@@ -88,7 +88,7 @@ class Topology:
         exchange = self.exchanges.get(name)
         return None if exchange is None else exchange.type
 
-    def existing(self, identity: Identity) -> Existing | None:
+    def existing(self, identity: Identity) -> ExistingSubscription | None:
         """What the rules need to know of a subscription; None if it is not there."""
         subscription = self.subscriptions.get(identity)
         return None if subscription is None else subscription.existing()

@@ -35,7 +35,7 @@ from penstock_broker.state.open_transactions import (
 )
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
 from penstock_broker.topology.store import Topology
-from penstock_core import transactions as rules
+from penstock_core import transaction_rules as rules
 from penstock_core.permissions import Action
 from penstock_core.reason import REASON_KEY, Reason, Refuse
 

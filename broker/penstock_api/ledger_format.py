@@ -1,0 +1,160 @@
+"""The snapshot ledger: what one row says, and how its segments are named.
+
+The observer writes it, the lag job reads it; each derives its own schema (Arrow, Spark) from ``COLUMNS``, so this
+module knows neither library. A test holds the three together. Source: docs/lag.md.
+
+One poll of a broker gives one row per subscription and then one broker row, which closes the poll: it is there also
+when the broker is idle or empty, so silence can be told from emptiness. Times are milliseconds since the epoch on
+the broker's clock.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["COLUMNS", "ColumnType", "LedgerColumn", "RowKind", "SegmentName"]
+
+SUFFIX: Final = ".parquet"
+HIDDEN_PREFIX: Final = "."
+"""First character of a file still being written; Spark and the observer leave such files alone."""
+
+HOUR_MS: Final = 3_600_000
+"""A segment never spans an hour of the broker's clock."""
+
+
+class ColumnType(enum.Enum):
+    """Types of columns; the integers are signed 64 bit throughout, so that no reader has to widen or cast."""
+
+    TEXT = "text"
+    LONG = "long"
+    FLAG = "flag"
+    LONGS = "longs"
+    """List of LONG, elements never null."""
+
+
+class RowKind(enum.StrEnum):
+    """What a row is about; values of column ``kind``."""
+
+    BROKER = "broker"
+    SUBSCRIPTION = "subscription"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerColumn:
+    """One column. A column that may be null says in which rows it is not."""
+
+    name: str
+    type: ColumnType
+    nullable: bool = True
+
+
+def _text(name: str, nullable: bool = True) -> LedgerColumn:
+    return LedgerColumn(name, ColumnType.TEXT, nullable)
+
+
+def _long(name: str, nullable: bool = True) -> LedgerColumn:
+    return LedgerColumn(name, ColumnType.LONG, nullable)
+
+
+def _longs(name: str) -> LedgerColumn:
+    return LedgerColumn(name, ColumnType.LONGS)
+
+
+COLUMNS: Final[tuple[LedgerColumn, ...]] = (
+    # Every row.
+    _long("seq", nullable=False),  # strictly ascending within one ledger, over all epochs; never used twice
+    _text("kind", nullable=False),  # RowKind
+    _long("poll", nullable=False),  # seq of the broker row that closes this poll
+    _long("time_ms", nullable=False),  # of the poll: the broker's clock
+    _text("broker", nullable=False),
+    _long("ordinal", nullable=False),
+    _text("instance", nullable=False),  # of the broker's data folder
+    _long("epoch", nullable=False),  # of the broker: +1 at each start
+    # Broker rows.
+    _long("interval_ms"),  # intended time between two polls
+    LedgerColumn("complete", ColumnType.FLAG),  # false: subscriptions came or went while they were read
+    _long("connections"),
+    _long("subscriptions"),  # rows of this poll
+    _text("durable_work"),  # Ok, Full or Failed
+    # Subscription rows: who.
+    _text("queue_name"),
+    _text("subscription_name"),
+    _text("scope"),
+    _text("client_id"),
+    LedgerColumn("durable", ColumnType.FLAG),
+    _text("exchange"),
+    _text("owner_namespace"),  # these three: null unless a resource declared it
+    _text("owner_name"),
+    _text("owner_uid"),
+    _long("incarnation"),
+    # Subscription rows: how it stands. depth = ready + in_flight + scheduled.
+    _long("depth"),
+    _long("depth_bytes"),
+    _long("ready"),
+    _long("in_flight"),
+    _long("scheduled"),
+    _long("oldest_available_ms"),  # null: nothing waits
+    _long("oldest_hold_ms"),  # null: nothing is in flight
+    _long("consumers"),
+    _long("credit"),
+    _long("unused_since_ms"),  # null while a link consumes
+    # Subscription rows: totals since the incarnation began; never falling within one (instance, epoch, incarnation).
+    _long("enqueued"),
+    _long("enqueued_bytes"),
+    _long("delivered"),
+    _long("redelivered"),
+    _long("acked"),
+    _long("returned"),
+    _long("expired"),
+    _long("dead_lettered"),
+    _long("dropped"),
+    _long("lost_at_restart"),
+    _long("max_delivery_count"),
+    # Subscription rows: cumulative sparse histograms as in penstock_api.management.Histogram.
+    _longs("sojourn_indexes"),
+    _longs("sojourn_counts"),
+    _long("sojourn_sum_ms"),
+    _longs("wait_indexes"),
+    _longs("wait_counts"),
+    _long("wait_sum_ms"),
+    _longs("hold_indexes"),
+    _longs("hold_counts"),
+    _long("hold_sum_ms"),
+)
+"""Every column in file order. Later versions only append."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentName:
+    """``<epoch>-<first>-<last>.parquet``: the name is the manifest; ``first`` and ``last`` are seq of rows inside.
+
+    Segments follow each other without a gap if ``last + 1`` is the next one's ``first``. Order by ``first``: an
+    epoch goes back when the broker's volume is replaced, seq never does.
+    """
+
+    first: int
+    last: int
+    epoch: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows inside."""
+        return self.last - self.first + 1
+
+    def __str__(self) -> str:
+        return f"{self.epoch:010d}-{self.first:012d}-{self.last:012d}{SUFFIX}"
+
+    @classmethod
+    def parse(cls, name: str) -> SegmentName | None:
+        """The segment of a file name, or None if this is no segment's name."""
+        found = _NAME.fullmatch(name)
+        if found is None:
+            return None
+        segment = cls(epoch=int(found[1]), first=int(found[2]), last=int(found[3]))
+        return segment if segment.first <= segment.last and str(segment) == name else None
+
+
+_NAME: Final = re.compile(r"([0-9]{10,})-([0-9]{12,})-([0-9]{12,})\.parquet")

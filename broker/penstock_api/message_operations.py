@@ -1,0 +1,75 @@
+"""The messages of ``$management`` that are about messages: PEEK, PURGE, MOVE and REDRIVE of one queue.
+
+A request names a `penstock.queue`, or a `penstock.subscription` by its queue's name. Deliveries in flight are never
+touched. docs/management.md says how the operations behave; the vocabulary is that of `penstock_api.management`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from penstock_api.management import ManagementDocument, Name, Request
+
+__all__ = ["HandledMessages", "MessageSelection", "PeekReply", "PeekRequest", "PeekedMessage"]
+
+MAX_PEEKED = 100
+"""Messages in one answer to PEEK at most."""
+
+
+class PeekRequest(Request):
+    """Body of PEEK: which messages to show, from the next to be handed out on. Nothing changes by it."""
+
+    offset: int = Field(default=0, ge=0)  # matching messages to leave out first
+    count: int = Field(default=10, ge=1, le=MAX_PEEKED)
+    selector: str | None = Field(default=None, max_length=8192)
+    max_body_bytes: int = Field(default=1024, ge=0, le=65_536)
+
+
+class PeekedMessage(ManagementDocument):
+    """One message as it waits. Annotations and properties are plain values, what is no JSON becomes text."""
+
+    number: int
+    state: Literal["Ready", "Scheduled", "Stranded"]
+    durable: bool
+    priority: int
+    size_bytes: int
+    available_ms: int
+    expires_ms: int | None = None
+    delivery_count: int = 0
+    message_id: str | None = None
+    to: str | None = None
+    subject: str | None = None
+    reply_to: str | None = None
+    correlation_id: str | None = None
+    content_type: str | None = None
+    group_id: str | None = None
+    annotations: dict[str, object] = Field(default_factory=dict[str, object])
+    application_properties: dict[str, object] = Field(default_factory=dict[str, object])
+    body: str = ""  # text as it is; anything else in hexadecimal
+    body_form: Literal["Text", "Hexadecimal"] = "Text"
+    is_whole: bool = True  # False: the body goes on behind `max_body_bytes`
+
+
+class PeekReply(ManagementDocument):
+    """Answer to PEEK."""
+
+    messages: tuple[PeekedMessage, ...]
+    depth: int
+
+
+class MessageSelection(Request):
+    """Body of PURGE and REDRIVE, and with `destination` of MOVE: which messages, oldest first."""
+
+    count: int | None = Field(default=None, ge=1)  # at most so many; absent: all that waits now
+    selector: str | None = Field(default=None, max_length=8192)
+    destination: Name | None = None  # MOVE only: an address like that of a dead-letter destination
+
+
+class HandledMessages(ManagementDocument):
+    """Answer to PURGE, MOVE and REDRIVE. What was not handled is where it was."""
+
+    messages: int  # purged, moved or redriven
+    left: int = 0  # matched, but could not go; `why` tells about the last of them
+    why: str | None = None

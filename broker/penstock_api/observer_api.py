@@ -1,0 +1,90 @@
+"""Paths and names of the observer's HTTP interface (docs/observer.md); observer, lag job, operator and CLI share them.
+
+Every path but `HEALTH` wants `Authorization: Bearer TOKEN`. Errors have a JSON body, `Problem`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+HEALTH = "/healthz"
+METRICS = "/metrics"
+SUBSCRIPTIONS = "/v1/subscriptions"  # live states, JSON list of management.SubscriptionState
+SCALE = "/v1/subscriptions/{queue_name}/scale"  # Scale, for KEDA's metrics-api scaler
+SEGMENTS = "/v1/ledger/segments"  # SegmentList
+SEGMENT = "/v1/ledger/segments/{name}"  # the Parquet file
+RESULTS = "/v1/lag/results/{run_name}"  # PUT a result.LagResult, GET it back
+LATEST = "/v1/lag/results/latest"  # GET the newest by window end
+
+PORT = 8080
+"""Default TCP port of the observer."""
+
+MAX_RESULT_BYTES = 64 * 1024 * 1024
+"""Largest lag result that an observer takes."""
+
+RUN_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?"
+"""Names of runs: those of Kubernetes resources and a little more. `latest` is taken."""
+
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class ObserverModel(BaseModel):
+    """camelCase on the wire, unknown keys ignored (later versions only add fields), immutable."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
+
+
+class Problem(ObserverModel):
+    """Body of every error: what is wrong, for a program and for a person."""
+
+    error: str  # one CamelCase word
+    message: str
+
+
+class SegmentInfo(ObserverModel):
+    """One sealed segment of the ledger; `name` is a ledger.SegmentName."""
+
+    name: Annotated[str, Field(max_length=255)]
+    bytes: Count
+    rows: Count
+    first_ms: int  # time of its first and last row, the broker's clock
+    last_ms: int
+
+
+class SegmentList(ObserverModel):
+    """Body of `SEGMENTS`: the sealed segments in ledger order, and how the observer stands with its broker.
+
+    `polled_ms` is the broker's time of the last successful poll; the last segment may end earlier, because one is
+    sealed only every `segment_seconds`. `problem` is a sentence when the broker can't be reached or the ledger can't
+    be written.
+    """
+
+    broker: Annotated[str, Field(max_length=253)]
+    namespace: Annotated[str, Field(max_length=253)]
+    ordinal: Annotated[int, Field(ge=0, lt=1000)]
+    epoch: Count | None = None  # absent until the broker answered once
+    reachable: bool
+    polled_ms: int | None = None
+    problem: Annotated[str, Field(max_length=1024)] | None = None
+    segments: Annotated[tuple[SegmentInfo, ...], Field(max_length=1_000_000)] = ()
+
+
+class Scale(ObserverModel):
+    """Body of `SCALE`: figures to scale consumers by. `lag` counts what is in flight too: busy consumers are needed."""
+
+    queue_name: str
+    lag: Count
+    ready: Count
+    in_flight: Count
+    oldest_seconds: Count
+    consumers: Count
+
+
+class Stored(ObserverModel):
+    """Answer to the PUT of a result."""
+
+    run_name: str
+    outcome: Literal["Stored", "Unchanged"]

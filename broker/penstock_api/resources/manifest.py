@@ -1,0 +1,70 @@
+"""How a manifest becomes a resource.
+
+`parse` takes one object, from a cluster or a file; `load` takes the text of a YAML file with any number of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final, cast
+
+import yaml
+from pydantic import Field, TypeAdapter, ValidationError
+
+from penstock_api.resources.base import GROUP
+from penstock_api.resources.broker import Broker
+from penstock_api.resources.exchange import Exchange
+from penstock_api.resources.subscription import Subscription
+from penstock_api.validation_messages import validation_messages
+
+__all__ = ["AnyResource", "InvalidManifest", "load", "parse"]
+
+AnyResource = Broker | Exchange | Subscription
+
+_ADAPTER: Final[TypeAdapter[AnyResource]] = TypeAdapter(Annotated[AnyResource, Field(discriminator="kind")])
+_MAP: Final = TypeAdapter(dict[str, object])
+
+
+class InvalidManifest(ValueError):
+    """A manifest that the API server would refuse as well; the text names each field and what to write."""
+
+
+def parse(manifest: Mapping[str, object]) -> AnyResource:
+    """The resource that a manifest describes.
+
+    Raises:
+        InvalidManifest: a field is missing, unknown, or breaks a rule.
+    """
+    try:
+        return _ADAPTER.validate_python(manifest)
+    except ValidationError as error:
+        raise InvalidManifest(_explain(manifest, error)) from error
+
+
+def load(text: str) -> Iterator[AnyResource]:
+    """The resources of this group in a YAML file, in order; objects of other groups (Secrets, Deployments) are passed
+    over.
+
+    Raises:
+        InvalidManifest: the text isn't YAML, or one of the resources is bad.
+    """
+    try:
+        documents = list(yaml.safe_load_all(text))
+    except yaml.YAMLError as error:
+        raise InvalidManifest(f"not YAML: {error}") from error
+    for document in documents:
+        if document is None:
+            continue
+        try:
+            manifest = _MAP.validate_python(document)
+        except ValidationError as error:
+            raise InvalidManifest("a manifest is a map with `apiVersion`, `kind`, `metadata` and `spec`") from error
+        if str(manifest.get("apiVersion", "")).startswith(f"{GROUP}/"):
+            yield parse(manifest)
+
+
+def _explain(manifest: Mapping[str, object], error: ValidationError) -> str:
+    metadata = manifest.get("metadata")
+    name = cast("Mapping[str, object]", metadata).get("name", "?") if isinstance(metadata, Mapping) else "?"
+    kind = manifest.get("kind")
+    return f"{kind or 'object'} {name}: " + "; ".join(validation_messages(error, leave_out=kind))

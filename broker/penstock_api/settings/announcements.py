@@ -1,0 +1,58 @@
+"""What a Broker tells clients when they connect: as people write it in its spec, and as the broker's configuration has
+it. Source: docs/broker.md, "announce".
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from penstock_api.resources import base
+
+__all__ = ["AnnouncementsSpec", "announcement_settings"]
+
+_PATH: Final = base.cel(
+    "!has(self.path) || (has(self.scheme) && self.scheme in ['amqpws', 'amqpwss'])",
+    "`path` is for WebSocket: `scheme` must be amqpws or amqpwss",
+)
+Host = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[^\s/]+$")]
+
+
+class FailoverServerSpec(base.Spec):
+    """A server that clients go to when they lose this one."""
+
+    model_config = ConfigDict(json_schema_extra=base.validations(_PATH))
+
+    hostname: Host
+    """Its name, for TLS and AMQP, and where to connect unless `networkHost` says otherwise."""
+    port: Annotated[int, Field(ge=1, le=65_535)]
+    """Its port."""
+    scheme: Literal["amqp", "amqps", "amqpws", "amqpwss"] | None = None
+    """How to speak to it; left out: as the client speaks to this one."""
+    network_host: Host | None = None
+    """Where to connect; left out: `hostname`."""
+    path: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    """Path of the WebSocket."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.path is not None and self.scheme not in ("amqpws", "amqpwss"):
+            raise ValueError(str(_PATH["message"]))
+        return self
+
+
+class AnnouncementsSpec(base.Spec):
+    """What clients are told when they connect."""
+
+    failover_servers: Annotated[tuple[FailoverServerSpec, ...], Field(max_length=16)] = ()
+    """Servers for failover. Qpid JMS replaces the list of its failover URI by these, so name this Broker too if its
+    clients shall come back.
+    """
+    prefixes: bool = False
+    """Have JMS clients write `queue://` and `topic://` before their addresses."""
+
+
+def announcement_settings(announcements: AnnouncementsSpec) -> dict[str, object]:
+    """As the broker's configuration has it; only what is set."""
+    return announcements.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)

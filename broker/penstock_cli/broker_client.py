@@ -1,0 +1,103 @@
+"""Asks a broker on behalf of a verb: connects, and turns what goes wrong into words for a person.
+
+Must not know what is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from penstock_amqp.client.client import Address
+from penstock_amqp.client.errors import ManagementError, RequestRefused
+from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.errors import WireError
+from penstock_amqp.sasl.client import Login, NotAuthenticated
+from penstock_api.failure import Failure, Misuse
+from penstock_api.management import EntityType
+from penstock_cli.broker_options import BrokerAccess
+
+__all__ = ["ask", "find"]
+
+T = TypeVar("T")
+
+
+def ask(site: BrokerAccess, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
+    """Connect, ask, and leave.
+
+    Raises:
+        Misuse: the address or a file can't be used.
+        Failure: the broker can't be reached, or refuses.
+    """
+    login = _login(site)
+    try:
+        address = Address.parse(site.broker, _tls(site.ca_file))
+    except ValueError as error:
+        raise Misuse(f"the broker can't be asked: {error}.", "See --broker.") from error
+    try:
+        return asyncio.run(_asked(address, login, question))
+    except ManagementError as error:
+        raise Failure(
+            f"the broker refuses: {error.description}", f"Reason: {error.reason}" if error.reason else ""
+        ) from error
+    except NotAuthenticated as error:
+        raise Failure(
+            f"the broker does not let {site.user or 'anonymous'} in.", "See --user and --password-file."
+        ) from error
+    except (OSError, TimeoutError, WireError, RequestRefused) as error:
+        raise Failure(
+            f"the broker at {site.broker} can't be asked: {error}.",
+            "Is it running, and is this its management listener?",
+        ) from error
+
+
+def _login(site: BrokerAccess) -> Login | None:
+    if site.user is None:
+        return None
+    if site.password_file is None:
+        raise Misuse(f"there is no password for {site.user}.", "Name the file that holds it by --password-file.")
+    try:
+        return Login(site.user, site.password_file.read_text().rstrip("\n"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misuse(f"{site.password_file} can't be read: {error}.", "See --password-file.") from error
+
+
+def _tls(ca_file: Path | None) -> ssl.SSLContext | None:
+    if ca_file is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=str(ca_file))
+    except OSError as error:  # an SSLError is one
+        raise Misuse(f"{ca_file} holds no certificates that can be read: {error}.", "Give a PEM file.") from error
+
+
+async def _asked(address: Address, login: Login | None, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
+    client = await ManagementClient.connect(address, login=login)
+    try:
+        return await question(client)
+    finally:
+        await client.close()
+
+
+async def find(client: ManagementClient, name: str) -> tuple[EntityType, str]:
+    """What a person means by `name`: a queue, the queue of a subscription, or the one subscription of that name.
+
+    Raises `Misuse` if it is nothing, or several.
+    """
+    queues = await client.query_all(EntityType.QUEUE, attributes=("name",))
+    if any(each["name"] == name for each in queues):
+        return EntityType.QUEUE, name
+    columns = ("queueName", "subscriptionName")
+    there = await client.query_all(EntityType.SUBSCRIPTION, attributes=columns)
+    found = [str(each["queueName"]) for each in there if name in (each["queueName"], each["subscriptionName"])]
+    if len(found) == 1:
+        return EntityType.SUBSCRIPTION, found[0]
+    if found:
+        raise Misuse(f"several subscriptions are named {name!r}.", f"Say which: {', '.join(sorted(found))}")
+    raise Misuse(
+        f"there is neither a queue nor a subscription {name!r}.",
+        "See `penstock queues list` and `penstock subscriptions list`.",
+    )

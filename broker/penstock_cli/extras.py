@@ -1,0 +1,28 @@
+"""Importing what a verb needs: a missing extra is said as such, not as a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from penstock_api.failure import CannotRun
+
+__all__ = ["needs_extra"]
+
+
+@contextmanager
+def needs_extra(extra: str) -> Generator[None, None, None]:
+    """Imports inside the block belong to an extra of the distribution.
+
+    Raises:
+        CannotRun: one of them isn't installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0].startswith("penstock"):
+            raise  # our own module is missing: a broken installation, not a missing extra
+        raise CannotRun(
+            f"this installation lacks the Python module {error.name!r}.",
+            f"Install it with: pip install 'penstock[{extra}]'",
+        ) from error

@@ -1,0 +1,85 @@
+"""Secrets and ConfigMaps among the manifests of `penstock up`: what they hold, and the files that a broker reads of it.
+
+Source: docs/security.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, cast
+
+import yaml
+
+from penstock_api.failure import Misuse
+from penstock_api.resources import Broker
+from penstock_cli.up.manifest_folder import SUFFIXES
+
+__all__ = ["OWNER_ONLY", "content", "find", "write"]
+
+OWNER_ONLY: Final = 0o700
+
+
+def write(folder: Path, given: Mapping[str, bytes]) -> Path:
+    """Write what a Secret or ConfigMap holds, a file per key, for its owner alone; the folder."""
+    folder.mkdir(mode=OWNER_ONLY)
+    for name, data in given.items():
+        if "/" in name or name.startswith("."):
+            raise Misuse(f"{name!r} can't be the key of a Secret or ConfigMap.", "Use letters, digits, `-`, `_`, `.`.")
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def content(broker: Broker, folder: Path, kind: str, name: str) -> Mapping[str, bytes]:
+    """What a Secret or ConfigMap of the Broker's namespace holds, by the folder's manifests.
+
+    Raises `Misuse` if it is not there.
+    """
+    found = find(broker, folder, kind, name)
+    if found is None:
+        namespace = broker.metadata.namespace
+        raise Misuse(
+            f"Broker {broker.key} names the {kind} {name}, and no manifest in {folder} declares it in namespace "
+            f"{namespace}.",
+            f"Put the {kind} there, as `kubectl apply` takes it.",
+        )
+    return found
+
+
+def find(broker: Broker, folder: Path, kind: str, name: str) -> Mapping[str, bytes] | None:
+    """The same; None if it is not there."""
+    namespace = broker.metadata.namespace
+    for manifest in _manifests(folder):
+        metadata = manifest.get("metadata")
+        about: Mapping[str, object] = cast("Mapping[str, object]", metadata) if isinstance(metadata, Mapping) else {}
+        here = manifest.get("apiVersion") == "v1" and manifest.get("kind") == kind
+        if here and about.get("name") == name and about.get("namespace", "default") == namespace:
+            return _data(manifest, f"{kind} {namespace}/{name}")
+    return None
+
+
+def _data(manifest: Mapping[str, object], title: str) -> Mapping[str, bytes]:
+    """As Kubernetes has it: a Secret's `data` is base64, and `stringData` wins; a ConfigMap's `data` is text."""
+    is_secret = manifest["kind"] == "Secret"
+    encoded, text = ("data", "stringData") if is_secret else ("binaryData", "data")
+    try:
+        found = {key: base64.b64decode(value, validate=True) for key, value in _strings(manifest, encoded)}
+    except binascii.Error as error:
+        raise Misuse(f"{title}: {encoded} is not base64: {error}.", "Encode it, or use text.") from error
+    return {**found, **{key: value.encode() for key, value in _strings(manifest, text)}}
+
+
+def _strings(manifest: Mapping[str, object], key: str) -> Iterator[tuple[str, str]]:
+    part = manifest.get(key)
+    if isinstance(part, Mapping):
+        yield from ((str(name), str(value)) for name, value in cast("Mapping[object, object]", part).items())
+
+
+def _manifests(folder: Path) -> Iterator[Mapping[str, object]]:
+    """All of them, whatever their kind; `manifests.read` has found that they are YAML."""
+    for path in sorted(each for each in folder.rglob("*") if each.suffix in SUFFIXES and each.is_file()):
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            if isinstance(document, Mapping):
+                yield cast("Mapping[str, object]", document)

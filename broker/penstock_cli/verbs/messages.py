@@ -1,0 +1,120 @@
+"""`penstock peek`, `purge`, `move` and `redrive`: the messages of one queue or subscription (docs/management.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import click
+
+from penstock_api.failure import Failure
+from penstock_cli.broker_options import BrokerAccess, on_broker
+
+if TYPE_CHECKING:
+    from penstock_amqp.client.management import ManagementClient
+    from penstock_api.management import ManagementDocument
+
+__all__ = ["move", "peek", "purge", "redrive"]
+
+COUNT = click.IntRange(min=1)
+COLUMNS: Final = {
+    "number": "NUMBER",
+    "state": "STATE",
+    "sizeBytes": "BYTES",
+    "deliveryCount": "DELIVERIES",
+    "messageId": "MESSAGE ID",
+    "subject": "SUBJECT",
+    "body": "BODY",
+}
+
+
+def selecting(verb: Callable[..., int]) -> Callable[..., int]:
+    """The options that say which messages."""
+    verb = click.option("--selector", help="A JMS selector; only matching messages.")(verb)
+    return click.option("--count", type=COUNT, help="At most so many, oldest first; otherwise all that wait now.")(verb)
+
+
+@click.command(short_help="Show messages that wait.")
+@click.argument("address")
+@click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True, help="Leave out so many first.")
+@click.option("--count", type=click.IntRange(1, 100), default=10, show_default=True, help="Show so many.")
+@click.option("--selector", help="A JMS selector; only matching messages.")
+@click.option("--body-bytes", type=click.IntRange(0, 65_536), default=1024, show_default=True, help="Of each body.")
+@click.option("--json", "as_json", is_flag=True, help="Everything about them, one JSON object per line.")
+@on_broker
+def peek(
+    site: BrokerAccess, *, address: str, offset: int, count: int, selector: str | None, body_bytes: int, as_json: bool
+) -> int:
+    """Show messages that wait at ADDRESS, a queue or subscription. Nothing changes by it."""
+    from penstock_api.message_operations import PeekRequest
+    from penstock_cli.tables import as_lines, as_table
+
+    wanted = PeekRequest(offset=offset, count=count, selector=selector, max_body_bytes=body_bytes)
+    answer = _asked(site, "PEEK", address, wanted)
+    messages = cast(list[dict[str, object]], answer["messages"])
+    click.echo(as_lines(messages) if as_json else as_table(COLUMNS, messages))
+    if not as_json:
+        click.echo(f"{len(messages)} shown of {answer['depth']} in the queue, in flight ones among them", err=True)
+    return 0
+
+
+@click.command(short_help="Drop messages that wait.")
+@click.argument("address")
+@selecting
+@click.option("--yes", is_flag=True, help="Don't ask whether you are sure.")
+@on_broker
+def purge(site: BrokerAccess, *, address: str, count: int | None, selector: str | None, yes: bool) -> int:
+    """Drop messages that wait at ADDRESS, a queue or subscription. They are lost."""
+    if not yes:
+        _be_sure(address)
+    return _handled(site, "PURGE", address, "dropped", count=count, selector=selector)
+
+
+@click.command(short_help="Move messages that wait elsewhere.")
+@click.argument("address")
+@click.argument("destination")
+@selecting
+@on_broker
+def move(site: BrokerAccess, *, address: str, destination: str, count: int | None, selector: str | None) -> int:
+    """Move messages that wait at ADDRESS to DESTINATION, a queue or EXCHANGE/KEY."""
+    return _handled(site, "MOVE", address, "moved", count=count, selector=selector, destination=destination)
+
+
+@click.command(short_help="Send dead letters back to where they died.")
+@click.argument("address")
+@selecting
+@on_broker
+def redrive(site: BrokerAccess, *, address: str, count: int | None, selector: str | None) -> int:
+    """Send dead letters that wait at ADDRESS back to the queues where they died."""
+    return _handled(site, "REDRIVE", address, "redriven", count=count, selector=selector)
+
+
+def _be_sure(address: str) -> None:
+    try:
+        click.confirm(f"Drop messages of {address!r} for good?", abort=True, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        raise Failure("nothing was dropped.", "Give --yes where nobody can be asked.") from None
+
+
+def _handled(site: BrokerAccess, operation: str, address: str, done: str, **selection: Any) -> int:
+    """Exit code 1 if some could not go."""
+    from penstock_api.message_operations import HandledMessages, MessageSelection
+
+    handled = HandledMessages.read(_asked(site, operation, address, MessageSelection(**selection)))
+    click.echo(f"{handled.messages} {done}")
+    if handled.left:
+        click.echo(f"penstock: {handled.left} could not go and stay: {handled.why}", err=True)
+    return 1 if handled.left else 0
+
+
+def _asked(site: BrokerAccess, operation: str, address: str, body: ManagementDocument) -> dict[str, object]:
+    from penstock_api.management import Operation
+    from penstock_cli.broker_client import ask, find
+
+    async def question(client: ManagementClient) -> dict[str, object]:
+        kind, name = await find(client, address)
+        answer = await client.request(Operation[operation], kind, name, body, timeout_seconds=600)
+        return answer.check().attributes
+
+    return ask(site, question)

@@ -1,0 +1,135 @@
+"""What the Open reply offers, and what becomes of a second connection of one container.
+
+Source: decisions 13 and 15 of the design; "Enforcing Connection Uniqueness 1.0" for sole-connection-for-container; what
+the JMS client expects: an Open with ``amqp:connection-establishment-failed``, then a Close with invalid-field and info
+``invalid-field: container-id``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from penstock_core.attach_table import SHARED_SUBS
+from penstock_core.reason import Reason, Refuse
+
+__all__ = [
+    "ESTABLISHMENT_FAILED",
+    "TAKEN_OVER",
+    "Admit",
+    "Capability",
+    "ClosePredecessor",
+    "Enforcement",
+    "Predecessor",
+    "Probe",
+    "ProbeResult",
+    "SoleDecision",
+    "decide_sole_connection",
+    "offer",
+]
+
+ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"
+"""The Open property that announces a Close right behind."""
+
+
+class Capability(enum.Enum):
+    """What an Open can offer, in the order of decision 15; values are the symbols on the wire."""
+
+    SHARED_SUBS = SHARED_SUBS
+    ANONYMOUS_RELAY = "ANONYMOUS-RELAY"
+    DELAYED_DELIVERY = "DELAYED_DELIVERY"
+    SOLE_CONNECTION = "sole-connection-for-container"
+
+
+def offer(working: Collection[Capability]) -> tuple[str, ...]:
+    """The offered capabilities: those that work now and no others, since an offer silences the client's own check."""
+    return tuple(capability.value for capability in Capability if capability in working)
+
+
+class Enforcement(enum.Enum):
+    """How the newcomer wants uniqueness enforced (property ``sole-connection-enforcement-policy``); values as on the
+    wire.
+    """
+
+    REFUSE = 0
+    CLOSE_EXISTING = 1
+
+
+class ProbeResult(enum.Enum):
+    """What is known about the predecessor's peer."""
+
+    UNKNOWN = "unknown"
+    ALIVE = "alive"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predecessor:
+    """The connection that is open under the same container-id."""
+
+    is_sole: bool
+    """It was promised to be the only one."""
+    user: str
+    probe: ProbeResult
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Open the connection; others of its container stay as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Find out first whether the predecessor's peer is still there (an empty frame and TCP_INFO), then decide again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosePredecessor:
+    """Close the predecessor, then open the newcomer."""
+
+    told: Refuse
+    """What the predecessor is told, if anybody still listens."""
+
+
+SoleDecision = Admit | Probe | ClosePredecessor | Refuse
+
+TAKEN_OVER: Final = Refuse(
+    Reason.CONTAINER_TAKEN_OVER,
+    "Another connection of this container-id opened and asked to be the only one; give each process its own.",
+    (("sole-connection-enforcement", True),),
+)
+
+
+def decide_sole_connection(
+    *,
+    asks_sole: bool,
+    enforcement: Enforcement,
+    user: str,
+    may_use_others: bool,
+    predecessor: Predecessor | None,
+) -> SoleDecision:
+    """Decide an Open whose container-id another connection may hold; it is unique if either side was to be alone."""
+    if predecessor is None or not (asks_sole or predecessor.is_sole):
+        return Admit()
+    match predecessor.probe:
+        case ProbeResult.UNKNOWN:
+            return Probe()
+        case ProbeResult.DEAD:
+            return ClosePredecessor(TAKEN_OVER)
+        case ProbeResult.ALIVE:
+            mine = predecessor.user == user or may_use_others
+            if asks_sole and enforcement is Enforcement.CLOSE_EXISTING and mine:
+                return ClosePredecessor(TAKEN_OVER)
+            return _in_use()
+        case _:
+            assert_never(predecessor.probe)
+
+
+def _in_use() -> Refuse:
+    return Refuse(
+        Reason.CONTAINER_IN_USE,
+        "Another connection holds this container-id (JMS ClientID) and is alive; close it, or use another one.",
+        (("invalid-field", "container-id"),),
+    )

@@ -1,0 +1,82 @@
+"""What the store holds about one subscription, and what is live under one link name: the facts that decisions start
+from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock_core.binding import Binding
+from penstock_core.identity import Identity, LinkKey
+from penstock_core.terms import ClientOverrides, ExchangeType, Exclusivity, Lifetime
+
+__all__ = ["ExistingSubscription", "LinkKind", "LiveLink", "OwnerMark", "QueueLink", "TopicLink"]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerMark:
+    """The mark of the resource that declares a subscription (decision 14)."""
+
+    resource: str
+    """The resource as a person names it: ``namespace/name``."""
+    uid: str = ""
+    """Of the resource; another uid under the same name is the same owner, restored or replaced."""
+    cluster_id: str = ""
+    client_overrides: ClientOverrides = ClientOverrides.REFUSE
+
+    def is_same_resource(self, other: OwnerMark) -> bool:
+        """True if both marks name one resource, whatever its uid."""
+        return self.resource == other.resource and self.cluster_id == other.cluster_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExistingSubscription:
+    """One subscription that is there."""
+
+    identity: Identity
+    incarnation: int
+    """The log-wide number of the present life of its queue."""
+    exclusivity: Exclusivity
+    lifetime: Lifetime
+    binding: Binding
+    exchange_type: ExchangeType
+    """The type of the exchange in the binding."""
+    consumers: int
+    """Links that consume now; links of a null source never count (decision 8)."""
+    owner: LinkKey | None = None
+    """The link that owns a not-shared durable subscription; None if shared, or not attached yet (decision 4)."""
+    user: str | None = None
+    """The authenticated user that made it; None if a resource or an administrator did (decision 16)."""
+    managed: OwnerMark | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLink:
+    """A link that consumes from a subscription; the three words that must agree for the link to be the same (decision
+    5).
+    """
+
+    shared: bool
+    global_: bool
+    durable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLink:
+    """A link that consumes from a queue of its own."""
+
+    queue: str
+    """Empty if the link's source is dynamic: the queue's name is another one each time."""
+
+
+LinkKind = TopicLink | QueueLink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveLink:
+    """The link that is attached now under one (container, link name); one of a null source is never recorded."""
+
+    kind: LinkKind
+    identity: Identity | None
+    """The subscription that it consumes from; None for a queue."""
+    user: str

@@ -1,0 +1,58 @@
+"""When a message may be delivered, and until when.
+
+Time to live counts from when the broker got the message, and is not prolonged by a delay (JMS 2.0, 3.4.5 and 7.9); an
+absolute expiry is the sender's clock against ours. The earlier of the two wins, and a queue's upper bound over both.
+A delivery time is absolute and has no time zone; a delay counts from when the broker got the message. What lies in the
+past, or is zero or negative, asks for nothing.
+
+Times are microseconds since the epoch on the broker's clock, durations and what messages say are milliseconds.
+Source: AMQP 1.0 part 3, 3.2.1 and 3.2.4; `x-opt-delivery-time` and `x-opt-delivery-delay` as JMS clients send them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["NO_REQUESTED_TIMES", "RequestedTimes", "available_at", "bounded", "expires_at"]
+
+FOREVER_MS = 1 << 62
+"""Beyond this a number is no time but somebody's "never"."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedTimes:
+    """What a message says about its times; None: nothing."""
+
+    absolute_expiry_ms: int | None = None
+    delivery_time_ms: int | None = None
+    delivery_delay_ms: int | None = None
+
+
+NO_REQUESTED_TIMES = RequestedTimes()
+
+
+def expires_at(arrived_us: int, ttl_ms: int | None, absolute_expiry_ms: int | None) -> int:
+    """When the message expires; 0: never."""
+    by_ttl = arrived_us + ttl_ms * 1000 if ttl_ms else 0
+    if absolute_expiry_ms is None or not 0 < absolute_expiry_ms < FOREVER_MS:
+        return by_ttl
+    absolute_us = absolute_expiry_ms * 1000
+    return min(by_ttl, absolute_us) if by_ttl else absolute_us
+
+
+def bounded(expires_us: int, arrived_us: int, max_ttl_us: int) -> int:
+    """The same in a queue that keeps nothing longer than `max_ttl_us` (0: as long as they like)."""
+    if not max_ttl_us:
+        return expires_us
+    latest = arrived_us + max_ttl_us
+    return min(expires_us, latest) if expires_us else latest
+
+
+def available_at(arrived_us: int, wishes: RequestedTimes) -> int:
+    """When the message may be delivered: on arrival, or later. A delivery time goes over a delay."""
+    wished = 0
+    if wishes.delivery_time_ms is not None:
+        wished = wishes.delivery_time_ms * 1000
+    elif wishes.delivery_delay_ms is not None:
+        wished = arrived_us + wishes.delivery_delay_ms * 1000
+    return max(wished, arrived_us)

@@ -1,0 +1,71 @@
+"""When a subscription ends by itself, and whether it outlives the process.
+
+"Session-end" and "connection-close" of a shared subscription mean the last session or connection that attached, not the
+creator's (decision 9); ``Users`` remembers them. Links of a null source use nothing and are never added. Source: seed
+000 "Assumptions", decisions 2, 8 and 9 and section 4 ("What is durable") of the design.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from penstock_core.terms import Lifetime
+
+__all__ = ["AttachedSessions", "SessionKey", "has_ended", "outlives_process"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """One session; numbers are the caller's, never reused while a subscription may remember them."""
+
+    connection: int
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedSessions:
+    """Who has attached to a subscription and is still open; a link that detaches leaves its session here."""
+
+    sessions: frozenset[SessionKey] = frozenset()
+    connections: frozenset[int] = frozenset()
+
+    def attached(self, session: SessionKey) -> AttachedSessions:
+        """The users once a link of ``session`` has attached."""
+        return AttachedSessions(self.sessions | {session}, self.connections | {session.connection})
+
+    def session_ended(self, session: SessionKey) -> AttachedSessions:
+        """The users once ``session`` has ended; its connection stays one."""
+        return AttachedSessions(self.sessions - {session}, self.connections)
+
+    def connection_closed(self, connection: int) -> AttachedSessions:
+        """The users once ``connection`` has closed, and its sessions with it."""
+        return AttachedSessions(
+            frozenset(each for each in self.sessions if each.connection != connection),
+            self.connections - {connection},
+        )
+
+
+def has_ended(lifetime: Lifetime, consumers: int, users: AttachedSessions, *, managed: bool) -> bool:
+    """True if a subscription with this lifetime ends now, with these consuming links and users left.
+
+    Never while a link consumes, and never if a resource declares it: clients don't end that by leaving (decision 14).
+    """
+    if consumers or managed:
+        return False
+    match lifetime:
+        case Lifetime.PERMANENT:
+            return False
+        case Lifetime.NO_OUTBOUND_LINK:
+            return True
+        case Lifetime.SESSION_END:
+            return not users.sessions
+        case Lifetime.CONNECTION_CLOSE:
+            return not users.connections
+        case _:
+            assert_never(lifetime)
+
+
+def outlives_process(durable: bool, lifetime: Lifetime) -> bool:
+    """True if the subscription is in the log: durable and permanent. All others end with the process."""
+    return durable and lifetime is Lifetime.PERMANENT

@@ -1,0 +1,101 @@
+"""Talking to observers over HTTP: GET and PUT with a bearer token, size-bounded, with errors as sentences.
+
+Standard library only: it runs in Spark's Python workers too. Source: docs/observer.md.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from penstock_api.observer_api import Problem
+
+__all__ = ["Observer", "ObserverError"]
+
+TIMEOUT_SECONDS: Final = 30.0
+PAUSE_SECONDS: Final = 1.0
+MAX_BYTES: Final = 256 * 1024 * 1024
+
+
+class ObserverError(Exception):
+    """An observer could not be asked, or said no. The message is a sentence without its full stop."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """HTTP status, None if there was no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """One observer's address and what it takes to be let in. Picklable: it holds no connection."""
+
+    url: str
+    token: str
+    ca_file: Path | None = None
+    patience_seconds: float = 0.0
+    """How long to go on trying while nobody answers: a restart, or a proxy that catches up, is no reason to fail."""
+
+    def get(self, path: str) -> bytes:
+        """The body of a 200 answer. Raises ObserverError for every other end."""
+        return self._send(urllib.request.Request(self._at(path), headers=self._headers()))
+
+    def put(self, path: str, body: bytes) -> bytes:
+        """The body of a 200 or 201 answer. Raises ObserverError for every other end."""
+        headers = {**self._headers(), "Content-Type": "application/json"}
+        return self._send(urllib.request.Request(self._at(path), data=body, headers=headers, method="PUT"))
+
+    def _at(self, path: str) -> str:
+        return self.url.rstrip("/") + path
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def _send(self, request: urllib.request.Request) -> bytes:
+        deadline = time.monotonic() + self.patience_seconds
+        while True:
+            try:
+                return self._send_once(request)
+            except ObserverError as error:
+                if error.status is not None or time.monotonic() + PAUSE_SECONDS > deadline:
+                    raise
+            time.sleep(PAUSE_SECONDS)
+
+    def _send_once(self, request: urllib.request.Request) -> bytes:
+        try:
+            with self._opener().open(request, timeout=TIMEOUT_SECONDS) as answer:
+                body: bytes = answer.read(MAX_BYTES + 1)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise ObserverError(f"{request.full_url} answered {error.code}: {_told(error)}", error.code) from error
+        except urllib.error.URLError as error:
+            raise ObserverError(f"{request.full_url} can't be reached: {error.reason}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise ObserverError(f"{request.full_url} did not answer: {error or type(error).__name__}") from error
+        if len(body) > MAX_BYTES:
+            raise ObserverError(f"{request.full_url} answered more than {MAX_BYTES} bytes")
+        return body
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        """No proxies: observers are near. No redirects: they would carry the token elsewhere."""
+        context = ssl.create_default_context(cafile=None if self.ca_file is None else str(self.ca_file))
+        opener = urllib.request.OpenerDirector()
+        opener.add_handler(urllib.request.HTTPHandler())
+        opener.add_handler(urllib.request.HTTPSHandler(context=context))
+        opener.add_handler(urllib.request.HTTPDefaultErrorHandler())
+        opener.add_handler(urllib.request.HTTPErrorProcessor())
+        return opener
+
+
+def _told(error: urllib.error.HTTPError) -> str:
+    """The message of a Problem body, or the status phrase."""
+    try:
+        return Problem.model_validate_json(error.read(65_536)).message
+    except (ValueError, OSError, http.client.HTTPException):
+        return str(error.reason)

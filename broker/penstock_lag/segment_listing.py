@@ -1,0 +1,49 @@
+"""Asking each observer for its segments. One that does not answer, or is another one, is absent, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from penstock_api.ledger_format import SegmentName
+from penstock_api.observer_api import SEGMENTS, SegmentList
+from penstock_api.validation_messages import validation_messages
+from penstock_lag.observer_client import Observer, ObserverError
+from penstock_lag.windows import AbsentBroker, PresentBroker
+
+__all__ = ["list_segments", "parse_listing"]
+
+
+def list_segments(observers: Sequence[Observer], broker: str, namespace: str) -> list[PresentBroker | AbsentBroker]:
+    """One entry per observer, in their order, which is that of the ordinals."""
+    return [_ask_one(ordinal, observer, broker, namespace) for ordinal, observer in enumerate(observers)]
+
+
+def _ask_one(ordinal: int, observer: Observer, broker: str, namespace: str) -> PresentBroker | AbsentBroker:
+    try:
+        body = observer.get(SEGMENTS)
+    except ObserverError as error:
+        return AbsentBroker(ordinal, f"the observer did not answer: {error}")
+    return parse_listing(body, ordinal, broker, namespace)
+
+
+def parse_listing(body: bytes, ordinal: int, broker: str, namespace: str) -> PresentBroker | AbsentBroker:
+    """What an answer means. It is untrusted: names become addresses, so only those of segments pass."""
+    try:
+        listing = SegmentList.model_validate_json(body)
+    except ValidationError as error:
+        return AbsentBroker(ordinal, f"the observer's list of segments was not understood: {validation_messages(error)[0]}")
+    asked, answers = (namespace, broker, ordinal), (listing.namespace, listing.broker, listing.ordinal)
+    if asked != answers:
+        return AbsentBroker(
+            ordinal, f"the observer belongs to {_name(*answers)}, not to {_name(*asked)}; check the order of --observer"
+        )
+    strange = [segment.name for segment in listing.segments if SegmentName.parse(segment.name) is None]
+    if strange:
+        return AbsentBroker(ordinal, f"the observer lists {strange[0]!r}, which is no segment's name")
+    return PresentBroker(ordinal, listing)
+
+
+def _name(namespace: str, broker: str, ordinal: int) -> str:
+    return f"{namespace}/{broker}-{ordinal}"

@@ -1,0 +1,130 @@
+"""Polling a broker over ``$management``: one READ of the broker, then QUERY of the subscriptions page by page.
+
+Pages are separate answers, so a subscription may come or go between them; a poll that saw this is repeated, and if
+it goes on, marked as not complete. Source: docs/management.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from pydantic import ValidationError
+
+from penstock_amqp.client.errors import ManagementError, RequestRefused
+from penstock_amqp.client.management import ManagementClient
+from penstock_amqp.sasl.client import NotAuthenticated
+from penstock_api.management import MAX_COUNT, BrokerState, EntityType, SubscriptionState
+from penstock_api.validation_messages import validation_messages
+from penstock_observer.poller import BrokerAway
+from penstock_observer.rows import Poll
+
+__all__ = ["Connect", "ManagementConnection", "PolledBroker", "QueryPage", "over_unix_socket"]
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS: Final = 3
+FAILURES: Final = (OSError, ManagementError, RequestRefused, NotAuthenticated)
+"""What the client raises when the broker is away or says no; TransportError and TimeoutError are OSErrors."""
+
+
+class QueryPage(Protocol):
+    """One answer to a QUERY."""
+
+    @property
+    def results(self) -> Sequence[Mapping[str, object]]:
+        """The entities of this page, attribute names as keys."""
+        ...
+
+    @property
+    def total_count(self) -> int:
+        """Entities that match, before offset and count."""
+        ...
+
+
+class ManagementConnection(Protocol):
+    """The part of penstock_amqp's ManagementClient that the observer uses."""
+
+    async def read(self, type: EntityType, name: str | None = None) -> Mapping[str, object]:
+        """Attributes of one entity."""
+        ...
+
+    async def query(self, type: EntityType, *, offset: int, count: int) -> QueryPage:
+        """One page of entities in name order."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        ...
+
+
+Connect = Callable[[], Awaitable[ManagementConnection]]
+
+
+def over_unix_socket(socket: Path) -> Connect:
+    """Connects to the broker's Unix socket."""
+
+    async def connect() -> ManagementConnection:
+        return await ManagementClient.connect(f"unix:{socket}", container_id="penstock-observer")
+
+    return connect
+
+
+class PolledBroker:
+    """A broker behind a management connection, which is made when first needed and again after every failure."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._client: ManagementConnection | None = None
+
+    async def poll(self) -> Poll:
+        """Ask for everything. Raises BrokerAway with the reason; the connection is then given up."""
+        try:
+            if self._client is None:
+                self._client = await self._connect()
+            return await _complete_poll(self._client)
+        except FAILURES as error:
+            await self.close()
+            raise BrokerAway(f"the broker does not answer: {error or type(error).__name__}") from error
+        except ValidationError as error:
+            await self.close()
+            raise BrokerAway(
+                f"the broker's answer was not understood: {validation_messages(error)[0]}; is it of another release?"
+            ) from error
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        client, self._client = self._client, None
+        if client is not None:
+            try:
+                await client.close()
+            except FAILURES as error:
+                log.debug("closing the management connection: %s", error)
+
+
+async def _complete_poll(client: ManagementConnection) -> Poll:
+    for _ in range(ATTEMPTS - 1):
+        poll = await _read(client)
+        if poll.complete:
+            return poll
+    return await _read(client)
+
+
+async def _read(client: ManagementConnection) -> Poll:
+    broker = BrokerState.read(await client.read(EntityType.BROKER))
+    states: dict[str, SubscriptionState] = {}
+    totals: set[int] = set()
+    offset = 0
+    while True:
+        page = await client.query(EntityType.SUBSCRIPTION, offset=offset, count=MAX_COUNT)
+        totals.add(page.total_count)
+        for attributes in page.results:
+            state = SubscriptionState.read(attributes)
+            states[state.queue_name] = state
+        offset += len(page.results)
+        if not page.results or offset >= page.total_count:
+            break
+    ordered = tuple(states[name] for name in sorted(states))
+    return Poll(broker, ordered, complete=totals == {len(states)})

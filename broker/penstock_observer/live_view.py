@@ -1,0 +1,50 @@
+"""What the observer knows of its broker right now; the poller writes it, HTTP and metrics read it.
+
+Held in memory only. What is known stays known while the broker is away, marked as such.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from penstock_observer.rows import Poll
+
+__all__ = ["BrokerView", "LiveView"]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One immutable view, replaced as a whole, so that a reader never sees halves of two polls."""
+
+    poll: Poll | None = None
+    """The last successful poll, None before the first."""
+    problem: str | None = "the broker has not answered yet"
+    """Why the broker can't be reached, None while it answers."""
+    ledger_problem: str | None = None
+    """Why the ledger can't be written, None while it can."""
+    polls: int = 0
+    failures: int = 0
+
+    @property
+    def reachable(self) -> bool:
+        """True if the broker answered the last poll."""
+        return self.problem is None
+
+
+@dataclass(slots=True)
+class LiveView:
+    """Holder of the current view."""
+
+    known: BrokerView = field(default_factory=BrokerView)
+
+    def answered(self, poll: Poll) -> None:
+        """The broker answered."""
+        self.known = replace(self.known, poll=poll, problem=None, polls=self.known.polls + 1)
+
+    def away(self, problem: str) -> None:
+        """The broker did not answer; ``problem`` is a sentence without its full stop."""
+        self.known = replace(self.known, problem=problem, polls=self.known.polls + 1, failures=self.known.failures + 1)
+
+    def ledger(self, problem: str | None) -> None:
+        """The ledger was written (None) or not (a sentence without its full stop)."""
+        self.known = replace(self.known, ledger_problem=problem)

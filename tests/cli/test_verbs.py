@@ -1,0 +1,125 @@
+"""The verbs that ask a broker, as a user types them, against a broker process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from support.broker_process import BrokerProcess
+
+from penstock_api.management import DeliveryPolicy, EntityType, QueueDeclaration
+from penstock_cli.broker_options import BrokerAccess
+from penstock_cli.tables import as_table
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as broker:
+        yield broker
+
+
+def penstock(broker: BrokerProcess, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "penstock_cli", *arguments, "--broker", broker.management]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, input=typed)
+
+
+def declare(broker: BrokerProcess, name: str, declaration: QueueDeclaration | None = None) -> None:
+    from penstock_cli.broker_client import ask
+
+    site = BrokerAccess(broker.management, None, None, None)
+    ask(site, lambda client: client.create(declaration or QueueDeclaration(), name))
+
+
+def publish(broker: BrokerProcess, queue: str, *bodies: str) -> None:
+    from proton import Message
+    from proton.utils import BlockingConnection
+
+    connection = BlockingConnection(broker.url)
+    sender = connection.create_sender(queue)
+    for body in bodies:
+        sender.send(Message(body=body, durable=True, properties={"size": len(body)}))
+    connection.close()
+
+
+def test_queues_are_listed_with_what_they_hold(broker: BrokerProcess) -> None:
+    declare(broker, "listed")
+    publish(broker, "listed", "a", "b")
+    said = penstock(broker, "queues", "list")
+    assert said.returncode == 0, said.stderr
+    heading, *rows = said.stdout.splitlines()
+    assert heading.split()[:3] == ["QUEUE", "DEPTH", "READY"]
+    assert ["listed", "2", "2"] in [row.split()[:3] for row in rows]
+    lines = [json.loads(line) for line in penstock(broker, "queues", "list", "--json").stdout.splitlines()]
+    assert {"listed"} <= {each["name"] for each in lines}
+    assert penstock(broker, "subscriptions", "list").stdout.startswith("SUBSCRIPTION")
+
+
+def test_peek_move_and_purge(broker: BrokerProcess) -> None:
+    declare(broker, "from")
+    declare(broker, "to", QueueDeclaration(delivery=DeliveryPolicy()))
+    publish(broker, "from", "one", "three", "eleven")
+    shown = penstock(broker, "peek", "from", "--json", "--count", "2")
+    assert [json.loads(line)["body"] for line in shown.stdout.splitlines()] == ["one", "three"]
+    assert "three" in penstock(broker, "peek", "from").stdout
+    moved = penstock(broker, "move", "from", "to", "--selector", "size > 3", "--count", "1")
+    assert (moved.returncode, moved.stdout) == (0, "1 moved\n")
+    refused = penstock(broker, "purge", "from", typed="n\n")
+    assert refused.returncode == 1
+    purged = penstock(broker, "purge", "from", typed="y\n")
+    assert (purged.returncode, purged.stdout) == (0, "2 dropped\n")
+    assert (penstock(broker, "purge", "to", "--yes").stdout) == "1 dropped\n"
+
+
+def test_what_can_not_go_back_is_told_and_exits_with_1(broker: BrokerProcess) -> None:
+    declare(broker, "graves")
+    publish(broker, "graves", "stray")
+    said = penstock(broker, "redrive", "graves")
+    assert (said.returncode, said.stdout) == (1, "0 redriven\n")
+    assert "was not dead-lettered" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["peek", "nowhere"], 2, "neither a queue nor a subscription 'nowhere'"),
+        (["move", "graves", "nowhere"], 1, "There is no 'nowhere'"),
+        (["purge", "graves", "--yes", "--selector", "a ="], 1, "InvalidSelector"),
+        (["peek", "graves", "--count", "0"], 2, "0 is not in the range"),
+        (["purge", "graves"], 1, "Give --yes where nobody can be asked"),
+        (["peek", "graves", "--user", "ann"], 2, "there is no password for ann"),
+        (["peek", "graves", "--ca-file", __file__], 2, "holds no certificates"),
+    ],
+)
+def test_refusals(broker: BrokerProcess, arguments: list[str], code: int, complaint: str) -> None:
+    declare(broker, "graves")
+    said = penstock(broker, *arguments)
+    assert (said.returncode, complaint in said.stderr) == (code, True), said.stderr
+    assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "complaint"),
+    [
+        ("unix:/nonexistent", 1, "can't be asked"),
+        ("nonsense", 2, "neither unix:PATH nor HOST:PORT"),
+        ("amqp://localhost:5672", 2, "neither unix:PATH nor HOST:PORT"),
+    ],
+)
+def test_a_broker_that_is_not_there(address: str, code: int, complaint: str) -> None:
+    command = [sys.executable, "-m", "penstock_cli", "queues", "list", "--broker", address]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (said.returncode, complaint in said.stderr) == (code, True), said.stderr
+
+
+def test_a_table_shows_no_control_characters() -> None:
+    assert as_table({"a": "A", "n": "N"}, [{"a": "x\x1b[2J\ny", "n": 7}, {"n": None}]) == (
+        "A        N\nx [2J y  7\n-        -"
+    )
+
+
+def test_entities_keep_their_names() -> None:
+    """The verbs name them by text, so as not to import the models for `--help`."""
+    assert (EntityType["QUEUE"], EntityType["SUBSCRIPTION"]) == (EntityType.QUEUE, EntityType.SUBSCRIPTION)

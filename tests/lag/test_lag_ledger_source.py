@@ -1,0 +1,112 @@
+"""Segments as Spark sees them: exact types, files of other releases, and files that are none."""
+
+from __future__ import annotations
+
+import importlib
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lag.observer_server import serving, token_file
+from lag.spark_frames import rows_of_polls
+from observer.samples import START_MS, a_poll, a_subscription
+from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType
+
+from penstock_api.ledger_format import COLUMNS, SegmentName
+from penstock_api.management import DurationHistogram
+from penstock_lag.ledger_source import SegmentMismatch, read_ledger, to_batches
+from penstock_lag.schema import LEDGER
+from penstock_observer.parquet import write_segment
+
+pa: Any = importlib.import_module("pyarrow")  # it ships no type information
+pq: Any = importlib.import_module("pyarrow.parquet")
+
+NAME = SegmentName(first=1, last=2, epoch=3)
+
+
+def a_segment(folder: Path) -> Any:
+    """The table of a segment as the observer writes it."""
+    state = a_subscription(depth=5, sojourn=DurationHistogram(indexes=(3,), counts=(2,), sum_ms=4))
+    write_segment(folder, NAME, rows_of_polls([a_poll(START_MS, state)]))
+    return pq.read_table(folder / str(NAME))
+
+
+def content(table: Any) -> bytes:
+    """A table as a Parquet file."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+def read_back(table: Any) -> list[dict[str, Any]]:
+    """The rows that Spark would get."""
+    rows: list[dict[str, Any]] = pa.Table.from_batches(to_batches(content(table), "x.parquet")).to_pylist()
+    return rows
+
+
+def test_the_three_schemas_are_one() -> None:
+    """Spark's and the contract; Arrow's is held to the contract in test_observer_parquet."""
+    assert LEDGER.names == [column.name for column in COLUMNS]
+    kinds = {"text": StringType(), "long": LongType(), "flag": BooleanType(), "longs": ArrayType(LongType())}
+    assert [field.dataType for field in LEDGER.fields] == [kinds[column.type.value] for column in COLUMNS]
+
+
+def test_values_are_unchanged(tmp_path: Path) -> None:
+    """All of them."""
+    table = a_segment(tmp_path)
+    assert read_back(table) == table.to_pylist()
+
+
+def test_batches_have_the_types_that_spark_insists_on(tmp_path: Path) -> None:
+    """No required fields, no large or dictionary types, lists of nullable elements."""
+    (batch,) = to_batches(content(a_segment(tmp_path)), "x.parquet")
+    assert all(field.nullable for field in batch.schema)
+    assert {str(field.type) for field in batch.schema} == {"string", "int64", "bool", "list<element: int64>"}
+
+
+def test_a_segment_of_an_earlier_release_lacks_optional_columns(tmp_path: Path) -> None:
+    """They are null."""
+    older = a_segment(tmp_path).drop_columns(["hold_indexes", "max_delivery_count"])
+    assert read_back(older)[0]["max_delivery_count"] is None
+    assert read_back(older)[0]["hold_indexes"] is None
+    assert read_back(older)[0]["depth"] == 5
+
+
+def test_a_segment_of_a_later_release_has_more_columns(tmp_path: Path) -> None:
+    """They are left out, wherever they stand."""
+    table = a_segment(tmp_path)
+    newer = table.add_column(0, "priority", pa.array([1, 2]))
+    assert read_back(newer) == table.to_pylist()
+
+
+def test_what_is_no_segment_is_named(tmp_path: Path) -> None:
+    """No Parquet at all; a required column missing; another type."""
+    table = a_segment(tmp_path)
+    with pytest.raises(SegmentMismatch, match=r"x\.parquet can't be read"):
+        list(to_batches(b"<html>", "x.parquet"))
+    with pytest.raises(SegmentMismatch, match=r"x\.parquet has no column time_ms"):
+        read_back(table.drop_columns(["time_ms"]))
+    position = table.schema.get_field_index("depth")
+    text = table.set_column(position, "depth", pa.array(["5", None]))
+    with pytest.raises(SegmentMismatch, match=r"x\.parquet: column depth is string, not int64"):
+        read_back(text)
+
+
+@pytest.mark.spark
+def test_spark_reads_segments_from_an_observer(spark: SparkSession, tmp_path: Path) -> None:
+    """Two segments, two partitions, every value as the writer had it."""
+    state = a_subscription(depth=5, durable=False, wait=DurationHistogram(indexes=(-1, 3), counts=(2, 1), sum_ms=4))
+    polls = [a_poll(START_MS, state), a_poll(START_MS + 10_000)]
+    with serving(tmp_path, polls, rows_per_segment=1) as observer:
+        pairs = [(observer.url, info.name) for info in observer.api.ledger.segments]
+        frame = read_ledger(spark, pairs, token_file(tmp_path), None)
+        found = [row.asDict() for row in frame.collect()]
+        assert frame.schema == LEDGER
+    assert len(pairs) == 2
+    expected = [dict(row) for row in rows_of_polls(polls)]
+    empty: list[int] = []
+    expected[0] |= {"wait_indexes": [-1, 3], "wait_counts": [2, 1]}
+    expected[0] |= dict.fromkeys(("sojourn_indexes", "sojourn_counts", "hold_indexes", "hold_counts"), empty)
+    assert sorted(found, key=lambda row: row["seq"]) == expected
