@@ -14,20 +14,20 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from penstock_core.creation import NOTHING, AutoCreation
+from penstock_core.auto_creation import NOTHING, AutoCreation
 from penstock_core.identity import QUEUE_PREFIX, Identity, parse_queue_name
 from penstock_core.reason import Reason, Refuse
-from penstock_core.temporary import TEMPORARY_PREFIXES
+from penstock_core.temporary_nodes import TEMPORARY_PREFIXES
 from penstock_core.terms import ExchangeType, NodeKind
 
 __all__ = [
     "MANAGEMENT",
     "PREDEFINED",
     "AnonymousRelay",
-    "AutoCreate",
+    "CreateNode",
     "Directory",
     "ExchangeAddress",
-    "ManagementNode",
+    "ManagementAddress",
     "NodeKind",
     "QueueAddress",
     "SourceAddress",
@@ -90,7 +90,7 @@ class SubscriptionQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class ManagementNode:
+class ManagementAddress:
     """``$management``."""
 
 
@@ -100,7 +100,7 @@ class AnonymousRelay:
 
 
 @dataclass(frozen=True, slots=True)
-class AutoCreate:
+class CreateNode:
     """Nothing is there yet; make it, with a warning, then parse again (auto-creation is on)."""
 
     kind: NodeKind
@@ -108,7 +108,7 @@ class AutoCreate:
     """The queue, or the Topic exchange, to make."""
 
 
-SourceAddress = ExchangeAddress | QueueAddress | SubscriptionQueue | ManagementNode | AutoCreate | Refuse
+SourceAddress = ExchangeAddress | QueueAddress | SubscriptionQueue | ManagementAddress | CreateNode | Refuse
 TargetAddress = SourceAddress | AnonymousRelay
 
 _PREFIXES: Final = {"topic://": NodeKind.TOPIC, "queue://": NodeKind.QUEUE}
@@ -180,7 +180,7 @@ def _parse(
     address: str, capabilities: Collection[str], directory: Directory, auto_create: AutoCreation
 ) -> SourceAddress:
     if address == MANAGEMENT:
-        return ManagementNode()
+        return ManagementAddress()
     kinds = set(kinds_of(capabilities))
     name = address
     for prefix, named in _PREFIXES.items():
@@ -212,7 +212,7 @@ def _find(name: str, kind: NodeKind | None, directory: Directory) -> SourceAddre
     return None
 
 
-def _missing(name: str, kind: NodeKind | None, auto_create: AutoCreation) -> AutoCreate | Refuse:
+def _missing(name: str, kind: NodeKind | None, auto_create: AutoCreation) -> CreateNode | Refuse:
     if name.startswith(TEMPORARY_PREFIXES):
         return Refuse(
             Reason.ADDRESS_NOT_FOUND,
@@ -220,9 +220,9 @@ def _missing(name: str, kind: NodeKind | None, auto_create: AutoCreation) -> Aut
         )
     exchange, _ = _split(name)
     if kind is not NodeKind.TOPIC and auto_create.allows(NodeKind.QUEUE, name):
-        return check_queue_name(name) or AutoCreate(NodeKind.QUEUE, name)
+        return check_queue_name(name) or CreateNode(NodeKind.QUEUE, name)
     if kind is not NodeKind.QUEUE and auto_create.allows(NodeKind.TOPIC, exchange):
-        return check_exchange_name(exchange) or AutoCreate(NodeKind.TOPIC, exchange)
+        return check_exchange_name(exchange) or CreateNode(NodeKind.TOPIC, exchange)
     if kind is NodeKind.QUEUE:
         return Refuse(Reason.QUEUE_NOT_FOUND, f"There is no queue {name!r}; declare it, or check the name.")
     if kind is NodeKind.TOPIC:

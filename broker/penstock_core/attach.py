@@ -1,7 +1,7 @@
 """What an attach with a topic source, or with none, leads to.
 
 ``decide`` answers a source, ``look_up`` a null source. Both compute only: the caller finds what exists under the
-identities that ``asking.identities_to_look_up`` names, applies the decision, logs it and replies. Neither knows frames,
+identities that ``attach_request.identities_to_look_up`` names, applies the decision, logs it and replies. Neither knows frames,
 logs or queues. Source: seed 000 (the rows and its pseudo code, of which the text is normative) and decisions 1 to 8,
 14, 16, 17 of the design.
 """
@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from penstock_core import ownership
-from penstock_core.asking import AskedSource, AttachRequest, binding_asked, identities_to_look_up
+from penstock_core import permissions
+from penstock_core.attach_request import AskedSource, AttachRequest, binding_asked, identities_to_look_up
 from penstock_core.binding import (
     Binding,
     check_binding,
 )
-from penstock_core.existing import Existing, LiveLink, Managed
+from penstock_core.existing_subscription import ExistingSubscription, LiveLink, OwnerMark
 from penstock_core.identity import Identity, LinkKey
 from penstock_core.reason import Reason, Refuse
-from penstock_core.stealing import NothingLive, Steal, decide_steal
+from penstock_core.link_stealing import NothingLive, Steal, decide_steal
 from penstock_core.terms import (
     ClientOverrides,
     Exclusivity,
@@ -34,7 +34,7 @@ __all__ = [
     "AttachRequest",
     "Create",
     "Decision",
-    "Found",
+    "FoundSubscription",
     "Join",
     "Rebind",
     "decide",
@@ -61,7 +61,7 @@ class Create:
 class Join:
     """Attach to what exists, as it is."""
 
-    existing: Existing
+    existing: ExistingSubscription
     """What was there; if the link is stolen, with one consumer less."""
     claims: LinkKey | None
     """The owner to record: the first link on a managed, not-shared one (decision 4)."""
@@ -72,7 +72,7 @@ class Join:
 class Rebind:
     """Drop the backlog, start a new incarnation with the new binding, attach (decision 6). Nobody consumes."""
 
-    existing: Existing
+    existing: ExistingSubscription
     """What was there; identity, exclusivity, lifetime, owner and user stay."""
     binding: Binding
     claims: LinkKey | None
@@ -80,19 +80,19 @@ class Rebind:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSubscription:
     """A null source found this subscription: reply with its source, never send a message (decision 8)."""
 
-    existing: Existing
+    existing: ExistingSubscription
 
 
 Decision = Create | Join | Rebind | Refuse
 
 
-def decide(request: AttachRequest, existing: Existing | None, live: LiveLink | None) -> Decision:
+def decide(request: AttachRequest, existing: ExistingSubscription | None, live: LiveLink | None) -> Decision:
     """Decide an attach with a source.
 
-    ``existing`` is what the store holds for the one identity to look up, ``live`` the link that is attached now under
+    ``existing_subscription`` is what the store holds for the one identity to look up, ``live`` the link that is attached now under
     the same (container, link name), on whatever session. A ``Refuse`` changes neither (decision 10).
     """
     assert request.source is not None, "a null source is looked up, not decided"
@@ -108,28 +108,28 @@ def decide(request: AttachRequest, existing: Existing | None, live: LiveLink | N
             assert_never(stealing)
 
 
-def look_up(request: AttachRequest, existing: Mapping[Identity, Existing]) -> Found | Refuse:
+def look_up(request: AttachRequest, existing: Mapping[Identity, ExistingSubscription]) -> FoundSubscription | Refuse:
     """Decide an attach with a null source, from what the store holds for the identities to look up."""
     identities = identities_to_look_up(request)
     for identity in identities:
         found = existing.get(identity)
         if found is None:
             continue
-        return ownership.check(found, request.user, request.may_use_others) or Found(found)
+        return permissions.check_owner(found, request.user, request.may_use_others) or FoundSubscription(found)
     return Refuse(
         Reason.SUBSCRIPTION_NOT_FOUND,
         f"There is no {' and no '.join(map(str, identities))}; check name and ClientID, or take it as ended already.",
     )
 
 
-def _decide(request: AttachRequest, source: AskedSource, existing: Existing | None, *, steals: bool) -> Decision:
+def _decide(request: AttachRequest, source: AskedSource, existing: ExistingSubscription | None, *, steals: bool) -> Decision:
     binding = binding_asked(request, source)
     refused = check_binding(binding)
     if refused is not None:
         return refused
     if existing is None:
         return _create(request, binding, steals)
-    refused = ownership.check(existing, request.user, request.may_use_others) or _check_exclusivity(request, existing)
+    refused = permissions.check_owner(existing, request.user, request.may_use_others) or _check_exclusivity(request, existing)
     if refused is not None:
         return refused
     claims = request.link if existing.exclusivity is Exclusivity.LINK and existing.owner is None else None
@@ -165,7 +165,7 @@ def _create(request: AttachRequest, binding: Binding, steals: bool) -> Create | 
     )
 
 
-def _check_exclusivity(request: AttachRequest, existing: Existing) -> Refuse | None:
+def _check_exclusivity(request: AttachRequest, existing: ExistingSubscription) -> Refuse | None:
     asked = request.row.exclusivity
     if existing.exclusivity is not asked:
         return Refuse(
@@ -185,7 +185,7 @@ def _check_exclusivity(request: AttachRequest, existing: Existing) -> Refuse | N
     return None
 
 
-def _refuse_override(source: AskedSource, binding: Binding, existing: Existing, managed: Managed) -> Refuse | None:
+def _refuse_override(source: AskedSource, binding: Binding, existing: ExistingSubscription, managed: OwnerMark) -> Refuse | None:
     """Decision 14: what an attach leaves unnamed is not asked for; what it names must be what is declared."""
     declared = existing.binding
     same_keys = source.keys is None or binding.keys == declared.keys
@@ -207,18 +207,18 @@ def _refuse_override(source: AskedSource, binding: Binding, existing: Existing, 
             assert_never(managed.client_overrides)
 
 
-def _in_use(existing: Existing, why: str) -> Refuse:
+def _in_use(existing: ExistingSubscription, why: str) -> Refuse:
     return Refuse(
         Reason.SUBSCRIPTION_IN_USE,
         f"The {existing.identity} has {existing.consumers} consuming link(s) and {why}; close them first.",
     )
 
 
-def _by_resource(existing: Existing) -> str:
+def _by_resource(existing: ExistingSubscription) -> str:
     return "" if existing.managed is None else f" (declared by Subscription {existing.managed.resource})"
 
 
-def _without(live: LiveLink | None, existing: Existing | None) -> Existing | None:
+def _without(live: LiveLink | None, existing: ExistingSubscription | None) -> ExistingSubscription | None:
     """Decision 5: what exists, as if the live link were gone."""
     if live is None or existing is None or live.identity != existing.identity:
         return existing

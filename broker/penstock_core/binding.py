@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from penstock_core.headers import HeaderBinding, check_headers
+from penstock_core.header_bindings import HeaderBinding, check_headers
 from penstock_core.identity import Identity, LinkKey
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import ExchangeType

@@ -12,25 +12,25 @@ from dataclasses import dataclass
 
 from penstock_core.address import (
     AnonymousRelay,
-    AutoCreate,
+    CreateNode,
     Directory,
     ExchangeAddress,
-    ManagementNode,
+    ManagementAddress,
     NodeKind,
     QueueAddress,
     SubscriptionQueue,
     check_queue_name,
     parse_target,
 )
-from penstock_core.creation import ANYTHING
-from penstock_core.queues import decide_publish
+from penstock_core.auto_creation import ANYTHING
+from penstock_core.queue_links import decide_publish
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["Found", "MakeQueue", "Missing", "decide_destination"]
+__all__ = ["FoundDestination", "MakeQueue", "MissingDestination", "decide_destination"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundDestination:
     """It is there."""
 
     address: ExchangeAddress | QueueAddress
@@ -44,27 +44,27 @@ class MakeQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingDestination:
     """Its exchange is not there, or not yet; until it is, messages stay where they are."""
 
     address: str
 
 
-def decide_destination(address: str, directory: Directory) -> Found | MakeQueue | Missing | Refuse:
+def decide_destination(address: str, directory: Directory) -> FoundDestination | MakeQueue | MissingDestination | Refuse:
     """Find out what the destination of a policy means."""
     parsed = parse_target(address, (), directory, auto_create=ANYTHING)
     match parsed:
         case ExchangeAddress() | QueueAddress():
-            return Found(parsed)
-        case AutoCreate(kind, name):
+            return FoundDestination(parsed)
+        case CreateNode(kind, name):
             if kind is NodeKind.TOPIC or "/" in name[1:]:
-                return Missing(address)
+                return MissingDestination(address)
             return check_queue_name(name) or MakeQueue(name)
         case SubscriptionQueue():
             refused = decide_publish(parsed)
             assert isinstance(refused, Refuse)
             return refused
-        case ManagementNode() | AnonymousRelay():
+        case ManagementAddress() | AnonymousRelay():
             return Refuse(
                 Reason.INVALID_ADDRESS, f"Messages can't be sent to {address!r}; name a queue or an exchange."
             )

@@ -9,13 +9,13 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from penstock_core import ownership
-from penstock_core.existing import Existing, Managed
+from penstock_core import permissions
+from penstock_core.existing_subscription import ExistingSubscription, OwnerMark
 from penstock_core.identity import Identity
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Durability, Lifetime
 
-__all__ = ["Detach", "DetachDecision", "DetachRequest", "EndSubscription", "RefuseClose", "SourceKind", "decide_detach"]
+__all__ = ["DetachOnly", "DetachDecision", "DetachRequest", "EndSubscription", "RefuseClose", "SourceKind", "decide_detach"]
 
 
 class SourceKind(enum.Enum):
@@ -39,7 +39,7 @@ class DetachRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Detach:
+class DetachOnly:
     """The link goes; the subscription stays as far as its lifetime lets it."""
 
 
@@ -60,26 +60,26 @@ class RefuseClose:
     refuse: Refuse
 
 
-DetachDecision = Detach | EndSubscription | RefuseClose
+DetachDecision = DetachOnly | EndSubscription | RefuseClose
 
 
-def decide_detach(request: DetachRequest, existing: Existing | None, other_consumers: int) -> DetachDecision:
+def decide_detach(request: DetachRequest, existing: ExistingSubscription | None, other_consumers: int) -> DetachDecision:
     """Decide a detach.
 
-    ``existing`` is the subscription that the link consumes from or found, None if it is gone by now or the source is a
+    ``existing_subscription`` is the subscription that the link consumes from or found, None if it is gone by now or the source is a
     queue; ``other_consumers`` are the links that consume from it besides this one (all of them for a null source).
     """
     if not request.closed or request.source is SourceKind.QUEUE or existing is None:
-        return Detach()
+        return DetachOnly()
     if existing.managed is not None:
         return _close_managed(request, existing, existing.managed)
-    refused = ownership.check(existing, request.user, request.may_use_others)
+    refused = permissions.check_owner(existing, request.user, request.may_use_others)
     if refused is not None:
         return RefuseClose(refused)
     if other_consumers == 0:
         return EndSubscription(existing.identity, existing.incarnation)
     if existing.lifetime is not Lifetime.PERMANENT:
-        return Detach()
+        return DetachOnly()
     return RefuseClose(
         Refuse(
             Reason.CONSUMERS_ACTIVE,
@@ -88,10 +88,10 @@ def decide_detach(request: DetachRequest, existing: Existing | None, other_consu
     )
 
 
-def _close_managed(request: DetachRequest, existing: Existing, managed: Managed) -> Detach | RefuseClose:
+def _close_managed(request: DetachRequest, existing: ExistingSubscription, managed: OwnerMark) -> DetachOnly | RefuseClose:
     """Decision 14: a client that never asked for durability only leaves; one that means to end it is told who can."""
     if request.source is SourceKind.TOPIC and not request.durability.is_durable:
-        return Detach()
+        return DetachOnly()
     return RefuseClose(
         Refuse(
             Reason.MANAGED,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from penstock_core.headers import HeaderBinding, HeaderMatch, HeaderTest, HeaderValue, ValueKind, tagged
+from penstock_core.header_bindings import HeaderBinding, HeaderMatch, HeaderTest, HeaderValue, ValueKind, tagged
 
 __all__ = ["MEMO_COMBINATIONS", "HeadersRouter"]
 

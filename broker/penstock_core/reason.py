@@ -11,14 +11,14 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["CONDITIONS", "REASON_KEY", "Condition", "InfoValue", "Reason", "Refuse"]
+__all__ = ["CONDITIONS", "REASON_KEY", "ErrorCondition", "InfoValue", "Reason", "Refuse"]
 
 REASON_KEY: Final = "penstock:reason"
 
 InfoValue = str | int | bool
 
 
-class Condition(enum.Enum):
+class ErrorCondition(enum.Enum):
     """AMQP error conditions; values are the symbols on the wire."""
 
     INTERNAL_ERROR = "amqp:internal-error"
@@ -82,52 +82,52 @@ class Reason(enum.Enum):
     INTERNAL_ERROR = "InternalError"
 
     @property
-    def condition(self) -> Condition:
+    def condition(self) -> ErrorCondition:
         """The AMQP error condition of this reason."""
         return CONDITIONS[self]
 
 
 # fmt: off
-CONDITIONS: Final[dict[Reason, Condition]] = {
-    Reason.SUBSCRIPTION_IN_USE:      Condition.RESOURCE_LOCKED,
-    Reason.EXCLUSIVITY_MISMATCH:     Condition.RESOURCE_LOCKED,
-    Reason.OWNED_BY_OTHER_LINK:      Condition.RESOURCE_LOCKED,
-    Reason.LINK_LIVE_FOR_OTHER_KIND: Condition.RESOURCE_LOCKED,
-    Reason.OTHER_CONNECTION:         Condition.RESOURCE_LOCKED,
-    Reason.MANAGED:                  Condition.RESOURCE_LOCKED,
-    Reason.CONSUMERS_ACTIVE:         Condition.RESOURCE_LOCKED,
-    Reason.CONTAINER_TAKEN_OVER:     Condition.RESOURCE_LOCKED,
-    Reason.DUPLICATE_SUBSCRIPTION:   Condition.RESOURCE_LOCKED,
-    Reason.BINDINGS_EXIST:           Condition.RESOURCE_LOCKED,
-    Reason.EXCHANGE_NOT_FOUND:       Condition.NOT_FOUND,
-    Reason.SUBSCRIPTION_NOT_FOUND:   Condition.NOT_FOUND,
-    Reason.QUEUE_NOT_FOUND:          Condition.NOT_FOUND,
-    Reason.ADDRESS_NOT_FOUND:        Condition.NOT_FOUND,
-    Reason.INVALID_SELECTOR:         Condition.INVALID_FIELD,
-    Reason.INVALID_BINDING_KEY:      Condition.INVALID_FIELD,
-    Reason.INVALID_NAME:             Condition.INVALID_FIELD,
-    Reason.INVALID_ADDRESS:          Condition.INVALID_FIELD,
-    Reason.INVALID_REQUEST:          Condition.INVALID_FIELD,
-    Reason.CONTAINER_IN_USE:         Condition.INVALID_FIELD,  # what the JMS client turns into InvalidClientIDException
-    Reason.OTHER_USER:               Condition.UNAUTHORIZED_ACCESS,
-    Reason.NOT_PERMITTED:            Condition.UNAUTHORIZED_ACCESS,
-    Reason.LOGIN_EXPIRED:            Condition.UNAUTHORIZED_ACCESS,
-    Reason.LOGIN_WITHDRAWN:          Condition.UNAUTHORIZED_ACCESS,
-    Reason.NOT_ALLOWED:              Condition.NOT_ALLOWED,
-    Reason.LIMIT_EXCEEDED:           Condition.RESOURCE_LIMIT_EXCEEDED,
-    Reason.STORAGE_FULL:             Condition.RESOURCE_LIMIT_EXCEEDED,
-    Reason.LINK_STOLEN:              Condition.LINK_STOLEN,
-    Reason.MESSAGE_TOO_LONG:         Condition.MESSAGE_SIZE_EXCEEDED,
-    Reason.SUBSCRIPTION_ENDED:       Condition.RESOURCE_DELETED,
-    Reason.NODE_DELETED:             Condition.RESOURCE_DELETED,
-    Reason.NOT_EMPTY:                Condition.PRECONDITION_FAILED,
-    Reason.REBIND_NOT_ALLOWED:       Condition.PRECONDITION_FAILED,
-    Reason.IMMUTABLE:                Condition.PRECONDITION_FAILED,
-    Reason.TRANSACTION_UNKNOWN:      Condition.TRANSACTION_UNKNOWN_ID,
-    Reason.TRANSACTION_ROLLED_BACK:  Condition.TRANSACTION_ROLLBACK,
-    Reason.TRANSACTION_TIMED_OUT:    Condition.TRANSACTION_TIMEOUT,
-    Reason.NOT_IMPLEMENTED:          Condition.NOT_IMPLEMENTED,
-    Reason.INTERNAL_ERROR:           Condition.INTERNAL_ERROR,
+CONDITIONS: Final[dict[Reason, ErrorCondition]] = {
+    Reason.SUBSCRIPTION_IN_USE:      ErrorCondition.RESOURCE_LOCKED,
+    Reason.EXCLUSIVITY_MISMATCH:     ErrorCondition.RESOURCE_LOCKED,
+    Reason.OWNED_BY_OTHER_LINK:      ErrorCondition.RESOURCE_LOCKED,
+    Reason.LINK_LIVE_FOR_OTHER_KIND: ErrorCondition.RESOURCE_LOCKED,
+    Reason.OTHER_CONNECTION:         ErrorCondition.RESOURCE_LOCKED,
+    Reason.MANAGED:                  ErrorCondition.RESOURCE_LOCKED,
+    Reason.CONSUMERS_ACTIVE:         ErrorCondition.RESOURCE_LOCKED,
+    Reason.CONTAINER_TAKEN_OVER:     ErrorCondition.RESOURCE_LOCKED,
+    Reason.DUPLICATE_SUBSCRIPTION:   ErrorCondition.RESOURCE_LOCKED,
+    Reason.BINDINGS_EXIST:           ErrorCondition.RESOURCE_LOCKED,
+    Reason.EXCHANGE_NOT_FOUND:       ErrorCondition.NOT_FOUND,
+    Reason.SUBSCRIPTION_NOT_FOUND:   ErrorCondition.NOT_FOUND,
+    Reason.QUEUE_NOT_FOUND:          ErrorCondition.NOT_FOUND,
+    Reason.ADDRESS_NOT_FOUND:        ErrorCondition.NOT_FOUND,
+    Reason.INVALID_SELECTOR:         ErrorCondition.INVALID_FIELD,
+    Reason.INVALID_BINDING_KEY:      ErrorCondition.INVALID_FIELD,
+    Reason.INVALID_NAME:             ErrorCondition.INVALID_FIELD,
+    Reason.INVALID_ADDRESS:          ErrorCondition.INVALID_FIELD,
+    Reason.INVALID_REQUEST:          ErrorCondition.INVALID_FIELD,
+    Reason.CONTAINER_IN_USE:         ErrorCondition.INVALID_FIELD,  # what the JMS client turns into InvalidClientIDException
+    Reason.OTHER_USER:               ErrorCondition.UNAUTHORIZED_ACCESS,
+    Reason.NOT_PERMITTED:            ErrorCondition.UNAUTHORIZED_ACCESS,
+    Reason.LOGIN_EXPIRED:            ErrorCondition.UNAUTHORIZED_ACCESS,
+    Reason.LOGIN_WITHDRAWN:          ErrorCondition.UNAUTHORIZED_ACCESS,
+    Reason.NOT_ALLOWED:              ErrorCondition.NOT_ALLOWED,
+    Reason.LIMIT_EXCEEDED:           ErrorCondition.RESOURCE_LIMIT_EXCEEDED,
+    Reason.STORAGE_FULL:             ErrorCondition.RESOURCE_LIMIT_EXCEEDED,
+    Reason.LINK_STOLEN:              ErrorCondition.LINK_STOLEN,
+    Reason.MESSAGE_TOO_LONG:         ErrorCondition.MESSAGE_SIZE_EXCEEDED,
+    Reason.SUBSCRIPTION_ENDED:       ErrorCondition.RESOURCE_DELETED,
+    Reason.NODE_DELETED:             ErrorCondition.RESOURCE_DELETED,
+    Reason.NOT_EMPTY:                ErrorCondition.PRECONDITION_FAILED,
+    Reason.REBIND_NOT_ALLOWED:       ErrorCondition.PRECONDITION_FAILED,
+    Reason.IMMUTABLE:                ErrorCondition.PRECONDITION_FAILED,
+    Reason.TRANSACTION_UNKNOWN:      ErrorCondition.TRANSACTION_UNKNOWN_ID,
+    Reason.TRANSACTION_ROLLED_BACK:  ErrorCondition.TRANSACTION_ROLLBACK,
+    Reason.TRANSACTION_TIMED_OUT:    ErrorCondition.TRANSACTION_TIMEOUT,
+    Reason.NOT_IMPLEMENTED:          ErrorCondition.NOT_IMPLEMENTED,
+    Reason.INTERNAL_ERROR:           ErrorCondition.INTERNAL_ERROR,
 }
 # fmt: on
 
@@ -153,7 +153,7 @@ class Refuse:
     """Further entries of the error's info map, in order."""
 
     @property
-    def condition(self) -> Condition:
+    def condition(self) -> ErrorCondition:
         """The AMQP error condition to send."""
         return CONDITIONS[self.reason]
 

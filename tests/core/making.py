@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock_core.attach import AskedSource, AttachRequest
 from penstock_core.binding import NO_FILTER, Binding, Filter
-from penstock_core.existing import Existing, LiveLink, Managed, TopicLink
+from penstock_core.existing_subscription import ExistingSubscription, LiveLink, OwnerMark, TopicLink
 from penstock_core.identity import GLOBAL, Identity, LinkKey, Scope
 from penstock_core.terms import ClientOverrides, Durability, ExchangeType, Exclusivity, ExpiryPolicy, Lifetime
 
@@ -77,10 +77,10 @@ def there(
     consumers: int = 0,
     owner: LinkKey | None = None,
     user: str | None = ANN,
-    managed: Managed | None = None,
-) -> Existing:
+    managed: OwnerMark | None = None,
+) -> ExistingSubscription:
     """What the store holds; bound to everything of `orders` unless told."""
-    return Existing(
+    return ExistingSubscription(
         identity=what,
         incarnation=7,
         exclusivity=exclusivity,
@@ -94,9 +94,9 @@ def there(
     )
 
 
-def resource(overrides: ClientOverrides = ClientOverrides.REFUSE, *, name: str = "shop/orders-eu") -> Managed:
+def resource(overrides: ClientOverrides = ClientOverrides.REFUSE, *, name: str = "shop/orders-eu") -> OwnerMark:
     """The mark of a resource."""
-    return Managed(name, uid="u1", cluster_id="c1", client_overrides=overrides)
+    return OwnerMark(name, uid="u1", cluster_id="c1", client_overrides=overrides)
 
 
 def live(

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from penstock_core.address import (
     PREDEFINED,
     AnonymousRelay,
-    AutoCreate,
+    CreateNode,
     ExchangeAddress,
-    ManagementNode,
+    ManagementAddress,
     NodeKind,
     QueueAddress,
     SourceAddress,
@@ -24,9 +24,9 @@ from penstock_core.address import (
     parse_source,
     parse_target,
 )
-from penstock_core.creation import ANYTHING, NOTHING, AutoCreation, CreationRule
+from penstock_core.auto_creation import ANYTHING, NOTHING, AutoCreation, CreationRule
 from penstock_core.identity import GLOBAL, Identity
-from penstock_core.reason import Condition, Reason, Refuse
+from penstock_core.reason import ErrorCondition, Reason, Refuse
 from penstock_core.terms import ExchangeType
 
 TOPIC = ExchangeType.TOPIC
@@ -85,7 +85,7 @@ def reason(found: object) -> Reason:
         ("amq.direct/k", (), ExchangeAddress("amq.direct", ExchangeType.DIRECT, "k")),
         ("amq.fanout", (), ExchangeAddress("amq.fanout", ExchangeType.FANOUT, None)),
         ("psub:durable:global:a", (), SubscriptionQueue(Identity(GLOBAL, "a", True))),
-        ("$management", (), ManagementNode()),
+        ("$management", (), ManagementAddress()),
     ],
 )
 def test_what_an_address_means(address: str, capabilities: tuple[str, ...], found: SourceAddress) -> None:
@@ -109,7 +109,7 @@ def test_what_an_address_means(address: str, capabilities: tuple[str, ...], foun
 def test_decision_12_what_is_missing_is_not_found(address: str, capabilities: tuple[str, ...], why: Reason) -> None:
     found = source(address, *capabilities)
     assert reason(found) is why
-    assert why.condition is Condition.NOT_FOUND
+    assert why.condition is ErrorCondition.NOT_FOUND
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,11 @@ def test_no_address(address: str | None) -> None:
 @pytest.mark.parametrize(
     ("address", "capabilities", "made"),
     [
-        ("new", (), AutoCreate(NodeKind.QUEUE, "new")),
-        ("new", ("queue",), AutoCreate(NodeKind.QUEUE, "new")),
-        ("queue://new/a", (), AutoCreate(NodeKind.QUEUE, "new/a")),
-        ("new", ("topic",), AutoCreate(NodeKind.TOPIC, "new")),
-        ("topic://new/a/b", (), AutoCreate(NodeKind.TOPIC, "new")),
+        ("new", (), CreateNode(NodeKind.QUEUE, "new")),
+        ("new", ("queue",), CreateNode(NodeKind.QUEUE, "new")),
+        ("queue://new/a", (), CreateNode(NodeKind.QUEUE, "new/a")),
+        ("new", ("topic",), CreateNode(NodeKind.TOPIC, "new")),
+        ("topic://new/a/b", (), CreateNode(NodeKind.TOPIC, "new")),
         ("orders/us", (), ExchangeAddress("orders", TOPIC, "us")),
     ],
 )
@@ -184,7 +184,7 @@ def test_a_queue_may_have_a_slash_and_a_bar() -> None:
 )
 def test_every_address_gets_an_answer(address: str, capabilities: set[str], auto_create: bool) -> None:
     found = parse_source(address, capabilities, NAMES, auto_create=ANYTHING if auto_create else NOTHING)
-    if isinstance(found, AutoCreate):
+    if isinstance(found, CreateNode):
         after = Names(set(NAMES.queues), dict(NAMES.exchanges))
         if found.kind is NodeKind.QUEUE:
             after.queues.add(found.name)
@@ -207,16 +207,16 @@ BY_NAME = AutoCreation(CreationRule(("app.*", "jobs/*")), CreationRule(("app.*",
 @pytest.mark.parametrize(
     ("address", "capabilities", "made"),
     [
-        ("app.a", (), AutoCreate(NodeKind.QUEUE, "app.a")),
-        ("app.a", ("topic",), AutoCreate(NodeKind.TOPIC, "app.a")),
-        ("topic://app.a/key", (), AutoCreate(NodeKind.TOPIC, "app.a")),
-        ("jobs/eu", (), AutoCreate(NodeKind.QUEUE, "jobs/eu")),
-        ("news/eu", (), AutoCreate(NodeKind.TOPIC, "news")),  # no queue may have that name
+        ("app.a", (), CreateNode(NodeKind.QUEUE, "app.a")),
+        ("app.a", ("topic",), CreateNode(NodeKind.TOPIC, "app.a")),
+        ("topic://app.a/key", (), CreateNode(NodeKind.TOPIC, "app.a")),
+        ("jobs/eu", (), CreateNode(NodeKind.QUEUE, "jobs/eu")),
+        ("news/eu", (), CreateNode(NodeKind.TOPIC, "news")),  # no queue may have that name
         ("jobs/eu", ("topic",), Reason.EXCHANGE_NOT_FOUND),
         ("news", ("queue",), Reason.QUEUE_NOT_FOUND),
         ("other", (), Reason.ADDRESS_NOT_FOUND),
     ],
 )
-def test_rules_of_auto_creation(address: str, capabilities: tuple[str, ...], made: AutoCreate | Reason) -> None:
+def test_rules_of_auto_creation(address: str, capabilities: tuple[str, ...], made: CreateNode | Reason) -> None:
     found = parse_target(address, capabilities, NAMES, auto_create=BY_NAME)
     assert (reason(found) if isinstance(found, Refuse) else found) == made

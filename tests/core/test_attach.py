@@ -9,7 +9,7 @@ from penstock_core.attach import (
     AskedSource,
     AttachRequest,
     Create,
-    Found,
+    FoundSubscription,
     Join,
     Rebind,
     decide,
@@ -18,7 +18,7 @@ from penstock_core.attach import (
 )
 from penstock_core.binding import Binding, ByConnection, ByContainer, Filter, NoLocal, no_local_of
 from penstock_core.identity import Identity, LinkKey
-from penstock_core.reason import Condition, Reason, Refuse
+from penstock_core.reason import ErrorCondition, Reason, Refuse
 from penstock_core.terms import ClientOverrides, Exclusivity, ExpiryPolicy, Lifetime
 
 OWNED = LinkKey(CONTAINER, "sub")
@@ -111,8 +111,8 @@ def test_decision_03_without_capabilities_the_suffix_is_a_second_try(link_name: 
 def test_decision_03_the_rows_own_queue_wins() -> None:
     own, other = there(identity("foo|global", container_id=CONTAINER)), there(identity("foo"))
     request = attaching("foo|global", null_source=True)
-    assert look_up(request, {own.identity: own, other.identity: other}) == Found(own)
-    assert look_up(request, {other.identity: other}) == Found(other)
+    assert look_up(request, {own.identity: own, other.identity: other}) == FoundSubscription(own)
+    assert look_up(request, {other.identity: other}) == FoundSubscription(other)
 
 
 def test_decision_03_a_name_without_suffix_is_looked_for_once() -> None:
@@ -268,7 +268,7 @@ def test_decision_07_another_lifetime_joins(expiry: ExpiryPolicy | None) -> None
 
 def test_decision_08_found_while_others_consume_and_whoever_owns_it() -> None:
     existing = there(identity("sub"), exclusivity=Exclusivity.LINK, owner=LinkKey("other", "x"), consumers=1)
-    assert look_up(attaching(global_=True, null_source=True), {existing.identity: existing}) == Found(existing)
+    assert look_up(attaching(global_=True, null_source=True), {existing.identity: existing}) == FoundSubscription(existing)
 
 
 def test_decision_08_not_found() -> None:
@@ -366,7 +366,7 @@ def test_decision_16_another_users_needs_a_permission(null_source: bool) -> None
         return decide(request, existing, None)
 
     assert refused(answer(False)) == (Reason.OTHER_USER, "amqp:unauthorized-access")
-    assert isinstance(answer(True), Join | Found)
+    assert isinstance(answer(True), Join | FoundSubscription)
 
 
 def test_decision_16_the_permission_is_never_assumed() -> None:
@@ -434,4 +434,4 @@ def test_decision_17_no_local_on_a_shared_source_is_no_other_filter() -> None:
 
 def test_a_binding_key_that_is_too_long_is_refused() -> None:
     decision = decide(attaching(source=asked(keys=frozenset({"k" * 256}))), None, None)
-    assert refused(decision) == (Reason.INVALID_BINDING_KEY, Condition.INVALID_FIELD.value)
+    assert refused(decision) == (Reason.INVALID_BINDING_KEY, ErrorCondition.INVALID_FIELD.value)

@@ -13,7 +13,7 @@ from penstock_core.binding import (
     default_keys,
     keys_asked,
 )
-from penstock_core.headers import HeaderMatch, header_binding
+from penstock_core.header_bindings import HeaderMatch, header_binding
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import ExchangeType
 

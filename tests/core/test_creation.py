@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_core.creation import ANYTHING, NOTHING, AutoCreation, CreationRule, check_limit
+from penstock_core.auto_creation import ANYTHING, NOTHING, AutoCreation, CreationRule, check_limit
 from penstock_core.patterns import matches
 from penstock_core.reason import Reason
 from penstock_core.terms import NodeKind

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock_core.attach import (
     AttachRequest,
     Create,
-    Found,
+    FoundSubscription,
     Join,
     Rebind,
     decide,
@@ -20,12 +20,12 @@ from penstock_core.attach import (
     look_up,
 )
 from penstock_core.binding import Binding, Filter
-from penstock_core.detach import Detach, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
-from penstock_core.existing import Existing, LiveLink, TopicLink
+from penstock_core.detach import DetachOnly, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
+from penstock_core.existing_subscription import ExistingSubscription, LiveLink, TopicLink
 from penstock_core.identity import LinkKey
-from penstock_core.reason import Condition, Reason, Refuse
-from penstock_core.reply import source_reply
-from penstock_core.table import TABLE, Key
+from penstock_core.reason import ErrorCondition, Reason, Refuse
+from penstock_core.source_reply import source_reply
+from penstock_core.attach_table import TABLE, AttachKey
 from penstock_core.terms import ClientOverrides, Durability, ExchangeType, Exclusivity, ExpiryPolicy, Lifetime
 
 BOOLS = st.booleans()
@@ -60,13 +60,13 @@ def existing_for(
     draw: st.DrawFn,
     request: AttachRequest,
     exclusivities: st.SearchStrategy[Exclusivity] = st.sampled_from(Exclusivity),  # noqa: B008 - a frozen strategy
-) -> Existing:
+) -> ExistingSubscription:
     """Anything the store could hold under the identity that the request means."""
     exclusivity = draw(exclusivities)
     shared = exclusivity is Exclusivity.SHARED
     asked_for = draw(FILTERS)
     managed = draw(MANAGED)
-    return Existing(
+    return ExistingSubscription(
         identity=identities_to_look_up(request)[0],
         incarnation=draw(st.integers(1, 9)),
         exclusivity=exclusivity,
@@ -81,7 +81,7 @@ def existing_for(
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> tuple[AttachRequest, Existing | None, LiveLink | None]:
+def situations(draw: st.DrawFn) -> tuple[AttachRequest, ExistingSubscription | None, LiveLink | None]:
     """An attach with a source, what exists, and what is live under its (container, link name)."""
     request = draw(requests(st.just(False)))
     existing = draw(st.none() | existing_for(request))
@@ -89,7 +89,7 @@ def situations(draw: st.DrawFn) -> tuple[AttachRequest, Existing | None, LiveLin
 
 
 @st.composite
-def live_for(draw: st.DrawFn, request: AttachRequest, existing: Existing | None) -> LiveLink | None:
+def live_for(draw: st.DrawFn, request: AttachRequest, existing: ExistingSubscription | None) -> LiveLink | None:
     """What may be live under the request's (container, link name)."""
     consuming = existing is not None and existing.consumers > 0
     return draw(
@@ -104,7 +104,7 @@ def live_for(draw: st.DrawFn, request: AttachRequest, existing: Existing | None)
 
 
 @given(situations())
-def test_every_attach_has_an_answer(situation: tuple[AttachRequest, Existing | None, LiveLink | None]) -> None:
+def test_every_attach_has_an_answer(situation: tuple[AttachRequest, ExistingSubscription | None, LiveLink | None]) -> None:
     request, existing, live = situation
     decision = decide(request, existing, live)
     assert isinstance(decision, Create | Join | Rebind | Refuse)
@@ -117,7 +117,7 @@ def test_every_attach_has_an_answer(situation: tuple[AttachRequest, Existing | N
 
 
 @given(situations())
-def test_a_busy_queue_is_never_rebound(situation: tuple[AttachRequest, Existing | None, LiveLink | None]) -> None:
+def test_a_busy_queue_is_never_rebound(situation: tuple[AttachRequest, ExistingSubscription | None, LiveLink | None]) -> None:
     request, existing, live = situation
     decision = decide(request, existing, live)
     if isinstance(decision, Rebind):
@@ -142,18 +142,18 @@ def test_a_not_shared_one_never_gets_a_second_consumer(data: st.DataObject) -> N
 
 @given(situations())
 def test_decision_10_a_refusal_carries_no_effect(
-    situation: tuple[AttachRequest, Existing | None, LiveLink | None],
+    situation: tuple[AttachRequest, ExistingSubscription | None, LiveLink | None],
 ) -> None:
     decision = decide(*situation)
     if isinstance(decision, Refuse):
         assert [each.name for each in dataclasses.fields(decision)] == ["reason", "description", "info"]
-        assert decision.condition in Condition
+        assert decision.condition in ErrorCondition
         assert decision.description.endswith(".")
 
 
 @given(situations())
 def test_other_users_things_stay_theirs(
-    situation: tuple[AttachRequest, Existing | None, LiveLink | None],
+    situation: tuple[AttachRequest, ExistingSubscription | None, LiveLink | None],
 ) -> None:
     request, existing, live = situation
     assume(not request.may_use_others)
@@ -171,7 +171,7 @@ def test_every_null_source_has_an_answer(data: st.DataObject) -> None:
         if data.draw(BOOLS)
     }
     answer = look_up(request, held)
-    if isinstance(answer, Found):
+    if isinstance(answer, FoundSubscription):
         assert answer.existing in held.values()
         assert answer.existing.identity.durable
         source_reply(request, answer)
@@ -196,7 +196,7 @@ def test_every_detach_has_an_answer_and_no_busy_queue_ends(data: st.DataObject) 
     existing = data.draw(st.none() | existing_for(data.draw(requests())))
     others = data.draw(st.integers(0, 2))
     decision = decide_detach(request, existing, others)
-    assert isinstance(decision, Detach | EndSubscription | RefuseClose)
+    assert isinstance(decision, DetachOnly | EndSubscription | RefuseClose)
     if isinstance(decision, EndSubscription):
         assert others == 0
         assert request.closed
@@ -212,7 +212,7 @@ def test_what_was_created_is_found_again(request: AttachRequest) -> None:
     created = decide(request, None, None)
     assume(isinstance(created, Create) and created.identity.durable)
     assert isinstance(created, Create)
-    kept = Existing(
+    kept = ExistingSubscription(
         identity=created.identity,
         incarnation=1,
         exclusivity=created.exclusivity,
@@ -232,4 +232,4 @@ def test_what_was_created_is_found_again(request: AttachRequest) -> None:
 
 @given(requests())
 def test_the_row_is_the_tables(request: AttachRequest) -> None:
-    assert request.row is TABLE[Key(request.shared, request.global_, request.durability in (1, 2))]
+    assert request.row is TABLE[AttachKey(request.shared, request.global_, request.durability in (1, 2))]

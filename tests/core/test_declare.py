@@ -6,21 +6,8 @@ import pytest
 from core.making import CONTAINER, identity, resource, there
 
 from penstock_core.binding import Binding, Filter
-from penstock_core.declare import (
-    Declared,
-    DeleteExisting,
-    DropAndRebind,
-    Keep,
-    Make,
-    NothingToDelete,
-    RebindInPlace,
-    SameBinding,
-    Wait,
-    decide_declaration,
-    decide_deletion,
-    decide_rebind,
-)
-from penstock_core.existing import Managed
+from penstock_core.declaration_rules import DeclaredSubscription, DeleteExisting, DropAndRebind, Keep, Make, NothingToDelete, RebindInPlace, SameBinding, Wait, decide_declaration, decide_deletion, decide_rebind
+from penstock_core.existing_subscription import OwnerMark
 from penstock_core.identity import LinkKey
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Exclusivity, Lifetime, RebindPolicy
@@ -35,9 +22,9 @@ def declared(
     keys: frozenset[str] = frozenset({"#"}),
     filter: Filter = Filter(),  # noqa: B008 - a frozen value
     rebind_policy: RebindPolicy = RebindPolicy.IN_PLACE,
-    managed: Managed | None = None,
-) -> Declared:
-    return Declared(
+    managed: OwnerMark | None = None,
+) -> DeclaredSubscription:
+    return DeclaredSubscription(
         identity=identity(name, container_id=container_id, durable=durable),
         exclusivity=exclusivity,
         lifetime=Lifetime.PERMANENT,
@@ -67,14 +54,14 @@ def test_a_clients_subscription_is_adopted_with_its_backlog() -> None:
 
 
 def test_another_uid_of_the_same_name_is_the_same_owner() -> None:
-    existing = there(identity(), user=None, managed=Managed("shop/orders-eu", uid="old", cluster_id="c1"))
+    existing = there(identity(), user=None, managed=OwnerMark("shop/orders-eu", uid="old", cluster_id="c1"))
     assert decide_declaration(declared(), existing, 0) == Keep(adopts=False, rebinding=SameBinding())
 
 
 @pytest.mark.parametrize(
-    "other", [Managed("hidden/other", uid="u2", cluster_id="c1"), Managed("shop/orders-eu", uid="u1", cluster_id="c2")]
+    "other", [OwnerMark("hidden/other", uid="u2", cluster_id="c1"), OwnerMark("shop/orders-eu", uid="u1", cluster_id="c2")]
 )
-def test_of_two_resources_the_first_wins_and_is_not_named(other: Managed) -> None:
+def test_of_two_resources_the_first_wins_and_is_not_named(other: OwnerMark) -> None:
     existing = there(identity(), user=None, managed=other)
     decision = decide_declaration(declared(), existing, 0)
     assert reason(decision) is Reason.DUPLICATE_SUBSCRIPTION
@@ -84,7 +71,7 @@ def test_of_two_resources_the_first_wins_and_is_not_named(other: Managed) -> Non
 
 def test_an_administrator_does_not_change_what_a_resource_declares() -> None:
     existing = there(identity(), user=None, managed=resource())
-    plain = Declared(
+    plain = DeclaredSubscription(
         identity=identity(),
         exclusivity=Exclusivity.SHARED,
         lifetime=Lifetime.PERMANENT,
@@ -133,7 +120,7 @@ def test_rebind_policies(policy: RebindPolicy, consumers: int, depth: int, outco
         (declared(exclusivity=Exclusivity.LINK, durable=False), Reason.INVALID_REQUEST),
     ],
 )
-def test_what_can_not_be_declared(wrong: Declared, why: Reason) -> None:
+def test_what_can_not_be_declared(wrong: DeclaredSubscription, why: Reason) -> None:
     assert reason(decide_declaration(wrong, None, 0)) is why
 
 
@@ -146,7 +133,7 @@ def test_what_can_not_be_declared(wrong: Declared, why: Reason) -> None:
         declared(durable=False),
     ],
 )
-def test_what_can(right: Declared) -> None:
+def test_what_can(right: DeclaredSubscription) -> None:
     assert decide_declaration(right, None, 0) == Make()
 
 

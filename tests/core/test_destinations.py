@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from penstock_core.address import ExchangeAddress, QueueAddress
-from penstock_core.destinations import Found, MakeQueue, Missing, decide_destination
+from penstock_core.destinations import FoundDestination, MakeQueue, MissingDestination, decide_destination
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import ExchangeType
 
@@ -26,14 +26,14 @@ class Names:
 @pytest.mark.parametrize(
     ("address", "answer"),
     [
-        ("jobs", Found(QueueAddress("jobs"))),
-        ("queue://jobs", Found(QueueAddress("jobs"))),
-        ("orders", Found(ExchangeAddress("orders", ExchangeType.TOPIC, None))),
-        ("orders/dead.eu", Found(ExchangeAddress("orders", ExchangeType.TOPIC, "dead.eu"))),
+        ("jobs", FoundDestination(QueueAddress("jobs"))),
+        ("queue://jobs", FoundDestination(QueueAddress("jobs"))),
+        ("orders", FoundDestination(ExchangeAddress("orders", ExchangeType.TOPIC, None))),
+        ("orders/dead.eu", FoundDestination(ExchangeAddress("orders", ExchangeType.TOPIC, "dead.eu"))),
         ("dead", MakeQueue("dead")),
         ("queue://dead", MakeQueue("dead")),
-        ("later/dead", Missing("later/dead")),
-        ("topic://later", Missing("topic://later")),
+        ("later/dead", MissingDestination("later/dead")),
+        ("topic://later", MissingDestination("topic://later")),
     ],
 )
 def test_what_a_destination_means(address: str, answer: object) -> None:

@@ -6,7 +6,7 @@ import pytest
 from core.making import ANN, BOB, identity, resource, there
 
 from penstock_core.detach import (
-    Detach,
+    DetachOnly,
     DetachDecision,
     DetachRequest,
     EndSubscription,
@@ -14,7 +14,7 @@ from penstock_core.detach import (
     SourceKind,
     decide_detach,
 )
-from penstock_core.existing import Existing
+from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.reason import Reason
 from penstock_core.terms import Durability, Lifetime
 
@@ -42,7 +42,7 @@ def reason(decision: DetachDecision) -> tuple[Reason, str]:
 @pytest.mark.parametrize("source", list(SourceKind))
 @pytest.mark.parametrize("others", [0, 1])
 def test_detach_without_close_ends_nothing(source: SourceKind, others: int) -> None:
-    assert decide_detach(detaching(closed=False, source=source), there(identity()), others) == Detach()
+    assert decide_detach(detaching(closed=False, source=source), there(identity()), others) == DetachOnly()
 
 
 @pytest.mark.parametrize("source", [SourceKind.TOPIC, SourceKind.LOOKUP])
@@ -61,24 +61,24 @@ def test_decision_09_a_permanent_one_in_use_is_locked(source: SourceKind) -> Non
 @pytest.mark.parametrize("lifetime", VOLATILE_LIFETIMES)
 def test_decision_09_any_other_lifetime_in_use_detaches_without_error(lifetime: Lifetime) -> None:
     # What the JMS client does with every consumer of a shared volatile subscription.
-    assert decide_detach(detaching(durability=0), there(identity(), lifetime=lifetime), 1) == Detach()
+    assert decide_detach(detaching(durability=0), there(identity(), lifetime=lifetime), 1) == DetachOnly()
 
 
 def test_decision_09_a_queue_link_just_detaches() -> None:
-    assert decide_detach(detaching(source=SourceKind.QUEUE), None, 0) == Detach()
+    assert decide_detach(detaching(source=SourceKind.QUEUE), None, 0) == DetachOnly()
 
 
 def test_decision_09_what_is_gone_already_is_a_success() -> None:
-    assert decide_detach(detaching(source=SourceKind.LOOKUP), None, 0) == Detach()
+    assert decide_detach(detaching(source=SourceKind.LOOKUP), None, 0) == DetachOnly()
 
 
-def managed() -> Existing:
+def managed() -> ExistingSubscription:
     return there(identity(), user=None, managed=resource())
 
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_decision_14_close_of_a_link_that_asked_durability_0_just_detaches(others: int) -> None:
-    assert decide_detach(detaching(durability=0), managed(), others) == Detach()
+    assert decide_detach(detaching(durability=0), managed(), others) == DetachOnly()
 
 
 @pytest.mark.parametrize("others", [0, 1])

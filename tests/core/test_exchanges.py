@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_core.exchanges import decide_exchange_declaration, decide_exchange_deletion
+from penstock_core.declaration_rules import decide_exchange_declaration, decide_exchange_deletion
 from penstock_core.reason import Reason
 from penstock_core.terms import ExchangeType
 

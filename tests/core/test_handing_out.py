@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_core.handing_out import closes_group, consumer_priority, level_of, split_priority, tiers
+from penstock_core.dispatch_order import closes_group, consumer_priority, level_of, split_priority, tiers
 
 
 @pytest.mark.parametrize(("priority", "level"), [(0, 0), (4, 4), (9, 9), (10, 9), (255, 9)])

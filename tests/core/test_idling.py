@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_core.idling import GRACE_SECONDS, has_idled
+from penstock_core.idle_expiry import GRACE_SECONDS, has_idled
 
 HOUR = 3_600_000_000  # microseconds
 

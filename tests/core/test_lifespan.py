@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_core.lifespan import Wishes, available_at, bounded, expires_at
+from penstock_core.message_times import RequestedTimes, available_at, bounded, expires_at
 
 AT = 5_000_000  # microseconds: 5000 ms
 
@@ -48,13 +48,13 @@ def test_a_queue_bounds_it(expires_us: int, max_ttl_us: int, answer: int) -> Non
 @pytest.mark.parametrize(
     ("wishes", "available_us"),
     [
-        (Wishes(), 5_000_000),
-        (Wishes(delivery_time_ms=9_000), 9_000_000),
-        (Wishes(delivery_time_ms=4_000), 5_000_000),
-        (Wishes(delivery_delay_ms=20), 5_020_000),
-        (Wishes(delivery_delay_ms=-20), 5_000_000),
-        (Wishes(delivery_time_ms=9_000, delivery_delay_ms=20), 9_000_000),
+        (RequestedTimes(), 5_000_000),
+        (RequestedTimes(delivery_time_ms=9_000), 9_000_000),
+        (RequestedTimes(delivery_time_ms=4_000), 5_000_000),
+        (RequestedTimes(delivery_delay_ms=20), 5_020_000),
+        (RequestedTimes(delivery_delay_ms=-20), 5_000_000),
+        (RequestedTimes(delivery_time_ms=9_000, delivery_delay_ms=20), 9_000_000),
     ],
 )
-def test_a_delivery_time_goes_over_a_delay_and_the_past_means_now(wishes: Wishes, available_us: int) -> None:
+def test_a_delivery_time_goes_over_a_delay_and_the_past_means_now(wishes: RequestedTimes, available_us: int) -> None:
     assert available_at(AT, wishes) == available_us

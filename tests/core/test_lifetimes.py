@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_core.lifetimes import Session, Users, has_ended, outlives_process
+from penstock_core.subscription_lifetime import SessionKey, AttachedSessions, has_ended, outlives_process
 from penstock_core.terms import Lifetime
 
-A1, A2, B1 = Session(1, 1), Session(1, 2), Session(2, 1)
-NOBODY = Users()
+A1, A2, B1 = SessionKey(1, 1), SessionKey(1, 2), SessionKey(2, 1)
+NOBODY = AttachedSessions()
 
 
-def ends_now(lifetime: Lifetime, consumers: int, users: Users) -> bool:
+def ends_now(lifetime: Lifetime, consumers: int, users: AttachedSessions) -> bool:
     """For a subscription that a client made."""
     return has_ended(lifetime, consumers, users, managed=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock_core.login_end import LoginEnd, refusal
-from penstock_core.reason import Condition
+from penstock_core.reason import ErrorCondition
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from penstock_core.reason import Condition
 )
 def test_the_peer_learns_cause_and_cure(end: LoginEnd, reason: str, cure: str) -> None:
     told = refusal(end, "ann")
-    assert told.condition is Condition.UNAUTHORIZED_ACCESS
+    assert told.condition is ErrorCondition.UNAUTHORIZED_ACCESS
     assert told.error_info() == {"penstock:reason": reason}
     assert "'ann'" in told.description
     assert cure in told.description

@@ -5,19 +5,7 @@ from __future__ import annotations
 import pytest
 from core.making import ANN, BOB
 
-from penstock_core.opening import (
-    TAKEN_OVER,
-    Admit,
-    Capability,
-    ClosePredecessor,
-    Enforcement,
-    Predecessor,
-    Probe,
-    ProbeResult,
-    SoleDecision,
-    decide_sole_connection,
-    offer,
-)
+from penstock_core.connection_open import TAKEN_OVER, Admit, Capability, ClosePredecessor, Enforcement, Predecessor, Probe, ProbeResult, SoleDecision, decide_sole_connection, offer
 from penstock_core.reason import Reason, Refuse
 
 

@@ -7,20 +7,10 @@ from core.making import identity, there
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_core.permissions import (
-    ALLOWED,
-    EVERYTHING,
-    Action,
-    Grant,
-    Kind,
-    Need,
-    Permissions,
-    Who,
-    needs_to_subscribe,
-)
-from penstock_core.reason import Condition, Reason, Refuse
+from penstock_core.permissions import ALLOWED, EVERYTHING, Action, Grant, TargetKind, Need, Permissions, Principal, needs_to_subscribe
+from penstock_core.reason import ErrorCondition, Reason, Refuse
 
-ANN = Who("ann")
+ANN = Principal("ann")
 SHOP = Permissions(
     (
         Grant(
@@ -37,56 +27,56 @@ SHOP = Permissions(
 
 
 @pytest.mark.parametrize("action", list(Action))
-@pytest.mark.parametrize("kind", list(Kind))
-def test_as_long_as_nobody_speaks_of_permissions_everything_is_allowed(action: Action, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(TargetKind))
+def test_as_long_as_nobody_speaks_of_permissions_everything_is_allowed(action: Action, kind: TargetKind) -> None:
     assert EVERYTHING.decide(ANN, action, kind, "x") is ALLOWED
 
 
 @pytest.mark.parametrize("action", list(Action))
-@pytest.mark.parametrize("kind", list(Kind))
-def test_an_empty_list_allows_nothing(action: Action, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(TargetKind))
+def test_an_empty_list_allows_nothing(action: Action, kind: TargetKind) -> None:
     assert isinstance(Permissions().decide(ANN, action, kind, "x"), Refuse)
 
 
 def test_where_all_is_open_nobody_manages_what_others_made() -> None:
-    assert not EVERYTHING.allows(ANN, Action.MANAGE, Kind.SUBSCRIPTION, "x")
-    assert EVERYTHING.allows(ANN, Action.CONSUME, Kind.SUBSCRIPTION, "x")
+    assert not EVERYTHING.allows(ANN, Action.MANAGE, TargetKind.SUBSCRIPTION, "x")
+    assert EVERYTHING.allows(ANN, Action.CONSUME, TargetKind.SUBSCRIPTION, "x")
 
 
 @pytest.mark.parametrize(
     ("who", "action", "kind", "name", "allowed"),
     [
-        (ANN, Action.PUBLISH, Kind.EXCHANGE, "orders.eu", True),
-        (ANN, Action.PUBLISH, Kind.EXCHANGE, "orders.", True),
-        (ANN, Action.PUBLISH, Kind.EXCHANGE, "orders", False),
-        (ANN, Action.PUBLISH, Kind.EXCHANGE, "my.orders.eu", False),
-        (ANN, Action.CONSUME, Kind.EXCHANGE, "orders.eu", True),
-        (ANN, Action.MANAGE, Kind.EXCHANGE, "orders.eu", False),
-        (ANN, Action.PUBLISH, Kind.QUEUE, "work", True),
-        (ANN, Action.PUBLISH, Kind.QUEUE, "works", False),
-        (ANN, Action.PUBLISH, Kind.QUEUE, "orders.eu", False),
-        (Who("bob-1"), Action.CONSUME, Kind.QUEUE, "work", True),
-        (Who("bob"), Action.CONSUME, Kind.QUEUE, "work", False),
-        (Who("eve", frozenset(("team",))), Action.CONSUME, Kind.QUEUE, "work", True),
-        (Who("eve", frozenset(("teams",))), Action.CONSUME, Kind.QUEUE, "work", False),
-        (Who("team"), Action.CONSUME, Kind.QUEUE, "work", False),
-        (Who("eve"), Action.CREATE, Kind.SUBSCRIPTION, "eu-audit", True),
-        (Who("eve"), Action.CREATE, Kind.SUBSCRIPTION, "audit-eu", False),
-        (Who("eve"), Action.MANAGE, Kind.MANAGEMENT, "", False),
-        (Who("root"), Action.MANAGE, Kind.MANAGEMENT, "", True),
-        (Who("root"), Action.MANAGE, Kind.QUEUE, "work", False),
+        (ANN, Action.PUBLISH, TargetKind.EXCHANGE, "orders.eu", True),
+        (ANN, Action.PUBLISH, TargetKind.EXCHANGE, "orders.", True),
+        (ANN, Action.PUBLISH, TargetKind.EXCHANGE, "orders", False),
+        (ANN, Action.PUBLISH, TargetKind.EXCHANGE, "my.orders.eu", False),
+        (ANN, Action.CONSUME, TargetKind.EXCHANGE, "orders.eu", True),
+        (ANN, Action.MANAGE, TargetKind.EXCHANGE, "orders.eu", False),
+        (ANN, Action.PUBLISH, TargetKind.QUEUE, "work", True),
+        (ANN, Action.PUBLISH, TargetKind.QUEUE, "works", False),
+        (ANN, Action.PUBLISH, TargetKind.QUEUE, "orders.eu", False),
+        (Principal("bob-1"), Action.CONSUME, TargetKind.QUEUE, "work", True),
+        (Principal("bob"), Action.CONSUME, TargetKind.QUEUE, "work", False),
+        (Principal("eve", frozenset(("team",))), Action.CONSUME, TargetKind.QUEUE, "work", True),
+        (Principal("eve", frozenset(("teams",))), Action.CONSUME, TargetKind.QUEUE, "work", False),
+        (Principal("team"), Action.CONSUME, TargetKind.QUEUE, "work", False),
+        (Principal("eve"), Action.CREATE, TargetKind.SUBSCRIPTION, "eu-audit", True),
+        (Principal("eve"), Action.CREATE, TargetKind.SUBSCRIPTION, "audit-eu", False),
+        (Principal("eve"), Action.MANAGE, TargetKind.MANAGEMENT, "", False),
+        (Principal("root"), Action.MANAGE, TargetKind.MANAGEMENT, "", True),
+        (Principal("root"), Action.MANAGE, TargetKind.QUEUE, "work", False),
     ],
 )
-def test_what_a_grant_allows(who: Who, action: Action, kind: Kind, name: str, allowed: bool) -> None:
+def test_what_a_grant_allows(who: Principal, action: Action, kind: TargetKind, name: str, allowed: bool) -> None:
     assert SHOP.allows(who, action, kind, name) is allowed
     assert (SHOP.decide(who, action, kind, name) is ALLOWED) is allowed
 
 
 def test_a_refusal_says_what_is_lacking_and_who_can_give_it() -> None:
-    refused = SHOP.decide(Who("eve"), Action.PUBLISH, Kind.EXCHANGE, "orders.eu")
+    refused = SHOP.decide(Principal("eve"), Action.PUBLISH, TargetKind.EXCHANGE, "orders.eu")
     assert isinstance(refused, Refuse)
     assert refused.reason is Reason.NOT_PERMITTED
-    assert refused.condition is Condition.UNAUTHORIZED_ACCESS
+    assert refused.condition is ErrorCondition.UNAUTHORIZED_ACCESS
     assert refused.description == (
         "User 'eve' may not publish on exchange 'orders.eu': none of the broker's permissions allows it; "
         "ask those who run this broker to grant 'publish' on that exchange to this user."
@@ -99,13 +89,13 @@ def test_a_refusal_says_what_is_lacking_and_who_can_give_it() -> None:
 
 
 def test_a_refusal_of_management_names_no_name() -> None:
-    refused = SHOP.decide(ANN, Action.MANAGE, Kind.MANAGEMENT, "")
+    refused = SHOP.decide(ANN, Action.MANAGE, TargetKind.MANAGEMENT, "")
     assert isinstance(refused, Refuse)
     assert refused.description.startswith("User 'ann' may not use $management:")
 
 
 def test_a_long_name_is_not_sent_back() -> None:
-    refused = SHOP.decide(ANN, Action.PUBLISH, Kind.QUEUE, "q" * 60_000)
+    refused = SHOP.decide(ANN, Action.PUBLISH, TargetKind.QUEUE, "q" * 60_000)
     assert isinstance(refused, Refuse)
     assert len(refused.description) < 500
 
@@ -130,19 +120,19 @@ def test_a_long_name_is_not_sent_back() -> None:
 )
 def test_patterns_know_one_sign(pattern: str, name: str, matches: bool) -> None:
     grants = Permissions((Grant(users=("ann",), actions=frozenset((Action.PUBLISH,)), queues=(pattern,)),))
-    assert grants.allows(ANN, Action.PUBLISH, Kind.QUEUE, name) is matches
+    assert grants.allows(ANN, Action.PUBLISH, TargetKind.QUEUE, name) is matches
 
 
 @given(st.lists(st.text("ab", max_size=3), min_size=1, max_size=5), st.lists(st.text("ab", max_size=3), max_size=4))
 def test_a_pattern_matches_whatever_stands_for_its_stars(parts: list[str], fillings: list[str]) -> None:
     name = parts[0] + "".join(map("".join, zip([*fillings, *[""] * 4], parts[1:], strict=False)))
     grants = Permissions((Grant(users=("ann",), actions=frozenset((Action.PUBLISH,)), queues=("*".join(parts),)),))
-    assert grants.allows(ANN, Action.PUBLISH, Kind.QUEUE, name)
+    assert grants.allows(ANN, Action.PUBLISH, TargetKind.QUEUE, name)
 
 
-NEWS = Need(Action.CONSUME, Kind.EXCHANGE, "news")
-AUDIT = Need(Action.CONSUME, Kind.SUBSCRIPTION, "audit")
-MAKE_AUDIT = Need(Action.CREATE, Kind.SUBSCRIPTION, "audit")
+NEWS = Need(Action.CONSUME, TargetKind.EXCHANGE, "news")
+AUDIT = Need(Action.CONSUME, TargetKind.SUBSCRIPTION, "audit")
+MAKE_AUDIT = Need(Action.CREATE, TargetKind.SUBSCRIPTION, "audit")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from core.making import identity
 
 from penstock_core.address import QueueAddress, SubscriptionQueue
-from penstock_core.queues import Browse, Consume, decide_publish, decide_queue_attach
+from penstock_core.queue_links import Browse, Consume, decide_publish, decide_queue_attach
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import DistributionMode
 

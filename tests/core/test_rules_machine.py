@@ -19,7 +19,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 from penstock_core.attach import (
     AttachRequest,
     Create,
-    Found,
+    FoundSubscription,
     Join,
     Rebind,
     decide,
@@ -27,20 +27,11 @@ from penstock_core.attach import (
     look_up,
 )
 from penstock_core.binding import Binding, Filter
-from penstock_core.declare import (
-    Declared,
-    DeleteExisting,
-    DropAndRebind,
-    Keep,
-    Make,
-    RebindInPlace,
-    decide_declaration,
-    decide_deletion,
-)
+from penstock_core.declaration_rules import DeclaredSubscription, DeleteExisting, DropAndRebind, Keep, Make, RebindInPlace, decide_declaration, decide_deletion
 from penstock_core.detach import DetachRequest, EndSubscription, SourceKind, decide_detach
-from penstock_core.existing import Existing, LiveLink
+from penstock_core.existing_subscription import ExistingSubscription, LiveLink
 from penstock_core.identity import Identity, LinkKey
-from penstock_core.lifetimes import Session, Users, has_ended
+from penstock_core.subscription_lifetime import SessionKey, AttachedSessions, has_ended
 from penstock_core.reason import Refuse
 from penstock_core.terms import Durability, ExchangeType, Exclusivity, ExpiryPolicy, Lifetime, RebindPolicy
 
@@ -54,7 +45,7 @@ class Attached:
 
     identity: Identity
     live: LiveLink
-    session: Session
+    session: SessionKey
     durability: Durability
 
 
@@ -62,9 +53,9 @@ class Attached:
 class Store:
     """What a broker keeps; comparable, so that a refusal can be seen to change nothing."""
 
-    subscriptions: dict[Identity, Existing] = field(default_factory=dict[Identity, Existing])
+    subscriptions: dict[Identity, ExistingSubscription] = field(default_factory=dict[Identity, ExistingSubscription])
     backlog: dict[Identity, int] = field(default_factory=dict[Identity, int])
-    users: dict[Identity, Users] = field(default_factory=dict[Identity, Users])
+    users: dict[Identity, AttachedSessions] = field(default_factory=dict[Identity, AttachedSessions])
     links: dict[LinkKey, Attached] = field(default_factory=dict[LinkKey, Attached])
     incarnation: int = 0
 
@@ -154,12 +145,12 @@ class Rules(RuleBasedStateMachine):
             case Rebind():
                 self.rebind(decision, attached)
         assert decision.steals is (attached is not None)
-        self.consume(request, identity, Session(home, session))
+        self.consume(request, identity, SessionKey(home, session))
         self.store.end_what_is_over()
 
     def create(self, decision: Create) -> None:
         assert decision.identity not in self.store.subscriptions
-        self.store.subscriptions[decision.identity] = Existing(
+        self.store.subscriptions[decision.identity] = ExistingSubscription(
             identity=decision.identity,
             incarnation=self.store.next_incarnation(),
             exclusivity=decision.exclusivity,
@@ -171,7 +162,7 @@ class Rules(RuleBasedStateMachine):
             user=decision.user,
         )
         self.store.backlog[decision.identity] = 0
-        self.store.users[decision.identity] = Users()
+        self.store.users[decision.identity] = AttachedSessions()
 
     def rebind(self, decision: Rebind, attached: Attached | None) -> None:
         identity = decision.existing.identity
@@ -188,7 +179,7 @@ class Rules(RuleBasedStateMachine):
         if owner is not None:
             self.store.subscriptions[identity] = replace(self.store.subscriptions[identity], owner=owner)
 
-    def consume(self, request: AttachRequest, identity: Identity, session: Session) -> None:
+    def consume(self, request: AttachRequest, identity: Identity, session: SessionKey) -> None:
         if request.link in self.store.links:
             self.store.drop_link(request.link)
         there = self.store.subscriptions[identity]
@@ -212,13 +203,13 @@ class Rules(RuleBasedStateMachine):
     def unsubscribe(self, request: AttachRequest, closed: bool) -> None:
         asks = replace(request, source=None)
         found = look_up(asks, self.store.subscriptions)
-        if isinstance(found, Found):
+        if isinstance(found, FoundSubscription):
             close = DetachRequest(
                 closed=closed, source=SourceKind.LOOKUP, durability=Durability.NONE, user=request.user
             )
             self.apply_close(close, found.existing, found.existing.consumers, None)
 
-    def apply_close(self, asks: DetachRequest, existing: Existing, others: int, link: LinkKey | None) -> None:
+    def apply_close(self, asks: DetachRequest, existing: ExistingSubscription, others: int, link: LinkKey | None) -> None:
         decision = decide_detach(asks, existing, others)
         if link is not None:
             self.store.drop_link(link)
@@ -232,7 +223,7 @@ class Rules(RuleBasedStateMachine):
 
     @rule(connection=st.sampled_from(sorted(CONNECTIONS)), number=st.integers(1, 2))
     def end_session(self, connection: int, number: int) -> None:
-        session = Session(connection, number)
+        session = SessionKey(connection, number)
         self.store.drop_links(key for key, each in self.store.links.items() if each.session == session)
         for identity, users in self.store.users.items():
             self.store.users[identity] = users.session_ended(session)
@@ -261,7 +252,7 @@ class Rules(RuleBasedStateMachine):
         self, exclusivity: Exclusivity, selector: str | None, policy: RebindPolicy, owner: str, lifetime: Lifetime
     ) -> None:
         (identity,) = identities_to_look_up(attaching("sub", shared=True, global_=True, durability=2))
-        declared = Declared(
+        declared = DeclaredSubscription(
             identity=identity,
             exclusivity=exclusivity,
             lifetime=lifetime,
@@ -278,12 +269,12 @@ class Rules(RuleBasedStateMachine):
             case Make():
                 self.put_declared(declared, declared.binding, self.store.next_incarnation(), 0, None)
                 self.store.backlog[identity] = 0
-                self.store.users[identity] = Users()
+                self.store.users[identity] = AttachedSessions()
             case Keep():
                 assert existing is not None
                 self.keep(decision, declared, existing, backlog)
 
-    def keep(self, decision: Keep, declared: Declared, existing: Existing, backlog: int) -> None:
+    def keep(self, decision: Keep, declared: DeclaredSubscription, existing: ExistingSubscription, backlog: int) -> None:
         binding, incarnation = existing.binding, existing.incarnation
         if isinstance(decision.rebinding, RebindInPlace):
             binding = declared.binding
@@ -295,9 +286,9 @@ class Rules(RuleBasedStateMachine):
         self.put_declared(declared, binding, incarnation, existing.consumers, existing.owner)
 
     def put_declared(
-        self, declared: Declared, binding: Binding, incarnation: int, consumers: int, owner: LinkKey | None
+        self, declared: DeclaredSubscription, binding: Binding, incarnation: int, consumers: int, owner: LinkKey | None
     ) -> None:
-        self.store.subscriptions[declared.identity] = Existing(
+        self.store.subscriptions[declared.identity] = ExistingSubscription(
             identity=declared.identity,
             incarnation=incarnation,
             exclusivity=declared.exclusivity,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_core.reason import Condition, Reason, Refuse
+from penstock_core.reason import ErrorCondition, Reason, Refuse
 from penstock_core.selector import Selector, compile_selector, stored_selector
 from penstock_core.selector.compiled import REMEMBERED, remembered
 
@@ -181,7 +181,7 @@ def test_pure_equality_can_be_indexed(text: str, equality: tuple[str, str] | Non
 def test_decision_12_a_bad_selector_is_invalid_field_with_the_position(text: str, position: int) -> None:
     refuse = refused(text)
     assert refuse.reason is Reason.INVALID_SELECTOR
-    assert refuse.condition is Condition.INVALID_FIELD
+    assert refuse.condition is ErrorCondition.INVALID_FIELD
     assert refuse.error_info() == {
         "penstock:reason": "InvalidSelector",
         "invalid-field": "filter",

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from penstock_core.selector import Selector, compile_selector
 from penstock_core.selector.code import compile_condition
 from penstock_core.selector.like import compile_like
-from penstock_core.selector.normal import normal_text
-from penstock_core.selector.reading import read
+from penstock_core.selector.normal_form import normal_text
+from penstock_core.selector.parser import read
 from penstock_core.selector.syntax import (
     Arithmetic,
     ArithmeticOp,

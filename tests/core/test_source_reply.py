@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from core.making import asked, attaching, identity, resource, there
 
-from penstock_core.attach import AskedSource, AttachRequest, Create, Found, Join, Rebind, decide, look_up
+from penstock_core.attach import AskedSource, AttachRequest, Create, FoundSubscription, Join, Rebind, decide, look_up
 from penstock_core.binding import Binding, Filter
-from penstock_core.existing import Existing
-from penstock_core.headers import HeaderMatch, header_binding
-from penstock_core.reply import SourceReply, binding_address, source_reply
+from penstock_core.existing_subscription import ExistingSubscription
+from penstock_core.header_bindings import HeaderMatch, header_binding
+from penstock_core.source_reply import SourceReply, binding_address, source_reply
 from penstock_core.terms import ClientOverrides, DistributionMode, Durability, ExchangeType, ExpiryPolicy, Lifetime
 
 EU = Filter(selector="region = 'eu'")
 
 
-def reply_to(request: AttachRequest, existing: Existing | None = None) -> SourceReply:
+def reply_to(request: AttachRequest, existing: ExistingSubscription | None = None) -> SourceReply:
     decision = decide(request, existing, None)
     assert isinstance(decision, Create | Join | Rebind)
     return source_reply(request, decision)
@@ -58,7 +58,7 @@ def test_decision_08_a_null_source_is_told_the_real_one() -> None:
     existing = there(identity("sub"), keys=frozenset({"eu.#"}), filter=EU, consumers=2)
     request = attaching("sub|global", null_source=True)
     found = look_up(request, {existing.identity: existing})
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundSubscription)
     assert source_reply(request, found) == SourceReply(
         address="orders/eu.#",
         durability=Durability.CONFIGURATION,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from core.making import ANN, BOB, identity, live
 
-from penstock_core.existing import LinkKind, LiveLink, QueueLink, TopicLink
-from penstock_core.reason import Condition, Reason, Refuse
-from penstock_core.stealing import STOLEN, NothingLive, Steal, decide_steal
+from penstock_core.existing_subscription import LinkKind, LiveLink, QueueLink, TopicLink
+from penstock_core.reason import ErrorCondition, Reason, Refuse
+from penstock_core.link_stealing import STOLEN, NothingLive, Steal, decide_steal
 
 SHARED = TopicLink(shared=True, global_=True, durable=True)
 
@@ -34,7 +34,7 @@ def test_decision_05_another_kind_is_locked_and_says_which(asks: LinkKind, words
     decision = decide_steal(asks, live(identity(), shared=True, global_=True, durable=True), ANN, True)
     assert isinstance(decision, Refuse)
     assert decision.reason is Reason.LINK_LIVE_FOR_OTHER_KIND
-    assert decision.condition is Condition.RESOURCE_LOCKED
+    assert decision.condition is ErrorCondition.RESOURCE_LOCKED
     assert f"attached as shared, global, durable, and this attach asks for {words};" in decision.description
 
 
@@ -42,7 +42,7 @@ def test_decision_16_another_users_link_needs_a_permission() -> None:
     link = live(identity(), shared=True, global_=True, durable=True, user=ANN)
     decision = decide_steal(SHARED, link, BOB, False)
     assert isinstance(decision, Refuse)
-    assert decision.condition is Condition.UNAUTHORIZED_ACCESS
+    assert decision.condition is ErrorCondition.UNAUTHORIZED_ACCESS
     assert decide_steal(SHARED, link, BOB, True) == Steal()
 
 

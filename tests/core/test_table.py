@@ -10,11 +10,11 @@ from itertools import product
 import pytest
 from core.making import CONTAINER, attaching, there
 
-from penstock_core.attach import Create, Found, decide, identities_to_look_up, look_up
+from penstock_core.attach import Create, FoundSubscription, decide, identities_to_look_up, look_up
 from penstock_core.identity import queue_name
-from penstock_core.reason import Condition, Refuse
-from penstock_core.reply import source_reply
-from penstock_core.table import NULL_SOURCE, TABLE, Key, NullKey
+from penstock_core.reason import ErrorCondition, Refuse
+from penstock_core.source_reply import source_reply
+from penstock_core.attach_table import NULL_SOURCE, TABLE, AttachKey, NullSourceKey
 from penstock_core.terms import Exclusivity
 
 LINK_NAME = "mysub|2"
@@ -76,13 +76,13 @@ def test_row_with_a_null_source(shared: bool, global_: bool, queue: str) -> None
     looked_for = identities_to_look_up(request)[0]
     assert queue_name(looked_for) == queue
     existing = there(looked_for)
-    assert look_up(request, {looked_for: existing}) == Found(existing)
+    assert look_up(request, {looked_for: existing}) == FoundSubscription(existing)
     missing = look_up(request, {})
     assert isinstance(missing, Refuse)
-    assert missing.condition is Condition.NOT_FOUND
+    assert missing.condition is ErrorCondition.NOT_FOUND
 
 
 def test_the_table_is_total() -> None:
     both = (False, True)
-    assert list(TABLE) == [Key(*key) for key in product(both, both, both)]
-    assert list(NULL_SOURCE) == [NullKey(*key) for key in product(both, both)]
+    assert list(TABLE) == [AttachKey(*key) for key in product(both, both, both)]
+    assert list(NULL_SOURCE) == [NullSourceKey(*key) for key in product(both, both)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_core.takeovers import Contest, is_contested, taken_over
+from penstock_core.container_takeovers import Contest, is_contested, taken_over
 
 MINUTE = 60_000
 

@@ -5,17 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock_core.address import NodeKind, check_exchange_name, check_queue_name, parse_source, parse_target
-from penstock_core.creation import ANYTHING
-from penstock_core.reason import Condition, Reason, Refuse
-from penstock_core.temporary import (
-    LifetimePolicy,
-    MakeTemporary,
-    Use,
-    check_consumer,
-    decide_dynamic,
-    is_over,
-    temporary_name,
-)
+from penstock_core.auto_creation import ANYTHING
+from penstock_core.reason import ErrorCondition, Reason, Refuse
+from penstock_core.temporary_nodes import LifetimePolicy, MakeTemporary, Use, check_consumer, decide_dynamic, is_over, temporary_name
 from penstock_core.terms import ExchangeType
 
 ON_CLOSE = LifetimePolicy.DELETE_ON_CLOSE
@@ -56,9 +48,9 @@ def test_the_policy_asked_is_put_in_place(policy: LifetimePolicy) -> None:
 
 def test_what_is_refused() -> None:
     for refused, reason, condition in (
-        (asked(address="mine"), Reason.INVALID_ADDRESS, Condition.INVALID_FIELD),
-        (asked(NodeKind.QUEUE, NodeKind.TOPIC), Reason.INVALID_ADDRESS, Condition.INVALID_FIELD),
-        (asked(made=3), Reason.LIMIT_EXCEEDED, Condition.RESOURCE_LIMIT_EXCEEDED),
+        (asked(address="mine"), Reason.INVALID_ADDRESS, ErrorCondition.INVALID_FIELD),
+        (asked(NodeKind.QUEUE, NodeKind.TOPIC), Reason.INVALID_ADDRESS, ErrorCondition.INVALID_FIELD),
+        (asked(made=3), Reason.LIMIT_EXCEEDED, ErrorCondition.RESOURCE_LIMIT_EXCEEDED),
     ):
         assert isinstance(refused, Refuse)
         assert (refused.reason, refused.condition) == (reason, condition)
@@ -69,7 +61,7 @@ def test_only_the_connection_that_made_it_consumes() -> None:
     assert check_consumer("temporary-queue:a", 7, 7) is None
     refused = check_consumer("temporary-queue:a", 7, 8)
     assert refused is not None
-    assert (refused.reason, refused.condition) == (Reason.OTHER_CONNECTION, Condition.RESOURCE_LOCKED)
+    assert (refused.reason, refused.condition) == (Reason.OTHER_CONNECTION, ErrorCondition.RESOURCE_LOCKED)
 
 
 def test_a_durable_subscription_would_outlive_it() -> None:
@@ -112,4 +104,4 @@ def test_one_that_is_gone_is_not_made_again_by_its_name(kind: NodeKind) -> None:
         parse_source(name, (), Nothing()),
     ):
         assert isinstance(found, Refuse)
-        assert (found.reason, found.condition) == (Reason.ADDRESS_NOT_FOUND, Condition.NOT_FOUND)
+        assert (found.reason, found.condition) == (Reason.ADDRESS_NOT_FOUND, ErrorCondition.NOT_FOUND)

@@ -10,35 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock_core.reason import Reason, Refuse
-from penstock_core.transactions import (
-    UNKNOWN,
-    Commit,
-    Declare,
-    Fail,
-    Limits,
-    RollBack,
-    State,
-    Taken,
-    Usage,
-    abandon,
-    age_deadline_ms,
-    decide_declare,
-    decide_discharge,
-    decide_post,
-    decide_settle,
-    doom,
-    failed_commit,
-    time_out,
-)
+from penstock_core.transaction_rules import UNKNOWN, CommitTransaction, BeginTransaction, Fail, TransactionLimits, RollBackTransaction, TransactionState, Taken, Usage, abandon, age_deadline_ms, decide_declare, decide_discharge, decide_post, decide_settle, doom, failed_commit, time_out
 
-LIMITS = Limits(messages=3, bytes=100, connection_bytes=150, memory_bytes=1000, connection_open=2, age_ms=60_000)
+LIMITS = TransactionLimits(messages=3, bytes=100, connection_bytes=150, memory_bytes=1000, connection_open=2, age_ms=60_000)
 FULL = Refuse(Reason.LIMIT_EXCEEDED, "The queue is full.")
 OTHER = Refuse(Reason.ADDRESS_NOT_FOUND, "No such place.")
 
 
-def posted(*sizes: int) -> State:
+def posted(*sizes: int) -> TransactionState:
     """A transaction in which these messages were sent at 1,000 ms."""
-    state = State()
+    state = TransactionState()
     for size in sizes:
         decision = decide_post(state, Usage(1, state.bytes), size, LIMITS, 1_000)
         assert isinstance(decision, Taken)
@@ -53,7 +34,7 @@ def refused(decision: Taken | Fail) -> tuple[str, str, bool]:
 
 
 def test_a_transaction_begins_while_the_connection_has_fewer_than_its_limit() -> None:
-    assert decide_declare(Usage(1, 0), LIMITS, names_global=False) == Declare()
+    assert decide_declare(Usage(1, 0), LIMITS, names_global=False) == BeginTransaction()
     refuse = decide_declare(Usage(2, 0), LIMITS, names_global=False)
     assert isinstance(refuse, Refuse)
     assert refuse.condition.value == "amqp:resource-limit-exceeded"
@@ -67,9 +48,9 @@ def test_a_global_name_is_not_implemented() -> None:
 
 
 def test_messages_and_deliveries_are_counted_from_the_first_work_on() -> None:
-    assert posted(40, 60) == State(messages=2, bytes=100, memory=100, since_ms=1_000)
-    assert decide_settle(posted(40), LIMITS, 9_000) == State(messages=2, bytes=40, memory=40, since_ms=1_000)
-    assert decide_settle(State(), LIMITS, 9_000) == State(messages=1, bytes=0, since_ms=9_000)
+    assert posted(40, 60) == TransactionState(messages=2, bytes=100, memory=100, since_ms=1_000)
+    assert decide_settle(posted(40), LIMITS, 9_000) == TransactionState(messages=2, bytes=40, memory=40, since_ms=1_000)
+    assert decide_settle(TransactionState(), LIMITS, 9_000) == TransactionState(messages=1, bytes=0, since_ms=9_000)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +62,7 @@ def test_messages_and_deliveries_are_counted_from_the_first_work_on() -> None:
         (posted(60), Usage(1, 60, 961), 40),  # 1,001 bytes in the memory of the broker
     ],
 )
-def test_beyond_a_limit_a_message_is_refused_and_dooms_its_transaction(state: State, usage: Usage, size: int) -> None:
+def test_beyond_a_limit_a_message_is_refused_and_dooms_its_transaction(state: TransactionState, usage: Usage, size: int) -> None:
     decision = decide_post(state, usage, size, LIMITS, 2_000)
     assert refused(decision) == ("amqp:resource-limit-exceeded", "LimitExceeded", False)
     assert (decision.state.bytes, decision.state.memory) == (0, 0)
@@ -108,7 +89,7 @@ def test_messages_at_once_count_as_they_would_one_by_one() -> None:
 
 
 def test_deliveries_at_once_doom_beyond_the_limit_only() -> None:
-    assert decide_settle(posted(1), LIMITS, 2_000, 2) == State(messages=3, bytes=1, memory=1, since_ms=1_000)
+    assert decide_settle(posted(1), LIMITS, 2_000, 2) == TransactionState(messages=3, bytes=1, memory=1, since_ms=1_000)
     state = decide_settle(posted(1), LIMITS, 2_000, 3)
     assert (state.messages, state.is_sound) == (4, False)
 
@@ -126,18 +107,18 @@ def test_the_first_fault_is_the_one_that_is_told() -> None:
 
 
 def test_a_sound_transaction_is_committed() -> None:
-    assert decide_discharge(posted(10), fail=False) == Commit()
-    assert decide_discharge(State(), fail=False) == Commit()
+    assert decide_discharge(posted(10), fail=False) == CommitTransaction()
+    assert decide_discharge(TransactionState(), fail=False) == CommitTransaction()
 
 
 def test_a_failed_discharge_rolls_back_and_is_no_error_whatever_came_before() -> None:
     for state in (posted(10), doom(posted(10), FULL), time_out(posted(10), LIMITS)):
-        assert decide_discharge(state, fail=True) == RollBack(None)
+        assert decide_discharge(state, fail=True) == RollBackTransaction(None)
 
 
 def test_a_doomed_transaction_is_rolled_back_and_its_cause_told() -> None:
     decision = decide_discharge(doom(posted(10), FULL), fail=False)
-    assert isinstance(decision, RollBack)
+    assert isinstance(decision, RollBackTransaction)
     assert decision.refuse is not None
     assert decision.refuse.condition.value == "amqp:transaction:rollback"
     assert decision.refuse.error_info() == {
@@ -160,7 +141,7 @@ def test_what_is_not_known_is_told_so() -> None:
 
 
 def test_age_counts_from_the_first_work_and_may_be_without_limit() -> None:
-    assert age_deadline_ms(State(), LIMITS) is None
+    assert age_deadline_ms(TransactionState(), LIMITS) is None
     assert age_deadline_ms(posted(1), LIMITS) == 61_000
     assert age_deadline_ms(posted(1), replace(LIMITS, age_ms=0)) is None
     assert age_deadline_ms(time_out(posted(1), LIMITS), LIMITS) is None
@@ -174,7 +155,7 @@ def test_a_transaction_that_timed_out_tells_so_at_everything_that_follows() -> N
         "TransactionTimedOut",
     )
     decision = decide_discharge(state, fail=False)
-    assert isinstance(decision, RollBack)
+    assert isinstance(decision, RollBackTransaction)
     assert decision.refuse is not None
     assert decision.refuse.condition.value == "amqp:transaction:timeout"
     assert "60 s after its first work" in decision.refuse.description
@@ -188,7 +169,7 @@ def test_a_doomed_transaction_may_time_out_too() -> None:
 
 @given(st.lists(st.integers(0, 120), max_size=6))
 def test_whatever_is_sent_no_limit_is_passed(sizes: list[int]) -> None:
-    state = State()
+    state = TransactionState()
     for size in sizes:
         state = decide_post(state, Usage(1, state.bytes), size, LIMITS, 0).state
         assert state.messages <= LIMITS.messages
@@ -200,7 +181,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = State()
+        self.state = TransactionState()
         self.taken: list[int] = []
         self.settled = 0
         self.now_ms = 0
@@ -245,7 +226,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_discharge_commits_if_and_only_if_nothing_went_wrong(self) -> None:
-        assert (decide_discharge(self.state, fail=False) == Commit()) == (not self.doomed)
+        assert (decide_discharge(self.state, fail=False) == CommitTransaction()) == (not self.doomed)
         assert self.state.is_over == self.over
 
     @invariant()
@@ -265,4 +246,4 @@ TestTransactionMachine = TransactionMachine.TestCase
 
 
 def test_an_abandoned_one_holds_nothing() -> None:
-    assert abandon(doom(posted(10), FULL)) == State(since_ms=1_000, fault=FULL, is_over=True)
+    assert abandon(doom(posted(10), FULL)) == TransactionState(since_ms=1_000, fault=FULL, is_over=True)

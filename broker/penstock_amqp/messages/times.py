@@ -3,7 +3,7 @@
 Part of the forwarding path. Most messages say nothing, and two looks tell so: no annotations that could say it, and a
 properties list too short for an absolute expiry, or with a null in its place.
 
-Must not know what follows from it (`penstock_core.lifespan`). Source: AMQP 1.0 part 3, 3.2.3 and 3.2.4; annotations
+Must not know what follows from it (`penstock_core.message_times`). Source: AMQP 1.0 part 3, 3.2.3 and 3.2.4; annotations
 `x-opt-delivery-time` (JMS clients; milliseconds since the epoch) and `x-opt-delivery-delay` (milliseconds).
 """
 
@@ -19,7 +19,7 @@ from penstock_amqp.messages.sections import Section, end_of, find_section, secti
 from penstock_amqp.messages.streamed import behind
 from penstock_amqp.types.codec import decode, encode
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
-from penstock_core.lifespan import NO_WISHES, Wishes
+from penstock_core.message_times import NO_REQUESTED_TIMES, RequestedTimes
 
 __all__ = ["DELAYS", "absolute_expiry", "expiry_and_group", "may_expire", "may_wait", "wishes", "without_expiry"]
 
@@ -31,7 +31,7 @@ _COMMON: Final = b"x-opt-delivery-"
 _KEYS: Final = {encode(Symbol(key)): key for key in (_TIME, _DELAY)}
 
 
-def wishes(data: bytes, head: Head) -> Wishes:
+def wishes(data: bytes, head: Head) -> RequestedTimes:
     """Return what the message says. Raises `DecodeError` if a section on the way is malformed."""
     delivery_time = delivery_delay = absolute = None
     section, at = section_at(data, head.start)
@@ -44,8 +44,8 @@ def wishes(data: bytes, head: Head) -> Wishes:
     if section is Section.PROPERTIES and may_expire(data, at):
         absolute = absolute_expiry(data, head.start)
     if delivery_time is delivery_delay is absolute is None:
-        return NO_WISHES
-    return Wishes(absolute, delivery_time, delivery_delay)
+        return NO_REQUESTED_TIMES
+    return RequestedTimes(absolute, delivery_time, delivery_delay)
 
 
 def may_wait(data: bytes, at: int, end: int) -> bool:

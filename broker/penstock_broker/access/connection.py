@@ -23,7 +23,7 @@ from penstock_amqp.transports.tls import Wrapping
 from penstock_broker.access.listeners import ListeningPort
 from penstock_broker.access.users import Proof
 from penstock_core.identity import Identity
-from penstock_core.opening import Enforcement
+from penstock_core.connection_open import Enforcement
 from penstock_core.permissions import Need
 from penstock_core.reason import Refuse
 

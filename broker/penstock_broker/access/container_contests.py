@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from penstock_core.takeovers import Contest, is_contested, taken_over
+from penstock_core.container_takeovers import Contest, is_contested, taken_over
 
 __all__ = ["ContainerContests", "Contested"]
 

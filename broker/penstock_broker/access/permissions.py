@@ -22,9 +22,9 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.settings.security import Grants, Permission
 from penstock_broker.settings.settings import Role, Settings
 from penstock_broker.topology.records import Exchange, PointToPointQueue
-from penstock_core.address import AutoCreate
+from penstock_core.address import CreateNode
 from penstock_core.identity import Identity
-from penstock_core.permissions import EVERYTHING, Action, Allowed, Kind, Need, Permissions, Who
+from penstock_core.permissions import EVERYTHING, Action, Allowed, TargetKind, Need, Permissions, Principal
 from penstock_core.reason import Refuse
 from penstock_core.terms import NodeKind
 
@@ -74,7 +74,7 @@ class PermissionCheck:
         # An empty list allows nothing, which is another thing than no list.
         return Permissions(tuple(permission.grant() for permission in given), is_open=False)
 
-    def check(self, connection: Connection, action: Action, kind: Kind, name: str) -> Refuse | None:
+    def check(self, connection: Connection, action: Action, kind: TargetKind, name: str) -> Refuse | None:
         """None if the connection's user may do it."""
         if self.permissions.is_open or connection.port.role is Role.MANAGEMENT:
             return None
@@ -97,15 +97,15 @@ class PermissionCheck:
         """None if the connection may publish to, or consume from, a node that is there."""
         if node.temporary is not None:
             return None
-        return self.check(connection, action, Kind.EXCHANGE if isinstance(node, Exchange) else Kind.QUEUE, node.name)
+        return self.check(connection, action, TargetKind.EXCHANGE if isinstance(node, Exchange) else TargetKind.QUEUE, node.name)
 
-    def check_creation(self, connection: Connection, action: Action, wanted: AutoCreate) -> Refuse | None:
+    def check_creation(self, connection: Connection, action: Action, wanted: CreateNode) -> Refuse | None:
         """None if the connection may make a node by naming it, and then do `action` to it."""
-        kind = Kind.QUEUE if wanted.kind is NodeKind.QUEUE else Kind.EXCHANGE
+        kind = TargetKind.QUEUE if wanted.kind is NodeKind.QUEUE else TargetKind.EXCHANGE
         needs = (Need(Action.CREATE, kind, wanted.name), Need(action, kind, wanted.name))
         return self.check_all(connection, needs)
 
-    def may_manage(self, connection: Connection, kind: Kind, name: str) -> bool:
+    def may_manage(self, connection: Connection, kind: TargetKind, name: str) -> bool:
         """True if a permission says so, or the connection came by the management listener."""
         if connection.port.role is Role.MANAGEMENT:
             return True
@@ -113,11 +113,11 @@ class PermissionCheck:
 
     def may_use_others(self, connection: Connection, *identities: Identity) -> bool:
         """Whether the connection may use and end these subscriptions, whoever made them (decision 16)."""
-        return all(self.may_manage(connection, Kind.SUBSCRIPTION, each.name) for each in identities)
+        return all(self.may_manage(connection, TargetKind.SUBSCRIPTION, each.name) for each in identities)
 
-    def _who(self, connection: Connection) -> Who:
+    def _who(self, connection: Connection) -> Principal:
         own = {group for group, users in self._groups.items() if connection.user in users}
-        return Who(connection.user, connection.groups | own)
+        return Principal(connection.user, connection.groups | own)
 
 
 def _stamp(path: Path | None) -> tuple[int, int, int] | None:

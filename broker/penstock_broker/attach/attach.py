@@ -18,7 +18,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.messages import addresses
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer
-from penstock_core import address, handing_out
+from penstock_core import address, dispatch_order
 from penstock_core.reason import Refuse
 
 __all__ = ["attach_consumer"]
@@ -68,10 +68,10 @@ def _with_priority(broker: Broker, attach: Attach, source: Source) -> tuple[Sour
     The attach keeps its address, which the reply echoes. A node may be called so, too.
     """
     whole = source.address or ""
-    split = handing_out.split_priority(whole)
+    split = dispatch_order.split_priority(whole)
     if split is None or broker.topology.has_queue(whole) or broker.topology.exchange_type(whole) is not None:
         return source, attach
-    properties = {Symbol(handing_out.PRIORITY_PROPERTY): split[1], **(attach.properties or {})}
+    properties = {Symbol(dispatch_order.PRIORITY_PROPERTY): split[1], **(attach.properties or {})}
     return replace(source, address=split[0]), replace(attach, properties=properties)
 
 
@@ -84,7 +84,7 @@ def _attach_named(
             return topic_source.subscribe(broker, connection, link, attach, parsed)
         case address.QueueAddress() | address.SubscriptionQueue():
             return queue_source.consume(broker, connection, link, attach, parsed)
-        case address.ManagementNode():
+        case address.ManagementAddress():
             broker.management.attach_answers(connection, link, attach)
             return None
         case Refuse():

@@ -14,9 +14,9 @@ from typing import Final
 
 from penstock_amqp.frames.performatives import Source
 from penstock_amqp.types.values import Array, Described, Symbol, ULong, Value
-from penstock_core.headers import HeaderBinding, HeaderMatch, header_binding
+from penstock_core.header_bindings import HeaderBinding, HeaderMatch, header_binding
 from penstock_core.reason import Reason, Refuse
-from penstock_core.reply import SourceReply
+from penstock_core.source_reply import SourceReply
 from penstock_core.terms import ExchangeType
 
 __all__ = ["NamedBindings", "named_bindings", "to_wire"]

@@ -21,7 +21,7 @@ from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription
 from penstock_broker.transactions import commit
 from penstock_core.identity import Identity
-from penstock_core.lifetimes import has_ended
+from penstock_core.subscription_lifetime import has_ended
 from penstock_core.reason import Reason, Refuse
 
 __all__ = [

@@ -17,11 +17,11 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer, Producer, SubscriptionLookup
 from penstock_broker.topology.records import Subscription
 from penstock_broker.transactions import commit
-from penstock_core.detach import Detach, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
-from penstock_core.existing import Existing
+from penstock_core.detach import DetachOnly, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
+from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.identity import Identity
-from penstock_core.lifetimes import Session
-from penstock_core.stealing import STOLEN
+from penstock_core.subscription_lifetime import SessionKey
+from penstock_core.link_stealing import STOLEN
 from penstock_core.terms import Durability
 
 __all__ = ["connection_gone", "detached", "session_ended", "steal", "steal_within_session"]
@@ -86,13 +86,13 @@ def _finish(
     connection: Connection,
     link: OutLink,
     identity: Identity,
-    decision: Detach | EndSubscription | RefuseClose,
+    decision: DetachOnly | EndSubscription | RefuseClose,
     closed: bool,
 ) -> None:
     """Apply a detach decision and answer, once whatever it wrote is synced."""
     error: AmqpError | None = None
     match decision:
-        case Detach():
+        case DetachOnly():
             close.end_if_over(broker, identity)
         case EndSubscription():
             subscription = broker.topology.subscriptions.get(identity)
@@ -113,7 +113,7 @@ def _answer(broker: Broker, connection: Connection, link: OutLink, error: AmqpEr
         broker.work.touch(connection)
 
 
-def _still_there(broker: Broker, consumer: Consumer) -> Existing | None:
+def _still_there(broker: Broker, consumer: Consumer) -> ExistingSubscription | None:
     there = broker.topology.by_incarnation.get(consumer.queue.incarnation)
     return there.existing() if isinstance(there, Subscription) else None
 
@@ -161,7 +161,7 @@ def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
     connection.endpoint.end(event.session)
     number = event.session.context
     if isinstance(number, int):
-        session = Session(connection.number, number)
+        session = SessionKey(connection.number, number)
         for identity in list(connection.attached):
             subscription = broker.topology.subscriptions.get(identity)
             if subscription is not None:

@@ -20,18 +20,8 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.settings.announcing import open_properties
 from penstock_broker.state.broker import Broker
 from penstock_broker.version import VERSION
-from penstock_core.opening import (
-    Admit,
-    Capability,
-    ClosePredecessor,
-    Enforcement,
-    Predecessor,
-    Probe,
-    ProbeResult,
-    decide_sole_connection,
-    offer,
-)
-from penstock_core.permissions import Kind
+from penstock_core.connection_open import Admit, Capability, ClosePredecessor, Enforcement, Predecessor, Probe, ProbeResult, decide_sole_connection, offer
+from penstock_core.permissions import TargetKind
 from penstock_core.reason import Refuse
 
 __all__ = ["opened"]
@@ -69,7 +59,7 @@ def _decide(broker: Broker, connection: Connection, probe: ProbeResult, steps: i
         asks_sole=connection.asks_sole,
         enforcement=connection.enforcement or Enforcement.REFUSE,
         user=connection.user,
-        may_use_others=broker.permissions.may_manage(connection, Kind.MANAGEMENT, ""),
+        may_use_others=broker.permissions.may_manage(connection, TargetKind.MANAGEMENT, ""),
         predecessor=None
         if predecessor is None
         else Predecessor(is_sole=predecessor.asks_sole, user=predecessor.user, probe=probe),

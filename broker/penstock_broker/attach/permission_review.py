@@ -13,8 +13,8 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer, Producer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import PointToPointQueue, Subscription
-from penstock_core import ownership
-from penstock_core.permissions import Action, Kind, needs_to_subscribe
+from penstock_core import permissions
+from penstock_core.permissions import Action, TargetKind, needs_to_subscribe
 from penstock_core.reason import Refuse
 
 __all__ = ["check_links", "watch"]
@@ -56,11 +56,11 @@ def _check_source(broker: Broker, connection: Connection, queue: Queue, of_subsc
     there = broker.topology.by_incarnation.get(queue.incarnation)
     match there:
         case Subscription() if of_subscription is Action.MANAGE:
-            return permitting.check(connection, Action.MANAGE, Kind.SUBSCRIPTION, there.identity.name)
+            return permitting.check(connection, Action.MANAGE, TargetKind.SUBSCRIPTION, there.identity.name)
         case Subscription():
             existing = there.existing()
             others = permitting.may_use_others(connection, there.identity)
-            refused = ownership.check(existing, connection.user, others)
+            refused = permissions.check_owner(existing, connection.user, others)
             if refused is not None:
                 return refused
             exchange = broker.topology.exchanges.get(there.binding.exchange)

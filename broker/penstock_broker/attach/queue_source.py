@@ -19,13 +19,13 @@ from penstock_broker.attach.request import distribution_mode, filter_to_wire, se
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser
-from penstock_core import address, queues
+from penstock_core import address, queue_links
 from penstock_core.binding import Filter
-from penstock_core.existing import QueueLink
-from penstock_core.permissions import Action, Kind
+from penstock_core.existing_subscription import QueueLink
+from penstock_core.permissions import Action, TargetKind
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import Selector
-from penstock_core.stealing import Steal, decide_steal
+from penstock_core.link_stealing import Steal, decide_steal
 from penstock_core.terms import DistributionMode
 
 __all__ = ["consume"]
@@ -45,13 +45,13 @@ def consume(
     if isinstance(selector, Refuse):
         return selector
     may_manage = _may_manage(broker, connection, parsed)
-    decision = queues.decide_queue_attach(parsed, distribution_mode(source), may_manage=may_manage)
+    decision = queue_links.decide_queue_attach(parsed, distribution_mode(source), may_manage=may_manage)
     match decision:
         case Refuse():
             return decision
-        case queues.Browse():
+        case queue_links.Browse():
             return _browse(broker, connection, link, attach, parsed, selector)
-        case queues.Consume():
+        case queue_links.Consume():
             node = broker.topology.queues[decision.queue]
             refused = temporary.check(node, connection)
             refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
@@ -80,7 +80,7 @@ def _may_manage(
 ) -> bool:
     if isinstance(parsed, address.SubscriptionQueue):
         return broker.permissions.may_use_others(connection, parsed.identity)
-    return broker.permissions.may_manage(connection, Kind.QUEUE, parsed.queue)
+    return broker.permissions.may_manage(connection, TargetKind.QUEUE, parsed.queue)
 
 
 def _browse(

@@ -17,11 +17,11 @@ from penstock_broker.attach.request import attach_request, default_outcome
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer
-from penstock_core import handing_out
+from penstock_core import dispatch_order
 from penstock_core.attach import AskedSource, AttachRequest
-from penstock_core.existing import LiveLink
+from penstock_core.existing_subscription import LiveLink
 from penstock_core.identity import Identity
-from penstock_core.lifetimes import Session
+from penstock_core.subscription_lifetime import SessionKey
 
 __all__ = ["OUTCOMES", "activate", "add_consumer", "live_link", "request_of", "session_of", "target_of"]
 
@@ -71,7 +71,7 @@ def add_consumer(
     )
     if link.max_bytes > broker.settings.largest_message_bytes + ROOM_BYTES:
         link.max_bytes = 0
-    consumer.priority = handing_out.consumer_priority((attach.properties or {}).items())
+    consumer.priority = dispatch_order.consumer_priority((attach.properties or {}).items())
     link.context = consumer
     queue.join(consumer)
     broker.clients.live_links[request.link] = consumer
@@ -114,10 +114,10 @@ def target_of(attach: Attach) -> Target:
     return Target(address=target.address, capabilities=target.capabilities)
 
 
-def session_of(connection: Connection, link: InLink | OutLink) -> Session:
+def session_of(connection: Connection, link: InLink | OutLink) -> SessionKey:
     """The session of a link, as the rules know it."""
     session = link.session
     if not isinstance(session.context, int):
         connection.sessions += 1
         session.context = connection.sessions
-    return Session(connection.number, session.context)
+    return SessionKey(connection.number, session.context)

@@ -17,7 +17,7 @@ from penstock_core.attach import AskedSource, AttachRequest
 from penstock_core.binding import NO_FILTER, Filter
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import Selector, compile_selector
-from penstock_core.temporary import LifetimePolicy
+from penstock_core.temporary_nodes import LifetimePolicy
 from penstock_core.terms import DistributionMode, Durability, ExpiryPolicy, NodeKind
 
 __all__ = [

@@ -19,7 +19,7 @@ from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import Destination, ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
 from penstock_broker.transactions import coordinator
-from penstock_core import address, queues
+from penstock_core import address, queue_links
 from penstock_core.permissions import Action
 from penstock_core.reason import Reason, Refuse
 
@@ -120,12 +120,12 @@ def _named(broker: Broker, connection: Connection, target: Target) -> Destinatio
             exchange = broker.topology.exchanges[parsed.exchange]
             return permitting.check_node(connection, Action.PUBLISH, exchange) or ExchangeTarget(exchange, parsed.key)
         case address.QueueAddress() | address.SubscriptionQueue():
-            allowed = queues.decide_publish(parsed)
+            allowed = queue_links.decide_publish(parsed)
             if isinstance(allowed, Refuse):
                 return allowed
             node = broker.topology.queues[allowed.queue]
             return permitting.check_node(connection, Action.PUBLISH, node) or QueueTarget(node)
-        case address.ManagementNode():
+        case address.ManagementAddress():
             return ManagementTarget()
         case address.AnonymousRelay():
             return RelayTarget()

@@ -1,6 +1,6 @@
 """Makes temporary queues and topics, and deletes them when their policy, their link or their connection says so.
 
-`penstock_core.temporary` decides; this module counts what it asks for and applies. Nothing here is logged. Source: AMQP
+`penstock_core.temporary_nodes` decides; this module counts what it asks for and applies. Nothing here is logged. Source: AMQP
 1.0 part 3, sections 3.5.9 to 3.5.13; issue "all of JMS", temporary queues and topics.
 """
 
@@ -18,7 +18,7 @@ from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Temporary, new_router
 from penstock_core.address import kinds_of
 from penstock_core.reason import Reason, Refuse
-from penstock_core.temporary import LifetimePolicy, MakeTemporary, Use, check_consumer, decide_dynamic, is_over
+from penstock_core.temporary_nodes import LifetimePolicy, MakeTemporary, Use, check_consumer, decide_dynamic, is_over
 from penstock_core.terms import ExchangeType, NodeKind
 
 __all__ = ["check", "connection_gone", "delete", "left", "make", "node_named"]

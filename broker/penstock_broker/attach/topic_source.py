@@ -24,7 +24,7 @@ from penstock_core import address
 from penstock_core.attach import (
     AskedSource,
     Create,
-    Found,
+    FoundSubscription,
     Join,
     Rebind,
     decide,
@@ -32,10 +32,10 @@ from penstock_core.attach import (
     look_up,
 )
 from penstock_core.binding import keys_asked
-from penstock_core.lifetimes import outlives_process
-from penstock_core.permissions import Action, Kind, needs_to_subscribe
+from penstock_core.subscription_lifetime import outlives_process
+from penstock_core.permissions import Action, TargetKind, needs_to_subscribe
 from penstock_core.reason import Refuse
-from penstock_core.reply import SourceReply, source_reply
+from penstock_core.source_reply import SourceReply, source_reply
 from penstock_core.terms import ExchangeType
 
 __all__ = ["find", "subscribe"]
@@ -68,7 +68,7 @@ def subscribe(
         return decision
     if isinstance(decision, Rebind) and exchange.temporary is None:
         # Of what an administrator declared its consumers may have what is bound, not whatever they bind.
-        refused = broker.permissions.check(connection, Action.CONSUME, Kind.EXCHANGE, parsed.exchange)
+        refused = broker.permissions.check(connection, Action.CONSUME, TargetKind.EXCHANGE, parsed.exchange)
         if refused is not None:
             return refused
     if broker.log.failed is not None and _writes(decision):
@@ -163,12 +163,12 @@ def find(broker: Broker, connection: Connection, link: OutLink, attach: Attach) 
         identity: existing for identity in identities if (existing := broker.topology.existing(identity)) is not None
     }
     found = look_up(request, there)
-    if isinstance(found, Found) and found.existing.user is None:
+    if isinstance(found, FoundSubscription) and found.existing.user is None:
         needs = needs_to_subscribe(found.existing.identity, found.existing, "")
         found = broker.permissions.check_all(connection, needs) or found
     finder = SubscriptionLookup(connection, link, None if isinstance(found, Refuse) else found.existing.identity)
     link.context = finder
-    reply = found if isinstance(found, Refuse) else source_reply(request, Found(found.existing))
+    reply = found if isinstance(found, Refuse) else source_reply(request, FoundSubscription(found.existing))
     broker.sync.when_durable(connection, lambda: _tell(broker, finder, attach, reply))
 
 

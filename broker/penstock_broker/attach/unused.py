@@ -2,7 +2,7 @@
 
 A sweep a minute. What it notes is written without a sync of its own: a crash loses at most the last minute of it, and
 then a subscription counts as used until the restart, or its clock goes on from before; the grace after a start covers
-the rest. Source: `penstock_core.idling`; docs/broker.md.
+the rest. Source: `penstock_core.idle_expiry`; docs/broker.md.
 
 Deletes queues that auto-creation made and that nobody uses any more, where the settings ask for it.
 
@@ -21,7 +21,7 @@ from penstock_broker.attach import close
 from penstock_broker.attach.close import end_subscription
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import PointToPointQueue
-from penstock_core.idling import has_idled
+from penstock_core.idle_expiry import has_idled
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import NodeKind
 

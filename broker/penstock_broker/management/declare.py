@@ -24,20 +24,11 @@ from penstock_broker.topology.documents import managed_of
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, new_router
 from penstock_core.address import check_queue_name
 from penstock_core.binding import Filter, binding_declared
-from penstock_core.declare import (
-    Declared,
-    DropAndRebind,
-    Keep,
-    Make,
-    RebindInPlace,
-    SameBinding,
-    Wait,
-    decide_declaration,
-)
-from penstock_core.exchanges import decide_exchange_declaration
-from penstock_core.headers import HeaderMatch, header_binding
+from penstock_core.declaration_rules import DeclaredSubscription, DropAndRebind, Keep, Make, RebindInPlace, SameBinding, Wait, decide_declaration
+from penstock_core.declaration_rules import decide_exchange_declaration
+from penstock_core.header_bindings import HeaderMatch, header_binding
 from penstock_core.identity import GLOBAL, Identity, Scope, queue_name
-from penstock_core.lifetimes import outlives_process
+from penstock_core.subscription_lifetime import outlives_process
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import compile_selector
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, RebindPolicy, Unroutable
@@ -170,7 +161,7 @@ def _subscription(
             assert_never(decision)
 
 
-def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionDeclaration) -> Declared | Refuse:
+def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionDeclaration) -> DeclaredSubscription | Refuse:
     if (wanted.scope == "Container") != (wanted.client_id is not None):
         return Refuse(Reason.INVALID_REQUEST, "clientId goes with scope Container, and only with it.")
     scope = GLOBAL if wanted.client_id is None else Scope(wanted.client_id)
@@ -196,7 +187,7 @@ def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionD
     )
     if isinstance(binding, Refuse):
         return binding
-    return Declared(
+    return DeclaredSubscription(
         identity=identity,
         exclusivity=Exclusivity(wanted.sharing),
         lifetime=Lifetime(wanted.expiry_policy),
@@ -206,7 +197,7 @@ def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionD
     )
 
 
-def _make(broker: Broker, declared: Declared, wanted: management.SubscriptionDeclaration) -> Subscription:
+def _make(broker: Broker, declared: DeclaredSubscription, wanted: management.SubscriptionDeclaration) -> Subscription:
     logged = outlives_process(declared.identity.durable, declared.lifetime)
     subscription = Subscription(
         identity=declared.identity,
@@ -225,7 +216,7 @@ def _make(broker: Broker, declared: Declared, wanted: management.SubscriptionDec
 def _keep(
     broker: Broker,
     there: Subscription,
-    declared: Declared,
+    declared: DeclaredSubscription,
     wanted: management.SubscriptionDeclaration,
     decision: Keep,
 ) -> Response:
@@ -262,7 +253,7 @@ def _keep(
     )
 
 
-def _put_policies(subscription: Subscription, declared: Declared, wanted: management.SubscriptionDeclaration) -> None:
+def _put_policies(subscription: Subscription, declared: DeclaredSubscription, wanted: management.SubscriptionDeclaration) -> None:
     subscription.lifetime = declared.lifetime
     subscription.queue.is_logged = subscription.is_logged
     subscription.persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None

@@ -20,8 +20,8 @@ from penstock_broker.management import entity_states
 from penstock_broker.management.responses import Response, invalid, refusal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
-from penstock_core.declare import DeleteExisting, NothingToDelete, decide_deletion
-from penstock_core.exchanges import decide_exchange_deletion
+from penstock_core.declaration_rules import DeleteExisting, NothingToDelete, decide_deletion
+from penstock_core.declaration_rules import decide_exchange_deletion
 from penstock_core.identity import parse_queue_name
 from penstock_core.reason import Reason, Refuse
 

@@ -22,7 +22,7 @@ from penstock_broker.state.open_transactions import ConnectionTransactions, tran
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription
 from penstock_broker.version import VERSION
-from penstock_core.headers import HeaderBinding, ordered_bindings
+from penstock_core.header_bindings import HeaderBinding, ordered_bindings
 
 __all__ = [
     "InFlight",

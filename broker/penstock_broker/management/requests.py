@@ -21,7 +21,7 @@ from penstock_broker.management.responses import Response, invalid, refusal
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
 from penstock_core.identity import parse_queue_name
-from penstock_core.permissions import Kind
+from penstock_core.permissions import TargetKind
 from penstock_core.reason import Reason, Refuse
 
 __all__ = ["Changes", "Query", "answer"]
@@ -135,7 +135,7 @@ def _kind(operation: Operation, request: Message) -> Value:
 def _check_role(broker: Broker, connection: Connection, operation: Operation, kind: EntityType) -> Refuse | None:
     role = connection.port.role
     reads = operation in (Operation.READ, Operation.QUERY)
-    if broker.permissions.may_manage(connection, Kind.MANAGEMENT, ""):
+    if broker.permissions.may_manage(connection, TargetKind.MANAGEMENT, ""):
         return None
     if (role is Role.OBSERVER and reads) or (reads and kind in _OWN):
         return None
@@ -190,7 +190,7 @@ def _states(
 
 
 def _visible(broker: Broker, connection: Connection) -> list[Connection]:
-    sees_all = connection.port.role is Role.OBSERVER or broker.permissions.may_manage(connection, Kind.MANAGEMENT, "")
+    sees_all = connection.port.role is Role.OBSERVER or broker.permissions.may_manage(connection, TargetKind.MANAGEMENT, "")
     return list(broker.clients.connections.values()) if sees_all else [connection]
 
 

@@ -14,17 +14,17 @@ from penstock_amqp.types import codec
 from penstock_amqp.types.values import Int, Value
 from penstock_api import management
 from penstock_api.management import Status
-from penstock_core.reason import Condition, Reason, Refuse
+from penstock_core.reason import ErrorCondition, Reason, Refuse
 
 __all__ = ["Response", "encode_answer", "invalid", "refusal", "to_value"]
 
 _STATUS: Final = {
-    Condition.NOT_FOUND: Status.NOT_FOUND,
-    Condition.UNAUTHORIZED_ACCESS: Status.FORBIDDEN,
-    Condition.INVALID_FIELD: Status.BAD_REQUEST,
-    Condition.NOT_IMPLEMENTED: Status.NOT_IMPLEMENTED,
-    Condition.RESOURCE_LIMIT_EXCEEDED: Status.UNAVAILABLE,
-    Condition.INTERNAL_ERROR: Status.INTERNAL_ERROR,
+    ErrorCondition.NOT_FOUND: Status.NOT_FOUND,
+    ErrorCondition.UNAUTHORIZED_ACCESS: Status.FORBIDDEN,
+    ErrorCondition.INVALID_FIELD: Status.BAD_REQUEST,
+    ErrorCondition.NOT_IMPLEMENTED: Status.NOT_IMPLEMENTED,
+    ErrorCondition.RESOURCE_LIMIT_EXCEEDED: Status.UNAVAILABLE,
+    ErrorCondition.INTERNAL_ERROR: Status.INTERNAL_ERROR,
 }
 
 _NO_BODY: Final = b"\x40"

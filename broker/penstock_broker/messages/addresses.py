@@ -14,7 +14,7 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology import auto_creation
 from penstock_core import address
-from penstock_core.creation import NOTHING, AutoCreation, check_limit
+from penstock_core.auto_creation import NOTHING, AutoCreation, check_limit
 from penstock_core.permissions import Action
 from penstock_core.reason import Refuse
 
@@ -23,7 +23,7 @@ __all__ = ["Named", "source_named", "target_named"]
 N = TypeVar("N")
 
 Named: TypeAlias = (
-    address.ExchangeAddress | address.QueueAddress | address.SubscriptionQueue | address.ManagementNode | Refuse
+    address.ExchangeAddress | address.QueueAddress | address.SubscriptionQueue | address.ManagementAddress | Refuse
 )
 
 
@@ -53,18 +53,18 @@ def _named(
     broker: Broker,
     connection: Connection,
     action: Action,
-    parse: Callable[[AutoCreation], N | address.AutoCreate],
+    parse: Callable[[AutoCreation], N | address.CreateNode],
 ) -> N | Refuse:
     """What `parse` finds; where that has to be made first, what it finds then."""
     found = parse(broker.creation)
-    if not isinstance(found, address.AutoCreate):
+    if not isinstance(found, address.CreateNode):
         return found
     again = _make(broker, connection, action, found) or parse(NOTHING)
-    assert not isinstance(again, address.AutoCreate), "what was made is there"
+    assert not isinstance(again, address.CreateNode), "what was made is there"
     return again
 
 
-def _make(broker: Broker, connection: Connection, action: Action, wanted: address.AutoCreate) -> Refuse | None:
+def _make(broker: Broker, connection: Connection, action: Action, wanted: address.CreateNode) -> Refuse | None:
     topology = broker.topology
     if broker.log.failed is not None:
         return broker.storage_refuse()

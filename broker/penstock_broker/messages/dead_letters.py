@@ -30,7 +30,7 @@ from penstock_broker.messages.queue_limits import remove
 from penstock_broker.queue.queue import LOGGED, Queue, Stranded
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import Subscription
-from penstock_core.fate import Cause, Drop, SendOn, TryAgain, after_expiry, after_failure, after_rejection
+from penstock_core.dead_letters import DeathReason, Drop, Forward, Requeue, after_expiry, after_failure, after_rejection
 from penstock_core.reason import Refuse
 
 __all__ = ["ANNOTATIONS", "added_bytes", "count_failure", "expired", "makes_dead_letter", "rejected"]
@@ -61,7 +61,7 @@ def rejected(broker: Broker, queue: Queue, entry: Entry, error: AmqpError | None
     """A consumer rejected the message, which is in none of the queue's lists any more and not in flight."""
     fate = after_rejection(queue.policy.dead_letter)
     match fate:
-        case SendOn():
+        case Forward():
             _send_on(broker, queue, Stranded(entry, fate.cause, error), fate.address)
         case Drop():
             queue.totals.dropped += 1
@@ -78,7 +78,7 @@ def expired(broker: Broker, queue: Queue, entry: Entry) -> None:
     """The time to live of the message, which is in none of the queue's lists any more, has passed."""
     fate = after_expiry(queue.policy.expiry_address)
     match fate:
-        case SendOn():
+        case Forward():
             _send_on(broker, queue, Stranded(entry, fate.cause, None), fate.address)
         case Drop():
             queue.totals.expired += 1
@@ -95,11 +95,11 @@ def count_failure(broker: Broker, queue: Queue, entry: Entry) -> bool:
     attempts = queue.fail(number)
     fate = after_failure(attempts, queue.policy.max_deliveries, queue.policy.dead_letter)
     match fate:
-        case SendOn():
+        case Forward():
             queue.in_flight -= 1
             _send_on(broker, queue, Stranded(entry, fate.cause, None), fate.address)
             return True
-        case TryAgain():
+        case Requeue():
             if entry[FLAGS] & LOGGED:
                 broker.log.delivery_count(queue.incarnation, number, attempts)
             return False
@@ -111,10 +111,10 @@ def makes_dead_letter(queue: Queue, end: Settled) -> bool:
     """Whether that end of a delivery in flight makes a dead letter of its message."""
     match end.outcome:
         case Outcome.REJECTED:
-            return isinstance(after_rejection(queue.policy.dead_letter), SendOn)
+            return isinstance(after_rejection(queue.policy.dead_letter), Forward)
         case Outcome.MODIFIED if end.failed:
             attempts = queue.redelivery.attempts.get(end.held[1][NUMBER], 0) + 1
-            return isinstance(after_failure(attempts, queue.policy.max_deliveries, queue.policy.dead_letter), SendOn)
+            return isinstance(after_failure(attempts, queue.policy.max_deliveries, queue.policy.dead_letter), Forward)
         case _:
             return False
 
@@ -152,7 +152,7 @@ def _try(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> Amq
     refused = deposit(broker, target, _told(broker, queue, condemned), keep=bool(entry[FLAGS] & LOGGED))
     if refused is not None:
         return refused
-    if cause is Cause.EXPIRED:
+    if cause is DeathReason.EXPIRED:
         queue.totals.expired += 1
         remove(broker, queue, entry, LogOutcome.EXPIRED)
     else:
@@ -167,7 +167,7 @@ def _retry(broker: Broker) -> None:
     for queue in waiting:
         refused: set[str] = set()
         for number, condemned in list(islice(queue.stranded.items(), RETRIED_AT_ONCE)):
-            address = queue.policy.expiry_address if condemned.cause is Cause.EXPIRED else queue.policy.dead_letter
+            address = queue.policy.expiry_address if condemned.cause is DeathReason.EXPIRED else queue.policy.dead_letter
             if address in refused:
                 continue
             if address is None:
@@ -186,11 +186,11 @@ def _retry(broker: Broker) -> None:
 def _without_destination(broker: Broker, queue: Queue, condemned: Stranded) -> None:
     """The policy names no destination any more."""
     match condemned.cause:
-        case Cause.REJECTED:
+        case DeathReason.REJECTED:
             rejected(broker, queue, condemned.entry, condemned.error)
-        case Cause.EXPIRED:
+        case DeathReason.EXPIRED:
             expired(broker, queue, condemned.entry)
-        case Cause.DELIVERY_LIMIT:
+        case DeathReason.DELIVERY_LIMIT:
             due_times.put_in_place(broker, queue, condemned.entry)
         case _:
             assert_never(condemned.cause)
@@ -210,7 +210,7 @@ def _told(broker: Broker, queue: Queue, condemned: Stranded) -> bytes:
     if isinstance(subscription, Subscription):
         annotations[Symbol("x-opt-ORIG-ADDRESS")] = subscription.binding.exchange
         annotations[Symbol("x-opt-ORIG-SUBSCRIPTION")] = subscription.identity.name
-    if cause is Cause.EXPIRED:
+    if cause is DeathReason.EXPIRED:
         annotations[Symbol("x-opt-ACTUAL-EXPIRY")] = deadline(queue, condemned.entry) // 1000
     if condemned.error is not None:
         annotations[Symbol("x-opt-death-condition")] = condemned.error.condition

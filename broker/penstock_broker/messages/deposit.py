@@ -20,7 +20,7 @@ from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_core.address import ExchangeAddress, QueueAddress
-from penstock_core.destinations import Found, MakeQueue, Missing, decide_destination
+from penstock_core.destinations import FoundDestination, MakeQueue, MissingDestination, decide_destination
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Overflow
 
@@ -71,10 +71,10 @@ def destination_of(broker: Broker, address: str) -> ExchangeTarget | QueueTarget
     """Where a policy's address leads now."""
     found = decide_destination(address, broker.topology)
     match found:
-        case Found():
+        case FoundDestination():
             target = broker.routes.targets[address] = _target(broker, found.address, broker.routes.targets.get(address))
             return target
-        case MakeQueue() | Missing():
+        case MakeQueue() | MissingDestination():
             return Refuse(Reason.ADDRESS_NOT_FOUND, f"There is no {address!r}; declare it.")
         case Refuse():
             return found

@@ -20,7 +20,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message, times
 from penstock_broker.queue.queue import SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
-from penstock_core.lifespan import NO_WISHES, Wishes, bounded, expires_at
+from penstock_core.message_times import NO_REQUESTED_TIMES, RequestedTimes, bounded, expires_at
 
 __all__ = ["LOOK_MS", "deadline", "delay", "note_expiry", "put_in_place", "recheck_expiry", "set_timer", "wishes_of"]
 
@@ -42,12 +42,12 @@ def _asked(queue: Queue, entry: Entry) -> int:
     return bounded(expires_at(arrived, head.ttl, wished.absolute_expiry_ms), arrived, queue.policy.max_ttl_us)
 
 
-def wishes_of(data: bytes, head: message.Head) -> Wishes:
+def wishes_of(data: bytes, head: message.Head) -> RequestedTimes:
     """What the message says of its times; sections that can't be read say nothing."""
     try:
         return times.wishes(data, head)
     except DecodeError:
-        return NO_WISHES
+        return NO_REQUESTED_TIMES
 
 
 LOOK_MS: Final = 5000

@@ -29,7 +29,7 @@ from penstock_broker.queue.queue import LOGGED, SCHEDULED
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget, Route, reached
-from penstock_core.lifespan import available_at, expires_at
+from penstock_core.message_times import available_at, expires_at
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Unroutable
 

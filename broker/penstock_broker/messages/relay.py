@@ -17,7 +17,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.messages import addresses
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, RelayTarget
-from penstock_core import address, queues
+from penstock_core import address, queue_links
 from penstock_core.permissions import Action
 from penstock_core.reason import Reason, Refuse
 
@@ -72,10 +72,10 @@ def _known(
                 return known
             return _remember(relay, to, QueueTarget(node))
         case address.SubscriptionQueue():
-            refused = queues.decide_publish(parsed)
+            refused = queue_links.decide_publish(parsed)
             assert isinstance(refused, Refuse)
             return amqp_error(refused)
-        case address.ManagementNode():
+        case address.ManagementAddress():
             return amqp_error(Refuse(Reason.NOT_ALLOWED, "Attach to $management to send requests."))
         case address.AnonymousRelay():
             return amqp_error(Refuse(Reason.INVALID_ADDRESS, "The message has no `to`; say where it goes."))

@@ -19,7 +19,7 @@ from penstock_broker.queue.flags import order_flags
 from penstock_broker.queue.queue import LOGGED, SCHEDULED, Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.store import Topology
-from penstock_core.lifespan import available_at, bounded, expires_at
+from penstock_core.message_times import available_at, bounded, expires_at
 
 __all__ = ["instance_of", "record_losses", "restore"]
 

@@ -20,7 +20,7 @@ from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
 from penstock_broker.queue.queue import LOGGED, SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import Route
-from penstock_core.lifespan import available_at, bounded, expires_at
+from penstock_core.message_times import available_at, bounded, expires_at
 
 __all__ = ["admitted_route", "put", "put_numbered"]
 

@@ -28,7 +28,7 @@ from penstock_broker.queue.flags import GROUPED, ORDERED, priority_of
 from penstock_broker.queue.groups import Group, Groups
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_broker.queue.sorted_messages import SortedMessages
-from penstock_core.handing_out import NORMAL_LEVEL
+from penstock_core.dispatch_order import NORMAL_LEVEL
 from penstock_core.selector import Selector
 
 __all__ = ["EXAMINED_PER_VISIT", "Backlog"]

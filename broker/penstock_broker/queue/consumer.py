@@ -11,7 +11,7 @@ from collections.abc import Callable
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.access.connection import Connection
 from penstock_broker.queue.cursor import SelectorCursor
-from penstock_core.handing_out import tiers
+from penstock_core.dispatch_order import tiers
 
 __all__ = ["Link", "QueueLinks", "ReceivingLink", "SendingLink"]
 

@@ -23,7 +23,7 @@ from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.delayed import DelayedMessages, ExpiryState
 from penstock_broker.queue.disposal import Pile
 from penstock_broker.queue.totals import QueueTotals
-from penstock_core.fate import Cause
+from penstock_core.dead_letters import DeathReason
 from penstock_core.terms import Overflow
 
 __all__ = ["LOGGED", "SCHEDULED", "Queue", "QueuePolicy", "Redelivery", "Stranded"]
@@ -43,7 +43,7 @@ class Stranded:
     """A message that could not be sent on: its queue keeps it, and `messages.dead_letters` tries again."""
 
     entry: Entry
-    cause: Cause
+    cause: DeathReason
     error: AmqpError | None
     """What the consumer said when it rejected it."""
 

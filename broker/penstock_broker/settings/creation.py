@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from penstock_broker.settings.security import Model
-from penstock_core.creation import ANYTHING, NOTHING, AutoCreation, CreationRule
+from penstock_core.auto_creation import ANYTHING, NOTHING, AutoCreation, CreationRule
 
 __all__ = ["AutoCreate", "CreatedNodes", "CreatedQueues", "creation_of", "unused_queue_seconds"]
 

@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import Field
 
 from penstock_broker.settings.security import Model
-from penstock_core.transactions import Limits
+from penstock_core.transaction_rules import TransactionLimits
 
 __all__ = ["TransactionSettings"]
 
@@ -42,9 +42,9 @@ class TransactionSettings(Model):
                 "log.segmentBytes to twice transactions.maxBytes, or lower that"
             )
 
-    def limits(self, segment_bytes: int, max_message_bytes: int) -> Limits:
+    def limits(self, segment_bytes: int, max_message_bytes: int) -> TransactionLimits:
         """The same in the terms of the rules."""
-        return Limits(
+        return TransactionLimits(
             messages=min(self.max_messages, segment_bytes // SEGMENT_BYTES_PER_MESSAGE),
             bytes=self.max_bytes or max(segment_bytes // 4, max_message_bytes),
             connection_bytes=self.max_bytes_per_connection,

@@ -18,7 +18,7 @@ from penstock_broker.queue.cursor import Examination, SelectorCursor
 from penstock_broker.queue.message_prefix import UNKNOWN, MessagePrefix
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.routes import Destination
-from penstock_core.existing import LinkKind
+from penstock_core.existing_subscription import LinkKind
 from penstock_core.identity import Identity, LinkKey
 from penstock_core.selector import Selector
 from penstock_core.terms import Durability

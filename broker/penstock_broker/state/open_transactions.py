@@ -17,7 +17,7 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.state.links import Consumer
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_core.reason import Refuse
-from penstock_core.transactions import Limits, State, Usage
+from penstock_core.transaction_rules import TransactionLimits, TransactionState, Usage
 
 __all__ = [
     "ConnectionTransactions",
@@ -71,7 +71,7 @@ class Transaction:
     def __init__(self, coordinator: Coordinator, txn_id: bytes) -> None:
         self.coordinator = coordinator
         self.id = txn_id
-        self.state = State()
+        self.state = TransactionState()
         self.since_us = 0
         """When its first work came, microseconds since the epoch; 0: it has done nothing."""
         self.postings: list[Posting] = []
@@ -116,7 +116,7 @@ class ConnectionTransactions:
         coordinator.transactions[transaction.id] = transaction
         return transaction
 
-    def move(self, transaction: Transaction, state: State) -> None:
+    def move(self, transaction: Transaction, state: TransactionState) -> None:
         """Put a transaction into another state."""
         self._bytes += state.bytes - transaction.state.bytes
         self._all.memory += state.memory - transaction.state.memory
@@ -146,7 +146,7 @@ class Transactions:
 
     __slots__ = ("committed", "is_watched", "limits", "memory", "rolled_back", "working")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: TransactionLimits) -> None:
         self.limits = limits
         self.working: dict[Transaction, None] = {}
         """Those whose age counts, oldest first."""

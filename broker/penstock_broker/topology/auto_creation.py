@@ -11,8 +11,8 @@ from penstock_api.management import Delivery
 from penstock_broker.queue.queue import Queue
 from penstock_broker.topology.records import Exchange, PointToPointQueue, new_router
 from penstock_broker.topology.store import Topology
-from penstock_core.address import AutoCreate, NodeKind, QueueAddress
-from penstock_core.destinations import Found, MakeQueue, Missing, decide_destination
+from penstock_core.address import CreateNode, NodeKind, QueueAddress
+from penstock_core.destinations import FoundDestination, MakeQueue, MissingDestination, decide_destination
 from penstock_core.reason import Refuse
 from penstock_core.terms import ExchangeType
 
@@ -21,7 +21,7 @@ __all__ = ["auto_create", "make_destinations"]
 logger = logging.getLogger(__name__)
 
 
-def auto_create(topology: Topology, wanted: AutoCreate, now_us: int) -> None:
+def auto_create(topology: Topology, wanted: CreateNode, now_us: int) -> None:
     """Make it, durable, with default policies."""
     match wanted.kind:
         case NodeKind.TOPIC:
@@ -50,10 +50,10 @@ def make_destinations(topology: Topology, delivery: Delivery, now_us: int) -> Re
         if address is None:
             continue
         match decide_destination(address, topology):
-            case Found(QueueAddress(name)) if topology.queues[name].made_by_name:
+            case FoundDestination(QueueAddress(name)) if topology.queues[name].made_by_name:
                 topology.queues[name].made_by_name = False  # it is needed from now on, whoever uses it
                 topology.put_queue(topology.queues[name])
-            case Found() | Missing():
+            case FoundDestination() | MissingDestination():
                 pass
             case MakeQueue(name):
                 wanted.append(name)

@@ -13,8 +13,8 @@ from penstock_api import management
 from penstock_broker.queue.queue import Queue
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, new_router
 from penstock_core.binding import Binding, Filter
-from penstock_core.existing import Managed
-from penstock_core.headers import HeaderMatch, header_binding, ordered_bindings
+from penstock_core.existing_subscription import OwnerMark
+from penstock_core.header_bindings import HeaderMatch, header_binding, ordered_bindings
 from penstock_core.identity import Identity, LinkKey, Scope
 from penstock_core.terms import ClientOverrides, ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
 
@@ -36,12 +36,12 @@ SUBSCRIPTION: Final = "subscription"
 QUEUE: Final = "queue"
 
 
-def managed_of(owner: management.Owner | None, client_overrides: str) -> Managed | None:
+def managed_of(owner: management.Owner | None, client_overrides: str) -> OwnerMark | None:
     """What the rules need to know of the owner mark of a managed subscription; None: it has none."""
     if owner is None:
         return None
     resource = f"{owner.namespace}/{owner.name}"
-    return Managed(resource, owner.uid, owner.cluster_id, ClientOverrides(client_overrides))
+    return OwnerMark(resource, owner.uid, owner.cluster_id, ClientOverrides(client_overrides))
 
 
 def dump(record: Exchange | Subscription | PointToPointQueue) -> bytes:

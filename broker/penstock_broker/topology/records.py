@@ -11,12 +11,12 @@ from penstock_api import management
 from penstock_broker.queue.consumer import SendingLink
 from penstock_broker.queue.queue import Queue
 from penstock_core.binding import Binding, NoLocal, no_local_of
-from penstock_core.existing import Existing, Managed
+from penstock_core.existing_subscription import ExistingSubscription, OwnerMark
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey, queue_name
-from penstock_core.lifetimes import Users, outlives_process
+from penstock_core.subscription_lifetime import AttachedSessions, outlives_process
 from penstock_core.routing import Router
-from penstock_core.temporary import LifetimePolicy
+from penstock_core.temporary_nodes import LifetimePolicy
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
 
 __all__ = ["Exchange", "PointToPointQueue", "Subscription", "Temporary", "new_router"]
@@ -81,8 +81,8 @@ class Subscription:
     rebind_policy: str = "InPlace"
     client_overrides: str = "Refuse"
     owner: management.Owner | None = None
-    managed: Managed | None = None
-    users: Users = field(default_factory=Users)
+    managed: OwnerMark | None = None
+    users: AttachedSessions = field(default_factory=AttachedSessions)
     noted_unused_us: int = 0
     """Since when it is unused, as its document says; 0: somebody consumes."""
     is_recorded: bool = False
@@ -104,9 +104,9 @@ class Subscription:
         """Whose messages it leaves out."""
         return no_local_of(self.binding, self.identity, self.owner_link)
 
-    def existing(self) -> Existing:
+    def existing(self) -> ExistingSubscription:
         """What the rules need to know of it."""
-        return Existing(
+        return ExistingSubscription(
             identity=self.identity,
             incarnation=self.queue.incarnation,
             exclusivity=self.exclusivity,

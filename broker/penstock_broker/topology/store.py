@@ -19,10 +19,10 @@ from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscr
 from penstock_core.address import PREDEFINED
 from penstock_core.attach import Create, Rebind
 from penstock_core.binding import Binding, ByConnection, ByContainer
-from penstock_core.existing import Existing
+from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey
-from penstock_core.lifetimes import outlives_process
+from penstock_core.subscription_lifetime import outlives_process
 from penstock_core.persistence import effective_persistence
 from penstock_core.routing import Router
 from penstock_core.selector import stored_selector
@@ -88,7 +88,7 @@ class Topology:
         exchange = self.exchanges.get(name)
         return None if exchange is None else exchange.type
 
-    def existing(self, identity: Identity) -> Existing | None:
+    def existing(self, identity: Identity) -> ExistingSubscription | None:
         """What the rules need to know of a subscription; None if it is not there."""
         subscription = self.subscriptions.get(identity)
         return None if subscription is None else subscription.existing()

@@ -33,7 +33,7 @@ from penstock_broker.state.open_transactions import (
     transactions_of,
 )
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget, Route
-from penstock_core import transactions as rules
+from penstock_core import transaction_rules as rules
 from penstock_core.permissions import Action
 from penstock_core.reason import REASON_KEY, Reason, Refuse
 

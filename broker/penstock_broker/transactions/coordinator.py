@@ -22,7 +22,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.open_transactions import ConnectionTransactions, Coordinator, transactions_of
 from penstock_broker.transactions import commit
-from penstock_core import transactions as rules
+from penstock_core import transaction_rules as rules
 from penstock_core.reason import Reason, Refuse
 
 __all__ = ["MAX_REQUEST_BYTES", "attach_coordinator", "requested"]
@@ -108,14 +108,14 @@ def _discharge(
     match decision:
         case Refuse():
             refuse = decision
-        case rules.Commit():
+        case rules.CommitTransaction():
             assert transaction is not None
             done = commit.commit(broker, ledger, transaction)
             if isinstance(done, Refuse):
                 refuse = done
             else:
                 is_logged = done
-        case rules.RollBack():
+        case rules.RollBackTransaction():
             assert transaction is not None
             commit.roll_back(broker, ledger, transaction)
             refuse = decision.refuse

@@ -23,7 +23,7 @@ from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.open_transactions import ConnectionTransactions, Settlement, Transaction, transactions_of
 from penstock_broker.state.routes import ExchangeTarget, ManagementTarget, QueueTarget, RelayTarget
 from penstock_broker.transactions import commit
-from penstock_core import transactions as rules
+from penstock_core import transaction_rules as rules
 from penstock_core.reason import Reason, Refuse
 
 __all__ = ["enlist", "forsake", "publish", "unstored"]

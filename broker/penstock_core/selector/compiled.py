@@ -14,10 +14,10 @@ from typing import Final
 
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector.code import Lookup, compile_condition
-from penstock_core.selector.errors import InvalidSelector
+from penstock_core.selector.grammar import InvalidSelector
 from penstock_core.selector.grammar import MAX_LENGTH, check_words
-from penstock_core.selector.normal import normal_text
-from penstock_core.selector.reading import read
+from penstock_core.selector.normal_form import normal_text
+from penstock_core.selector.parser import read
 from penstock_core.selector.syntax import Comparison, ComparisonOp, Identifier, Literal, Node
 
 __all__ = ["REMEMBERED", "Lookup", "Selector", "compile_selector", "remembered", "stored_selector"]

@@ -1,4 +1,6 @@
-"""The grammar of selectors, for lark's LALR parser. Words and numbers become tokens here, a tree in ``reading``.
+"""Why a text is no selector, and where.
+
+The grammar of selectors, for lark's LALR parser. Words and numbers become tokens here, a tree in ``parser``.
 
 Identifiers are Java's, also with dots between them; a name that isn't one can stand in double quotes, as Broker-J has
 it.
@@ -8,12 +10,18 @@ from __future__ import annotations
 
 import re
 from typing import Final, cast
-
 import lark
 
-from penstock_core.selector.errors import InvalidSelector
+__all__ = ['InvalidSelector', 'KEYWORDS', 'MAX_LENGTH', 'MAX_WORDS', 'check_words', 'parse_tree']
 
-__all__ = ["KEYWORDS", "MAX_LENGTH", "MAX_WORDS", "check_words", "parse_tree"]
+
+class InvalidSelector(ValueError):
+    """A text that is no selector; ``position`` counts characters from 1."""
+
+    def __init__(self, position: int, cause: str) -> None:
+        super().__init__(f"at character {position}: {cause}")
+        self.position = position
+        self.cause = cause
 
 MAX_LENGTH: Final = 8192
 """Characters in a selector."""

@@ -11,7 +11,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.message import inspect
 from penstock_amqp.messages.times import may_expire, wishes, without_expiry
 from penstock_amqp.messages.whole import Message, Properties, decode_message, encode_message
-from penstock_core.lifespan import NO_WISHES, Wishes
+from penstock_core.message_times import NO_REQUESTED_TIMES, RequestedTimes
 
 NULL = b"\x40"
 
@@ -28,7 +28,7 @@ def annotated(*items: bytes) -> bytes:
     return described(0x72, mapping(*items)) + amqp_value("x")
 
 
-def said(data: bytes) -> Wishes:
+def said(data: bytes) -> RequestedTimes:
     return wishes(data, inspect(data))
 
 
@@ -75,21 +75,21 @@ def test_no_expiry_is_ever_overlooked(expiry: int, creation: int | None, subject
 @pytest.mark.parametrize(
     ("items", "wished"),
     [
-        ((symbol("x-opt-jms-dest"), b"\x51\x00"), NO_WISHES),
-        ((symbol("x-opt-delivery-time"), long(99)), Wishes(delivery_time_ms=99)),
-        ((symbol("x-opt-delivery-time"), time(99)), Wishes(delivery_time_ms=99)),
-        ((symbol("x-opt-delivery-delay"), b"\x52\x07"), Wishes(delivery_delay_ms=7)),
-        ((symbol("x-opt-delivery-time"), string("tomorrow")), NO_WISHES),
-        ((symbol("x-opt-delivery-time"), b"\x41"), NO_WISHES),
-        ((symbol("x"), string("x-opt-delivery-time")), NO_WISHES),
+        ((symbol("x-opt-jms-dest"), b"\x51\x00"), NO_REQUESTED_TIMES),
+        ((symbol("x-opt-delivery-time"), long(99)), RequestedTimes(delivery_time_ms=99)),
+        ((symbol("x-opt-delivery-time"), time(99)), RequestedTimes(delivery_time_ms=99)),
+        ((symbol("x-opt-delivery-delay"), b"\x52\x07"), RequestedTimes(delivery_delay_ms=7)),
+        ((symbol("x-opt-delivery-time"), string("tomorrow")), NO_REQUESTED_TIMES),
+        ((symbol("x-opt-delivery-time"), b"\x41"), NO_REQUESTED_TIMES),
+        ((symbol("x"), string("x-opt-delivery-time")), NO_REQUESTED_TIMES),
     ],
 )
-def test_the_delivery_time_is_found(items: tuple[bytes, ...], wished: Wishes) -> None:
+def test_the_delivery_time_is_found(items: tuple[bytes, ...], wished: RequestedTimes) -> None:
     assert said(annotated(*items)) == wished
 
 
 def test_a_message_of_a_body_alone_wishes_nothing() -> None:
-    assert said(amqp_value("x")) is NO_WISHES
+    assert said(amqp_value("x")) is NO_REQUESTED_TIMES
 
 
 @pytest.mark.parametrize("end", [3, 4, 5])

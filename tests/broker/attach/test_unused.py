@@ -13,7 +13,7 @@ from support.proton_client import put_symbols
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_broker.attach.unused import SWEEP_MS
-from penstock_core.existing import Managed
+from penstock_core.existing_subscription import OwnerMark
 from penstock_core.terms import ClientOverrides
 
 LIMIT = 900
@@ -92,7 +92,7 @@ def test_a_resource_s_subscription_stays(timed: SteppedBroker) -> None:
     peer = timed.connect()
     subscribe(peer)
     (subscription,) = timed.broker.topology.subscriptions.values()
-    subscription.managed = Managed("n/s", "u", "c", ClientOverrides.REFUSE)
+    subscription.managed = OwnerMark("n/s", "u", "c", ClientOverrides.REFUSE)
     peer.drop()
     pass_seconds(timed, 3 * LIMIT)
     assert unused_since_ms(timed) is not None

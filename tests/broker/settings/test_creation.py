@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from penstock_broker.settings.creation import creation_of, unused_queue_seconds
 from penstock_broker.settings.settings import Settings
-from penstock_core.creation import ANYTHING, NOTHING, AutoCreation, CreationRule
+from penstock_core.auto_creation import ANYTHING, NOTHING, AutoCreation, CreationRule
 
 LONG = """
 autoCreate:

@@ -9,7 +9,7 @@ from penstock_broker.queue.queue import Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription
 from penstock_core.binding import Binding, ByContainer, Filter
-from penstock_core.existing import Managed
+from penstock_core.existing_subscription import OwnerMark
 from penstock_core.identity import GLOBAL, Identity, LinkKey, Scope
 from penstock_core.routing import Router
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
@@ -74,7 +74,7 @@ def test_a_subscription_comes_back(scope: Scope) -> None:
         max_deliveries=3, dead_letter="dead", max_ttl_ms=9, exclusive_consumer=True
     )
     assert again.managed is not None
-    assert isinstance(again.managed, Managed)
+    assert isinstance(again.managed, OwnerMark)
     assert (again.managed.resource, again.managed.uid, again.managed.client_overrides.value) == ("n/s", "u", "Ignore")
 
 

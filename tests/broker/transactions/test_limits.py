@@ -18,7 +18,7 @@ from penstock_amqp.frames.performatives import Accepted
 from penstock_amqp.messages.transactions import TransactionalState
 from penstock_api.management import BrokerState, ConnectionState, EntityType
 from penstock_broker.settings.settings import Settings
-from penstock_core.transactions import Limits
+from penstock_core.transaction_rules import TransactionLimits
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def test_a_delivery_settled_in_a_transaction_counts_as_in_flight(tmp_path: Path)
 )
 def test_the_limits_follow_the_log_s_segments(segment_bytes: int, messages: int, most_bytes: int) -> None:
     settings = Settings.model_validate({"log": {"segmentBytes": segment_bytes}, "maxMessageBytes": 1024 * 1024})
-    assert settings.transactions.limits(segment_bytes, settings.max_message_bytes) == Limits(
+    assert settings.transactions.limits(segment_bytes, settings.max_message_bytes) == TransactionLimits(
         messages=messages,
         bytes=most_bytes,
         connection_bytes=256 * 1024 * 1024,

@@ -18,13 +18,13 @@ from penstock_core.reason import Reason, Refuse
 
 __all__ = [
     "UNKNOWN",
-    "Commit",
-    "Declare",
+    "CommitTransaction",
+    "BeginTransaction",
     "Discharge",
     "Fail",
-    "Limits",
-    "RollBack",
-    "State",
+    "TransactionLimits",
+    "RollBackTransaction",
+    "TransactionState",
     "Taken",
     "Usage",
     "abandon",
@@ -40,7 +40,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TransactionLimits:
     """What one transaction, and all of one connection, may hold. Sizes in bytes, ages in milliseconds."""
 
     messages: int
@@ -68,7 +68,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TransactionState:
     """One transaction that was declared and not discharged."""
 
     messages: int = 0
@@ -89,7 +89,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Declare:
+class BeginTransaction:
     """A transaction begins."""
 
 
@@ -97,30 +97,30 @@ class Declare:
 class Taken:
     """The work is part of the transaction, which is in `state` now."""
 
-    state: State
+    state: TransactionState
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
     """The work is not taken, for the reason `refuse`; the transaction is doomed, in `state`."""
 
-    state: State
+    state: TransactionState
     refuse: Refuse
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitTransaction:
     """Apply everything; if that can't be, `failed_commit` says what to tell."""
 
 
 @dataclass(frozen=True, slots=True)
-class RollBack:
+class RollBackTransaction:
     """Undo everything, and tell `refuse` if there is one: a commit was asked for, or the transaction is not known."""
 
     refuse: Refuse | None
 
 
-Discharge: TypeAlias = Commit | RollBack | Refuse
+Discharge: TypeAlias = CommitTransaction | RollBackTransaction | Refuse
 
 UNKNOWN: Final = Refuse(
     Reason.TRANSACTION_UNKNOWN,
@@ -128,7 +128,7 @@ UNKNOWN: Final = Refuse(
 )
 
 
-def decide_declare(usage: Usage, limits: Limits, *, names_global: bool) -> Declare | Refuse:
+def decide_declare(usage: Usage, limits: TransactionLimits, *, names_global: bool) -> BeginTransaction | Refuse:
     """May a transaction begin? `names_global`: the declaration carries the name of a distributed one."""
     if names_global:
         return Refuse(
@@ -140,14 +140,14 @@ def decide_declare(usage: Usage, limits: Limits, *, names_global: bool) -> Decla
             f"The connection has {usage.open} open transactions, its limit; discharge one "
             "(transactions.maxOpenPerConnection).",
         )
-    return Declare()
+    return BeginTransaction()
 
 
 def decide_post(
-    state: State,
+    state: TransactionState,
     usage: Usage,
     size: int,
-    limits: Limits,
+    limits: TransactionLimits,
     now_ms: int,
     *,
     in_memory: int | None = None,
@@ -171,7 +171,7 @@ def decide_post(
     return Taken(replace(begun, messages=begun.messages + messages, bytes=begun.bytes + size, memory=memory))
 
 
-def decide_settle(state: State, limits: Limits, now_ms: int, deliveries: int = 1) -> State:
+def decide_settle(state: TransactionState, limits: TransactionLimits, now_ms: int, deliveries: int = 1) -> TransactionState:
     """Deliveries were settled in this transaction. They can't be refused: beyond the limit they doom the
     transaction.
     """
@@ -181,19 +181,19 @@ def decide_settle(state: State, limits: Limits, now_ms: int, deliveries: int = 1
     return counted if refuse is None else doom(counted, refuse)
 
 
-def doom(state: State, fault: Refuse) -> State:
+def doom(state: TransactionState, fault: Refuse) -> TransactionState:
     """It can't be committed any more; the first fault is the one that is told."""
     return state if state.fault is not None else replace(state, fault=fault, bytes=0, memory=0)
 
 
-def age_deadline_ms(state: State, limits: Limits) -> int | None:
+def age_deadline_ms(state: TransactionState, limits: TransactionLimits) -> int | None:
     """When its time is over; None: never, as it stands."""
     if not limits.age_ms or state.since_ms is None or state.is_over:
         return None
     return state.since_ms + limits.age_ms
 
 
-def time_out(state: State, limits: Limits) -> State:
+def time_out(state: TransactionState, limits: TransactionLimits) -> TransactionState:
     """Its time is over: it is rolled back now, and its controller is told at the next opportunity."""
     told = Refuse(
         Reason.TRANSACTION_TIMED_OUT,
@@ -203,22 +203,22 @@ def time_out(state: State, limits: Limits) -> State:
     return abandon(replace(state, fault=told))
 
 
-def abandon(state: State) -> State:
+def abandon(state: TransactionState) -> TransactionState:
     """It was rolled back by the broker."""
     return replace(state, is_over=True, messages=0, bytes=0, memory=0)
 
 
-def decide_discharge(state: State | None, *, fail: bool) -> Discharge:
+def decide_discharge(state: TransactionState | None, *, fail: bool) -> Discharge:
     """What a discharge leads to; `state` is None if the link knows no such transaction."""
     if state is None:
         return UNKNOWN
     if fail:
-        return RollBack(None)
+        return RollBackTransaction(None)
     if state.fault is None:
-        return Commit()
+        return CommitTransaction()
     if state.fault.reason is Reason.TRANSACTION_TIMED_OUT:
-        return RollBack(state.fault)
-    return RollBack(failed_commit(state.fault))
+        return RollBackTransaction(state.fault)
+    return RollBackTransaction(failed_commit(state.fault))
 
 
 def failed_commit(cause: Refuse) -> Refuse:
@@ -230,11 +230,11 @@ def failed_commit(cause: Refuse) -> Refuse:
     )
 
 
-def _begun(state: State, now_ms: int) -> State:
+def _begun(state: TransactionState, now_ms: int) -> TransactionState:
     return state if state.since_ms is not None else replace(state, since_ms=now_ms)
 
 
-def _too_many(state: State, more: int, limits: Limits) -> Refuse | None:
+def _too_many(state: TransactionState, more: int, limits: TransactionLimits) -> Refuse | None:
     if state.messages + more <= limits.messages:
         return None
     return Refuse(
@@ -244,7 +244,7 @@ def _too_many(state: State, more: int, limits: Limits) -> Refuse | None:
     )
 
 
-def _too_large(state: State, usage: Usage, size: int, limits: Limits) -> Refuse | None:
+def _too_large(state: TransactionState, usage: Usage, size: int, limits: TransactionLimits) -> Refuse | None:
     if state.bytes + size > limits.bytes:
         return Refuse(
             Reason.LIMIT_EXCEEDED,
@@ -260,7 +260,7 @@ def _too_large(state: State, usage: Usage, size: int, limits: Limits) -> Refuse 
     return None
 
 
-def _no_memory(usage: Usage, in_memory: int, limits: Limits) -> Refuse | None:
+def _no_memory(usage: Usage, in_memory: int, limits: TransactionLimits) -> Refuse | None:
     if usage.memory + in_memory <= limits.memory_bytes:
         return None
     return Refuse(

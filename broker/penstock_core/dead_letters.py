@@ -11,10 +11,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-__all__ = ["Cause", "Drop", "SendOn", "TryAgain", "after_expiry", "after_failure", "after_rejection"]
+__all__ = ["DeathReason", "Drop", "Forward", "Requeue", "after_expiry", "after_failure", "after_rejection"]
 
 
-class Cause(enum.Enum):
+class DeathReason(enum.Enum):
     """Why a message left its queue without being accepted; the value is what `x-opt-death-reason` says."""
 
     REJECTED = "rejected"
@@ -23,16 +23,16 @@ class Cause(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class TryAgain:
+class Requeue:
     """Back into the queue."""
 
 
 @dataclass(frozen=True, slots=True)
-class SendOn:
+class Forward:
     """To the address; only once it is there does it leave the queue."""
 
     address: str
-    cause: Cause
+    cause: DeathReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,18 @@ class Drop:
     """Gone, and counted."""
 
 
-def after_rejection(dead_letter: str | None) -> SendOn | Drop:
+def after_rejection(dead_letter: str | None) -> Forward | Drop:
     """A consumer rejected the message."""
-    return Drop() if dead_letter is None else SendOn(dead_letter, Cause.REJECTED)
+    return Drop() if dead_letter is None else Forward(dead_letter, DeathReason.REJECTED)
 
 
-def after_failure(attempts: int, max_deliveries: int, dead_letter: str | None) -> SendOn | TryAgain:
+def after_failure(attempts: int, max_deliveries: int, dead_letter: str | None) -> Forward | Requeue:
     """A delivery failed; it was the message's `attempts`-th failure. `max_deliveries` 0: any number may."""
     if dead_letter is None or not 0 < max_deliveries <= attempts:
-        return TryAgain()
-    return SendOn(dead_letter, Cause.DELIVERY_LIMIT)
+        return Requeue()
+    return Forward(dead_letter, DeathReason.DELIVERY_LIMIT)
 
 
-def after_expiry(expiry: str | None) -> SendOn | Drop:
+def after_expiry(expiry: str | None) -> Forward | Drop:
     """The message's time to live has passed."""
-    return Drop() if expiry is None else SendOn(expiry, Cause.EXPIRED)
+    return Drop() if expiry is None else Forward(expiry, DeathReason.EXPIRED)

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["NO_WISHES", "Wishes", "available_at", "bounded", "expires_at"]
+__all__ = ["NO_REQUESTED_TIMES", "RequestedTimes", "available_at", "bounded", "expires_at"]
 
 FOREVER_MS = 1 << 62
 """Beyond this a number is no time but somebody's "never"."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RequestedTimes:
     """What a message says about its times; None: nothing."""
 
     absolute_expiry_ms: int | None = None
@@ -28,7 +28,7 @@ class Wishes:
     delivery_delay_ms: int | None = None
 
 
-NO_WISHES = Wishes()
+NO_REQUESTED_TIMES = RequestedTimes()
 
 
 def expires_at(arrived_us: int, ttl_ms: int | None, absolute_expiry_ms: int | None) -> int:
@@ -48,7 +48,7 @@ def bounded(expires_us: int, arrived_us: int, max_ttl_us: int) -> int:
     return min(expires_us, latest) if expires_us else latest
 
 
-def available_at(arrived_us: int, wishes: Wishes) -> int:
+def available_at(arrived_us: int, wishes: RequestedTimes) -> int:
     """When the message may be delivered: on arrival, or later. A delivery time goes over a delay."""
     wished = 0
     if wishes.delivery_time_ms is not None:

@@ -12,11 +12,11 @@ from typing import assert_never
 
 from penstock_core.terms import Lifetime
 
-__all__ = ["Session", "Users", "has_ended", "outlives_process"]
+__all__ = ["SessionKey", "AttachedSessions", "has_ended", "outlives_process"]
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionKey:
     """One session; numbers are the caller's, never reused while a subscription may remember them."""
 
     connection: int
@@ -24,29 +24,29 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Users:
+class AttachedSessions:
     """Who has attached to a subscription and is still open; a link that detaches leaves its session here."""
 
-    sessions: frozenset[Session] = frozenset()
+    sessions: frozenset[SessionKey] = frozenset()
     connections: frozenset[int] = frozenset()
 
-    def attached(self, session: Session) -> Users:
+    def attached(self, session: SessionKey) -> AttachedSessions:
         """The users once a link of ``session`` has attached."""
-        return Users(self.sessions | {session}, self.connections | {session.connection})
+        return AttachedSessions(self.sessions | {session}, self.connections | {session.connection})
 
-    def session_ended(self, session: Session) -> Users:
+    def session_ended(self, session: SessionKey) -> AttachedSessions:
         """The users once ``session`` has ended; its connection stays one."""
-        return Users(self.sessions - {session}, self.connections)
+        return AttachedSessions(self.sessions - {session}, self.connections)
 
-    def connection_closed(self, connection: int) -> Users:
+    def connection_closed(self, connection: int) -> AttachedSessions:
         """The users once ``connection`` has closed, and its sessions with it."""
-        return Users(
+        return AttachedSessions(
             frozenset(each for each in self.sessions if each.connection != connection),
             self.connections - {connection},
         )
 
 
-def has_ended(lifetime: Lifetime, consumers: int, users: Users, *, managed: bool) -> bool:
+def has_ended(lifetime: Lifetime, consumers: int, users: AttachedSessions, *, managed: bool) -> bool:
     """True if a subscription with this lifetime ends now, with these consuming links and users left.
 
     Never while a link consumes, and never if a resource declares it: clients don't end that by leaving (decision 14).

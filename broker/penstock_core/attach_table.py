@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from penstock_core.terms import Exclusivity
 
-__all__ = ["NULL_SOURCE", "SHARED_SUBS", "TABLE", "Key", "Lookup", "Naming", "NullKey", "Row", "Space"]
+__all__ = ["NULL_SOURCE", "SHARED_SUBS", "TABLE", "AttachKey", "NullSourceRow", "Naming", "NullSourceKey", "Row", "NameScope"]
 
 SHARED_SUBS: Final = "SHARED-SUBS"
 """The capability that every topic link is offered; the page also spells it SHARED-SUB and SHARED_SUB, clients know this
@@ -30,14 +30,14 @@ class Naming(enum.Enum):
     PREFIX = "link name up to `|`"
 
 
-class Space(enum.Enum):
+class NameScope(enum.Enum):
     """Which name space the subscription is in."""
 
     CONTAINER = "container-id"
     GLOBAL = "global"
 
 
-class Key(NamedTuple):
+class AttachKey(NamedTuple):
     """The three columns that choose a row with a source."""
 
     shared: bool
@@ -45,7 +45,7 @@ class Key(NamedTuple):
     durable: bool
 
 
-class NullKey(NamedTuple):
+class NullSourceKey(NamedTuple):
     """The two columns that choose a row with a null source."""
 
     shared: bool
@@ -56,40 +56,40 @@ class Row(NamedTuple):
     """The outcome of a row with a source."""
 
     naming: Naming
-    scope: Space
+    scope: NameScope
     exclusivity: Exclusivity
     durable: bool
     capabilities: tuple[str, ...]
     """Source capabilities of the reply, in order."""
 
 
-class Lookup(NamedTuple):
+class NullSourceRow(NamedTuple):
     """The durable subscription that a row with a null source looks for."""
 
     naming: Naming
-    scope: Space
+    scope: NameScope
 
 
 # fmt: off
 YES: Final = True
 NO: Final = False
 #   SHARED GLOBAL DURABLE
-TABLE: Final[dict[Key, Row]] = {
-    Key(NO,  NO,  NO):  Row(Naming.RANDOM, Space.CONTAINER, Exclusivity.LINK,   NO,  ("topic",)),
-    Key(NO,  NO,  YES): Row(Naming.LINK,   Space.CONTAINER, Exclusivity.LINK,   YES, ("topic",)),
-    Key(NO,  YES, NO):  Row(Naming.RANDOM, Space.CONTAINER, Exclusivity.LINK,   NO,  ("topic",)),
-    Key(NO,  YES, YES): Row(Naming.LINK,   Space.GLOBAL,    Exclusivity.LINK,   YES, ("topic", "global")),
-    Key(YES, NO,  NO):  Row(Naming.PREFIX, Space.CONTAINER, Exclusivity.SHARED, NO,  ("topic", "shared")),
-    Key(YES, NO,  YES): Row(Naming.PREFIX, Space.CONTAINER, Exclusivity.SHARED, YES, ("topic", "shared")),
-    Key(YES, YES, NO):  Row(Naming.PREFIX, Space.GLOBAL,    Exclusivity.SHARED, NO,  ("topic", "shared", "global")),
-    Key(YES, YES, YES): Row(Naming.PREFIX, Space.GLOBAL,    Exclusivity.SHARED, YES, ("topic", "shared", "global")),
+TABLE: Final[dict[AttachKey, Row]] = {
+    AttachKey(NO,  NO,  NO):  Row(Naming.RANDOM, NameScope.CONTAINER, Exclusivity.LINK,   NO,  ("topic",)),
+    AttachKey(NO,  NO,  YES): Row(Naming.LINK,   NameScope.CONTAINER, Exclusivity.LINK,   YES, ("topic",)),
+    AttachKey(NO,  YES, NO):  Row(Naming.RANDOM, NameScope.CONTAINER, Exclusivity.LINK,   NO,  ("topic",)),
+    AttachKey(NO,  YES, YES): Row(Naming.LINK,   NameScope.GLOBAL,    Exclusivity.LINK,   YES, ("topic", "global")),
+    AttachKey(YES, NO,  NO):  Row(Naming.PREFIX, NameScope.CONTAINER, Exclusivity.SHARED, NO,  ("topic", "shared")),
+    AttachKey(YES, NO,  YES): Row(Naming.PREFIX, NameScope.CONTAINER, Exclusivity.SHARED, YES, ("topic", "shared")),
+    AttachKey(YES, YES, NO):  Row(Naming.PREFIX, NameScope.GLOBAL,    Exclusivity.SHARED, NO,  ("topic", "shared", "global")),
+    AttachKey(YES, YES, YES): Row(Naming.PREFIX, NameScope.GLOBAL,    Exclusivity.SHARED, YES, ("topic", "shared", "global")),
 }
 
 #       SHARED GLOBAL
-NULL_SOURCE: Final[dict[NullKey, Lookup]] = {
-    NullKey(NO,  NO):  Lookup(Naming.LINK,   Space.CONTAINER),
-    NullKey(NO,  YES): Lookup(Naming.LINK,   Space.GLOBAL),
-    NullKey(YES, NO):  Lookup(Naming.PREFIX, Space.CONTAINER),
-    NullKey(YES, YES): Lookup(Naming.PREFIX, Space.GLOBAL),
+NULL_SOURCE: Final[dict[NullSourceKey, NullSourceRow]] = {
+    NullSourceKey(NO,  NO):  NullSourceRow(Naming.LINK,   NameScope.CONTAINER),
+    NullSourceKey(NO,  YES): NullSourceRow(Naming.LINK,   NameScope.GLOBAL),
+    NullSourceKey(YES, NO):  NullSourceRow(Naming.PREFIX, NameScope.CONTAINER),
+    NullSourceKey(YES, YES): NullSourceRow(Naming.PREFIX, NameScope.GLOBAL),
 }
 # fmt: on

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from penstock_core.binding import NO_FILTER, NO_HEADERS, Binding, Filter, default_keys
-from penstock_core.existing import TopicLink
-from penstock_core.headers import HeaderBinding
+from penstock_core.existing_subscription import TopicLink
+from penstock_core.header_bindings import HeaderBinding
 from penstock_core.identity import GLOBAL, Identity, LinkKey, Scope, private_name, subscription_name, suffix_of
-from penstock_core.table import NULL_SOURCE, TABLE, Key, Naming, NullKey, Row, Space
+from penstock_core.attach_table import NULL_SOURCE, TABLE, AttachKey, Naming, NullSourceKey, Row, NameScope
 from penstock_core.terms import Durability, ExchangeType, ExpiryPolicy
 
 __all__ = ["AskedSource", "AttachRequest", "binding_asked", "identities_to_look_up"]
@@ -66,14 +66,14 @@ class AttachRequest:
     @property
     def row(self) -> Row:
         """The row of the table."""
-        return TABLE[Key(self.shared, self.global_, self.durability.is_durable)]
+        return TABLE[AttachKey(self.shared, self.global_, self.durability.is_durable)]
 
 
 def identities_to_look_up(request: AttachRequest) -> tuple[Identity, ...]:
     """The subscriptions that the attach may mean, the row's own first; with a source it is exactly one."""
     if request.source is not None:
         return (_identity(request, request.row.naming, request.row.scope, request.durability.is_durable),)
-    lookup = NULL_SOURCE[NullKey(request.shared, request.global_)]
+    lookup = NULL_SOURCE[NullSourceKey(request.shared, request.global_)]
     own = _identity(request, lookup.naming, lookup.scope, True)
     if request.shared or request.global_:
         return (own,)
@@ -95,15 +95,15 @@ def binding_asked(request: AttachRequest, source: AskedSource) -> Binding:
     )
 
 
-def _identity(request: AttachRequest, naming: Naming, scope: Space, durable: bool) -> Identity:
+def _identity(request: AttachRequest, naming: Naming, scope: NameScope, durable: bool) -> Identity:
     return Identity(_scope(request, scope), _name(request, naming), durable)
 
 
-def _scope(request: AttachRequest, kind: Space) -> Scope:
+def _scope(request: AttachRequest, kind: NameScope) -> Scope:
     match kind:
-        case Space.GLOBAL:
+        case NameScope.GLOBAL:
             return GLOBAL
-        case Space.CONTAINER:
+        case NameScope.CONTAINER:
             return Scope(request.container_id)
         case _:
             assert_never(kind)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from penstock_core.reason import Reason, Refuse
-from penstock_core.table import SHARED_SUBS
+from penstock_core.attach_table import SHARED_SUBS
 
 __all__ = [
     "ESTABLISHMENT_FAILED",

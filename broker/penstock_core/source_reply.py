@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from penstock_core.attach import AskedSource, AttachRequest, Create, Found, Join, Rebind
+from penstock_core.attach import AskedSource, AttachRequest, Create, FoundSubscription, Join, Rebind
 from penstock_core.binding import Binding, Filter, default_keys
-from penstock_core.headers import HeaderBinding, ordered_bindings
+from penstock_core.header_bindings import HeaderBinding, ordered_bindings
 from penstock_core.identity import Identity
-from penstock_core.table import SHARED_SUBS, TABLE, Key
+from penstock_core.attach_table import SHARED_SUBS, TABLE, AttachKey
 from penstock_core.terms import (
     DistributionMode,
     Durability,
@@ -49,7 +49,7 @@ class SourceReply:
     offered_capabilities: tuple[str, ...] = (SHARED_SUBS,)
 
 
-def source_reply(request: AttachRequest, decision: Create | Join | Rebind | Found) -> SourceReply:
+def source_reply(request: AttachRequest, decision: Create | Join | Rebind | FoundSubscription) -> SourceReply:
     """The reply to ``request`` once ``decision`` is applied."""
     match decision:
         case Create():
@@ -58,7 +58,7 @@ def source_reply(request: AttachRequest, decision: Create | Join | Rebind | Foun
         case Rebind():
             identity, lifetime, binding = decision.existing.identity, decision.existing.lifetime, decision.binding
             exclusivity, exchange_type = decision.existing.exclusivity, _asked(request).exchange_type
-        case Join() | Found():
+        case Join() | FoundSubscription():
             there = decision.existing
             identity, lifetime, binding = there.identity, there.lifetime, there.binding
             exclusivity, exchange_type = there.exclusivity, there.exchange_type
@@ -99,8 +99,8 @@ def _reply(
     )
 
 
-def _key(identity: Identity, exclusivity: Exclusivity) -> Key:
-    return Key(exclusivity is Exclusivity.SHARED, identity.scope.is_global, identity.durable)
+def _key(identity: Identity, exclusivity: Exclusivity) -> AttachKey:
+    return AttachKey(exclusivity is Exclusivity.SHARED, identity.scope.is_global, identity.durable)
 
 
 def _own_spelling(asked: AskedSource | None, binding: Binding) -> str | None:

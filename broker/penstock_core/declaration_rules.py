@@ -4,38 +4,29 @@ A declaration is idempotent. Unlike a client's attach it may change the binding 
 rebind policy says. A declaration never takes messages away unless its policy says so. It must not know Kubernetes: a
 resource is a mark. Source: decisions 4, 6 and 14, section 5 of the design (``rebindPolicy``, owner mark, deletion),
 ``docs/management.md``.
+
+What may be declared as an exchange, and when one may go.
+
+Source: sections 3 ("Addresses") and 5 of the design.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import assert_never
-
 from penstock_core.binding import Binding, check_binding
-from penstock_core.existing import Existing, Managed
+from penstock_core.existing_subscription import ExistingSubscription, OwnerMark
 from penstock_core.identity import Identity, subscription_name
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Exclusivity, Lifetime, RebindPolicy
+from penstock_core.address import PREDEFINED, check_exchange_name
+from penstock_core.terms import ExchangeType
 
-__all__ = [
-    "Declared",
-    "DeleteExisting",
-    "DropAndRebind",
-    "Keep",
-    "Make",
-    "NothingToDelete",
-    "RebindInPlace",
-    "Rebinding",
-    "SameBinding",
-    "Wait",
-    "decide_declaration",
-    "decide_deletion",
-    "decide_rebind",
-]
+__all__ = ["DeclaredSubscription", 'DeleteExisting', 'DropAndRebind', 'Keep', 'Make', 'NothingToDelete', 'RebindInPlace', 'Rebinding', 'SameBinding', 'Wait', 'decide_declaration', 'decide_deletion', 'decide_exchange_declaration', 'decide_exchange_deletion', 'decide_rebind']
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class DeclaredSubscription:
     """A subscription as declared."""
 
     identity: Identity
@@ -43,7 +34,7 @@ class Declared:
     lifetime: Lifetime
     binding: Binding
     rebind_policy: RebindPolicy
-    managed: Managed | None
+    managed: OwnerMark | None
     """The mark of the resource; None if an administrator declares."""
 
 
@@ -86,7 +77,7 @@ class Keep:
     rebinding: Rebinding
 
 
-def decide_declaration(declared: Declared, existing: Existing | None, depth: int) -> Make | Keep | Refuse:
+def decide_declaration(declared: DeclaredSubscription, existing: ExistingSubscription | None, depth: int) -> Make | Keep | Refuse:
     """Decide CREATE or UPDATE of a subscription that holds ``depth`` messages; the exchange was found and can route."""
     refused = _check(declared)
     if refused is not None:
@@ -135,7 +126,7 @@ class NothingToDelete:
 
 
 def decide_deletion(
-    existing: Existing | None,
+    existing: ExistingSubscription | None,
     depth: int,
     *,
     if_unused: bool = True,
@@ -164,7 +155,7 @@ def decide_deletion(
     return DeleteExisting()
 
 
-def _check(declared: Declared) -> Refuse | None:
+def _check(declared: DeclaredSubscription) -> Refuse | None:
     refused = check_binding(declared.binding)
     if refused is not None:
         return refused
@@ -189,7 +180,7 @@ def _check(declared: Declared) -> Refuse | None:
     return None
 
 
-def _check_mark(declared: Declared, existing: Existing) -> Refuse | None:
+def _check_mark(declared: DeclaredSubscription, existing: ExistingSubscription) -> Refuse | None:
     if existing.managed is None:
         return None
     if declared.managed is None:
@@ -204,3 +195,27 @@ def _check_mark(declared: Declared, existing: Existing) -> Refuse | None:
         Reason.DUPLICATE_SUBSCRIPTION,
         f"Another resource declared the {existing.identity} before; choose another name, or delete one of the two.",
     )
+
+def decide_exchange_declaration(name: str, asked: ExchangeType, there: ExchangeType | None) -> Refuse | None:
+    """None if the exchange may be made, or kept as it is; ``there`` is the type of the one that exists."""
+    if there is None:
+        return check_exchange_name(name)
+    if there is asked:
+        return check_exchange_name(name)  # one with a reserved name is nobody's to declare
+    return Refuse(
+        Reason.IMMUTABLE,
+        f"The exchange {name!r} is of type {there.value} and a type never changes; choose another name than for "
+        f"{asked.value}, or delete the exchange first.",
+    )
+
+
+def decide_exchange_deletion(name: str, bound: int, *, if_unused: bool) -> Refuse | None:
+    """None if the exchange may go; ``bound`` subscriptions are bound to it."""
+    if name in PREDEFINED:
+        return Refuse(Reason.NOT_ALLOWED, f"The exchange {name!r} is predefined and always there; leave it.")
+    if bound and if_unused:
+        return Refuse(
+            Reason.BINDINGS_EXIST,
+            f"{bound} subscription(s) are bound to the exchange {name!r}; end them or bind them elsewhere first.",
+        )
+    return None

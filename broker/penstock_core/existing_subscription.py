@@ -10,11 +10,11 @@ from penstock_core.binding import Binding
 from penstock_core.identity import Identity, LinkKey
 from penstock_core.terms import ClientOverrides, ExchangeType, Exclusivity, Lifetime
 
-__all__ = ["Existing", "LinkKind", "LiveLink", "Managed", "QueueLink", "TopicLink"]
+__all__ = ["ExistingSubscription", "LinkKind", "LiveLink", "OwnerMark", "QueueLink", "TopicLink"]
 
 
 @dataclass(frozen=True, slots=True)
-class Managed:
+class OwnerMark:
     """The mark of the resource that declares a subscription (decision 14)."""
 
     resource: str
@@ -24,13 +24,13 @@ class Managed:
     cluster_id: str = ""
     client_overrides: ClientOverrides = ClientOverrides.REFUSE
 
-    def is_same_resource(self, other: Managed) -> bool:
+    def is_same_resource(self, other: OwnerMark) -> bool:
         """True if both marks name one resource, whatever its uid."""
         return self.resource == other.resource and self.cluster_id == other.cluster_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Existing:
+class ExistingSubscription:
     """One subscription that is there."""
 
     identity: Identity
@@ -47,7 +47,7 @@ class Existing:
     """The link that owns a not-shared durable subscription; None if shared, or not attached yet (decision 4)."""
     user: str | None = None
     """The authenticated user that made it; None if a resource or an administrator did (decision 16)."""
-    managed: Managed | None = None
+    managed: OwnerMark | None = None
 
 
 @dataclass(frozen=True, slots=True)

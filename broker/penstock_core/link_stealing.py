@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_core.existing import LinkKind, LiveLink, QueueLink
+from penstock_core.existing_subscription import LinkKind, LiveLink, QueueLink
 from penstock_core.reason import Reason, Refuse
 
 __all__ = ["STOLEN", "NothingLive", "Steal", "decide_steal"]
