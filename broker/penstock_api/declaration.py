@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from penstock_api.management import ExchangeDeclaration, Limits, Owner, SubscriptionDeclaration
+from penstock_api.management import ExchangeDeclaration, QueueLimits, Owner, SubscriptionDeclaration
 from penstock_api.resources import Exchange, Subscription, quantity_bytes
-from penstock_api.resources.delivery import declared
-from penstock_api.resources.headers import as_declared
+from penstock_api.resources.delivery import delivery_policy
+from penstock_api.resources.header_bindings import as_declared
 from penstock_core import identity
 
 __all__ = [
@@ -118,11 +118,11 @@ def subscription_declaration(
         rebind_policy=spec.rebind_policy,
         client_overrides=spec.client_overrides,
         persistence=spec.persistence,
-        limits=Limits(
+        limits=QueueLimits(
             max_bytes=None if max_bytes is None else quantity_bytes(max_bytes),
             max_messages=spec.limits.max_messages,
             overflow=spec.limits.overflow,
         ),
-        delivery=declared(spec.delivery),
+        delivery=delivery_policy(spec.delivery),
         owner=owner_of(subscription, cluster_id),
     )

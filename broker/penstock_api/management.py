@@ -9,7 +9,7 @@ milliseconds since the epoch on the broker's clock, durations integer millisecon
 
 Both ends may be of different releases. Later ones only add keys with a default, never change a default, and never take
 a key away; answers are read by `Document.read`, requests leave out what is at its default (`Request`), and
-`penstock_api.understanding` tells what the other end knows. docs/management.md, "Other releases".
+`penstock_api.release_terms` tells what the other end knows. docs/management.md, "Other releases".
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class EntityType(StrEnum):
     LINK = "penstock.link"
 
 
-class Status(IntEnum):
+class StatusCode(IntEnum):
     """The status codes in use: those of AMQP Management, which are HTTP's."""
 
     OK = 200
@@ -81,7 +81,7 @@ class Status(IntEnum):
     UNAVAILABLE = 503
 
 
-class Document(BaseModel):
+class ManagementDocument(BaseModel):
     """Base of every map that travels: camelCase on the wire, immutable.
 
     `model_validate` refuses unknown keys, as whoever obeys a document must; `read` is for whoever only looks at one.
@@ -103,7 +103,7 @@ class Document(BaseModel):
         return cls.model_validate(found, extra="ignore")
 
 
-class Request(Document):
+class Request(ManagementDocument):
     """Base of what a broker is asked to do. What is at its default isn't sent: a broker that doesn't know the key
     yet does as the default says.
     """
@@ -116,7 +116,7 @@ class Request(Document):
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 
 
-class Owner(Document):
+class Owner(ManagementDocument):
     """The mark of the resource that declared an entity; clients can't rebind or end what bears one.
 
     A mark with the same namespace and name but another `uid` is adopted, never deleted (restores, `replace --force`).
@@ -130,7 +130,7 @@ class Owner(Document):
     deletion_policy: Literal["Delete", "DeleteWhenEmpty", "DeleteWhenUnused", "Retain"] = "Delete"
 
 
-class Limits(Document):
+class QueueLimits(ManagementDocument):
     """How much one subscription may hold, and what happens at the limit."""
 
     max_bytes: int | None = Field(default=None, ge=1)
@@ -138,7 +138,7 @@ class Limits(Document):
     overflow: Literal["DropOldest", "DropNewest", "Reject"] = "DropOldest"
 
 
-class Delivery(Document):
+class DeliveryPolicy(ManagementDocument):
     """What becomes of the messages of one subscription or queue that nobody takes in time, or nobody can take.
 
     A destination is an address: a queue's name, or `exchange/key`. A plain name that is neither a queue nor an exchange
@@ -168,7 +168,7 @@ class ExchangeDeclaration(Request):
     owner: Owner | None = None
 
 
-class HeaderBinding(Document):
+class HeaderBindingDocument(ManagementDocument):
     """One binding to a Headers exchange: application properties of which all, or any, a message must have.
 
     Null asks for presence alone; numbers equal numbers of any type.
@@ -193,14 +193,14 @@ class SubscriptionDeclaration(Request):
     expiry_policy: Literal["Never", "LinkDetach", "SessionEnd", "ConnectionClose"] = "Never"
     exchange: Name
     binding_keys: tuple[str, ...] = ()  # empty: the default of the exchange's type
-    header_bindings: tuple[HeaderBinding, ...] = ()  # Headers exchanges only; empty: every message
+    header_bindings: tuple[HeaderBindingDocument, ...] = ()  # Headers exchanges only; empty: every message
     selector: str | None = Field(default=None, max_length=8192)
     no_local: bool = False
     rebind_policy: Literal["InPlace", "WhenIdle", "WhenIdleAndEmpty", "Never"] = "InPlace"
     client_overrides: Literal["Refuse", "Ignore"] = "Refuse"
     persistence: Literal["AsSent", "Always"] | None = None
-    limits: Limits = Limits()
-    delivery: Delivery = Delivery()
+    limits: QueueLimits = QueueLimits()
+    delivery: DeliveryPolicy = DeliveryPolicy()
     owner: Owner | None = None
 
 
@@ -209,8 +209,8 @@ class QueueDeclaration(Request):
 
     durable: bool = True
     persistence: Literal["AsSent", "Always"] | None = None
-    limits: Limits = Limits()
-    delivery: Delivery = Delivery()
+    limits: QueueLimits = QueueLimits()
+    delivery: DeliveryPolicy = DeliveryPolicy()
 
 
 class Deletion(Request):
@@ -221,7 +221,7 @@ class Deletion(Request):
     owner_uid: Name | None = None  # refuse (409, Managed) if the mark's uid is another one
 
 
-class Outcome(StrEnum):
+class DeclarationOutcome(StrEnum):
     """What a CREATE or UPDATE did; key `outcome` of the answer's body."""
 
     CREATED = "Created"
@@ -232,7 +232,7 @@ class Outcome(StrEnum):
     REBIND_BLOCKED = "RebindBlocked"  # all but the binding was applied; `blockedBy` says ConsumersActive or NotEmpty
 
 
-class Histogram(Document):
+class DurationHistogram(ManagementDocument):
     """Cumulative log2 histogram of durations, 8 buckets per octave (Prometheus native histogram schema 3).
 
     Bucket i holds durations d in milliseconds with 2**(i/8) < d <= 2**((i+1)/8); durations of at most 1 ms are in
@@ -244,7 +244,7 @@ class Histogram(Document):
     sum_ms: int = 0
 
 
-class SubscriptionState(Document):
+class SubscriptionState(ManagementDocument):
     """Attributes of a `penstock.subscription` in READ and QUERY. Totals count since `incarnation` began.
 
     Invariants: depth = ready + in_flight + scheduled = enqueued - acked - removed; totals never fall within one
@@ -260,7 +260,7 @@ class SubscriptionState(Document):
     expiry_policy: str  # as in SubscriptionDeclaration
     exchange: str
     binding_keys: tuple[str, ...]
-    header_bindings: tuple[HeaderBinding, ...] = ()
+    header_bindings: tuple[HeaderBindingDocument, ...] = ()
     selector: str | None = None
     no_local: bool = False
     owner: Owner | None = None
@@ -291,12 +291,12 @@ class SubscriptionState(Document):
     dropped: int = 0  # by overflow, rebind or purge
     lost_at_restart: int = 0
     max_delivery_count: int = 0
-    sojourn: Histogram = Histogram()  # available -> accepted
-    wait: Histogram = Histogram()  # available -> first delivery
-    hold: Histogram = Histogram()  # last delivery -> settled
+    sojourn: DurationHistogram = DurationHistogram()  # available -> accepted
+    wait: DurationHistogram = DurationHistogram()  # available -> first delivery
+    hold: DurationHistogram = DurationHistogram()  # last delivery -> settled
 
 
-class ExchangeState(Document):
+class ExchangeState(ManagementDocument):
     """Attributes of a `penstock.exchange` in READ and QUERY."""
 
     name: str
@@ -311,7 +311,7 @@ class ExchangeState(Document):
     unroutable_messages: int
 
 
-class ContestedContainer(Document):
+class ContestedContainer(ManagementDocument):
     """A container-id whose connections keep closing each other, or stealing each other's links."""
 
     container_id: str  # at most 255 characters of it
@@ -319,7 +319,7 @@ class ContestedContainer(Document):
     last_ms: int
 
 
-class BrokerState(Document):
+class BrokerState(ManagementDocument):
     """Attributes of the one `penstock.broker`.
 
     `instance_id` is made with the data folder: another id than last time means an empty broker, so whoever declares
@@ -346,10 +346,10 @@ class BrokerState(Document):
     transactions_committed: int = 0
     transactions_rolled_back: int = 0
     refusals: dict[str, int] = {}  # connections turned away at the door since `started_ms`, by reason
-    understands: tuple[str, ...] | None = None  # terms of penstock_api.understanding; absent: it didn't tell
+    understands: tuple[str, ...] | None = None  # terms of penstock_api.release_terms; absent: it didn't tell
 
 
-class ConnectionState(Document):
+class ConnectionState(ManagementDocument):
     """Attributes of a `penstock.connection`; `id` names it in UPDATE and DELETE (which closes it)."""
 
     id: str
@@ -364,7 +364,7 @@ class ConnectionState(Document):
     oldest_transaction_ms: int | None = None
 
 
-class LinkState(Document):
+class LinkState(ManagementDocument):
     """Attributes of a `penstock.link`."""
 
     id: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from functools import partial
 
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 from penstock_broker.access.listeners import ListeningPort
 from penstock_broker.attach import unused
 from penstock_broker.log import Log, Recovered

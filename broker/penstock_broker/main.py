@@ -18,8 +18,8 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from penstock_api.failing import CannotRun, Failure, Misuse
-from penstock_api.faults import faults
+from penstock_api.failure import CannotRun, Failure, Misuse
+from penstock_api.validation_messages import validation_messages
 from penstock_broker.access.listeners import ListeningPort, ports_of
 from penstock_broker.assembly import assemble
 from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, NewerFormat, Recovered
@@ -69,7 +69,7 @@ def run(
     try:
         merged = Settings.model_validate({**given.model_dump(), **update})
     except ValidationError as error:
-        wrong = "; ".join(faults(error, whole="together"))
+        wrong = "; ".join(validation_messages(error, whole="together"))
         raise Misuse(f"The options are wrong: {wrong}.", "See penstock broker --help.") from error
     if dev:
         merged = merged.for_dev()

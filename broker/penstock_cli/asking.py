@@ -16,7 +16,7 @@ from penstock_amqp.client.errors import ManagementError, RequestRefused
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.errors import WireError
 from penstock_amqp.sasl.client import Login, NotAuthenticated
-from penstock_api.failing import Failure, Misuse
+from penstock_api.failure import Failure, Misuse
 from penstock_api.management import EntityType
 from penstock_cli.site import Site
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import click
 
-from penstock_api.failing import Failure
+from penstock_api.failure import Failure
 from penstock_cli.verbs.broker import broker
 from penstock_cli.verbs.handling import move, peek, purge, redrive
 from penstock_cli.verbs.lag import lag

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from penstock_api.failing import CannotRun
+from penstock_api.failure import CannotRun
 
 __all__ = ["needs_extra"]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from penstock_api.faults import faults
-from penstock_api.ledger import SegmentName
-from penstock_api.observing import SEGMENTS, SegmentList
+from penstock_api.validation_messages import validation_messages
+from penstock_api.ledger_format import SegmentName
+from penstock_api.observer_api import SEGMENTS, SegmentList
 from penstock_lag.observer_http import Observer, ObserverError
 from penstock_lag.windows import Absent, Present
 
@@ -33,7 +33,7 @@ def understood(body: bytes, ordinal: int, broker: str, namespace: str) -> Presen
     try:
         listing = SegmentList.model_validate_json(body)
     except ValidationError as error:
-        return Absent(ordinal, f"the observer's list of segments was not understood: {faults(error)[0]}")
+        return Absent(ordinal, f"the observer's list of segments was not understood: {validation_messages(error)[0]}")
     asked, answers = (namespace, broker, ordinal), (listing.namespace, listing.broker, listing.ordinal)
     if asked != answers:
         return Absent(

@@ -1,6 +1,6 @@
 """The result document from figures: states, units, order. The same input gives the same bytes.
 
-Pure. Source: penstock_api.result; docs/lag.md, "The result".
+Pure. Source: penstock_api.lag_result; docs/lag.md, "The result".
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from penstock_api.result import LagResult, SubscriptionLag
+from penstock_api.lag_result import LagResult, SubscriptionLag
 from penstock_lag.buckets import midpoint_ms
 from penstock_lag.rules import Figures, Thresholds, judge
 from penstock_lag.windows import Plan

@@ -18,9 +18,9 @@ from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs] -
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from penstock_api.failing import Failure, Misuse
-from penstock_api.observing import RESULTS
-from penstock_api.result import LagResult
+from penstock_api.failure import Failure, Misuse
+from penstock_api.observer_api import RESULTS
+from penstock_api.lag_result import LagResult
 from penstock_lag.arguments import parse
 from penstock_lag.catalog import ask
 from penstock_lag.document import EPOCH, Run, make_result

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from penstock_api.observing import Problem
+from penstock_api.observer_api import Problem
 
 __all__ = ["Observer", "ObserverError"]
 

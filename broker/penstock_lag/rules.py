@@ -1,7 +1,7 @@
 """The state of a subscription over a window: a fixed list of rules over figures, the first that matches decides.
 
 Pure: no Spark, no clock. The rules judge progress over the window, not counts, because a count that is much for one
-application is nothing for another. Source: docs/lag.md, "States"; the order is that of penstock_api.result.LagState.
+application is nothing for another. Source: docs/lag.md, "States"; the order is that of penstock_api.lag_result.LagState.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from penstock_api.result import LagState
+from penstock_api.lag_result import LagState
 from penstock_lag.buckets import midpoint_ms
 
 __all__ = ["RULES", "Figures", "Thresholds", "Verdict", "judge"]

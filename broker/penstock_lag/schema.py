@@ -1,6 +1,6 @@
 """Spark schemas: the ledger's, derived from the contract, and the names of key columns.
 
-Source: penstock_api.ledger. Every field may be null for Spark: a Python data source can't promise otherwise.
+Source: penstock_api.ledger_format. Every field may be null for Spark: a Python data source can't promise otherwise.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 from pyspark.sql.types import ArrayType, BooleanType, DataType, LongType, StringType, StructField, StructType
 
-from penstock_api.ledger import COLUMNS, ColumnType
+from penstock_api.ledger_format import COLUMNS, ColumnType
 
 __all__ = ["LEDGER", "QUEUE", "TOTALS"]
 

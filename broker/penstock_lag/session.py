@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from penstock_api.failing import CannotRun
+from penstock_api.failure import CannotRun
 
 __all__ = ["local_session", "started_by_spark_submit", "suit"]
 

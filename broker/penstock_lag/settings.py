@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from penstock_api.failing import Misuse
-from penstock_api.observing import RUN_NAME
+from penstock_api.failure import Misuse
+from penstock_api.observer_api import RUN_NAME
 
 __all__ = ["RUN_NAME_VARIABLE", "STDOUT", "TOKEN_VARIABLE", "LagSettings", "check_run_name", "read_token"]
 

@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from penstock_api.ledger import COLUMNS, Column, ColumnType
-from penstock_api.observing import SEGMENT
+from penstock_api.ledger_format import COLUMNS, LedgerColumn, ColumnType
+from penstock_api.observer_api import SEGMENT
 from penstock_lag.observer_http import Observer
 from penstock_lag.schema import LEDGER
 from penstock_lag.settings import read_token
@@ -126,7 +126,7 @@ def to_batches(content: bytes, name: str) -> Iterator[Any]:
     yield from pa.Table.from_arrays(columns, schema=pa.schema(fields)).to_batches(max_chunksize=BATCH_ROWS)
 
 
-def _column(table: Any, column: Column, name: str) -> Any:
+def _column(table: Any, column: LedgerColumn, name: str) -> Any:
     wanted = _arrow(column.type)
     if column.name not in table.schema.names:
         if column.nullable:

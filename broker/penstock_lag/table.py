@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from penstock_api.result import LagResult, SubscriptionLag
+from penstock_api.lag_result import LagResult, SubscriptionLag
 
 __all__ = ["as_table"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock_api.observing import SegmentInfo, SegmentList
+from penstock_api.observer_api import SegmentInfo, SegmentList
 
 __all__ = ["Absent", "BrokerWindow", "Chosen", "Plan", "Present", "make_plan"]
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from penstock_amqp.client.errors import ManagementError, RequestRefused
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.sasl.client import NotAuthenticated
-from penstock_api.faults import faults
+from penstock_api.validation_messages import validation_messages
 from penstock_api.management import MAX_COUNT, BrokerState, EntityType, SubscriptionState
 from penstock_observer.poller import BrokerAway
 from penstock_observer.rows import Poll
@@ -91,7 +91,7 @@ class ManagedBroker:
         except ValidationError as error:
             await self.close()
             raise BrokerAway(
-                f"the broker's answer was not understood: {faults(error)[0]}; is it of another release?"
+                f"the broker's answer was not understood: {validation_messages(error)[0]}; is it of another release?"
             ) from error
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
 """The observer's HTTP interface: routes, who may come in, and errors as JSON.
 
-Paths and bodies are those of penstock_api.observing. Handlers read the live view, list the ledger and hand results
+Paths and bodies are those of penstock_api.observer_api. Handlers read the live view, list the ledger and hand results
 to the store; they decide nothing about brokers or lag. Source: docs/observer.md.
 """
 
@@ -19,22 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from penstock_api.management import SubscriptionState
-from penstock_api.observing import (
-    HEALTH,
-    LATEST,
-    MAX_RESULT_BYTES,
-    METRICS,
-    RESULTS,
-    SCALE,
-    SEGMENT,
-    SEGMENTS,
-    SUBSCRIPTIONS,
-    ObservingModel,
-    Problem,
-    Scale,
-    SegmentList,
-    Stored,
-)
+from penstock_api.observer_api import HEALTH, LATEST, MAX_RESULT_BYTES, METRICS, RESULTS, SCALE, SEGMENT, SEGMENTS, SUBSCRIPTIONS, ObserverModel, Problem, Scale, SegmentList, Stored
 from penstock_observer.ledger import Ledger
 from penstock_observer.live import Live
 from penstock_observer.metrics import ObserverCollector
@@ -197,7 +182,7 @@ def _scale(state: SubscriptionState, now_ms: int) -> Scale:
     )
 
 
-def _reply(body: ObservingModel, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+def _reply(body: ObserverModel, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     return web.Response(
         text=body.model_dump_json(by_alias=True, exclude_none=True), status=status, content_type=JSON, headers=headers
     )

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from penstock_api.failing import Failure
-from penstock_api.ledger import HIDDEN_PREFIX, HOUR_MS, SUFFIX, SegmentName
-from penstock_api.observing import SegmentInfo
+from penstock_api.failure import Failure
+from penstock_api.ledger_format import HIDDEN_PREFIX, HOUR_MS, SUFFIX, SegmentName
+from penstock_api.observer_api import SegmentInfo
 from penstock_observer.parquet import UnreadableSegment, outline_of, write_segment
 from penstock_observer.retention import Kept, Limits, surplus
 from penstock_observer.rows import Poll, Row, Writer, estimated_bytes, rows_of

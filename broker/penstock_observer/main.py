@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from aiohttp import web
 
-from penstock_api.failing import CannotRun
+from penstock_api.failure import CannotRun
 from penstock_observer.broker import ManagedBroker, over
 from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, Rolling

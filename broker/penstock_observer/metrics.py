@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from penstock_api.management import Histogram, SubscriptionState
+from penstock_api.management import DurationHistogram, SubscriptionState
 from penstock_observer.ledger import Ledger
 from penstock_observer.live import Known, Live
 from penstock_observer.results import ResultStore
@@ -52,7 +52,7 @@ COUNTERS: Final[tuple[tuple[str, str, Reading], ...]] = (
     ("dropped_messages", "Messages dropped by overflow, rebind or purge.", lambda s: s.dropped),
     ("lost_at_restart_messages", "Messages that were not durable when the broker went.", lambda s: s.lost_at_restart),
 )
-HISTOGRAMS: Final[tuple[tuple[str, str, Callable[[SubscriptionState], Histogram]], ...]] = (
+HISTOGRAMS: Final[tuple[tuple[str, str, Callable[[SubscriptionState], DurationHistogram]], ...]] = (
     ("sojourn_seconds", "From available to accepted.", lambda s: s.sojourn),
     ("wait_seconds", "From available to the first delivery.", lambda s: s.wait),
     ("hold_seconds", "From the last delivery to settled.", lambda s: s.hold),
@@ -86,7 +86,7 @@ class ObserverCollector(Collector):
         return (namespace, state.exchange, state.queue_name)
 
 
-def classic_buckets(histogram: Histogram) -> list[tuple[str, float]]:
+def classic_buckets(histogram: DurationHistogram) -> list[tuple[str, float]]:
     """Cumulative counts by upper bound in seconds, ``+Inf`` last. Exact: every bound ends a fine bucket."""
     buckets: list[tuple[str, float]] = []
     cumulative, position = 0, 0

@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock_api.ledger import COLUMNS, HIDDEN_PREFIX, ColumnType, SegmentName
+from penstock_api.ledger_format import COLUMNS, HIDDEN_PREFIX, ColumnType, SegmentName
 from penstock_observer.rows import Row
 
 __all__ = ["SCHEMA", "Outline", "UnreadableSegment", "fsync_folder", "outline_of", "write_segment"]

@@ -16,11 +16,11 @@ from typing import Final, assert_never
 
 from pydantic import ValidationError
 
-from penstock_api.failing import Failure
-from penstock_api.faults import faults
-from penstock_api.ledger import HIDDEN_PREFIX
-from penstock_api.observing import RUN_NAME
-from penstock_api.result import VERSION, LagResult
+from penstock_api.failure import Failure
+from penstock_api.validation_messages import validation_messages
+from penstock_api.ledger_format import HIDDEN_PREFIX
+from penstock_api.observer_api import RUN_NAME
+from penstock_api.lag_result import VERSION, LagResult
 from penstock_observer.parquet import fsync_folder
 
 __all__ = ["Place", "Rejected", "ResultStore", "read_result"]
@@ -85,7 +85,7 @@ def read_result(body: bytes) -> LagResult:
     try:
         result = LagResult.model_validate_json(body)
     except ValidationError as error:
-        raise Rejected("NotAResult", f"{faults(error)[0]} ({error.error_count()} faults in all)") from error
+        raise Rejected("NotAResult", f"{validation_messages(error)[0]} ({error.error_count()} faults in all)") from error
     if result.version != VERSION:
         raise Rejected(
             "OtherVersion",

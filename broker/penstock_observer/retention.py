@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock_api.ledger import SegmentName
+from penstock_api.ledger_format import SegmentName
 
 __all__ = ["Kept", "Limits", "surplus"]
 

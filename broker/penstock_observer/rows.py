@@ -1,6 +1,6 @@
 """Turning one poll of a broker into ledger rows.
 
-Pure: no clock, no files, no Arrow. Source: penstock_api.ledger, which says what each column means.
+Pure: no clock, no files, no Arrow. Source: penstock_api.ledger_format, which says what each column means.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_api.ledger import COLUMNS, RowKind
-from penstock_api.management import BrokerState, Histogram, SubscriptionState
+from penstock_api.ledger_format import COLUMNS, RowKind
+from penstock_api.management import BrokerState, DurationHistogram, SubscriptionState
 
 __all__ = ["Poll", "Row", "Writer", "estimated_bytes", "rows_of"]
 
@@ -119,7 +119,7 @@ def _subscription(state: SubscriptionState) -> Row:
     return row | _buckets("sojourn", state.sojourn) | _buckets("wait", state.wait) | _buckets("hold", state.hold)
 
 
-def _buckets(name: str, histogram: Histogram) -> dict[str, object]:
+def _buckets(name: str, histogram: DurationHistogram) -> dict[str, object]:
     return {
         f"{name}_indexes": histogram.indexes,
         f"{name}_counts": histogram.counts,

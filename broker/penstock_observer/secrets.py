@@ -10,7 +10,7 @@ import logging
 import ssl
 from pathlib import Path
 
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 
 __all__ = ["ServerCertificate", "TokenFile"]
 

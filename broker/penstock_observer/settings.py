@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 
 __all__ = ["ObserverSettings"]
 

@@ -23,7 +23,7 @@ def turns(messages: int) -> None:
     from crash.load_client import encoded
     from support.stepped_broker import SteppedBroker
 
-    from penstock_api.handling import Peek
+    from penstock_api.message_operations import PeekRequest
     from penstock_api.management import Operation
     from penstock_broker.management.entity_states import queue_state
     from penstock_broker.management.queue_messages import Peeking, QueueMessagesRequest
@@ -65,7 +65,7 @@ def turns(messages: int) -> None:
     fill(lambda each: 0)
     _show("READ of the queue", read())
     _show("attach of a browser", browse())
-    peek = Peek(offset=messages // 2)
+    peek = PeekRequest(offset=messages // 2)
     _show("PEEK of ten in the middle", steps(lambda: Peeking(queue, peek, lambda _: True)))
     _show(
         "PURGE of one in 10,000",

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import aiohttp
 
-from penstock_api.failing import Failure
+from penstock_api.failure import Failure
 from penstock_operator import health
 from penstock_operator.brokers.management import Connector
 from penstock_operator.brokers.management_amqp import connect as connect_amqp

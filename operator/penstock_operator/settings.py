@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 
 __all__ = ["OperatorSettings"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.resources import exchange, subscription
 
 from penstock_api import declaration
-from penstock_api.resources.headers import as_told
+from penstock_api.resources.header_bindings import as_text
 
 
 def test_an_exchange_with_all_its_defaults() -> None:
@@ -103,10 +103,10 @@ def test_headers_are_declared_with_values_of_their_type() -> None:
 
 
 def test_bindings_are_told_in_words_whatever_they_are_made_of() -> None:
-    assert as_told({"match": "All", "headers": {"region": "eu", "amount": 5}}) == "All: amount = 5, region = 'eu'"
-    assert as_told({"match": "Any", "headers": {"trace": None, "paid": False}}) == "Any: paid = False, trace"
-    assert as_told({"match": "Any", "headers": {1: b"x"}}) == "Any: 1 = b'x'"
-    assert as_told({}) == "All: every message"
+    assert as_text({"match": "All", "headers": {"region": "eu", "amount": 5}}) == "All: amount = 5, region = 'eu'"
+    assert as_text({"match": "Any", "headers": {"trace": None, "paid": False}}) == "Any: paid = False, trace"
+    assert as_text({"match": "Any", "headers": {1: b"x"}}) == "Any: 1 = b'x'"
+    assert as_text({}) == "All: every message"
 
 
 def test_names_come_from_the_resource_where_the_spec_has_none() -> None:

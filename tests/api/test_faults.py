@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from penstock_api.faults import faults
+from penstock_api.validation_messages import validation_messages
 from penstock_api.management import ExchangeDeclaration
 from penstock_api.resources import InvalidManifest, parse
 
@@ -15,7 +15,7 @@ BROKER = {"apiVersion": "penstock.dev/v1alpha1", "kind": "Broker", "metadata": {
 def wrong(document: object) -> list[str]:
     with pytest.raises(ValidationError) as refused:
         ExchangeDeclaration.model_validate(document)
-    return faults(refused.value, whole="body")
+    return validation_messages(refused.value, whole="body")
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,16 @@ import pytest
 from pydantic import ValidationError
 from support.resources import exchange, subscription
 
-from penstock_api import declaration, management, understanding
-from penstock_api.management import Document
-from penstock_api.result import LagResult, LagState
+from penstock_api import declaration, management, release_terms
+from penstock_api.management import ManagementDocument
+from penstock_api.lag_result import LagResult, LagState
 
 FIRST: dict[str, Any] = json.loads((Path(__file__).parent / "documents_0_1.json").read_text())
 
 
-def model(name: str) -> type[Document]:
+def model(name: str) -> type[ManagementDocument]:
     found = getattr(management, name)
-    assert issubclass(found, Document)
+    assert issubclass(found, ManagementDocument)
     return found  # type: ignore[no-any-return]  # looked up by name
 
 
@@ -70,7 +70,7 @@ def test_what_is_left_out_means_what_it_always_meant(name: str) -> None:
 
 
 def test_no_key_and_no_word_is_ever_taken_away() -> None:
-    assert set(FIRST["vocabulary"]) - set(understanding.vocabulary()) == set()
+    assert set(FIRST["vocabulary"]) - set(release_terms.vocabulary()) == set()
 
 
 def test_a_broker_refuses_what_it_would_not_do() -> None:
@@ -81,7 +81,7 @@ def test_a_broker_refuses_what_it_would_not_do() -> None:
 
 def test_a_declaration_needs_what_it_says_and_no_default() -> None:
     made = declaration.subscription_declaration(subscription(), exchange="orders")
-    assert understanding.needs(made) == {
+    assert release_terms.needs(made) == {
         "subscription.subscriptionName",
         "subscription.exchange",
         "subscription.owner",
@@ -95,7 +95,7 @@ def test_a_declaration_needs_what_it_says_and_no_default() -> None:
         "subscription.persistence=Always",
     }
     other = exchange(type="Headers", unroutable="Reject")
-    needed = understanding.needs(declaration.exchange_declaration(other))
+    needed = release_terms.needs(declaration.exchange_declaration(other))
     assert {"exchange.exchangeType=Headers", "exchange.unroutable=Reject"} < needed
     assert "exchange.durable" not in needed
 
@@ -103,7 +103,7 @@ def test_a_declaration_needs_what_it_says_and_no_default() -> None:
 def test_what_is_nested_and_listed_is_needed_too_but_not_the_keys_of_maps() -> None:
     bindings = [{"match": "Any", "headers": [{"name": "amount", "integer": 5}]}]
     made = subscription(headerBindings=bindings, delivery={"deadLetter": "dead", "maxDeliveries": 3})
-    needed = understanding.needs(declaration.subscription_declaration(made, exchange="orders"))
+    needed = release_terms.needs(declaration.subscription_declaration(made, exchange="orders"))
     assert {
         "subscription.headerBindings",
         "subscription.headerBindings.match=Any",
@@ -117,11 +117,11 @@ def test_what_is_nested_and_listed_is_needed_too_but_not_the_keys_of_maps() -> N
 
 def test_what_is_missing_is_what_the_broker_does_not_announce() -> None:
     made = declaration.exchange_declaration(exchange(unroutable="Reject"))
-    old = frozenset(understanding.vocabulary()) - {"exchange.unroutable", "exchange.unroutable=Reject"}
-    assert understanding.missing(made, old) == ("exchange.unroutable", "exchange.unroutable=Reject")
-    assert understanding.missing(declaration.exchange_declaration(exchange()), old) == ()
-    assert understanding.missing(made, None) == ()
-    assert understanding.missing(made, frozenset(understanding.vocabulary())) == ()
+    old = frozenset(release_terms.vocabulary()) - {"exchange.unroutable", "exchange.unroutable=Reject"}
+    assert release_terms.missing(made, old) == ("exchange.unroutable", "exchange.unroutable=Reject")
+    assert release_terms.missing(declaration.exchange_declaration(exchange()), old) == ()
+    assert release_terms.missing(made, None) == ()
+    assert release_terms.missing(made, frozenset(release_terms.vocabulary())) == ()
 
 
 def test_lag_results_of_other_releases_are_read() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_api.failing import CannotRun
+from penstock_api.failure import CannotRun
 from penstock_broker.main import announce
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from support.broker_process import BrokerProcess
 
-from penstock_api.management import Delivery, EntityType, QueueDeclaration
+from penstock_api.management import DeliveryPolicy, EntityType, QueueDeclaration
 from penstock_cli.site import Site
 from penstock_cli.tables import as_table
 
@@ -59,7 +59,7 @@ def test_queues_are_listed_with_what_they_hold(broker: BrokerProcess) -> None:
 
 def test_peek_move_and_purge(broker: BrokerProcess) -> None:
     declare(broker, "from")
-    declare(broker, "to", QueueDeclaration(delivery=Delivery()))
+    declare(broker, "to", QueueDeclaration(delivery=DeliveryPolicy()))
     publish(broker, "from", "one", "three", "eleven")
     shown = penstock(broker, "peek", "from", "--json", "--count", "2")
     assert [json.loads(line)["body"] for line in shown.stdout.splitlines()] == ["one", "three"]

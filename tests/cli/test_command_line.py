@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_api.failing import CannotRun, Failure, Misuse
+from penstock_api.failure import CannotRun, Failure, Misuse
 from penstock_cli import main
 from penstock_cli.needing import needs_extra
 from penstock_cli.verbs.observer import observer

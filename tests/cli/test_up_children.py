@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_api.failing import Failure
+from penstock_api.failure import Failure
 from penstock_cli.up.backoff import Backoff
 from penstock_cli.up.children import Child, keep_running, run_once
 

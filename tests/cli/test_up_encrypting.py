@@ -15,7 +15,7 @@ from support.raw_client import RawClient
 
 from penstock_amqp.frames.performatives import Detach, Target
 from penstock_amqp.sasl.client import Login, NotAuthenticated
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 from penstock_api.resources import Broker, parse
 from penstock_cli.up.encrypting import encrypted_listener, trusted
 from penstock_cli.up.layout import Layout

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 from penstock_cli.up import manifests
 
 GOOD = """\

@@ -11,7 +11,7 @@ from e2e.local_site import START_SECONDS, LocalSite
 from pydantic import TypeAdapter
 from support.waiting import found
 
-from penstock_api import observing
+from penstock_api import observer_api
 from penstock_api.management import SubscriptionState
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "local"
@@ -22,7 +22,7 @@ def subscriptions(site: LocalSite) -> dict[str, SubscriptionState]:
     """The live state of each subscription, by name, once the observer has polled after the declaration."""
 
     def polled() -> dict[str, SubscriptionState] | None:
-        states = STATES.validate_python(site.get(observing.SUBSCRIPTIONS))
+        states = STATES.validate_python(site.get(observer_api.SUBSCRIPTIONS))
         return {state.subscription_name: state for state in states} or None
 
     return found(polled, "the observer to have seen what was declared", START_SECONDS)

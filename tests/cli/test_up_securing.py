@@ -15,7 +15,7 @@ from support.token_signer import ISSUER, Signer
 from penstock_amqp.frames.performatives import Close, Detach, Target
 from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_amqp.types.values import Symbol
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 from penstock_api.resources import Broker, parse
 from penstock_cli.up.layout import Layout
 from penstock_cli.up.securing import is_open, security_settings

@@ -27,8 +27,8 @@ from penstock_amqp.frames.performatives import Accepted, Error, Modified, Reject
 from penstock_amqp.messages.message import Header
 from penstock_amqp.messages.whole import Message, Properties
 from penstock_amqp.types.values import Symbol, Value
-from penstock_api.handling import Handled, Selection
-from penstock_api.management import Delivery, EntityType, Limits, Operation, QueueDeclaration
+from penstock_api.message_operations import HandledMessages, MessageSelection
+from penstock_api.management import DeliveryPolicy, EntityType, QueueLimits, Operation, QueueDeclaration
 
 __all__ = ["Books", "mix", "violations"]
 
@@ -37,14 +37,14 @@ LARGE = 6
 """So many of them are larger than memory should hold."""
 PURGED = 5
 """So many of them may be purged."""
-POLICY = Delivery(dead_letter="dead", max_deliveries=3, expiry="late")
+POLICY = DeliveryPolicy(dead_letter="dead", max_deliveries=3, expiry="late")
 QUEUES = {
     "plain": QueueDeclaration(delivery=POLICY),
     "mortal": QueueDeclaration(delivery=POLICY),
-    "narrow": QueueDeclaration(delivery=POLICY, limits=Limits(max_messages=8, overflow="Reject")),
+    "narrow": QueueDeclaration(delivery=POLICY, limits=QueueLimits(max_messages=8, overflow="Reject")),
     "alone": QueueDeclaration(delivery=POLICY.model_copy(update={"exclusive_consumer": True})),
-    "dead": QueueDeclaration(delivery=Delivery(dead_letter="late", expiry="late")),
-    "late": QueueDeclaration(delivery=Delivery(dead_letter="dead", expiry="dead")),
+    "dead": QueueDeclaration(delivery=DeliveryPolicy(dead_letter="late", expiry="late")),
+    "late": QueueDeclaration(delivery=DeliveryPolicy(dead_letter="dead", expiry="dead")),
 }
 NAMES = tuple(QUEUES)
 RECEIPTS, NOISE = "receipts", "noise"
@@ -211,31 +211,31 @@ async def manage(broker: MixedBroker, books: Books, seed: int) -> None:
             match chance.choices(("move", "redrive", "purge", "limit"), (4, 4, 1, 2)):
                 case ["move"]:
                     elsewhere = chance.choice([name for name in NAMES if name != queue])
-                    asked = Selection(count=chance.randint(1, 5), destination=elsewhere)
+                    asked = MessageSelection(count=chance.randint(1, 5), destination=elsewhere)
                     books.did["moved"] += await _handled(node, Operation.MOVE, queue, asked)
                 case ["redrive"]:
-                    asked = Selection(count=chance.randint(1, 5))
+                    asked = MessageSelection(count=chance.randint(1, 5))
                     graves = chance.choice(("dead", "late"))
                     books.did["redriven"] += await _handled(node, Operation.REDRIVE, graves, asked)
                 case ["purge"]:
                     await _purge(node, books, queue, TOKENS - 1 - chance.randrange(PURGED))
                 case _:
-                    limits = Limits(max_messages=chance.randint(3, 12), overflow="Reject")
+                    limits = QueueLimits(max_messages=chance.randint(3, 12), overflow="Reject")
                     await node.update(QueueDeclaration(delivery=POLICY, limits=limits), "narrow")
             await asyncio.sleep(0.02)
     finally:
         await node.close()
 
 
-async def _handled(node: ManagementClient, operation: Operation, queue: str, asked: Selection) -> int:
+async def _handled(node: ManagementClient, operation: Operation, queue: str, asked: MessageSelection) -> int:
     answer = await node.request(operation, EntityType.QUEUE, queue, asked)
-    return Handled.model_validate(answer.check().attributes).messages
+    return HandledMessages.model_validate(answer.check().attributes).messages
 
 
 async def _purge(node: ManagementClient, books: Books, queue: str, token: int) -> None:
     was_purging = token in books.purging
     books.purging.add(token)
-    count = await _handled(node, Operation.PURGE, queue, Selection(selector=f"token = {token}"))
+    count = await _handled(node, Operation.PURGE, queue, MessageSelection(selector=f"token = {token}"))
     if count:
         books.purged.add(token)
         books.did["purged"] += 1
@@ -247,7 +247,7 @@ async def _declare(broker: MixedBroker) -> None:
     node = await ManagementClient.connect(broker.management)
     for name, declaration in QUEUES.items():
         await node.create(declaration, name)
-    await node.create(QueueDeclaration(limits=Limits(max_bytes=3_000_000)), NOISE)
+    await node.create(QueueDeclaration(limits=QueueLimits(max_bytes=3_000_000)), NOISE)
     await node.create(QueueDeclaration(), RECEIPTS)
     await node.close()
 

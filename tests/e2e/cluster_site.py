@@ -20,8 +20,8 @@ from e2e import node_processes
 from e2e.kube import Kube, pick, wait_for
 from e2e.story import StoryError
 
-from penstock_api import observing
-from penstock_api.result import LagResult
+from penstock_api import observer_api
+from penstock_api.lag_result import LagResult
 from penstock_cli.up.layout import free_endpoint
 
 __all__ = ["BROKER", "POD", "SUBSCRIPTIONS", "ClusterSite", "Forward"]
@@ -74,7 +74,7 @@ class ClusterSite:
         self._ca = work / "ca.crt"
         self._ca.write_text(str(pick(kube.get("configmap", f"{BROKER}-ca"), "data", "ca.crt")))
         self._amqps = self._route(f"{BROKER}-amqp", AMQPS)
-        self._observer = self._route(f"{BROKER}-observer", observing.PORT)
+        self._observer = self._route(f"{BROKER}-observer", observer_api.PORT)
 
     def close(self) -> None:
         """End what forwards ports."""
@@ -112,7 +112,7 @@ class ClusterSite:
         return wait_for(f"the observer to know {subscription!r}", lambda: self._depth(subscription), READY_SECONDS)
 
     def _depth(self, subscription: str) -> int | None:
-        for state in cast("list[dict[str, object]]", self._try_get(observing.SUBSCRIPTIONS) or []):
+        for state in cast("list[dict[str, object]]", self._try_get(observer_api.SUBSCRIPTIONS) or []):
             if state["subscriptionName"] == subscription and state["scope"] == "Global" and state["durable"]:
                 return int(cast("int", state["depth"]))
         return None
@@ -190,4 +190,4 @@ class ClusterSite:
 
     def result(self, run_name: str) -> LagResult:
         """The result document of a run, from the observer that keeps it."""
-        return LagResult.model_validate(self.get(observing.RESULTS.format(run_name=run_name)))
+        return LagResult.model_validate(self.get(observer_api.RESULTS.format(run_name=run_name)))

@@ -16,7 +16,7 @@ from e2e.jms_tool import Board
 from e2e.local_site import LocalSite
 from e2e.story import Backlog, Disruption, StoryError, grow_backlog, share_through_disruptions
 
-from penstock_api.result import LagResult
+from penstock_api.lag_result import LagResult
 from penstock_lag.table import as_table
 
 __all__ = ["build_clients", "compare", "play"]

@@ -18,8 +18,8 @@ from typing import Final, cast
 from e2e.story import StoryError
 from support.waiting import found, until
 
-from penstock_api import observing
-from penstock_api.result import LagResult
+from penstock_api import observer_api
+from penstock_api.lag_result import LagResult
 
 __all__ = ["LocalSite"]
 
@@ -112,7 +112,7 @@ class LocalSite:
 
     def depth(self, subscription: str) -> int:
         """Unsettled messages as the broker counts them now."""
-        states = cast("list[dict[str, object]]", self.get(observing.SUBSCRIPTIONS))
+        states = cast("list[dict[str, object]]", self.get(observer_api.SUBSCRIPTIONS))
         for state in states:
             if state["subscriptionName"] == subscription and state["scope"] == "Global" and state["durable"]:
                 return int(cast("int", state["depth"]))
@@ -122,7 +122,7 @@ class LocalSite:
         """Wait until the ledger has a finished segment that reaches beyond a time; return how many there are."""
 
         def count() -> int | None:
-            listing = cast("dict[str, list[dict[str, int]]]", self.get(observing.SEGMENTS))
+            listing = cast("dict[str, list[dict[str, int]]]", self.get(observer_api.SEGMENTS))
             segments = listing["segments"]
             return len(segments) if any(segment["lastMs"] > after_ms for segment in segments) else None
 
@@ -138,4 +138,4 @@ class LocalSite:
             code = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=LAG_SECONDS).returncode
         if code != 0:
             raise StoryError(f"penstock lag ended with code {code}; see {log}")
-        return LagResult.model_validate(self.get(observing.RESULTS.format(run_name=run_name)))
+        return LagResult.model_validate(self.get(observer_api.RESULTS.format(run_name=run_name)))

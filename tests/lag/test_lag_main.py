@@ -16,9 +16,9 @@ from lag.served import fill, serving, token_file
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
-from penstock_api.failing import Failure, Misuse
-from penstock_api.management import Histogram, Owner
-from penstock_api.result import LagResult, LagState
+from penstock_api.failure import Failure, Misuse
+from penstock_api.management import DurationHistogram, Owner
+from penstock_api.lag_result import LagResult, LagState
 from penstock_lag.arguments import parse
 from penstock_lag.main import main, run
 from penstock_lag.settings import LagSettings, read_token
@@ -33,7 +33,7 @@ def growing(count: int = 7, **broker: Any) -> list[Poll]:
     """A poll every ten seconds: `orders` gets 20 messages and loses 5 between two of them, `bills` is idle."""
     polls: list[Poll] = []
     for step in range(count):
-        sojourn = Histogram(indexes=(8, 80), counts=(4 * step + 1, step), sum_ms=9)
+        sojourn = DurationHistogram(indexes=(8, 80), counts=(4 * step + 1, step), sum_ms=9)
         orders = a_subscription(
             "orders",
             owner=OWNER,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lag.figured import END_MS, figures
 
-from penstock_api.result import LagState
+from penstock_api.lag_result import LagState
 from penstock_lag.rules import RULES, Thresholds, Verdict, judge
 
 T = Thresholds()

@@ -14,8 +14,8 @@ from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType
 
-from penstock_api.ledger import COLUMNS, SegmentName
-from penstock_api.management import Histogram
+from penstock_api.ledger_format import COLUMNS, SegmentName
+from penstock_api.management import DurationHistogram
 from penstock_lag.schema import LEDGER
 from penstock_lag.source import SegmentMismatch, read_ledger, to_batches
 from penstock_observer.parquet import write_segment
@@ -28,7 +28,7 @@ NAME = SegmentName(first=1, last=2, epoch=3)
 
 def a_segment(folder: Path) -> Any:
     """The table of a segment as the observer writes it."""
-    state = a_subscription(depth=5, sojourn=Histogram(indexes=(3,), counts=(2,), sum_ms=4))
+    state = a_subscription(depth=5, sojourn=DurationHistogram(indexes=(3,), counts=(2,), sum_ms=4))
     write_segment(folder, NAME, rows_of_polls([a_poll(START_MS, state)]))
     return pq.read_table(folder / str(NAME))
 
@@ -97,7 +97,7 @@ def test_what_is_no_segment_is_named(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_spark_reads_segments_from_an_observer(spark: SparkSession, tmp_path: Path) -> None:
     """Two segments, two partitions, every value as the writer had it."""
-    state = a_subscription(depth=5, durable=False, wait=Histogram(indexes=(-1, 3), counts=(2, 1), sum_ms=4))
+    state = a_subscription(depth=5, durable=False, wait=DurationHistogram(indexes=(-1, 3), counts=(2, 1), sum_ms=4))
     polls = [a_poll(START_MS, state), a_poll(START_MS + 10_000)]
     with serving(tmp_path, polls, rows_per_segment=1) as observer:
         pairs = [(observer.url, info.name) for info in observer.api.ledger.segments]

@@ -9,8 +9,8 @@ from lag.sparked import ledger_frame, rows_of_polls
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
-from penstock_api.ledger import RowKind
-from penstock_api.management import Histogram
+from penstock_api.ledger_format import RowKind
+from penstock_api.management import DurationHistogram
 from penstock_lag.schema import LEDGER
 from penstock_lag.transforms import coverage, motion, percentiles
 from penstock_lag.transforms.latest import latest
@@ -246,9 +246,9 @@ def buckets_of(spark: SparkSession, *polls: Poll) -> dict[int, int]:
     return {row["bucket"]: row["count"] for row in frame.collect()}
 
 
-def sojourn(buckets: dict[int, int]) -> Histogram:
+def sojourn(buckets: dict[int, int]) -> DurationHistogram:
     """A cumulative histogram."""
-    return Histogram(indexes=tuple(sorted(buckets)), counts=tuple(buckets[index] for index in sorted(buckets)))
+    return DurationHistogram(indexes=tuple(sorted(buckets)), counts=tuple(buckets[index] for index in sorted(buckets)))
 
 
 def test_buckets_of_the_window_are_differences(spark: SparkSession) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_api.observing import SegmentInfo, SegmentList
+from penstock_api.observer_api import SegmentInfo, SegmentList
 from penstock_lag.windows import Absent, BrokerWindow, Chosen, Plan, Present, make_plan
 
 T = 1_700_000_000_000

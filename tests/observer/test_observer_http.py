@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from observer.samples import START_MS, a_poll, a_result, a_subscription
 from yarl import URL
 
-from penstock_api.observing import MAX_RESULT_BYTES, SegmentList
+from penstock_api.observer_api import MAX_RESULT_BYTES, SegmentList
 from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, Rolling
 from penstock_observer.live import Live

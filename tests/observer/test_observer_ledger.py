@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from observer.samples import START_MS, a_poll, a_subscription
 
-from penstock_api.failing import Failure
-from penstock_api.ledger import SegmentName
+from penstock_api.failure import Failure
+from penstock_api.ledger_format import SegmentName
 from penstock_observer.ledger import Ledger, LedgerFull, Rolling
 from penstock_observer.parquet import write_segment
 from penstock_observer.retention import Limits

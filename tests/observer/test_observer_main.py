@@ -19,8 +19,8 @@ from proton.utils import BlockingConnection
 from support.broker_process import BrokerProcess
 
 from penstock_amqp.client.management import ManagementClient
-from penstock_api.failing import CannotRun, Misuse
-from penstock_api.ledger import SegmentName
+from penstock_api.failure import CannotRun, Misuse
+from penstock_api.ledger_format import SegmentName
 from penstock_api.management import ExchangeDeclaration, SubscriptionDeclaration
 from penstock_observer.main import run
 from penstock_observer.settings import ObserverSettings

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from observer.samples import START_MS, a_poll, a_subscription
 from prometheus_client import CollectorRegistry
 
-from penstock_api.management import Histogram, Owner
+from penstock_api.management import DurationHistogram, Owner
 from penstock_observer.ledger import Ledger, Rolling
 from penstock_observer.live import Live
 from penstock_observer.metrics import ObserverCollector, classic_buckets
@@ -133,7 +133,7 @@ def test_two_subscriptions_of_one_name_have_two_series(scrape: Scrape) -> None:
 
 def test_the_histogram_counts_in_seconds(scrape: Scrape) -> None:
     """1 ms and below is bucket -1; (2**(8/8), 2**(9/8)] ms is bucket 8, above 0.001 and within 0.004 s."""
-    histogram = Histogram(indexes=(-1, 8, 200), counts=(4, 5, 1), sum_ms=99)
+    histogram = DurationHistogram(indexes=(-1, 8, 200), counts=(4, 5, 1), sum_ms=99)
     scrape.live.answered(a_poll(START_MS, a_subscription(sojourn=histogram)))
     name = "penstock_subscription_sojourn_seconds"
     assert scrape.value(f"{name}_bucket", {**ORDERS, "le": "0.001"}) == 4
@@ -149,7 +149,7 @@ def test_the_histogram_counts_in_seconds(scrape: Scrape) -> None:
 def test_classic_buckets_are_exact_and_cumulative(fine: dict[int, int]) -> None:
     """Each bound counts exactly the fine buckets whose upper bound is not above it; the last counts all."""
     indexes = tuple(sorted(fine))
-    histogram = Histogram(indexes=indexes, counts=tuple(fine[index] for index in indexes))
+    histogram = DurationHistogram(indexes=indexes, counts=tuple(fine[index] for index in indexes))
     for bound, cumulative in classic_buckets(histogram):
         limit_ms = float(bound) * 1000
         assert cumulative == sum(n for index, n in fine.items() if 2 ** ((index + 1) / 8) <= limit_ms * (1 + 1e-9))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from observer.samples import START_MS, a_poll, a_subscription
 
-from penstock_api.ledger import COLUMNS, SegmentName
-from penstock_api.management import Histogram
+from penstock_api.ledger_format import COLUMNS, SegmentName
+from penstock_api.management import DurationHistogram
 from penstock_observer.parquet import Outline, UnreadableSegment, outline_of, write_segment
 from penstock_observer.rows import Row, Writer, rows_of
 
@@ -23,7 +23,7 @@ NAME = SegmentName(first=1, last=2, epoch=3)
 
 def two_rows() -> list[Row]:
     """A subscription and its broker."""
-    state = a_subscription(depth=5, ready=5, hold=Histogram(indexes=(3,), counts=(2,), sum_ms=4))
+    state = a_subscription(depth=5, ready=5, hold=DurationHistogram(indexes=(3,), counts=(2,), sum_ms=4))
     return rows_of(a_poll(START_MS, state), WRITER, 1)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from observer.samples import START_MS, ScriptedBroker, a_poll
 
-from penstock_api.ledger import SegmentName
+from penstock_api.ledger_format import SegmentName
 from penstock_observer.ledger import Ledger, Rolling
 from penstock_observer.live import Live
 from penstock_observer.parquet import write_segment

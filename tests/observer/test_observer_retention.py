@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_api.ledger import SegmentName
+from penstock_api.ledger_format import SegmentName
 from penstock_observer.retention import Kept, Limits, surplus
 
 NOW = 1_000_000

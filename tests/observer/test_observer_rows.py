@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from observer.samples import START_MS, a_poll, a_subscription
 
-from penstock_api.ledger import COLUMNS
-from penstock_api.management import Histogram, Owner
+from penstock_api.ledger_format import COLUMNS
+from penstock_api.management import DurationHistogram, Owner
 from penstock_observer.rows import Writer, rows_of
 
 WRITER = Writer(broker="main", ordinal=0, interval_ms=10_000)
@@ -50,7 +50,7 @@ def test_a_subscription_row_carries_owner_totals_and_buckets() -> None:
         ready=3,
         in_flight=2,
         acked=9,
-        sojourn=Histogram(indexes=(-1, 8), counts=(4, 5), sum_ms=99),
+        sojourn=DurationHistogram(indexes=(-1, 8), counts=(4, 5), sum_ms=99),
     )
     row = rows_of(a_poll(START_MS, state), WRITER, 1)[0]
     assert (row["owner_namespace"], row["owner_name"], row["owner_uid"]) == ("shop", "orders", "u-1")

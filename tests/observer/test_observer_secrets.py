@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 from penstock_observer.secrets import ServerCertificate, TokenFile
 
 

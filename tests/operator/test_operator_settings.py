@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 from penstock_operator.settings import OperatorSettings
 
 IMAGES = {"PENSTOCK_OPERATOR_BROKER_IMAGE": "b:1", "PENSTOCK_OPERATOR_LAG_IMAGE": "l:1"}

@@ -20,8 +20,8 @@ from proton import Delivery, Event, Message, Receiver, Sender
 from support.broker_in_process import BrokerInProcess
 from support.engine_client import EngineClient, arrived
 
-from penstock_api.management import Delivery as DeliveryPolicy
-from penstock_api.management import Limits
+from penstock_api.management import DeliveryPolicy as DeliveryPolicy
+from penstock_api.management import QueueLimits
 from penstock_broker.log.files import FileLayer
 from penstock_broker.log.syncing import Syncer
 from penstock_broker.queue.queue import Queue
@@ -212,13 +212,13 @@ class SteppedBroker:
         return self._life.connect()
 
     def make_queue(
-        self, name: str, delivery: DeliveryPolicy | None = None, limits: Limits | None = None, *, durable: bool = True
+        self, name: str, delivery: DeliveryPolicy | None = None, limits: QueueLimits | None = None, *, durable: bool = True
     ) -> Queue:
         """Declare a queue."""
         topology = self.broker.topology
         queue = Queue(name, topology.next_incarnation(), is_logged=durable, now_us=self.now_ms * 1000)
         topology.put_queue(
-            PointToPointQueue(name=name, durable=durable, queue=queue, delivery=delivery, limits=limits or Limits())
+            PointToPointQueue(name=name, durable=durable, queue=queue, delivery=delivery, limits=limits or QueueLimits())
         )
         self.turn()
         return queue

@@ -19,20 +19,20 @@ from penstock_amqp.sasl.client import ClientMechanism
 from penstock_amqp.types.plain_values import to_plain, to_wire
 from penstock_amqp.types.values import Value
 from penstock_api import management
-from penstock_api.management import Document, EntityType, Operation
+from penstock_api.management import ManagementDocument, EntityType, Operation
 
 __all__ = ["Entry", "ManagementAnswer", "ManagementClient", "Page"]
 
-D = TypeVar("D", bound=Document)
+D = TypeVar("D", bound=ManagementDocument)
 
-_STATES: dict[type[Document], EntityType] = {
+_STATES: dict[type[ManagementDocument], EntityType] = {
     management.BrokerState: EntityType.BROKER,
     management.ExchangeState: EntityType.EXCHANGE,
     management.SubscriptionState: EntityType.SUBSCRIPTION,
     management.ConnectionState: EntityType.CONNECTION,
     management.LinkState: EntityType.LINK,
 }
-_DECLARED: dict[type[Document], EntityType] = {
+_DECLARED: dict[type[ManagementDocument], EntityType] = {
     management.ExchangeDeclaration: EntityType.EXCHANGE,
     management.SubscriptionDeclaration: EntityType.SUBSCRIPTION,
     management.QueueDeclaration: EntityType.QUEUE,
@@ -79,7 +79,7 @@ class Entry:
 
     type: EntityType
     name: str | None
-    body: Document
+    body: ManagementDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +164,11 @@ class ManagementClient:
         """The same as a model: `BrokerState`, `SubscriptionState` ..."""
         return model.read(await self.read(_STATES[model], name))
 
-    async def create(self, declaration: Document, name: str | None = None) -> ManagementAnswer:
+    async def create(self, declaration: ManagementDocument, name: str | None = None) -> ManagementAnswer:
         """Declare an exchange, subscription or queue. Raises `ManagementError`."""
         return (await self.request(Operation.CREATE, _declared(declaration), name, declaration)).check()
 
-    async def update(self, declaration: Document, name: str) -> ManagementAnswer:
+    async def update(self, declaration: ManagementDocument, name: str) -> ManagementAnswer:
         """Bring what exists to the declaration. Raises `ManagementError` (404 if it does not exist)."""
         return (await self.request(Operation.UPDATE, _declared(declaration), name, declaration)).check()
 
@@ -229,7 +229,7 @@ class ManagementClient:
         return [model.read(each) for each in await self.query_all(_STATES[model])]
 
 
-def _declared(declaration: Document) -> EntityType:
+def _declared(declaration: ManagementDocument) -> EntityType:
     try:
         return _DECLARED[type(declaration)]
     except KeyError:

@@ -12,7 +12,7 @@ from typing import cast
 
 from penstock_amqp.errors import EncodeError
 from penstock_amqp.types.values import Array, Described, Value
-from penstock_api.management import Document
+from penstock_api.management import ManagementDocument
 
 __all__ = ["to_plain", "to_wire"]
 
@@ -46,7 +46,7 @@ def to_wire(value: object) -> Value:
     Raises `EncodeError` for anything else.
     """
     match value:
-        case Document():
+        case ManagementDocument():
             return to_wire(value.to_wire())
         case None | bool():
             return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock_api.resources.base import API_VERSION, GROUP, VERSION, Condition, ObjectMeta, quantity_bytes
 from penstock_api.resources.broker import Broker, BrokerSpec, BrokerStatus
 from penstock_api.resources.exchange import Exchange, ExchangeSpec, ExchangeStatus
-from penstock_api.resources.reading import AnyResource, InvalidManifest, load, parse
+from penstock_api.resources.manifest import AnyResource, InvalidManifest, load, parse
 from penstock_api.resources.subscription import Lag, Subscription, SubscriptionSpec, SubscriptionStatus
 
 __all__ = [

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, ConfigDict, Field, model_validator
 from penstock_api.resources import base
 from penstock_api.resources.announcing import Announcements
 from penstock_api.resources.creation import AutoCreate
-from penstock_api.resources.delivery import ClientDelivery
+from penstock_api.resources.delivery import ClientDeliverySpec
 from penstock_api.resources.listening import ClientListeners, MessageSize
 from penstock_api.resources.security import (
     Authentication,
@@ -171,7 +171,7 @@ class BrokerSpec(base.Spec):
     """What clients are told when they connect: other servers, and how to write addresses."""
     transactions: TransactionLimits = TransactionLimits()
     """How much transactions may hold, and for how long."""
-    delivery: ClientDelivery = ClientDelivery()
+    delivery: ClientDeliverySpec = ClientDeliverySpec()
     """What becomes of messages in subscriptions and queues that no resource declares."""
     pod: PodOptions = PodOptions()
     """What is put on broker pods."""

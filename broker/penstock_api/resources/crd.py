@@ -16,7 +16,7 @@ from penstock_api.resources.broker import Broker
 from penstock_api.resources.exchange import Exchange
 from penstock_api.resources.subscription import Subscription
 
-__all__ = ["KINDS", "Column", "Kind", "definition"]
+__all__ = ["KINDS", "PrinterColumn", "ResourceKind", "definition"]
 
 Schema = dict[str, object]
 
@@ -25,7 +25,7 @@ _DROPPED: Final = frozenset({"title", "$defs", "discriminator", "propertyNames",
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PrinterColumn:
     """One column of `kubectl get`."""
 
     name: str
@@ -40,22 +40,22 @@ class Column:
         return {**shown, "priority": self.priority} if self.priority else shown
 
 
-def _ready(*, wide: bool = False) -> tuple[Column, Column]:
+def _ready(*, wide: bool = False) -> tuple[PrinterColumn, PrinterColumn]:
     path = '.status.conditions[?(@.type=="Ready")]'
-    return Column("Ready", f"{path}.status"), Column("Reason", f"{path}.reason", priority=int(wide))
+    return PrinterColumn("Ready", f"{path}.status"), PrinterColumn("Reason", f"{path}.reason", priority=int(wide))
 
 
-_AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
+_AGE: Final = PrinterColumn("Age", ".metadata.creationTimestamp", "date")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class ResourceKind:
     """What a CRD says beside its schema."""
 
     model: type[base.Resource]
     plural: str
     short_name: str
-    columns: tuple[Column, ...]
+    columns: tuple[PrinterColumn, ...]
     selectable: tuple[str, ...] = ()
     """Fields that `--field-selector` takes."""
     scalable: bool = False
@@ -68,37 +68,37 @@ class Kind:
 
 
 KINDS: Final = (
-    Kind(
+    ResourceKind(
         model=Broker,
         plural="brokers",
         short_name="pbroker",
         scalable=True,
         columns=(
-            Column("Replicas", ".spec.replicas", "integer"),
-            Column("Version", ".status.version"),
-            Column("Exchanges", ".status.exchanges", "integer"),
-            Column("Subscriptions", ".status.subscriptions", "integer"),
+            PrinterColumn("Replicas", ".spec.replicas", "integer"),
+            PrinterColumn("Version", ".status.version"),
+            PrinterColumn("Exchanges", ".status.exchanges", "integer"),
+            PrinterColumn("Subscriptions", ".status.subscriptions", "integer"),
             *_ready(),
             _AGE,
-            Column("Image", ".status.image", priority=1),
-            Column("Address", ".status.address", priority=1),
+            PrinterColumn("Image", ".status.image", priority=1),
+            PrinterColumn("Address", ".status.address", priority=1),
         ),
     ),
-    Kind(
+    ResourceKind(
         model=Exchange,
         plural="exchanges",
         short_name="pex",
         selectable=(".spec.brokerRef.name", ".spec.brokerRef.namespace"),
         columns=(
-            Column("Broker", ".spec.brokerRef.name"),
-            Column("Type", ".spec.type"),
-            Column("Bound", ".status.boundSubscriptions", "integer"),
+            PrinterColumn("Broker", ".spec.brokerRef.name"),
+            PrinterColumn("Type", ".spec.type"),
+            PrinterColumn("Bound", ".status.boundSubscriptions", "integer"),
             *_ready(),
             _AGE,
-            Column("Address", ".status.address", priority=1),
+            PrinterColumn("Address", ".status.address", priority=1),
         ),
     ),
-    Kind(
+    ResourceKind(
         model=Subscription,
         plural="subscriptions",
         short_name="psub",
@@ -109,24 +109,24 @@ KINDS: Final = (
             ".spec.exchangeRef.namespace",
         ),
         columns=(
-            Column("Exchange", ".spec.exchangeRef.name"),
-            Column("State", ".status.lag.state"),
-            Column("Lag", ".status.lag.messages", "integer"),
-            Column("Oldest", ".status.lag.oldestAgeSeconds", "integer"),
+            PrinterColumn("Exchange", ".spec.exchangeRef.name"),
+            PrinterColumn("State", ".status.lag.state"),
+            PrinterColumn("Lag", ".status.lag.messages", "integer"),
+            PrinterColumn("Oldest", ".status.lag.oldestAgeSeconds", "integer"),
             *_ready(),
             _AGE,
-            Column("Broker", ".spec.brokerRef.name", priority=1),
-            Column("Scope", ".spec.scope", priority=1),
-            Column("Sharing", ".spec.sharing", priority=1),
-            Column("Durability", ".spec.durability", priority=1),
-            Column("Run", ".status.lag.runName", priority=1),
+            PrinterColumn("Broker", ".spec.brokerRef.name", priority=1),
+            PrinterColumn("Scope", ".spec.scope", priority=1),
+            PrinterColumn("Sharing", ".spec.sharing", priority=1),
+            PrinterColumn("Durability", ".spec.durability", priority=1),
+            PrinterColumn("Run", ".status.lag.runName", priority=1),
         ),
     ),
 )
 """The three kinds, in the order in which they are made."""
 
 
-def definition(kind: Kind) -> Schema:
+def definition(kind: ResourceKind) -> Schema:
     """The CustomResourceDefinition of one kind."""
     subresources: Schema = {"status": {}}
     if kind.scalable:

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, model_validator
 from penstock_api import management
 from penstock_api.resources import base
 
-__all__ = ["ClientDelivery", "Delivery", "client_settings", "declared"]
+__all__ = ["ClientDeliverySpec", "DeliverySpec", "client_settings", "delivery_policy"]
 
 Destination = Annotated[str, Field(min_length=1, max_length=255)]
 
@@ -21,7 +21,7 @@ _LIMITED: Final = base.cel(
 )
 
 
-class Delivery(base.Spec):
+class DeliverySpec(base.Spec):
     """What becomes of messages that nobody takes in time, or nobody can take.
 
     An address is a queue's name, or `exchange/key`; a plain name that nothing has becomes a durable queue.
@@ -47,7 +47,7 @@ class Delivery(base.Spec):
         return self
 
 
-class ClientDelivery(Delivery):
+class ClientDeliverySpec(DeliverySpec):
     """The same for subscriptions and queues that no resource declares."""
 
     idle_expiry_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
@@ -56,10 +56,10 @@ class ClientDelivery(Delivery):
     """
 
 
-def declared(delivery: Delivery) -> management.Delivery:
+def delivery_policy(delivery: DeliverySpec) -> management.DeliveryPolicy:
     """As the broker is told."""
     ttl = delivery.max_ttl_seconds
-    return management.Delivery(
+    return management.DeliveryPolicy(
         max_deliveries=delivery.max_deliveries,
         dead_letter=delivery.dead_letter,
         expiry=delivery.expiry,
@@ -68,9 +68,9 @@ def declared(delivery: Delivery) -> management.Delivery:
     )
 
 
-def client_settings(delivery: ClientDelivery) -> dict[str, object]:
+def client_settings(delivery: ClientDeliverySpec) -> dict[str, object]:
     """As the broker's configuration file has it."""
-    settings = declared(delivery).to_wire()
+    settings = delivery_policy(delivery).to_wire()
     if delivery.idle_expiry_seconds is not None:
         settings["idleExpirySeconds"] = delivery.idle_expiry_seconds
     return settings

@@ -15,7 +15,7 @@ __all__ = [
     "CLUSTER",
     "Authentication",
     "ClientLimits",
-    "Group",
+    "UserGroup",
     "Mechanism",
     "Permission",
     "Permissions",
@@ -116,7 +116,7 @@ class TokenIssuer(base.Spec):
         return self.issuer == CLUSTER
 
 
-class Group(base.Spec):
+class UserGroup(base.Spec):
     """Users that `permissions` can name together."""
 
     name: Name
@@ -129,7 +129,7 @@ class Group(base.Spec):
     """Who is in it."""
 
 
-def _check_names(groups: tuple[Group, ...]) -> tuple[Group, ...]:
+def _check_names(groups: tuple[UserGroup, ...]) -> tuple[UserGroup, ...]:
     base.check_unique(tuple(group.name for group in groups))
     return groups
 
@@ -170,7 +170,7 @@ class Authentication(base.Spec):
     offers SCRAM and ANONYMOUS only. Shows as condition InsecurePlain.
     """
     groups: Annotated[
-        tuple[Group, ...],
+        tuple[UserGroup, ...],
         Field(max_length=64, json_schema_extra={base.LIST_TYPE: "map", base.LIST_KEYS: ["name"]}),
         AfterValidator(_check_names),
     ] = ()

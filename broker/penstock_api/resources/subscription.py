@@ -7,15 +7,15 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, model_validator
 
 from penstock_api.resources import base
-from penstock_api.resources.delivery import Delivery
-from penstock_api.resources.headers import HeaderBindings
+from penstock_api.resources.delivery import DeliverySpec
+from penstock_api.resources.header_bindings import HeaderBindings
 
 __all__ = [
     "Applied",
-    "Filter",
+    "SubscriptionFilter",
     "Lag",
     "LagThresholds",
-    "Limits",
+    "SubscriptionLimits",
     "Subscription",
     "SubscriptionSpec",
     "SubscriptionStatus",
@@ -46,7 +46,7 @@ _ONE_WAY: Final = base.cel(
 )
 
 
-class Filter(base.Spec):
+class SubscriptionFilter(base.Spec):
     """What a subscription leaves out of the messages that its binding keys let through."""
 
     selector: Annotated[str, Field(min_length=1, max_length=8192)] | None = None
@@ -55,7 +55,7 @@ class Filter(base.Spec):
     """Leave out messages that the subscription's own container-id published."""
 
 
-class Limits(base.Spec):
+class SubscriptionLimits(base.Spec):
     """How much a subscription may hold, and what happens at the limit."""
 
     max_bytes: base.Quantity | None = None
@@ -135,7 +135,7 @@ class SubscriptionSpec(base.Spec):
     """The same on a Headers exchange: by application properties; of several bindings one has to match. None: all
     messages.
     """
-    filter: Filter = Filter()
+    filter: SubscriptionFilter = SubscriptionFilter()
     """What is left out of those."""
     rebind_policy: Literal["InPlace", "WhenIdle", "WhenIdleAndEmpty", "Never"] = "InPlace"
     """What a change of exchange, keys or filter may do: apply to what comes from now on; drop the backlog once nobody
@@ -151,9 +151,9 @@ class SubscriptionSpec(base.Spec):
     """
     persistence: Literal["AsSent", "Always"] = "Always"
     """`Always` keeps messages over a restart even if the producer didn't ask for it."""
-    limits: Limits = Limits()
+    limits: SubscriptionLimits = SubscriptionLimits()
     """How much it may hold."""
-    delivery: Delivery = Delivery()
+    delivery: DeliverySpec = DeliverySpec()
     """What becomes of messages that nobody takes in time, or nobody can take."""
     lag_thresholds: LagThresholds = LagThresholds()
     """From when on condition Lagging is True."""

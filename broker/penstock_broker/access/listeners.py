@@ -26,7 +26,7 @@ from penstock_amqp.sasl.scram import Scram
 from penstock_amqp.transports.certificate_names import name_in
 from penstock_amqp.transports.tls import ServerTls, TlsFiles, TlsFilesError, Wrapping
 from penstock_amqp.transports.websocket import WebSocket
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 from penstock_broker.access import sockets
 from penstock_broker.access.token_issuers import TokenIssuers
 from penstock_broker.access.users import Users, in_folder, one_user

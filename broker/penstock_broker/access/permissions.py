@@ -16,8 +16,8 @@ from typing import Final
 import yaml
 from pydantic import ValidationError
 
-from penstock_api.failing import Misuse
-from penstock_api.faults import faults
+from penstock_api.failure import Misuse
+from penstock_api.validation_messages import validation_messages
 from penstock_broker.access.connection import Connection
 from penstock_broker.settings.security import Grants, Permission
 from penstock_broker.settings.settings import Role, Settings
@@ -140,5 +140,5 @@ def _read(path: Path) -> tuple[Permission, ...]:
         raise Misuse(f"The permissions {path} are no YAML: {error}.", cure) from error
     except ValidationError as error:
         raise Misuse(
-            f"The permissions {path} are wrong: {'; '.join(faults(error, whole='the file'))}.", cure
+            f"The permissions {path} are wrong: {'; '.join(validation_messages(error, whole='the file'))}.", cure
         ) from error

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from penstock_api.failing import CannotRun
+from penstock_api.failure import CannotRun
 from penstock_broker.settings.addresses import UNIX, split
 
 __all__ = ["bind", "bound", "close"]

@@ -19,7 +19,7 @@ from penstock_amqp.sasl.tokens import (
     issuer_of,
     read_keys,
 )
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 from penstock_broker.settings.security import TokenIssuer
 
 __all__ = ["TokenIssuers"]

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from penstock_amqp.types.values import Value
 from penstock_api import management
-from penstock_api.faults import faults
-from penstock_api.management import EntityType, Outcome, Status
+from penstock_api.validation_messages import validation_messages
+from penstock_api.management import EntityType, DeclarationOutcome, StatusCode
 from penstock_broker.management import entity_states
 from penstock_broker.management.responses import Response, invalid, refusal
 from penstock_broker.messages import due_times
@@ -51,16 +51,16 @@ def declare(broker: Broker, kind: EntityType, name: str | None, body: Value, *, 
             case _:
                 assert_never(kind)
     except ValidationError as error:
-        return invalid(f"The body does not fit {kind.value}: {'; '.join(faults(error, whole='body'))}.")
+        return invalid(f"The body does not fit {kind.value}: {'; '.join(validation_messages(error, whole='body'))}.")
 
 
-def _done(outcome: Outcome, state: entity_states.State, blocked_by: str | None = None) -> Response:
+def _done(outcome: DeclarationOutcome, state: entity_states.State, blocked_by: str | None = None) -> Response:
     body: dict[Value, Value] = {**state, "outcome": outcome.value}
     if blocked_by is not None:
         body["blockedBy"] = blocked_by
-    made = outcome is Outcome.CREATED
+    made = outcome is DeclarationOutcome.CREATED
     return Response(
-        status=int(Status.CREATED if made else Status.OK),
+        status=int(StatusCode.CREATED if made else StatusCode.OK),
         description=outcome.value,
         body={key: value for key, value in body.items() if value is not None},
     )
@@ -91,10 +91,10 @@ def _exchange(broker: Broker, name: str | None, wanted: management.ExchangeDecla
     exchange.owner = wanted.owner
     exchange.made_by_name = False
     if before == _exchange_policies(exchange):
-        return _done(Outcome.UNCHANGED, entity_states.exchange_state(exchange))
+        return _done(DeclarationOutcome.UNCHANGED, entity_states.exchange_state(exchange))
     topology.put_exchange(exchange)
     broker.routes.forget()
-    outcome = Outcome.CREATED if there is None else Outcome.ADOPTED if adopted else Outcome.UPDATED
+    outcome = DeclarationOutcome.CREATED if there is None else DeclarationOutcome.ADOPTED if adopted else DeclarationOutcome.UPDATED
     return _done(outcome, entity_states.exchange_state(exchange))
 
 
@@ -153,7 +153,7 @@ def _subscription(
             return refusal(decision)
         case Make():
             made = _make(broker, declared, wanted)
-            return _done(Outcome.CREATED, entity_states.subscription_state(made, {}))
+            return _done(DeclarationOutcome.CREATED, entity_states.subscription_state(made, {}))
         case Keep():
             assert there is not None
             return _keep(broker, there, declared, wanted, decision)
@@ -224,24 +224,24 @@ def _keep(
     _put_policies(there, declared, wanted)
     if decision.adopts:
         there.user = None
-    outcome = Outcome.UNCHANGED if _policies(there) == before else Outcome.UPDATED
+    outcome = DeclarationOutcome.UNCHANGED if _policies(there) == before else DeclarationOutcome.UPDATED
     if decision.adopts:
-        outcome = Outcome.ADOPTED
+        outcome = DeclarationOutcome.ADOPTED
     blocked_by: str | None = None
     topology = broker.topology
     match decision.rebinding:
         case SameBinding():
-            if outcome is not Outcome.UNCHANGED:
+            if outcome is not DeclarationOutcome.UNCHANGED:
                 topology.changed(there)
         case RebindInPlace():
             topology.rebind_in_place(there, declared.binding)
-            outcome = Outcome.REBOUND
+            outcome = DeclarationOutcome.REBOUND
         case DropAndRebind():
             topology.drop_and_rebind(there, declared.binding, broker.clock.now_us)
-            outcome = Outcome.REBOUND
+            outcome = DeclarationOutcome.REBOUND
         case Wait(reason):
             topology.changed(there)
-            outcome, blocked_by = Outcome.REBIND_BLOCKED, reason.value
+            outcome, blocked_by = DeclarationOutcome.REBIND_BLOCKED, reason.value
         case _:
             assert_never(decision.rebinding)
     broker.routes.forget()
@@ -298,7 +298,7 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
         return refusal(refused)
     persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
     if there is not None and _queue_policies(there) == (persistence, wanted.limits, wanted.delivery, False):
-        return _done(Outcome.UNCHANGED, entity_states.queue_state(there, {}))
+        return _done(DeclarationOutcome.UNCHANGED, entity_states.queue_state(there, {}))
     node = there
     if node is None:
         queue = Queue(name, broker.log.next_incarnation(), is_logged=wanted.durable, now_us=broker.clock.now_us)
@@ -307,7 +307,7 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
     node.made_by_name = False
     broker.topology.put_queue(node)
     due_times.recheck_expiry(broker, node.queue)
-    return _done(Outcome.CREATED if there is None else Outcome.UPDATED, entity_states.queue_state(node, {}))
+    return _done(DeclarationOutcome.CREATED if there is None else DeclarationOutcome.UPDATED, entity_states.queue_state(node, {}))
 
 
 def _queue_policies(node: PointToPointQueue) -> tuple[object, ...]:

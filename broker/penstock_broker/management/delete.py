@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.types.values import Value
 from penstock_api import management
-from penstock_api.faults import faults
-from penstock_api.management import EntityType, Status
+from penstock_api.validation_messages import validation_messages
+from penstock_api.management import EntityType, StatusCode
 from penstock_broker.attach import close, open, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.management import entity_states
@@ -33,7 +33,7 @@ def delete(broker: Broker, kind: EntityType, name: str | None, body: Value) -> R
     try:
         wanted = management.Deletion.model_validate(body if body is not None else {})
     except ValidationError as error:
-        return invalid(f"The body does not fit a deletion: {'; '.join(faults(error, whole='body'))}.")
+        return invalid(f"The body does not fit a deletion: {'; '.join(validation_messages(error, whole='body'))}.")
     match kind:
         case EntityType.EXCHANGE:
             return _delete_exchange(broker, name or "", wanted)
@@ -49,7 +49,7 @@ def delete(broker: Broker, kind: EntityType, name: str | None, body: Value) -> R
             assert_never(kind)
 
 
-_GONE = Response(status=int(Status.DELETED), description="Gone")
+_GONE = Response(status=int(StatusCode.DELETED), description="Gone")
 
 
 def _delete_exchange(broker: Broker, name: str, wanted: management.Deletion) -> Response:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, cast
 
 from penstock_amqp.endpoint.events import AVAILABLE
 from penstock_amqp.types.values import Value
-from penstock_api import understanding
+from penstock_api import release_terms
 from penstock_broker.access.connection import Connection
 from penstock_broker.queue.queue import Queue
 from penstock_broker.queue.totals import Histogram
@@ -42,7 +42,7 @@ InFlight: TypeAlias = dict[Queue, tuple[int, int]]
 
 MAX_CONTAINERS: Final = 20
 
-_UNDERSTOOD: Final[list[Value]] = [*understanding.vocabulary(), *understanding.settings_vocabulary(Settings)]
+_UNDERSTOOD: Final[list[Value]] = [*release_terms.vocabulary(), *release_terms.settings_vocabulary(Settings)]
 
 
 def in_flight(connections: Iterable[Connection]) -> InFlight:

@@ -15,7 +15,7 @@ from penstock_amqp.messages.streamed import is_streamed, streamed
 from penstock_amqp.messages.whole import Message, decode_message
 from penstock_amqp.types.plain_values import to_plain
 from penstock_amqp.types.values import Value
-from penstock_api.handling import PeekedMessage
+from penstock_api.message_operations import PeekedMessage
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.queue.queue import Queue, WaitingState
 

@@ -19,9 +19,9 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_amqp.messages.selected_fields import SelectedFields
 from penstock_amqp.types.values import Value
-from penstock_api.faults import faults
-from penstock_api.handling import Handled, Peek, Selection
-from penstock_api.management import EntityType, Operation, Status
+from penstock_api.validation_messages import validation_messages
+from penstock_api.message_operations import HandledMessages, PeekRequest, MessageSelection
+from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_broker.management import message_view
 from penstock_broker.management.responses import Response, invalid, refusal, to_value
 from penstock_broker.messages import due_times, move
@@ -50,17 +50,17 @@ def handle(
         return refusal(queue)
     try:
         if operation is Operation.PEEK:
-            peek = Peek.model_validate(body if body is not None else {})
+            peek = PeekRequest.model_validate(body if body is not None else {})
             wanted = _wanted(peek.selector)
             return refusal(wanted) if isinstance(wanted, Refuse) else Peeking(queue, peek, wanted)
-        selection = Selection.model_validate(body if body is not None else {})
+        selection = MessageSelection.model_validate(body if body is not None else {})
     except ValidationError as error:
-        return invalid(f"The body does not fit {operation.value}: {'; '.join(faults(error, whole='body'))}.")
+        return invalid(f"The body does not fit {operation.value}: {'; '.join(validation_messages(error, whole='body'))}.")
     return _selected(broker, operation, queue, selection)
 
 
 def _selected(
-    broker: Broker, operation: Operation, queue: Queue, selection: Selection
+    broker: Broker, operation: Operation, queue: Queue, selection: MessageSelection
 ) -> Response | QueueMessagesRequest:
     wanted = _wanted(selection.selector)
     if isinstance(wanted, Refuse):
@@ -110,7 +110,7 @@ def _wanted(text: str | None) -> Wanted | Refuse:
 class Peeking:
     """A PEEK that is being answered: `step` looks at some messages until it returns the answer."""
 
-    def __init__(self, queue: Queue, peek: Peek, wanted: Wanted) -> None:
+    def __init__(self, queue: Queue, peek: PeekRequest, wanted: Wanted) -> None:
         self._queue, self._peek, self._wanted = queue, peek, wanted
         self._left_out = 0
         self._shown: list[Value] = []
@@ -123,7 +123,7 @@ class Peeking:
             found = next(self._entries, None)
             if found is None or len(self._shown) == peek.count:
                 body: Value = {"messages": self._shown, "depth": self._queue.depth}
-                return Response(status=int(Status.OK), description="OK", body=body)
+                return Response(status=int(StatusCode.OK), description="OK", body=body)
             state, entry = found
             if not self._wanted(entry):
                 continue
@@ -170,8 +170,8 @@ class QueueMessagesRequest:
         self._handle(self.queue.take_out(chosen, passed))
         if not self.is_over:
             return None
-        handled = Handled(messages=self.done, left=self.left, why=self.why)
-        return Response(status=int(Status.OK), description="OK", body=to_value(handled))
+        handled = HandledMessages(messages=self.done, left=self.left, why=self.why)
+        return Response(status=int(StatusCode.OK), description="OK", body=to_value(handled))
 
     def _handle(self, entries: list[Entry]) -> None:
         for at, entry in enumerate(entries):

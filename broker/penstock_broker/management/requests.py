@@ -14,7 +14,7 @@ from penstock_amqp.messages.whole import Message
 from penstock_amqp.types import codec
 from penstock_amqp.types.values import Value
 from penstock_api import management
-from penstock_api.management import EntityType, Operation, Status
+from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_broker.access.connection import Connection
 from penstock_broker.management import declare, delete, entity_states, queue_messages
 from penstock_broker.management.responses import Response, invalid, refusal
@@ -27,7 +27,7 @@ from penstock_core.reason import Reason, Refuse
 __all__ = ["Changes", "Query", "answer"]
 
 _OWN: Final = frozenset((EntityType.CONNECTION, EntityType.LINK))
-_MODELS: Final[dict[EntityType, type[management.Document]]] = {
+_MODELS: Final[dict[EntityType, type[management.ManagementDocument]]] = {
     EntityType.SUBSCRIPTION: management.SubscriptionState,
     EntityType.EXCHANGE: management.ExchangeState,
     EntityType.BROKER: management.BrokerState,
@@ -61,7 +61,7 @@ class Query:
         pairs = codec.encode("attributeNames") + names + codec.encode("results") + results
         body = b"\xd1" + (len(pairs) + 4).to_bytes(4, "big") + (4).to_bytes(4, "big") + pairs
         return Response(
-            status=int(Status.OK),
+            status=int(StatusCode.OK),
             description="OK",
             properties={management.REVISION: self.revision, management.TOTAL: self.total},
             encoded_body=body,
@@ -83,7 +83,7 @@ class Changes:
             try:
                 entry = next(self.entries)
             except StopIteration:
-                return Response(status=int(Status.OK), description="OK", body=self.items)
+                return Response(status=int(StatusCode.OK), description="OK", body=self.items)
             self.items.append(_change_item(self.broker, self.operation, entry).as_item())
         return None
 
@@ -153,7 +153,7 @@ def _read(broker: Broker, connection: Connection, kind: EntityType, name: str | 
     for state in _states(broker, connection, kind, only=name):
         if kind is EntityType.BROKER or name in (state.get("queueName"), state.get("name"), state.get("id")):
             body: entity_states.State = {key: value for key, value in state.items() if value is not None}
-            return Response(status=int(Status.OK), description="OK", body=body)
+            return Response(status=int(StatusCode.OK), description="OK", body=body)
     reason = {
         EntityType.EXCHANGE: Reason.EXCHANGE_NOT_FOUND,
         EntityType.SUBSCRIPTION: Reason.SUBSCRIPTION_NOT_FOUND,

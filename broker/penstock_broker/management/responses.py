@@ -13,18 +13,18 @@ from penstock_amqp.messages.whole import Message, Properties, encode_message
 from penstock_amqp.types import codec
 from penstock_amqp.types.values import Int, Value
 from penstock_api import management
-from penstock_api.management import Status
+from penstock_api.management import StatusCode
 from penstock_core.reason import ErrorCondition, Reason, Refuse
 
 __all__ = ["Response", "encode_answer", "invalid", "refusal", "to_value"]
 
 _STATUS: Final = {
-    ErrorCondition.NOT_FOUND: Status.NOT_FOUND,
-    ErrorCondition.UNAUTHORIZED_ACCESS: Status.FORBIDDEN,
-    ErrorCondition.INVALID_FIELD: Status.BAD_REQUEST,
-    ErrorCondition.NOT_IMPLEMENTED: Status.NOT_IMPLEMENTED,
-    ErrorCondition.RESOURCE_LIMIT_EXCEEDED: Status.UNAVAILABLE,
-    ErrorCondition.INTERNAL_ERROR: Status.INTERNAL_ERROR,
+    ErrorCondition.NOT_FOUND: StatusCode.NOT_FOUND,
+    ErrorCondition.UNAUTHORIZED_ACCESS: StatusCode.FORBIDDEN,
+    ErrorCondition.INVALID_FIELD: StatusCode.BAD_REQUEST,
+    ErrorCondition.NOT_IMPLEMENTED: StatusCode.NOT_IMPLEMENTED,
+    ErrorCondition.RESOURCE_LIMIT_EXCEEDED: StatusCode.UNAVAILABLE,
+    ErrorCondition.INTERNAL_ERROR: StatusCode.INTERNAL_ERROR,
 }
 
 _NO_BODY: Final = b"\x40"
@@ -56,7 +56,7 @@ class Response:
 
 def refusal(refuse: Refuse, body: Value = None) -> Response:
     """The answer that a refusal makes; what is in the way of something live is a conflict."""
-    status = _STATUS.get(refuse.condition, Status.CONFLICT)
+    status = _STATUS.get(refuse.condition, StatusCode.CONFLICT)
     return Response(status=int(status), description=refuse.description, refuse=refuse, body=body)
 
 
@@ -83,7 +83,7 @@ def encode_answer(answer: Response, request: Properties) -> bytes:
     return head.removesuffix(_NO_BODY) + body
 
 
-def to_value(document: management.Document) -> Value:
+def to_value(document: management.ManagementDocument) -> Value:
     """A document as an AMQP value."""
     return cast(Value, document.to_wire())
 

@@ -35,11 +35,11 @@ class Histogram:
         bucket = bucket_of(microseconds)
         self._counts[bucket] = self._counts.get(bucket, 0) + count
 
-    def snapshot(self) -> management.Histogram:
+    def snapshot(self) -> management.DurationHistogram:
         """The counts as `$management` sends them."""
         indexes = tuple(sorted(self._counts))
         counts = tuple(self._counts[index] for index in indexes)
-        return management.Histogram(indexes=indexes, counts=counts, sum_ms=self._sum_us // 1000)
+        return management.DurationHistogram(indexes=indexes, counts=counts, sum_ms=self._sum_us // 1000)
 
 
 class QueueTotals:

@@ -14,9 +14,9 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from penstock_amqp.transports.origins import normal_origin
-from penstock_api.failing import Misuse
-from penstock_api.faults import faults
-from penstock_api.management import Delivery
+from penstock_api.failure import Misuse
+from penstock_api.validation_messages import validation_messages
+from penstock_api.management import DeliveryPolicy
 from penstock_broker.settings.addresses import UNIX, Address, HostPort, split
 from penstock_broker.settings.announcing import Announcements
 from penstock_broker.settings.creation import AutoCreate
@@ -116,7 +116,7 @@ class Management(Model):
     """Absent on a Unix socket, whose file mode is the protection."""
 
 
-class DeliverySettings(Delivery):
+class DeliverySettings(DeliveryPolicy):
     """The `delivery` of what clients make, or auto-creation does for them."""
 
     idle_expiry_seconds: int | None = Field(default=None, ge=1)
@@ -210,5 +210,5 @@ def load(path: Path) -> Settings:
     try:
         return Settings.model_validate(content or {})
     except ValidationError as error:
-        wrong = "; ".join(faults(error, whole="the file"))
+        wrong = "; ".join(validation_messages(error, whole="the file"))
         raise Misuse(f"The configuration {path} is wrong: {wrong}.", "docs/broker.md lists all keys.") from error

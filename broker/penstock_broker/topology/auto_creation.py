@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from typing import assert_never
 
-from penstock_api.management import Delivery
+from penstock_api.management import DeliveryPolicy
 from penstock_broker.queue.queue import Queue
 from penstock_broker.topology.records import Exchange, PointToPointQueue, new_router
 from penstock_broker.topology.store import Topology
@@ -40,7 +40,7 @@ def auto_create(topology: Topology, wanted: CreateNode, now_us: int) -> None:
     logger.warning("Made %s %r, because a client named it and autoCreate is on", wanted.kind.value, wanted.name)
 
 
-def make_destinations(topology: Topology, delivery: Delivery, now_us: int) -> Refuse | None:
+def make_destinations(topology: Topology, delivery: DeliveryPolicy, now_us: int) -> Refuse | None:
     """Make the queues, durable ones, that a policy names and that nothing has; a refusal makes none.
 
     They get policies of their own, not the broker's defaults: a dead letter is not dead-lettered again.
@@ -61,6 +61,6 @@ def make_destinations(topology: Topology, delivery: Delivery, now_us: int) -> Re
                 return refused
     for name in dict.fromkeys(wanted):
         queue = Queue(name, topology.next_incarnation(), is_logged=True, now_us=now_us)
-        topology.put_queue(PointToPointQueue(name=name, durable=True, queue=queue, delivery=Delivery()))
+        topology.put_queue(PointToPointQueue(name=name, durable=True, queue=queue, delivery=DeliveryPolicy()))
         logger.info("Made queue %r, because a policy sends messages there", name)
     return None

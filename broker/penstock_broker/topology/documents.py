@@ -140,7 +140,7 @@ def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscrip
         user=fields["user"],
         is_recorded=True,
         persistence=_persistence(fields["persistence"]),
-        limits=management.Limits.read(fields["limits"]),
+        limits=management.QueueLimits.read(fields["limits"]),
         delivery=_delivery(fields.get("delivery")),
         rebind_policy=fields["rebindPolicy"],
         client_overrides=fields["clientOverrides"],
@@ -164,7 +164,7 @@ def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> Poin
         made_by_name=fields.get("madeByName", False),
         queue=Queue(name, incarnation, is_logged=fields["durable"], now_us=now_us),
         persistence=_persistence(fields["persistence"]),
-        limits=management.Limits.read(fields["limits"]),
+        limits=management.QueueLimits.read(fields["limits"]),
         delivery=_delivery(fields.get("delivery")),
     )
 
@@ -173,9 +173,9 @@ def _persistence(value: str | None) -> Persistence | None:
     return None if value is None else Persistence(value)
 
 
-def _delivery(value: dict[str, Any] | None) -> management.Delivery | None:
+def _delivery(value: dict[str, Any] | None) -> management.DeliveryPolicy | None:
     """Documents of the first version have none."""
-    return None if value is None else management.Delivery.read(value)
+    return None if value is None else management.DeliveryPolicy.read(value)
 
 
 def _owner(value: dict[str, Any] | None) -> management.Owner | None:

@@ -75,8 +75,8 @@ class Subscription:
     owner_link: LinkKey | None = None
     user: str | None = None
     persistence: Persistence | None = None
-    limits: management.Limits = field(default_factory=management.Limits)
-    delivery: management.Delivery | None = None
+    limits: management.QueueLimits = field(default_factory=management.QueueLimits)
+    delivery: management.DeliveryPolicy | None = None
     """None: what the broker's settings say, because nobody declared it."""
     rebind_policy: str = "InPlace"
     client_overrides: str = "Refuse"
@@ -128,8 +128,8 @@ class PointToPointQueue:
     durable: bool
     queue: Queue
     persistence: Persistence | None = None
-    limits: management.Limits = field(default_factory=management.Limits)
-    delivery: management.Delivery | None = None
+    limits: management.QueueLimits = field(default_factory=management.QueueLimits)
+    delivery: management.DeliveryPolicy | None = None
     """None: what the broker's settings say, because nobody declared it."""
     temporary: Temporary | None = None
     made_by_name: bool = False

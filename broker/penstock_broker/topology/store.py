@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from penstock_api.management import Delivery
+from penstock_api.management import DeliveryPolicy
 from penstock_broker.log.log import Log
 from penstock_broker.queue.admission import Admission, IsForeign
 from penstock_broker.queue.disposal import Disposal
@@ -58,10 +58,10 @@ DEFAULT_EXCHANGES: Final = tuple(PREDEFINED.items())
 class Topology:
     """All that exists on this broker. Names are looked up here (`penstock_core.address.Directory`)."""
 
-    def __init__(self, log: Log, default_max_bytes: int, default_delivery: Delivery | None = None) -> None:
+    def __init__(self, log: Log, default_max_bytes: int, default_delivery: DeliveryPolicy | None = None) -> None:
         self._log = log
         self._default_max_bytes = default_max_bytes
-        self._default_delivery = default_delivery or Delivery()
+        self._default_delivery = default_delivery or DeliveryPolicy()
         self.exchanges: dict[str, Exchange] = {}
         self.subscriptions: dict[Identity, Subscription] = {}
         self.queues: dict[str, PointToPointQueue] = {}

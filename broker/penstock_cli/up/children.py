@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from penstock_api.failing import Failure
+from penstock_api.failure import Failure
 from penstock_cli.up.backoff import Backoff
 
 __all__ = ["Child", "keep_running", "run_once", "tail"]

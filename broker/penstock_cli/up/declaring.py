@@ -15,8 +15,8 @@ from typing import Final
 from penstock_amqp.client.errors import ManagementError
 from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementClient
 from penstock_api.declaration import LOCAL_CLUSTER
-from penstock_api.failing import Failure
-from penstock_api.management import Deletion, EntityType, ExchangeState, Outcome, Owner, SubscriptionState
+from penstock_api.failure import Failure
+from penstock_api.management import Deletion, EntityType, ExchangeState, DeclarationOutcome, Owner, SubscriptionState
 from penstock_cli.up.topology import Declared
 
 __all__ = ["Declaration", "Orphan", "declare"]
@@ -34,7 +34,7 @@ class Declaration:
     @property
     def is_news(self) -> bool:
         """False if the broker had all of it already."""
-        return self._outcome != Outcome.UNCHANGED.value
+        return self._outcome != DeclarationOutcome.UNCHANGED.value
 
     @property
     def _outcome(self) -> str:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 from penstock_api.resources import Broker
 from penstock_api.resources.listening import listener_settings, tls_settings
 from penstock_cli.up.layout import Layout

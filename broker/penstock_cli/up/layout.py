@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock_api.failing import CannotRun
+from penstock_api.failure import CannotRun
 
 __all__ = ["Layout", "free_endpoint"]
 

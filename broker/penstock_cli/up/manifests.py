@@ -15,7 +15,7 @@ from typing import Final, cast
 import yaml
 
 from penstock_api import declaration
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 from penstock_api.resources import GROUP, AnyResource, Broker, Exchange, InvalidManifest, Subscription, parse
 from penstock_core.reason import Refuse
 from penstock_core.selector import compile_selector

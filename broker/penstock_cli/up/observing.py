@@ -8,9 +8,9 @@ import urllib.request
 from pathlib import Path
 from typing import Final
 
-from penstock_api import observing
-from penstock_api.failing import Failure
-from penstock_api.result import LagResult
+from penstock_api import observer_api
+from penstock_api.failure import Failure
+from penstock_api.lag_result import LagResult
 
 __all__ = ["latest_result", "wait_until_serving"]
 
@@ -39,7 +39,7 @@ async def wait_until_serving(base: str, seconds: float) -> None:
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
         try:
-            await asyncio.to_thread(get, base + observing.HEALTH)
+            await asyncio.to_thread(get, base + observer_api.HEALTH)
         except urllib.error.HTTPError:
             return  # it answers, if only with a complaint about the broker
         except OSError as error:
@@ -52,5 +52,5 @@ async def wait_until_serving(base: str, seconds: float) -> None:
 
 async def latest_result(base: str, token: Path) -> LagResult:
     """The newest lag result that the observer keeps."""
-    body = await asyncio.to_thread(get, base + observing.LATEST, token.read_text(encoding="ascii").strip())
+    body = await asyncio.to_thread(get, base + observer_api.LATEST, token.read_text(encoding="ascii").strip())
     return LagResult.model_validate_json(body)

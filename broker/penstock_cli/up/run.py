@@ -21,7 +21,7 @@ from typing import Final
 
 import yaml
 
-from penstock_api.failing import Failure
+from penstock_api.failure import Failure
 from penstock_api.resources import Broker
 from penstock_cli.up import commands, declaring, observing
 from penstock_cli.up.children import keep_running, run_once, tail

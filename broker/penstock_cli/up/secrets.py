@@ -13,7 +13,7 @@ from typing import Final, cast
 
 import yaml
 
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 from penstock_api.resources import Broker
 from penstock_cli.up.manifests import SUFFIXES
 

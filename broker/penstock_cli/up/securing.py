@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 from penstock_api.resources import GROUP, Broker
 from penstock_api.resources.security import Authentication, TokenIssuer, permission_settings
 from penstock_cli.up.layout import Layout

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from penstock_api.failing import Failure
+from penstock_api.failure import Failure
 from penstock_cli.site import Site, on_broker
 
 if TYPE_CHECKING:
     from penstock_amqp.client.management import ManagementClient
-    from penstock_api.management import Document
+    from penstock_api.management import ManagementDocument
 
 __all__ = ["move", "peek", "purge", "redrive"]
 
@@ -46,10 +46,10 @@ def peek(
     site: Site, *, address: str, offset: int, count: int, selector: str | None, body_bytes: int, as_json: bool
 ) -> int:
     """Show messages that wait at ADDRESS, a queue or subscription. Nothing changes by it."""
-    from penstock_api.handling import Peek
+    from penstock_api.message_operations import PeekRequest
     from penstock_cli.tables import as_lines, as_table
 
-    wanted = Peek(offset=offset, count=count, selector=selector, max_body_bytes=body_bytes)
+    wanted = PeekRequest(offset=offset, count=count, selector=selector, max_body_bytes=body_bytes)
     answer = _asked(site, "PEEK", address, wanted)
     messages = cast(list[dict[str, object]], answer["messages"])
     click.echo(as_lines(messages) if as_json else as_table(COLUMNS, messages))
@@ -99,16 +99,16 @@ def _be_sure(address: str) -> None:
 
 def _handled(site: Site, operation: str, address: str, done: str, **selection: Any) -> int:
     """Exit code 1 if some could not go."""
-    from penstock_api.handling import Handled, Selection
+    from penstock_api.message_operations import HandledMessages, MessageSelection
 
-    handled = Handled.read(_asked(site, operation, address, Selection(**selection)))
+    handled = HandledMessages.read(_asked(site, operation, address, MessageSelection(**selection)))
     click.echo(f"{handled.messages} {done}")
     if handled.left:
         click.echo(f"penstock: {handled.left} could not go and stay: {handled.why}", err=True)
     return 1 if handled.left else 0
 
 
-def _asked(site: Site, operation: str, address: str, body: Document) -> dict[str, object]:
+def _asked(site: Site, operation: str, address: str, body: ManagementDocument) -> dict[str, object]:
     from penstock_api.management import Operation
     from penstock_cli.asking import ask, find
 

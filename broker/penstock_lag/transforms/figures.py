@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from penstock_api.ledger import RowKind
+from penstock_api.ledger_format import RowKind
 from penstock_lag.schema import QUEUE
 from penstock_lag.transforms import coverage, motion, percentiles
 from penstock_lag.transforms.latest import latest

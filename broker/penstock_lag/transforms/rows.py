@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from penstock_api.ledger import RowKind
+from penstock_api.ledger_format import RowKind
 from penstock_lag.windows import BrokerWindow
 
 __all__ = ["of_kind", "once", "within"]

@@ -14,7 +14,7 @@ from penstock_amqp.client.client import Address
 from penstock_amqp.client.errors import ManagementError, RequestRefused
 from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementClient
 from penstock_amqp.sasl.client import Login, NotAuthenticated
-from penstock_api.faults import faults
+from penstock_api.validation_messages import validation_messages
 from penstock_api.management import BrokerState, Deletion, EntityType, Owner
 from penstock_operator.brokers.management import ManagementTarget, NotUnderstood, Unreachable
 from penstock_operator.plans.decisions import BrokerReply, DeclareEntity, DeleteEntity
@@ -59,7 +59,7 @@ class AmqpManagement:
             version = said.get("version", "unknown")
             raise NotUnderstood(
                 f"The broker, version {version}, says of itself what this operator doesn't understand "
-                f"({'; '.join(faults(error))}). Upgrade the CRDs and the operator; until then the broker keeps what it "
+                f"({'; '.join(validation_messages(error))}). Upgrade the CRDs and the operator; until then the broker keeps what it "
                 "has."
             ) from error
 
@@ -135,6 +135,6 @@ async def _mapped(server_name: str) -> AsyncGenerator[None]:
     except (ManagementError, RequestRefused) as error:
         raise Unreachable(f"{server_name} refused a request: {error}") from error
     except ValidationError as error:
-        raise Unreachable(f"{server_name} sent an invalid reply: {faults(error)[0]}") from error
+        raise Unreachable(f"{server_name} sent an invalid reply: {validation_messages(error)[0]}") from error
     except OSError as error:
         raise Unreachable(f"{server_name} can't be reached: {error}") from error

@@ -14,9 +14,9 @@ from typing import Final
 import aiohttp
 from pydantic import ValidationError
 
-from penstock_api.faults import faults
-from penstock_api.observing import LATEST, MAX_RESULT_BYTES
-from penstock_api.result import LagResult
+from penstock_api.validation_messages import validation_messages
+from penstock_api.observer_api import LATEST, MAX_RESULT_BYTES
+from penstock_api.lag_result import LagResult
 
 __all__ = ["LagResultUnavailable", "ObserverTarget", "fetch_latest"]
 
@@ -54,7 +54,7 @@ async def fetch_latest(session: aiohttp.ClientSession, target: ObserverTarget) -
         # On a thread: validating a result of many thousand subscriptions would block the event loop.
         return await asyncio.to_thread(LagResult.model_validate_json, body)
     except ValidationError as error:
-        raise LagResultUnavailable(f"the result is not valid: {faults(error)[0]}") from error
+        raise LagResultUnavailable(f"the result is not valid: {validation_messages(error)[0]}") from error
 
 
 async def _fetch(session: aiohttp.ClientSession, target: ObserverTarget) -> bytes | None:

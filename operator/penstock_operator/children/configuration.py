@@ -15,7 +15,7 @@ import yaml
 from penstock_api.resources import GROUP, Broker, BrokerSpec, quantity_bytes
 from penstock_api.resources.announcing import announcement_settings
 from penstock_api.resources.creation import AutoCreate, creation_settings
-from penstock_api.resources.delivery import ClientDelivery, client_settings
+from penstock_api.resources.delivery import ClientDeliverySpec, client_settings
 from penstock_api.resources.listening import listener_settings, tls_settings
 from penstock_api.resources.security import TokenIssuer, mechanisms_without_tls, permission_settings
 from penstock_api.resources.transactions import transaction_settings
@@ -124,7 +124,7 @@ def _further(spec: BrokerSpec) -> Manifest:
         settings["limits"] = limits
     if spec.auto_create != AutoCreate():
         settings["autoCreate"] = creation_settings(spec.auto_create)
-    if spec.delivery != ClientDelivery():
+    if spec.delivery != ClientDeliverySpec():
         settings["delivery"] = client_settings(spec.delivery)
     for key, further in (
         ("announce", announcement_settings(spec.announce)),

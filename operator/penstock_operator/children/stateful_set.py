@@ -14,7 +14,7 @@ from typing import Final
 
 import yaml
 
-from penstock_api import understanding
+from penstock_api import release_terms
 from penstock_api.resources import Broker
 from penstock_operator.children import configuration
 from penstock_operator.children.metadata import child_metadata, pod_selector
@@ -48,7 +48,7 @@ class PinnedPods:
     revision: int
     """Which of the pod templates of this operator."""
     understood: frozenset[str] | None = None
-    """The settings that the image knows (terms of `penstock_api.understanding`); None if its broker has never said."""
+    """The settings that the image knows (terms of `penstock_api.release_terms`); None if its broker has never said."""
 
 
 def pin(broker: Broker, observed: Manifest | None, default_image: str) -> PinnedPods:
@@ -130,11 +130,11 @@ def unknown_settings(broker: Broker, pinned: PinnedPods, running: Manifest | Non
     """
     wanted = yaml.safe_load(revision_of(pinned).settings(broker, ""))
     if pinned.understood is not None:
-        return understanding.missing_settings(wanted, pinned.understood)
+        return release_terms.missing_settings(wanted, pinned.understood)
     runs_with = text_at(running, "data", configuration.FILE)
     if runs_with is None:
         return ()
-    return understanding.missing_settings(wanted, understanding.settings_terms(yaml.safe_load(runs_with)))
+    return release_terms.missing_settings(wanted, release_terms.settings_terms(yaml.safe_load(runs_with)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, Final, Self, cast
 import aiohttp
 from kubernetes.aio import client, config
 
-from penstock_api.failing import CannotRun
+from penstock_api.failure import CannotRun
 from penstock_operator import names
 from penstock_operator.cluster.api_server import ApiResource, Conflict, Forbidden, KubeError, api_resource_of
 from penstock_operator.manifest import Manifest, items_of, text_at

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, TypeVar, assert_never
 
-from penstock_api import declaration, resources, understanding
-from penstock_api.management import Document
+from penstock_api import declaration, resources, release_terms
+from penstock_api.management import ManagementDocument
 from penstock_api.resources import Broker, Exchange, Subscription
 from penstock_core.reason import Reason as BrokerReason
 from penstock_operator import names
@@ -79,13 +79,13 @@ def broker_not_usable(namespace: str, key: tuple[str, str], broker: Broker | Non
     return not_accepted(ConditionReason.BROKER_NOT_FOUND, f"There is no Broker {name} in this namespace. Create it.")
 
 
-def terms_not_known(view: BrokerView, wanted: Document) -> str | None:
+def terms_not_known(view: BrokerView, wanted: ManagementDocument) -> str | None:
     """Why a broker of this release can't be sent this declaration, None if it can.
 
     Fields with their default values are not sent, so a broker older than the operator is affected only if the resource
     uses a newer feature.
     """
-    unknown = understanding.missing(wanted, view.understands)
+    unknown = release_terms.missing(wanted, view.understands)
     if not unknown or view.broker is None:
         return None
     terms = ", ".join(f"`{term}`" for term in unknown)

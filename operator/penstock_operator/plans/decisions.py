@@ -80,7 +80,7 @@ class BrokerView:
     version: str = ""
     """The version that the broker has reported; empty if it has never answered."""
     understands: frozenset[str] | None = None
-    """The terms that declarations may use (`penstock_api.understanding`); None if the broker doesn't report them."""
+    """The terms that declarations may use (`penstock_api.release_terms`); None if the broker doesn't report them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import cast
 
 from penstock_api import declaration
-from penstock_api.management import EntityType, Outcome, SubscriptionDeclaration
+from penstock_api.management import EntityType, DeclarationOutcome, SubscriptionDeclaration
 from penstock_api.resources import Exchange, Subscription
-from penstock_api.resources.headers import as_told
+from penstock_api.resources.header_bindings import as_text
 from penstock_operator import names
 from penstock_operator.manifest import Manifest, items_of
 from penstock_operator.plans import acceptance, conditions, deletion
@@ -159,7 +159,7 @@ def _conclude(view: SubscriptionView, reply: BrokerReply) -> Report:
         condition = declaration_refused(view.broker, "Bound", reply)
         return _report(view, ACCEPTED, condition, retry=retry_of(condition))
     outcome = reply.body.get("outcome")
-    bound_as = {Outcome.ADOPTED.value: ConditionReason.ADOPTED, Outcome.REBOUND.value: ConditionReason.REBOUND}
+    bound_as = {DeclarationOutcome.ADOPTED.value: ConditionReason.ADOPTED, DeclarationOutcome.REBOUND.value: ConditionReason.REBOUND}
     bound = StatusCondition(
         "Bound",
         ConditionStatus.TRUE,
@@ -172,7 +172,7 @@ def _conclude(view: SubscriptionView, reply: BrokerReply) -> Report:
 
 
 def _matched(view: SubscriptionView, reply: BrokerReply) -> StatusCondition:
-    if reply.body.get("outcome") == Outcome.REBIND_BLOCKED.value:
+    if reply.body.get("outcome") == DeclarationOutcome.REBIND_BLOCKED.value:
         blocked_by = reply.body.get("blockedBy", "its rebindPolicy")
         message = (
             f"The old binding is still in force: {blocked_by} prevents the change under `rebindPolicy: "
@@ -229,6 +229,6 @@ def _applied(reply: BrokerReply) -> Manifest:
     }
     bindings = items_of(reply.body, "headerBindings")
     if bindings:
-        applied["headerBindings"] = [as_told(binding) for binding in bindings]
+        applied["headerBindings"] = [as_text(binding) for binding in bindings]
     selector = reply.body.get("selector")
     return {**applied, "selector": selector} if selector is not None else applied

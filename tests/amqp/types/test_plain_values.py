@@ -9,7 +9,7 @@ import pytest
 from penstock_amqp.errors import EncodeError
 from penstock_amqp.types.plain_values import to_plain, to_wire
 from penstock_amqp.types.values import Array, Described, Float32, Int, Symbol, Timestamp, UByte, ULong, Value
-from penstock_api.management import Deletion, EntityType, Limits, SubscriptionDeclaration
+from penstock_api.management import Deletion, EntityType, QueueLimits, SubscriptionDeclaration
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_what_was_decoded_becomes_plain(value: Value, plain: object) -> None:
 
 
 def test_documents_become_maps_of_their_aliases() -> None:
-    declaration = SubscriptionDeclaration(subscription_name="s", exchange="x", limits=Limits(max_bytes=5))
+    declaration = SubscriptionDeclaration(subscription_name="s", exchange="x", limits=QueueLimits(max_bytes=5))
     wire = to_wire(declaration)
     assert isinstance(wire, dict)
     assert wire["subscriptionName"] == "s"

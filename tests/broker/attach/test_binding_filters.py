@@ -19,7 +19,7 @@ from penstock_amqp.messages.whole import Message, Properties, decode_message, en
 from penstock_amqp.types.values import Described, Symbol, UInt, ULong, Value
 from penstock_api.management import (
     ExchangeDeclaration,
-    HeaderBinding,
+    HeaderBindingDocument,
     Owner,
     SubscriptionDeclaration,
     SubscriptionState,
@@ -49,8 +49,8 @@ async def declare(address: str) -> None:
     for kind in ("Topic", "Direct", "Fanout", "Headers"):
         await client.create(ExchangeDeclaration(exchange_type=kind), kind.lower())
     bindings = (
-        HeaderBinding(headers={"region": "eu", "size": 3}),
-        HeaderBinding(match="Any", headers={"urgent": True, "vip": None}),
+        HeaderBindingDocument(headers={"region": "eu", "size": 3}),
+        HeaderBindingDocument(match="Any", headers={"urgent": True, "vip": None}),
     )
     managed = SubscriptionDeclaration(
         subscription_name="managed", exchange="headers", header_bindings=bindings, owner=OWNER
@@ -230,8 +230,8 @@ def test_a_managed_one_tells_all_it_is_bound_by_and_survives_a_restart(
         assert bodies(again, 3) == [0, 2, 4]
     state = asyncio.run(read(process.management, "psub:durable:global:managed"))
     assert state.header_bindings == (
-        HeaderBinding(headers={"region": "eu", "size": 3}),
-        HeaderBinding(match="Any", headers={"urgent": True, "vip": None}),
+        HeaderBindingDocument(headers={"region": "eu", "size": 3}),
+        HeaderBindingDocument(match="Any", headers={"urgent": True, "vip": None}),
     )
 
 

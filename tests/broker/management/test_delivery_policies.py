@@ -10,7 +10,7 @@ from support.broker_process import BrokerProcess
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import (
-    Delivery,
+    DeliveryPolicy,
     EntityType,
     ExchangeDeclaration,
     Operation,
@@ -36,9 +36,9 @@ async def test_a_declaration_makes_the_queues_that_it_names(
     client: ManagementClient, broker_process: BrokerProcess
 ) -> None:
     await client.create(ExchangeDeclaration(exchange_type="Direct"), "graves")
-    wanted = BILLING.model_copy(update={"delivery": Delivery(dead_letter="dead", expiry="queue://late")})
+    wanted = BILLING.model_copy(update={"delivery": DeliveryPolicy(dead_letter="dead", expiry="queue://late")})
     assert (await client.create(wanted)).attributes["outcome"] == "Created"
-    elsewhere = QueueDeclaration(delivery=Delivery(dead_letter="graves/jobs", expiry="later/jobs"))
+    elsewhere = QueueDeclaration(delivery=DeliveryPolicy(dead_letter="graves/jobs", expiry="later/jobs"))
     assert (await client.create(elsewhere, "jobs")).attributes["outcome"] == "Created"
     assert await queues(client) == {"dead", "late", "jobs"}
     broker_process.kill()
@@ -48,7 +48,7 @@ async def test_a_declaration_makes_the_queues_that_it_names(
         assert await queues(again) == {"dead", "late", "jobs"}
         assert (await again.create(wanted)).attributes["outcome"] == "Unchanged"
         assert (await again.create(elsewhere, "jobs")).attributes["outcome"] == "Unchanged"
-        changed = BILLING.model_copy(update={"delivery": Delivery(dead_letter="dead", max_deliveries=2)})
+        changed = BILLING.model_copy(update={"delivery": DeliveryPolicy(dead_letter="dead", max_deliveries=2)})
         assert (await again.create(changed)).attributes["outcome"] == "Updated"
     finally:
         await again.close()
@@ -57,13 +57,13 @@ async def test_a_declaration_makes_the_queues_that_it_names(
 @pytest.mark.parametrize(
     ("delivery", "reason"),
     [
-        (Delivery(dead_letter="psub:durable:global:x"), "NotAllowed"),
-        (Delivery(dead_letter="dead", expiry="$management"), "InvalidAddress"),
-        (Delivery(expiry="jobs"), "InvalidRequest"),
+        (DeliveryPolicy(dead_letter="psub:durable:global:x"), "NotAllowed"),
+        (DeliveryPolicy(dead_letter="dead", expiry="$management"), "InvalidAddress"),
+        (DeliveryPolicy(expiry="jobs"), "InvalidRequest"),
     ],
 )
 async def test_a_destination_that_can_not_be_makes_nothing(
-    client: ManagementClient, delivery: Delivery, reason: str
+    client: ManagementClient, delivery: DeliveryPolicy, reason: str
 ) -> None:
     answer = await client.request(Operation.CREATE, EntityType.QUEUE, "jobs", QueueDeclaration(delivery=delivery))
     assert answer.reason == reason

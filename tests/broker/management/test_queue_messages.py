@@ -14,12 +14,12 @@ from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected, publish, take
 
 from penstock_amqp.client.management import ManagementAnswer, ManagementClient
-from penstock_api.handling import Handled, Peek, Peeked, PeekedMessage, Selection
+from penstock_api.message_operations import HandledMessages, PeekRequest, PeekReply, PeekedMessage, MessageSelection
 from penstock_api.management import (
-    Delivery,
-    Document,
+    DeliveryPolicy,
+    ManagementDocument,
     EntityType,
-    Limits,
+    QueueLimits,
     Operation,
     QueueDeclaration,
     SubscriptionDeclaration,
@@ -31,28 +31,28 @@ BILLING = "psub:durable:global:billing"
 @pytest_asyncio.fixture
 async def client(broker_process: BrokerProcess) -> AsyncIterator[ManagementClient]:
     client = await ManagementClient.connect(broker_process.management)
-    await client.create(QueueDeclaration(delivery=Delivery(dead_letter="dead")), "jobs")
+    await client.create(QueueDeclaration(delivery=DeliveryPolicy(dead_letter="dead")), "jobs")
     yield client
     await client.close()
 
 
 async def ask(
-    client: ManagementClient, operation: Operation, name: str, body: Document, kind: EntityType = EntityType.QUEUE
+    client: ManagementClient, operation: Operation, name: str, body: ManagementDocument, kind: EntityType = EntityType.QUEUE
 ) -> ManagementAnswer:
     return await client.request(operation, kind, name, body)
 
 
-async def peek(client: ManagementClient, name: str, body: Peek | None = None) -> Sequence[PeekedMessage]:
-    answer = (await ask(client, Operation.PEEK, name, body or Peek())).check()
-    return Peeked.model_validate(answer.attributes).messages
+async def peek(client: ManagementClient, name: str, body: PeekRequest | None = None) -> Sequence[PeekedMessage]:
+    answer = (await ask(client, Operation.PEEK, name, body or PeekRequest())).check()
+    return PeekReply.model_validate(answer.attributes).messages
 
 
-async def handled(client: ManagementClient, operation: Operation, name: str, body: Selection) -> Handled:
-    return Handled.model_validate((await ask(client, operation, name, body)).check().attributes)
+async def handled(client: ManagementClient, operation: Operation, name: str, body: MessageSelection) -> HandledMessages:
+    return HandledMessages.model_validate((await ask(client, operation, name, body)).check().attributes)
 
 
 async def bodies(client: ManagementClient, name: str) -> list[str]:
-    return [each.body for each in await peek(client, name, Peek(count=100))]
+    return [each.body for each in await peek(client, name, PeekRequest(count=100))]
 
 
 def fill(broker_process: BrokerProcess, count: int, queue: str = "jobs") -> None:
@@ -80,7 +80,7 @@ async def test_peek_shows_a_message_and_leaves_it(client: ManagementClient, brok
     assert (shown.durable, shown.priority, shown.message_id, shown.subject) == (True, 7, "m-1", "greeting")
     assert (shown.group_id, shown.annotations, shown.delivery_count) == ("g", {"x-opt-a": "b"}, 0)
     assert shown.application_properties == {"n": 1, "raw": "00ff"}
-    (cut,) = await peek(client, "jobs", Peek(max_body_bytes=8))
+    (cut,) = await peek(client, "jobs", PeekRequest(max_body_bytes=8))
     assert (cut.body, cut.is_whole) == ("hello w", False), "the two bytes of the ö are not cut in two"
     with connected(broker_process.url) as connection:
         assert take(connection.create_receiver("jobs"), 1) == [("hello wörld", 0)]
@@ -98,9 +98,9 @@ async def test_peek_shows_bytes_in_hexadecimal(client: ManagementClient, broker_
 
 async def test_pages_and_selectors(client: ManagementClient, broker_process: BrokerProcess) -> None:
     fill(broker_process, 9)
-    page = await peek(client, "jobs", Peek(offset=1, count=2, selector="n > 4"))
+    page = await peek(client, "jobs", PeekRequest(offset=1, count=2, selector="n > 4"))
     assert [each.body for each in page] == ["m6", "m7"]
-    assert (await handled(client, Operation.PURGE, "jobs", Selection(selector="n < 3", count=2))).messages == 2
+    assert (await handled(client, Operation.PURGE, "jobs", MessageSelection(selector="n < 3", count=2))).messages == 2
     assert await bodies(client, "jobs") == ["m2", "m3", "m4", "m5", "m6", "m7", "m8"]
 
 
@@ -108,14 +108,14 @@ async def test_purge_outlives_kill_9_once_it_is_answered(
     client: ManagementClient, broker_process: BrokerProcess
 ) -> None:
     fill(broker_process, 450)
-    assert (await handled(client, Operation.PURGE, "jobs", Selection(count=430))).messages == 430
+    assert (await handled(client, Operation.PURGE, "jobs", MessageSelection(count=430))).messages == 430
     broker_process.kill()
     broker_process.start()
     again = await ManagementClient.connect(broker_process.management)
     try:
         state = await again.read(EntityType.QUEUE, "jobs")
         assert state["depth"] == 20
-        assert (await handled(again, Operation.PURGE, "jobs", Selection())).messages == 20
+        assert (await handled(again, Operation.PURGE, "jobs", MessageSelection())).messages == 20
         assert (await again.read(EntityType.QUEUE, "jobs"))["depthBytes"] == 0
     finally:
         await again.close()
@@ -124,7 +124,7 @@ async def test_purge_outlives_kill_9_once_it_is_answered(
 async def test_move_keeps_order_and_survives(client: ManagementClient, broker_process: BrokerProcess) -> None:
     fill(broker_process, 300)
     await client.create(QueueDeclaration(), "other")
-    done = await handled(client, Operation.MOVE, "jobs", Selection(count=290, destination="other"))
+    done = await handled(client, Operation.MOVE, "jobs", MessageSelection(count=290, destination="other"))
     assert (done.messages, done.left) == (290, 0)
     broker_process.kill()
     broker_process.start()
@@ -136,8 +136,8 @@ async def test_move_keeps_order_and_survives(client: ManagementClient, broker_pr
 
 async def test_move_ends_where_the_destination_is_full(client: ManagementClient, broker_process: BrokerProcess) -> None:
     fill(broker_process, 5)
-    await client.create(QueueDeclaration(limits=Limits(max_messages=2, overflow="Reject")), "other")
-    done = await handled(client, Operation.MOVE, "jobs", Selection(destination="other"))
+    await client.create(QueueDeclaration(limits=QueueLimits(max_messages=2, overflow="Reject")), "other")
+    done = await handled(client, Operation.MOVE, "jobs", MessageSelection(destination="other"))
     assert (done.messages, done.left) == (2, 1)
     assert "full" in (done.why or "")
     assert await bodies(client, "jobs") == ["m2", "m3", "m4"]
@@ -145,7 +145,7 @@ async def test_move_ends_where_the_destination_is_full(client: ManagementClient,
 
 async def test_dead_letters_go_back_to_where_they_died(client: ManagementClient, broker_process: BrokerProcess) -> None:
     declared = SubscriptionDeclaration(
-        subscription_name="billing", exchange="amq.topic", delivery=Delivery(dead_letter="dead")
+        subscription_name="billing", exchange="amq.topic", delivery=DeliveryPolicy(dead_letter="dead")
     )
     await client.create(declared)
     with connected(broker_process.url, container="app") as connection:
@@ -160,11 +160,11 @@ async def test_dead_letters_go_back_to_where_they_died(client: ManagementClient,
             receiver.receive(timeout=60)
             receiver.reject()
     assert sorted(await bodies(client, "dead")) == ["b1", "j1", "stray"]
-    done = await handled(client, Operation.REDRIVE, "dead", Selection())
+    done = await handled(client, Operation.REDRIVE, "dead", MessageSelection())
     assert (done.messages, done.left) == (2, 1)
     assert "was not dead-lettered" in (done.why or "")
-    answer = await ask(client, Operation.PEEK, BILLING, Peek(), EntityType.SUBSCRIPTION)
-    (back,) = Peeked.model_validate(answer.check().attributes).messages
+    answer = await ask(client, Operation.PEEK, BILLING, PeekRequest(), EntityType.SUBSCRIPTION)
+    (back,) = PeekReply.model_validate(answer.check().attributes).messages
     assert (back.body, back.annotations, back.delivery_count) == ("b1", {"x-opt-mine": 1}, 0)
     assert (await bodies(client, "jobs"), await bodies(client, "dead")) == (["j1"], ["stray"])
 
@@ -172,24 +172,24 @@ async def test_dead_letters_go_back_to_where_they_died(client: ManagementClient,
 @pytest.mark.parametrize(
     ("operation", "name", "body", "status", "reason"),
     [
-        (Operation.PEEK, "nowhere", Peek(), 404, "QueueNotFound"),
-        (Operation.PURGE, "jobs", Selection(selector="n >"), 400, "InvalidSelector"),
-        (Operation.PURGE, "jobs", Selection(destination="dead"), 400, "InvalidRequest"),
-        (Operation.MOVE, "jobs", Selection(), 400, "InvalidRequest"),
-        (Operation.MOVE, "jobs", Selection(destination="nowhere"), 404, "AddressNotFound"),
-        (Operation.MOVE, "jobs", Selection(destination="jobs"), 400, "InvalidAddress"),
-        (Operation.PEEK, "jobs", Selection(count=7, selector="n = 1", destination="x"), 400, "InvalidRequest"),
+        (Operation.PEEK, "nowhere", PeekRequest(), 404, "QueueNotFound"),
+        (Operation.PURGE, "jobs", MessageSelection(selector="n >"), 400, "InvalidSelector"),
+        (Operation.PURGE, "jobs", MessageSelection(destination="dead"), 400, "InvalidRequest"),
+        (Operation.MOVE, "jobs", MessageSelection(), 400, "InvalidRequest"),
+        (Operation.MOVE, "jobs", MessageSelection(destination="nowhere"), 404, "AddressNotFound"),
+        (Operation.MOVE, "jobs", MessageSelection(destination="jobs"), 400, "InvalidAddress"),
+        (Operation.PEEK, "jobs", MessageSelection(count=7, selector="n = 1", destination="x"), 400, "InvalidRequest"),
     ],
 )
 async def test_what_can_not_be_done_says_why(
-    client: ManagementClient, operation: Operation, name: str, body: Document, status: int, reason: str
+    client: ManagementClient, operation: Operation, name: str, body: ManagementDocument, status: int, reason: str
 ) -> None:
     answer = await ask(client, operation, name, body)
     assert (answer.status, answer.reason) == (status, reason)
 
 
 async def test_an_exchange_holds_no_messages(client: ManagementClient) -> None:
-    answer = await ask(client, Operation.PURGE, "amq.topic", Selection(), EntityType.EXCHANGE)
+    answer = await ask(client, Operation.PURGE, "amq.topic", MessageSelection(), EntityType.EXCHANGE)
     assert (answer.status, answer.reason) == (501, "NotImplemented")
 
 
@@ -197,7 +197,7 @@ async def test_clients_may_do_none_of_it(broker_process: BrokerProcess, client: 
     stranger = await ManagementClient.connect(broker_process.addresses["amqp"])
     try:
         for operation in (Operation.PEEK, Operation.PURGE, Operation.MOVE, Operation.REDRIVE):
-            answer = await ask(stranger, operation, "jobs", Selection())
+            answer = await ask(stranger, operation, "jobs", MessageSelection())
             assert (answer.status, answer.reason) == (403, "NotPermitted")
     finally:
         await stranger.close()

@@ -18,7 +18,7 @@ from penstock_api.management import (
     EntityType,
     ExchangeDeclaration,
     ExchangeState,
-    Limits,
+    QueueLimits,
     Operation,
     Owner,
     SubscriptionDeclaration,
@@ -181,7 +181,7 @@ async def test_long_lists_come_in_pages_in_name_order(client: ManagementClient) 
 
 
 async def test_declared_things_survive_kill_9(client: ManagementClient, broker_process: BrokerProcess) -> None:
-    limits = Limits(max_bytes=1000, overflow="DropNewest")
+    limits = QueueLimits(max_bytes=1000, overflow="DropNewest")
     await declare(client, BILLING.model_copy(update={"limits": limits, "selector": "a = 1"}))
     before = await client.read_state(BrokerState)
     broker_process.kill()
@@ -280,14 +280,14 @@ async def test_a_full_subscription_rejects_or_drops_as_declared(
 ) -> None:
     await client.create(ORDERS, "orders")
     newest = BILLING.model_copy(
-        update={"limits": Limits(max_messages=2, overflow="DropNewest"), "binding_keys": ("n",)}
+        update={"limits": QueueLimits(max_messages=2, overflow="DropNewest"), "binding_keys": ("n",)}
     )
     await client.create(newest)
     strict = BILLING.model_copy(
         update={
             "subscription_name": "strict",
             "owner": None,
-            "limits": Limits(max_messages=2, overflow="Reject"),
+            "limits": QueueLimits(max_messages=2, overflow="Reject"),
             "binding_keys": ("r",),
         }
     )

@@ -17,8 +17,8 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.frames.performatives import Accepted, Modified, Rejected
 from penstock_amqp.messages.whole import Message, Properties, encode_message
 from penstock_amqp.types.values import Symbol, Value
-from penstock_api.handling import Handled, Peek, Peeked, Selection
-from penstock_api.management import Delivery, EntityType, Operation, QueueDeclaration
+from penstock_api.message_operations import HandledMessages, PeekRequest, PeekReply, MessageSelection
+from penstock_api.management import DeliveryPolicy, EntityType, Operation, QueueDeclaration
 from penstock_broker.messages.dead_letter_origin import without_origin
 
 # Message-annotations with x-opt-ORIG-QUEUE = "vault", and the same key as str8 and as sym32.
@@ -60,7 +60,7 @@ def test_what_could_hide_a_claim_is_no_message(data: bytes) -> None:
 async def management(broker_process: BrokerProcess) -> AsyncIterator[ManagementClient]:
     client = await ManagementClient.connect(broker_process.management)
     await client.create(QueueDeclaration(), "vault")
-    await client.create(QueueDeclaration(delivery=Delivery(dead_letter="dead")), "jobs")
+    await client.create(QueueDeclaration(delivery=DeliveryPolicy(dead_letter="dead")), "jobs")
     yield client
     await client.close()
 
@@ -78,14 +78,14 @@ def forged(body: str, to: str | None = None, more: Mapping[str, Value] | None = 
 
 
 async def annotations_in(management: ManagementClient, queue: str) -> dict[str, dict[str, object]]:
-    answer = await management.request(Operation.PEEK, EntityType.QUEUE, queue, Peek(count=100))
-    shown = Peeked.model_validate(answer.check().attributes).messages
+    answer = await management.request(Operation.PEEK, EntityType.QUEUE, queue, PeekRequest(count=100))
+    shown = PeekReply.model_validate(answer.check().attributes).messages
     return {each.body: dict(each.annotations) for each in shown}
 
 
-async def redriven(management: ManagementClient, queue: str) -> Handled:
-    answer = await management.request(Operation.REDRIVE, EntityType.QUEUE, queue, Selection())
-    return Handled.model_validate(answer.check().attributes)
+async def redriven(management: ManagementClient, queue: str) -> HandledMessages:
+    answer = await management.request(Operation.REDRIVE, EntityType.QUEUE, queue, MessageSelection())
+    return HandledMessages.model_validate(answer.check().attributes)
 
 
 async def test_no_producer_can_say_where_a_message_died(

@@ -11,8 +11,8 @@ import pytest
 from proton import Condition, Delivery, Message, symbol
 from support.stepped_broker import Peer, SteppedBroker
 
-from penstock_api.management import Delivery as Policy
-from penstock_api.management import Limits
+from penstock_api.management import DeliveryPolicy as Policy
+from penstock_api.management import QueueLimits
 from penstock_broker.messages.dead_letters import RETRY_MS
 from penstock_broker.queue.queue import Queue
 
@@ -171,7 +171,7 @@ def test_where_the_destination_is_missing_nothing_is_lost(
 
 
 def test_where_the_destination_is_full_messages_wait_for_room(timed: SteppedBroker) -> None:
-    timed.make_queue("dead", limits=Limits(max_messages=1, overflow="Reject"))
+    timed.make_queue("dead", limits=QueueLimits(max_messages=1, overflow="Reject"))
     jobs = timed.make_queue("jobs", LIMITED)
     peer = timed.connect()
     send(peer, "m1", "m2")

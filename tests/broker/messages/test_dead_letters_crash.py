@@ -9,14 +9,14 @@ from support.broker_process import BrokerProcess
 from support.proton_client import connected, publish, take
 
 from penstock_amqp.client.management import ManagementClient
-from penstock_api.management import Delivery, EntityType, QueueDeclaration
+from penstock_api.management import DeliveryPolicy, EntityType, QueueDeclaration
 
 COUNT = 60
 
 
 async def test_every_message_is_in_its_queue_or_buried(broker_process: BrokerProcess) -> None:
     client = await ManagementClient.connect(broker_process.management)
-    await client.create(QueueDeclaration(delivery=Delivery(dead_letter="dead", max_deliveries=1)), "jobs")
+    await client.create(QueueDeclaration(delivery=DeliveryPolicy(dead_letter="dead", max_deliveries=1)), "jobs")
     await client.close()
     for killed_after in (5, 10, 15):
         with connected(broker_process.url) as connection:

@@ -9,7 +9,7 @@ from proton import Message
 from support.stepped_broker import SteppedBroker
 
 from penstock_amqp.endpoint.events import AmqpError
-from penstock_api.management import Limits
+from penstock_api.management import QueueLimits
 from penstock_broker.messages.deposit import deposit, destination_of
 from penstock_broker.queue.queue import LOGGED
 from penstock_core.reason import Reason, Refuse
@@ -64,7 +64,7 @@ def test_a_message_that_no_queue_takes_is_refused_though_a_producer_s_would_be_a
 
 
 def test_a_full_queue_that_rejects_rejects_this_too(timed: SteppedBroker) -> None:
-    graves = timed.make_queue("graves", limits=Limits(max_messages=1, overflow="Reject"))
+    graves = timed.make_queue("graves", limits=QueueLimits(max_messages=1, overflow="Reject"))
     assert put(timed, "graves", DURABLE) is None
     refused = put(timed, "graves", DURABLE)
     assert isinstance(refused, AmqpError)

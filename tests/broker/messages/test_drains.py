@@ -13,7 +13,7 @@ from proton import Message, symbol
 from support.proton_client import SelectedBy
 from support.stepped_broker import SteppedBroker
 
-from penstock_api.management import Delivery as Policy
+from penstock_api.management import DeliveryPolicy as Policy
 
 MANY = 100
 """A visit sends 64."""

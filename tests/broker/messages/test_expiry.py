@@ -12,8 +12,8 @@ from proton import Delivery, Message, symbol
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_amqp.types.plain_values import to_wire
-from penstock_api.management import Delivery as Policy
-from penstock_api.management import EntityType, Limits, QueueDeclaration
+from penstock_api.management import DeliveryPolicy as Policy
+from penstock_api.management import EntityType, QueueLimits, QueueDeclaration
 from penstock_broker.management import declare
 from penstock_broker.messages.expiry import PASSED, SLICE, keep_time
 from penstock_broker.queue.queue import Queue
@@ -378,7 +378,7 @@ def test_a_clock_that_jumps_ahead_is_noticed(timed: SteppedBroker) -> None:
 
 @pytest.mark.parametrize("overflow", ["DropOldest", "DropNewest", "Reject"])
 def test_delayed_messages_count_against_the_limit(timed: SteppedBroker, overflow: str) -> None:
-    jobs = timed.make_queue("jobs", limits=Limits.model_validate({"max_messages": 2, "overflow": overflow}))
+    jobs = timed.make_queue("jobs", limits=QueueLimits.model_validate({"max_messages": 2, "overflow": overflow}))
     peer = timed.connect()
     outcomes = peer.send("jobs", delayed("a", START + 100), delayed("b", START + 50), delayed("c", START + 200))
     timed.pass_ms(200)

@@ -14,7 +14,7 @@ from proton import Delivery, Message, symbol
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_amqp.endpoint.events import DATA
-from penstock_api.management import Delivery as Policy
+from penstock_api.management import DeliveryPolicy as Policy
 from penstock_broker.messages import move
 from penstock_broker.queue.queue import Queue
 

@@ -12,8 +12,8 @@ from proton import Delivery, Message, symbol
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_amqp.endpoint.events import FLAGS
-from penstock_api.management import Delivery as DeliveryPolicy
-from penstock_api.management import Limits
+from penstock_api.management import DeliveryPolicy as DeliveryPolicy
+from penstock_api.management import QueueLimits
 from penstock_broker.queue.queue import LOGGED
 from penstock_core.routing import Router
 
@@ -80,7 +80,7 @@ def test_a_queue_s_longest_time_to_live_bounds_each_message_of_a_batch(broker: S
 
 
 def test_a_queue_that_rejects_takes_of_a_batch_what_it_has_room_for(broker: SteppedBroker) -> None:
-    broker.make_queue("q", limits=Limits(max_messages=3, overflow="Reject"))
+    broker.make_queue("q", limits=QueueLimits(max_messages=3, overflow="Reject"))
     told = broker.connect().send("q", *(Message(body=number) for number in range(5)))
     assert told == ["accepted"] * 3 + ["amqp:resource-limit-exceeded"] * 2
     consumer = broker.connect()

@@ -11,7 +11,7 @@ import pytest
 from proton import Message
 from support.stepped_broker import SteppedBroker
 
-from penstock_api.management import Limits
+from penstock_api.management import QueueLimits
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def timed() -> Iterator[SteppedBroker]:
 def test_what_is_dropped_is_told_once_a_minute(
     timed: SteppedBroker, caplog: pytest.LogCaptureFixture, overflow: str, outcomes: list[str], told: int
 ) -> None:
-    timed.make_queue("jobs", limits=Limits.model_validate({"max_messages": 1, "overflow": overflow}))
+    timed.make_queue("jobs", limits=QueueLimits.model_validate({"max_messages": 1, "overflow": overflow}))
     peer = timed.connect()
     assert peer.send("jobs", *(Message(body=body, durable=True) for body in ("a", "b", "c"))) == outcomes
     timed.pass_ms(60_000)

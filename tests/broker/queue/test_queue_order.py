@@ -15,8 +15,8 @@ from support.broker_process import BrokerProcess
 from support.proton_client import arrived, close, connected, is_empty, publish, take
 
 from penstock_amqp.client.management import ManagementClient
-from penstock_api.management import Delivery as DeliveryPolicy
-from penstock_api.management import EntityType, Limits, Operation, QueueDeclaration
+from penstock_api.management import DeliveryPolicy as DeliveryPolicy
+from penstock_api.management import EntityType, QueueLimits, Operation, QueueDeclaration
 
 CLOSING = 0xFFFF_FFFF
 
@@ -84,7 +84,7 @@ def test_priorities_hold_after_a_kill_and_what_came_back_is_first_of_its_priorit
 
 async def test_what_has_to_give_way_is_the_oldest_of_the_lowest_priority(broker_process: BrokerProcess) -> None:
     client = await ManagementClient.connect(broker_process.management)
-    await client.create(QueueDeclaration(limits=Limits(max_messages=3, overflow="DropOldest")), "q")
+    await client.create(QueueDeclaration(limits=QueueLimits(max_messages=3, overflow="DropOldest")), "q")
     with connected(broker_process.url) as connection:
         publish_with_priorities(connection)
         state = (await client.request(Operation.READ, EntityType.QUEUE, "q")).attributes

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock_amqp.transports.certificate_names import NamePart
-from penstock_api.failing import Misuse
+from penstock_api.failure import Misuse
 from penstock_broker.settings.security import ClientCertificates
 from penstock_broker.settings.settings import Listener, ListenerKind, Settings, load
 from penstock_core.permissions import Action, Grant

@@ -49,8 +49,8 @@ def test_a_subscription_comes_back(scope: Scope) -> None:
         owner_link=LinkKey("app", "a|b"),
         user="ann",
         persistence=Persistence.AS_SENT,
-        limits=management.Limits(max_bytes=5, overflow="Reject"),
-        delivery=management.Delivery(max_deliveries=3, dead_letter="dead", max_ttl_ms=9, exclusive_consumer=True),
+        limits=management.QueueLimits(max_bytes=5, overflow="Reject"),
+        delivery=management.DeliveryPolicy(max_deliveries=3, dead_letter="dead", max_ttl_ms=9, exclusive_consumer=True),
         rebind_policy="Never",
         client_overrides="Ignore",
         owner=OWNER,
@@ -67,10 +67,10 @@ def test_a_subscription_comes_back(scope: Scope) -> None:
     )
     assert (again.persistence, again.limits, again.rebind_policy) == (
         Persistence.AS_SENT,
-        management.Limits(max_bytes=5, overflow="Reject"),
+        management.QueueLimits(max_bytes=5, overflow="Reject"),
         "Never",
     )
-    assert again.delivery == management.Delivery(
+    assert again.delivery == management.DeliveryPolicy(
         max_deliveries=3, dead_letter="dead", max_ttl_ms=9, exclusive_consumer=True
     )
     assert again.managed is not None
@@ -96,16 +96,16 @@ def test_a_queue_comes_back() -> None:
         durable=True,
         queue=Queue("q", 3, is_logged=True, now_us=0),
         persistence=Persistence.ALWAYS,
-        limits=management.Limits(max_messages=9),
-        delivery=management.Delivery(expiry="orders/late"),
+        limits=management.QueueLimits(max_messages=9),
+        delivery=management.DeliveryPolicy(expiry="orders/late"),
     )
     again = documents.load_queue("q", documents.dump(node), 3, 0)
     assert (again.name, again.durable, again.persistence, again.limits, again.delivery) == (
         "q",
         True,
         Persistence.ALWAYS,
-        management.Limits(max_messages=9),
-        management.Delivery(expiry="orders/late"),
+        management.QueueLimits(max_messages=9),
+        management.DeliveryPolicy(expiry="orders/late"),
     )
 
 

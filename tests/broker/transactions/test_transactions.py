@@ -25,7 +25,7 @@ from penstock_amqp.frames.performatives import (
 from penstock_amqp.messages.transactions import Declare, Discharge, TransactionalState
 from penstock_amqp.messages.whole import Message, encode_message
 from penstock_amqp.types.values import Described, Symbol, ULong
-from penstock_api.management import EntityType, ExchangeDeclaration, Limits, QueueDeclaration
+from penstock_api.management import EntityType, ExchangeDeclaration, QueueLimits, QueueDeclaration
 
 SMALL = {"maxMessages": 5, "maxBytes": 4096, "maxOpenPerConnection": 3, "maxAgeSeconds": 3600}
 
@@ -454,7 +454,7 @@ def managed(process: BrokerProcess, act: Callable[[ManagementClient], Awaitable[
 def test_a_queue_that_rejects_takes_all_of_a_commit_or_nothing(
     process: BrokerProcess, client: TransactionClient, queue: str, settled: int, room: int
 ) -> None:
-    declaration = QueueDeclaration(limits=Limits(max_messages=3, overflow="Reject"))
+    declaration = QueueDeclaration(limits=QueueLimits(max_messages=3, overflow="Reject"))
     managed(process, lambda node: node.create(declaration, queue))
     (first,) = in_flight(client, queue, "first")
     sender = client.sender(queue, "again")

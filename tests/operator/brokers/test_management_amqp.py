@@ -12,9 +12,9 @@ from support.broker_process import BrokerProcess
 from support.resources import exchange, subscription
 
 from penstock_amqp.client.management import ManagementClient
-from penstock_api import declaration, understanding
+from penstock_api import declaration, release_terms
 from penstock_api.management import EntityType
-from penstock_api.resources.headers import as_told
+from penstock_api.resources.header_bindings import as_text
 from penstock_broker.settings.settings import Settings
 from penstock_operator.brokers.management import ManagementTarget, NotUnderstood, Unreachable
 from penstock_operator.brokers.management_amqp import connect
@@ -76,7 +76,7 @@ async def test_declare_query_and_remove(target: ManagementTarget) -> None:
     management = await connect(target)
     state = await management.state()
     assert (state.epoch, state.durable_work) == (1, "Ok")
-    assert state.understands == (*understanding.vocabulary(), *understanding.settings_vocabulary(Settings))
+    assert state.understands == (*release_terms.vocabulary(), *release_terms.settings_vocabulary(Settings))
     wanted = declaration.subscription_declaration(subscription(), exchange="orders", cluster_id="c1")
     made = await management.declare(
         [
@@ -144,7 +144,7 @@ async def test_headers_and_delivery_are_declared_once_and_bad_ones_have_their_re
     (first,) = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)])
     (second,) = await management.declare([DeclareEntity(EntityType.SUBSCRIPTION, None, wanted)])
     assert (first.body["outcome"], second.body["outcome"]) == ("Created", "Unchanged")
-    told = [as_told(it) for it in items_of(first.body, "headerBindings")]
+    told = [as_text(it) for it in items_of(first.body, "headerBindings")]
     assert told == ["All: amount = 5, region = 'eu'"]
     nowhere = subscription(metadata={"name": "lost", "uid": "u"}, delivery={"deadLetter": "$management"})
     other = declaration.subscription_declaration(nowhere, exchange="orders")

@@ -11,7 +11,7 @@ import yaml
 from support.resources import broker
 
 from penstock_amqp.transports.certificate_names import NamePart
-from penstock_api import understanding
+from penstock_api import release_terms
 from penstock_broker.settings import settings
 from penstock_broker.settings.announcing import Announcements, FailoverServer
 from penstock_broker.settings.creation import AutoCreate, CreatedNodes, CreatedQueues
@@ -290,7 +290,7 @@ def test_limits_of_transactions(tmp_path: Path) -> None:
 
 
 def test_settings_that_a_running_broker_does_not_know_are_named() -> None:
-    knows = frozenset(understanding.settings_vocabulary(settings.Settings))
+    knows = frozenset(release_terms.settings_vocabulary(settings.Settings))
     told = broker(announce={"prefixes": True}, authentication={"anonymous": True, "groups": [{"name": "shop"}]})
     pinned = stateful_set.PinnedPods("image:1", "image:1", stateful_set.LATEST)
     assert stateful_set.unknown_settings(told, replace(pinned, understood=knows)) == ()

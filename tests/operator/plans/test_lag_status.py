@@ -9,7 +9,7 @@ import pytest
 from support.resources import NOW, subscription
 
 from penstock_api.resources import Lag
-from penstock_api.result import LagResult, LagState, SubscriptionLag
+from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_operator.plans import lag_status
 from penstock_operator.plans.conditions import ConditionStatus, StatusCondition
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.resources import NOW, broker, exchange, subscription
 
-from penstock_api import understanding
+from penstock_api import release_terms
 from penstock_api.management import EntityType
 from penstock_api.resources import Broker, Exchange, Subscription
 from penstock_core.reason import Reason as BrokerReason
@@ -41,7 +41,7 @@ DETAILS = {
 }
 
 
-KNOWN = frozenset(understanding.vocabulary())
+KNOWN = frozenset(release_terms.vocabulary())
 
 
 def view(
@@ -354,7 +354,7 @@ def test_a_deleted_one_is_undeclared_by_its_queue_name() -> None:
 
 
 def test_a_broker_that_does_not_know_what_is_asked_is_not_asked_for_it() -> None:
-    knows = frozenset(understanding.vocabulary()) - {"subscription.delivery.maxTtlMs"}
+    knows = frozenset(release_terms.vocabulary()) - {"subscription.delivery.maxTtlMs"}
     old = BrokerView(reach=Reach.CONNECTED, broker=broker(), version="0.1.0", understands=knows)
     made = subscription(metadata=OURS, delivery={"maxTtlSeconds": 60})
     decision = plan_subscription(replace(view(made), broker=old))

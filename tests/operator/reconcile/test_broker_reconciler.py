@@ -12,7 +12,7 @@ from support.api_server_in_memory import ApiServerInMemory
 from support.management_in_memory import BrokerInMemory, SessionInMemory, SessionsInMemory
 from support.resources import broker, broker_state
 
-from penstock_api import understanding
+from penstock_api import release_terms
 from penstock_api.management import BrokerState
 from penstock_api.resources import Broker
 from penstock_broker.settings.settings import Settings as BrokerSettings
@@ -26,7 +26,7 @@ from penstock_operator.settings import OperatorSettings
 
 KEY = ResourceKey("Broker", "shop", "main")
 TOKENS = {"tokens": [{"issuer": "Cluster"}]}
-KNOWS = (*understanding.vocabulary(), *understanding.settings_vocabulary(BrokerSettings))
+KNOWS = (*release_terms.vocabulary(), *release_terms.settings_vocabulary(BrokerSettings))
 
 
 def says(understands: tuple[str, ...] | None, version: str = "0.1.0") -> BrokerState:

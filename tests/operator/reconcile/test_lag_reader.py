@@ -15,7 +15,7 @@ from aiohttp import web
 from support.api_server_in_memory import ApiServerInMemory
 from support.resources import GOOD
 
-from penstock_api.observing import LATEST
+from penstock_api.observer_api import LATEST
 from penstock_operator.brokers.observer_client import LagResultUnavailable, ObserverTarget, fetch_latest
 from penstock_operator.children import certificates
 from penstock_operator.cluster.cache import Cache, ResourceKey

@@ -10,15 +10,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from penstock_api.management import Document, Name, Request
+from penstock_api.management import ManagementDocument, Name, Request
 
-__all__ = ["Handled", "Peek", "Peeked", "PeekedMessage", "Selection"]
+__all__ = ["HandledMessages", "PeekRequest", "PeekReply", "PeekedMessage", "MessageSelection"]
 
 MAX_PEEKED = 100
 """Messages in one answer to PEEK at most."""
 
 
-class Peek(Request):
+class PeekRequest(Request):
     """Body of PEEK: which messages to show, from the next to be handed out on. Nothing changes by it."""
 
     offset: int = Field(default=0, ge=0)  # matching messages to leave out first
@@ -27,7 +27,7 @@ class Peek(Request):
     max_body_bytes: int = Field(default=1024, ge=0, le=65_536)
 
 
-class PeekedMessage(Document):
+class PeekedMessage(ManagementDocument):
     """One message as it waits. Annotations and properties are plain values, what is no JSON becomes text."""
 
     number: int
@@ -52,14 +52,14 @@ class PeekedMessage(Document):
     is_whole: bool = True  # False: the body goes on behind `max_body_bytes`
 
 
-class Peeked(Document):
+class PeekReply(ManagementDocument):
     """Answer to PEEK."""
 
     messages: tuple[PeekedMessage, ...]
     depth: int
 
 
-class Selection(Request):
+class MessageSelection(Request):
     """Body of PURGE and REDRIVE, and with `destination` of MOVE: which messages, oldest first."""
 
     count: int | None = Field(default=None, ge=1)  # at most so many; absent: all that waits now
@@ -67,7 +67,7 @@ class Selection(Request):
     destination: Name | None = None  # MOVE only: an address like that of a dead-letter destination
 
 
-class Handled(Document):
+class HandledMessages(ManagementDocument):
     """Answer to PURGE, MOVE and REDRIVE. What was not handled is where it was."""
 
     messages: int  # purged, moved or redriven

@@ -15,7 +15,7 @@ from typing import Final, Literal, Union, cast, get_args, get_origin
 from pydantic import BaseModel
 
 from penstock_api.management import (
-    Document,
+    ManagementDocument,
     ExchangeDeclaration,
     QueueDeclaration,
     SubscriptionDeclaration,
@@ -23,7 +23,7 @@ from penstock_api.management import (
 
 __all__ = ["missing", "missing_settings", "needs", "settings_terms", "settings_vocabulary", "vocabulary"]
 
-_ENTITIES: Final[dict[type[Document], str]] = {
+_ENTITIES: Final[dict[type[ManagementDocument], str]] = {
     ExchangeDeclaration: "exchange",
     SubscriptionDeclaration: "subscription",
     QueueDeclaration: "queue",
@@ -60,12 +60,12 @@ def settings_terms(settings: object) -> frozenset[str]:
     return frozenset(_keys(settings, _SETTINGS))
 
 
-def needs(declaration: Document) -> frozenset[str]:
+def needs(declaration: ManagementDocument) -> frozenset[str]:
     """The terms that a declaration uses: what is at its default needs nothing."""
     return frozenset(_used(declaration, _ENTITIES[type(declaration)]))
 
 
-def missing(declaration: Document, understood: Set[str] | None) -> tuple[str, ...]:
+def missing(declaration: ManagementDocument, understood: Set[str] | None) -> tuple[str, ...]:
     """The terms of a declaration that a broker doesn't know, sorted; none if it doesn't say what it knows."""
     return () if understood is None else tuple(sorted(needs(declaration) - understood))
 
@@ -104,7 +104,7 @@ def _unknown(node: object, path: str, understood: Set[str], described: Set[str])
                 yield from _unknown(value, here, understood, described)
 
 
-def _used(document: Document, path: str) -> Iterator[str]:
+def _used(document: ManagementDocument, path: str) -> Iterator[str]:
     for name, field in type(document).model_fields.items():
         value: object = getattr(document, name)
         if not field.is_required() and value == field.get_default(call_default_factory=True):
@@ -112,7 +112,7 @@ def _used(document: Document, path: str) -> Iterator[str]:
         here = f"{path}.{field.alias or name}"
         yield here
         for part in cast(tuple[object, ...], value) if isinstance(value, tuple) else (value,):
-            if isinstance(part, Document):
+            if isinstance(part, ManagementDocument):
                 yield from _used(part, here)
         if any(get_origin(part) is Literal for part in _parts(field.annotation)):
             yield f"{here}={value}"

@@ -31,20 +31,20 @@ RUN_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?"
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
-class ObservingModel(BaseModel):
+class ObserverModel(BaseModel):
     """camelCase on the wire, unknown keys ignored (later versions only add fields), immutable."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
 
-class Problem(ObservingModel):
+class Problem(ObserverModel):
     """Body of every error: what is wrong, for a program and for a person."""
 
     error: str  # one CamelCase word
     message: str
 
 
-class SegmentInfo(ObservingModel):
+class SegmentInfo(ObserverModel):
     """One sealed segment of the ledger; `name` is a ledger.SegmentName."""
 
     name: Annotated[str, Field(max_length=255)]
@@ -54,7 +54,7 @@ class SegmentInfo(ObservingModel):
     last_ms: int
 
 
-class SegmentList(ObservingModel):
+class SegmentList(ObserverModel):
     """Body of `SEGMENTS`: the sealed segments in ledger order, and how the observer stands with its broker.
 
     `polled_ms` is the broker's time of the last successful poll; the last segment may end earlier, because one is
@@ -72,7 +72,7 @@ class SegmentList(ObservingModel):
     segments: Annotated[tuple[SegmentInfo, ...], Field(max_length=1_000_000)] = ()
 
 
-class Scale(ObservingModel):
+class Scale(ObserverModel):
     """Body of `SCALE`: figures to scale consumers by. `lag` counts what is in flight too: busy consumers are needed."""
 
     queue_name: str
@@ -83,7 +83,7 @@ class Scale(ObservingModel):
     consumers: Count
 
 
-class Stored(ObservingModel):
+class Stored(ObserverModel):
     """Answer to the PUT of a result."""
 
     run_name: str

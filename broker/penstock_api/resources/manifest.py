@@ -11,7 +11,7 @@ from typing import Annotated, Final, cast
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
-from penstock_api.faults import faults
+from penstock_api.validation_messages import validation_messages
 from penstock_api.resources.base import GROUP
 from penstock_api.resources.broker import Broker
 from penstock_api.resources.exchange import Exchange
@@ -67,4 +67,4 @@ def _explain(manifest: Mapping[str, object], error: ValidationError) -> str:
     metadata = manifest.get("metadata")
     name = cast("Mapping[str, object]", metadata).get("name", "?") if isinstance(metadata, Mapping) else "?"
     kind = manifest.get("kind")
-    return f"{kind or 'object'} {name}: " + "; ".join(faults(error, leave_out=kind))
+    return f"{kind or 'object'} {name}: " + "; ".join(validation_messages(error, leave_out=kind))

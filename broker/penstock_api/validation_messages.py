@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-__all__ = ["faults"]
+__all__ = ["validation_messages"]
 
 _WORDS: Final = {
     "extra_forbidden": "there is no such field",
@@ -25,7 +25,7 @@ _OURS: Final = "Value error, "
 """What pydantic puts before the sentence of a validator of ours."""
 
 
-def faults(error: ValidationError, *, whole: str = "document", leave_out: object = None) -> list[str]:
+def validation_messages(error: ValidationError, *, whole: str = "document", leave_out: object = None) -> list[str]:
     """One `path.of.the.field: what is wrong` for each fault, in the order of the document.
 
     Args:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from penstock_api import management
 from penstock_api.resources import base
 
-__all__ = ["Header", "HeaderBinding", "HeaderBindings", "as_declared", "as_told"]
+__all__ = ["HeaderSpec", "HeaderBindingSpec", "HeaderBindings", "as_declared", "as_text"]
 
 _ONE_VALUE: Final = base.cel(
     "[has(self.string), has(self.integer), has(self.boolean)].filter(it, it).size() <= 1",
@@ -22,7 +22,7 @@ _ONE_VALUE: Final = base.cel(
 )
 
 
-class Header(base.Spec):
+class HeaderSpec(base.Spec):
     """One application property that a message must have."""
 
     model_config = ConfigDict(json_schema_extra=base.validations(_ONE_VALUE))
@@ -48,35 +48,35 @@ class Header(base.Spec):
         return next((value for value in (self.string, self.integer, self.boolean) if value is not None), None)
 
 
-def _check_names(headers: tuple[Header, ...]) -> tuple[Header, ...]:
+def _check_names(headers: tuple[HeaderSpec, ...]) -> tuple[HeaderSpec, ...]:
     base.check_unique(tuple(header.name for header in headers))
     return headers
 
 
-class HeaderBinding(base.Spec):
+class HeaderBindingSpec(base.Spec):
     """One binding: a message matches if it has all, or any, of these."""
 
     match: Literal["All", "Any"] = "All"
     """Whether a message must have all of them, or any."""
     headers: Annotated[
-        tuple[Header, ...],
+        tuple[HeaderSpec, ...],
         Field(min_length=1, max_length=32, json_schema_extra={base.LIST_TYPE: "map", base.LIST_KEYS: ["name"]}),
         AfterValidator(_check_names),
     ]
     """Application properties."""
 
 
-HeaderBindings = Annotated[tuple[HeaderBinding, ...], Field(max_length=32)]
+HeaderBindings = Annotated[tuple[HeaderBindingSpec, ...], Field(max_length=32)]
 
 
-def as_declared(binding: HeaderBinding) -> management.HeaderBinding:
+def as_declared(binding: HeaderBindingSpec) -> management.HeaderBindingDocument:
     """As the broker is told."""
-    return management.HeaderBinding(
+    return management.HeaderBindingDocument(
         match=binding.match, headers={header.name: header.value for header in binding.headers}
     )
 
 
-def as_told(binding: Mapping[str, object]) -> str:
+def as_text(binding: Mapping[str, object]) -> str:
     """A binding that the broker has, by its own answer, for a person: ``All: amount = 5, region = 'eu'``.
 
     What a client bound by may be of any AMQP type, so nothing is expected of it.

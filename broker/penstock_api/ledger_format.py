@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["COLUMNS", "Column", "ColumnType", "RowKind", "SegmentName"]
+__all__ = ["COLUMNS", "LedgerColumn", "ColumnType", "RowKind", "SegmentName"]
 
 SUFFIX: Final = ".parquet"
 HIDDEN_PREFIX: Final = "."
@@ -43,7 +43,7 @@ class RowKind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class LedgerColumn:
     """One column. A column that may be null says in which rows it is not."""
 
     name: str
@@ -51,19 +51,19 @@ class Column:
     nullable: bool = True
 
 
-def _text(name: str, nullable: bool = True) -> Column:
-    return Column(name, ColumnType.TEXT, nullable)
+def _text(name: str, nullable: bool = True) -> LedgerColumn:
+    return LedgerColumn(name, ColumnType.TEXT, nullable)
 
 
-def _long(name: str, nullable: bool = True) -> Column:
-    return Column(name, ColumnType.LONG, nullable)
+def _long(name: str, nullable: bool = True) -> LedgerColumn:
+    return LedgerColumn(name, ColumnType.LONG, nullable)
 
 
-def _longs(name: str) -> Column:
-    return Column(name, ColumnType.LONGS)
+def _longs(name: str) -> LedgerColumn:
+    return LedgerColumn(name, ColumnType.LONGS)
 
 
-COLUMNS: Final[tuple[Column, ...]] = (
+COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     # Every row.
     _long("seq", nullable=False),  # strictly ascending within one ledger, over all epochs; never used twice
     _text("kind", nullable=False),  # RowKind
@@ -75,7 +75,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     _long("epoch", nullable=False),  # of the broker: +1 at each start
     # Broker rows.
     _long("interval_ms"),  # intended time between two polls
-    Column("complete", ColumnType.FLAG),  # false: subscriptions came or went while they were read
+    LedgerColumn("complete", ColumnType.FLAG),  # false: subscriptions came or went while they were read
     _long("connections"),
     _long("subscriptions"),  # rows of this poll
     _text("durable_work"),  # Ok, Full or Failed
@@ -84,7 +84,7 @@ COLUMNS: Final[tuple[Column, ...]] = (
     _text("subscription_name"),
     _text("scope"),
     _text("client_id"),
-    Column("durable", ColumnType.FLAG),
+    LedgerColumn("durable", ColumnType.FLAG),
     _text("exchange"),
     _text("owner_namespace"),  # these three: null unless a resource declared it
     _text("owner_name"),
