@@ -11,7 +11,7 @@ import pytest
 from support.broker_process import BrokerProcess
 
 from penstock_api.management import DeliveryPolicy, EntityType, QueueDeclaration
-from penstock_cli.site import Site
+from penstock_cli.broker_options import BrokerAccess
 from penstock_cli.tables import as_table
 
 
@@ -27,9 +27,9 @@ def penstock(broker: BrokerProcess, *arguments: str, typed: str = "") -> subproc
 
 
 def declare(broker: BrokerProcess, name: str, declaration: QueueDeclaration | None = None) -> None:
-    from penstock_cli.asking import ask
+    from penstock_cli.broker_client import ask
 
-    site = Site(broker.management, None, None, None)
+    site = BrokerAccess(broker.management, None, None, None)
     ask(site, lambda client: client.create(declaration or QueueDeclaration(), name))
 
 

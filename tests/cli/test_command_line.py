@@ -11,7 +11,7 @@ import pytest
 
 from penstock_api.failure import CannotRun, Failure, Misuse
 from penstock_cli import main
-from penstock_cli.needing import needs_extra
+from penstock_cli.extras import needs_extra
 from penstock_cli.verbs.observer import observer
 from penstock_observer.settings import ObserverSettings
 from penstock_operator.settings import OperatorSettings as OperatorSettings

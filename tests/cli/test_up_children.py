@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from penstock_api.failure import Failure
-from penstock_cli.up.backoff import Backoff
-from penstock_cli.up.children import Child, keep_running, run_once
+from penstock_cli.up.children import Backoff
+from penstock_cli.up.children import ChildProcess, keep_running, run_once
 
 
-def python(tmp_path: Path, code: str) -> Child:
+def python(tmp_path: Path, code: str) -> ChildProcess:
     """A child that runs a piece of Python."""
-    return Child("child", (sys.executable, "-c", code), tmp_path / "child.log")
+    return ChildProcess("child", (sys.executable, "-c", code), tmp_path / "child.log")
 
 
 def is_alive(pid: int) -> bool:

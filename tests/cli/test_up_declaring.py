@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from support.broker_process import BrokerProcess
 
-from penstock_cli.up import declaring
-from penstock_cli.up.manifests import read
-from penstock_cli.up.topology import Declared, declared
+from penstock_cli.up import declarations
+from penstock_cli.up.manifest_folder import read
+from penstock_cli.up.topology import DeclaredEntity, declared
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "local"
 SECONDS = 60.0
@@ -24,19 +24,19 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def topology() -> tuple[Declared, ...]:
+def topology() -> tuple[DeclaredEntity, ...]:
     """What examples/local declares: one exchange, three subscriptions."""
     return declared(read(EXAMPLES))
 
 
-async def declare(broker: BrokerProcess, topology: tuple[Declared, ...], prune: bool = False) -> list[str]:
+async def declare(broker: BrokerProcess, topology: tuple[DeclaredEntity, ...], prune: bool = False) -> list[str]:
     """The lines that declaring leads to."""
     socket = Path(broker.management.removeprefix("unix:"))
-    return [str(line) for line in await declaring.declare(socket, topology, SECONDS, prune=prune)]
+    return [str(line) for line in await declarations.declare(socket, topology, SECONDS, prune=prune)]
 
 
 async def test_the_first_time_creates_and_the_second_changes_nothing(
-    broker: BrokerProcess, topology: tuple[Declared, ...]
+    broker: BrokerProcess, topology: tuple[DeclaredEntity, ...]
 ) -> None:
     names = ["Exchange default/orders", "Subscription default/billing"]
     names += ["Subscription default/shipping-eu", "Subscription default/fraud"]
@@ -45,7 +45,7 @@ async def test_the_first_time_creates_and_the_second_changes_nothing(
 
 
 async def test_a_refusal_is_told_and_the_others_are_declared(
-    broker: BrokerProcess, topology: tuple[Declared, ...]
+    broker: BrokerProcess, topology: tuple[DeclaredEntity, ...]
 ) -> None:
     without_exchange = topology[1:]
     lines = await declare(broker, without_exchange)
@@ -53,7 +53,7 @@ async def test_a_refusal_is_told_and_the_others_are_declared(
 
 
 async def test_what_no_manifest_has_any_more_stays_until_it_is_pruned(
-    broker: BrokerProcess, topology: tuple[Declared, ...]
+    broker: BrokerProcess, topology: tuple[DeclaredEntity, ...]
 ) -> None:
     await declare(broker, topology)
     fewer = topology[:-1]

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from penstock_api.failure import Misuse
-from penstock_cli.up import manifests
+from penstock_cli.up import manifest_folder
 
 GOOD = """\
 apiVersion: penstock.dev/v1alpha1
@@ -44,13 +44,13 @@ def put(folder: Path, name: str, text: str) -> Path:
 def problems(folder: Path) -> list[str]:
     """The lines that reading the folder complains with, without the head line."""
     with pytest.raises(Misuse) as caught:
-        manifests.read(folder)
+        manifest_folder.read(folder)
     return [line.strip() for line in caught.value.cause.splitlines()[1:]]
 
 
 def test_a_folder_becomes_one_broker_with_its_topology(tmp_path: Path) -> None:
     put(tmp_path, "all.yaml", GOOD)
-    read = manifests.read(tmp_path)
+    read = manifest_folder.read(tmp_path)
     assert read.broker.metadata.name == "shop"
     assert [exchange.metadata.name for exchange in read.exchanges] == ["orders"]
     [(subscription, exchange)] = read.subscriptions
@@ -62,12 +62,12 @@ def test_files_of_sub_folders_and_other_groups_may_be_there(tmp_path: Path) -> N
     put(tmp_path, "deep/er/all.yml", GOOD)
     put(tmp_path, "secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n---\n---\n")
     put(tmp_path, "README.md", "not a manifest: [")
-    assert manifests.read(tmp_path).broker.key == "default/shop"
+    assert manifest_folder.read(tmp_path).broker.key == "default/shop"
 
 
 def test_an_empty_folder_says_what_belongs_there(tmp_path: Path) -> None:
     with pytest.raises(Misuse, match="holds no manifest"):
-        manifests.read(tmp_path)
+        manifest_folder.read(tmp_path)
 
 
 def test_every_problem_is_told_at_once_with_file_line_document_and_field(tmp_path: Path) -> None:

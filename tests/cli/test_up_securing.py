@@ -18,7 +18,7 @@ from penstock_amqp.types.values import Symbol
 from penstock_api.failure import Misuse
 from penstock_api.resources import Broker, parse
 from penstock_cli.up.layout import Layout
-from penstock_cli.up.securing import is_open, security_settings
+from penstock_cli.up.security import is_open, security_settings
 
 SIGNER = Signer("ES256")
 

@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 from support.broker_process import BrokerProcess
 
-from penstock_cli.up import declaring
-from penstock_cli.up.manifests import read
+from penstock_cli.up import declarations
+from penstock_cli.up.manifest_folder import read
 from penstock_cli.up.topology import declared
 
 __all__ = ["BUILD_SECONDS", "EXAMPLES", "SECONDS", "Client", "declare_examples", "finished", "next_line", "program"]
@@ -76,4 +76,4 @@ def program(name: str, packages: str) -> str:
 async def declare_examples(broker: BrokerProcess) -> None:
     """The resources of examples/local, as `penstock up` declares them."""
     path = Path(broker.management.removeprefix("unix:"))
-    await declaring.declare(path, declared(read(_ROOT / "examples" / "local")), float(SECONDS))
+    await declarations.declare(path, declared(read(_ROOT / "examples" / "local")), float(SECONDS))

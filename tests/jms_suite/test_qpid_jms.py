@@ -25,9 +25,9 @@ from jms_suite.commands import declaring_command, penstock_command
 from support.certificates import Authority, Issued
 from support.token_signer import AUDIENCE, ISSUER, Signer
 
-from penstock_cli.up import declaring
+from penstock_cli.up import declarations
 from penstock_cli.up.layout import free_endpoint
-from penstock_cli.up.manifests import read
+from penstock_cli.up.manifest_folder import read
 from penstock_cli.up.topology import declared
 
 PROJECT = Path(__file__).resolve().parent.parent / "jms"
@@ -87,7 +87,7 @@ async def properties(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     with (tmp_path / "broker.log").open("wb") as log:
         broker = subprocess.Popen([command, *arguments], stdout=log, stderr=subprocess.STDOUT)
     try:
-        await declaring.declare(management, declared(read(PROJECT / "manifests")), START_SECONDS)
+        await declarations.declare(management, declared(read(PROJECT / "manifests")), START_SECONDS)
         yield {
             "penstock.amqp": amqp,
             "penstock.amqps": amqps.replace("127.0.0.1", "localhost"),

@@ -1,4 +1,6 @@
-"""Child processes that stay up: start, tell when one died, start it again, end it when the command ends.
+"""When a child that died starts again. Pure: how long it lived goes in, how long to wait comes out.
+
+Child processes that stay up: start, tell when one died, start it again, end it when the command ends.
 
 A child has its own session, so that Ctrl-C in the terminal reaches `penstock up` alone, which then ends its children in
 order. Their output goes to one log file each. It must not know what the children are.
@@ -6,6 +8,8 @@ order. Their output goes to one log file each. It must not know what the childre
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
 import asyncio
 import contextlib
 import os
@@ -13,14 +17,30 @@ import shutil
 import signal
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-
 from penstock_api.failure import Failure
-from penstock_cli.up.backoff import Backoff
 
-__all__ = ["Child", "keep_running", "run_once", "tail"]
+__all__ = ['Backoff', "ChildProcess", 'FIRST_SECONDS', 'LONGEST_SECONDS', 'STEADY_SECONDS', 'keep_running', 'run_once', 'tail']
+
+
+FIRST_SECONDS: Final = 0.1
+LONGEST_SECONDS: Final = 10.0
+STEADY_SECONDS: Final = 30.0
+"""A child that lived so long was healthy: its next start is the first of a new row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Delay before the next start."""
+
+    seconds: float = FIRST_SECONDS
+
+    def after(self, lived_seconds: float) -> Backoff:
+        """The backoff of the start after next, given how long the child lived this time."""
+        if lived_seconds >= STEADY_SECONDS:
+            return Backoff()
+        return Backoff(min(self.seconds * 2, LONGEST_SECONDS))
 
 GRACE_SECONDS: Final = 20.0
 """Time between SIGTERM and SIGKILL."""
@@ -33,7 +53,7 @@ _TIED: Final = (_SETPRIV, "--pdeathsig", "TERM", "--") if _SETPRIV else ()
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
+class ChildProcess:
     """One process to run."""
 
     name: str
@@ -43,7 +63,7 @@ class Child:
 
 
 async def keep_running(
-    child: Child,
+    child: ChildProcess,
     stop: asyncio.Event,
     say: Callable[[str], None],
     started: Callable[[int], Awaitable[None]],
@@ -68,7 +88,7 @@ async def keep_running(
         backoff = backoff.after(lived)
 
 
-async def run_once(child: Child, stop: asyncio.Event) -> int | None:
+async def run_once(child: ChildProcess, stop: asyncio.Event) -> int | None:
     """Run a child to its end and return its exit code; None if `stop` came first."""
 
     async def nothing(_pid: int) -> None: ...
@@ -76,7 +96,7 @@ async def run_once(child: Child, stop: asyncio.Event) -> int | None:
     return await _run_until(child, stop, nothing)
 
 
-async def _run_until(child: Child, stop: asyncio.Event, started: Callable[[int], Awaitable[None]]) -> int | None:
+async def _run_until(child: ChildProcess, stop: asyncio.Event, started: Callable[[int], Awaitable[None]]) -> int | None:
     with child.log.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             *_TIED,

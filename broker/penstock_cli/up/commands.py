@@ -12,10 +12,10 @@ from penstock_api.resources.creation import AutoCreate, creation_settings
 from penstock_api.resources.delivery import client_settings
 from penstock_api.resources.listening import listener_settings
 from penstock_api.resources.transactions import transaction_settings
-from penstock_cli.up.children import Child
-from penstock_cli.up.encrypting import encrypted_listener
+from penstock_cli.up.children import ChildProcess
+from penstock_cli.up.tls_listener import encrypted_listener
 from penstock_cli.up.layout import Layout
-from penstock_cli.up.securing import is_open, security_settings
+from penstock_cli.up.security import is_open, security_settings
 
 __all__ = ["Endpoints", "Pace", "broker_child", "broker_settings", "lag_child", "observer_child", "serves_plain"]
 
@@ -82,14 +82,14 @@ def serves_plain(broker: Broker) -> bool:
     return given.anonymous or given.users_secret_ref is not None or bool(given.tokens)
 
 
-def broker_child(broker: Broker, layout: Layout) -> Child:
+def broker_child(broker: Broker, layout: Layout) -> ChildProcess:
     """The broker; in development mode (ANONYMOUS, guest/guest) if its manifest keeps nobody out."""
     mode = ("--dev",) if is_open(broker) else ()
     command = (*PENSTOCK, "broker", "--data", str(layout.data), "--config", str(layout.broker_config), *mode)
-    return Child("broker", command, layout.log("broker"))
+    return ChildProcess("broker", command, layout.log("broker"))
 
 
-def observer_child(broker: Broker, endpoints: Endpoints, layout: Layout, pace: Pace) -> Child:
+def observer_child(broker: Broker, endpoints: Endpoints, layout: Layout, pace: Pace) -> ChildProcess:
     """The observer, as the second container of a pod would run."""
     options = {
         "--broker-socket": layout.observer,
@@ -102,10 +102,10 @@ def observer_child(broker: Broker, endpoints: Endpoints, layout: Layout, pace: P
         "--segment-seconds": pace.segment_seconds,
     }
     words = (str(word) for option in options.items() for word in option)
-    return Child("observer", (*PENSTOCK, "observer", *words), layout.log("observer"))
+    return ChildProcess("observer", (*PENSTOCK, "observer", *words), layout.log("observer"))
 
 
-def lag_child(broker: Broker, endpoints: Endpoints, layout: Layout, run_name: str) -> Child:
+def lag_child(broker: Broker, endpoints: Endpoints, layout: Layout, run_name: str) -> ChildProcess:
     """One run of the lag job; its result goes to the observer."""
     options = {
         "--observer": endpoints.observer_url,
@@ -116,4 +116,4 @@ def lag_child(broker: Broker, endpoints: Endpoints, layout: Layout, run_name: st
         "--run-name": run_name,
     }
     words = (str(word) for option in options.items() for word in option)
-    return Child("lag", (*PENSTOCK, "lag", *words), layout.log("lag"))
+    return ChildProcess("lag", (*PENSTOCK, "lag", *words), layout.log("lag"))

@@ -23,13 +23,13 @@ import yaml
 
 from penstock_api.failure import Failure
 from penstock_api.resources import Broker
-from penstock_cli.up import commands, declaring, observing
+from penstock_cli.up import commands, declarations, observer_client
 from penstock_cli.up.children import keep_running, run_once, tail
 from penstock_cli.up.commands import Endpoints, Pace
-from penstock_cli.up.encrypting import HOST, trusted, wants_tls
+from penstock_cli.up.tls_listener import HOST, trusted, wants_tls
 from penstock_cli.up.layout import Layout, free_endpoint
-from penstock_cli.up.manifests import Manifests, read
-from penstock_cli.up.securing import is_open
+from penstock_cli.up.manifest_folder import Manifests, read
+from penstock_cli.up.security import is_open
 from penstock_cli.up.topology import declared
 from penstock_lag.table import as_table
 
@@ -134,7 +134,7 @@ class _Up:
         """Declare, then tell who waits that the broker can be used."""
         topology = declared(self._manifests)
         prune = self._options.prune
-        outcomes = await declaring.declare(self._layout.management, topology, READY_SECONDS, prune=prune)
+        outcomes = await declarations.declare(self._layout.management, topology, READY_SECONDS, prune=prune)
         for outcome in outcomes:
             if outcome.is_news or not self._told:
                 self._say(str(outcome))
@@ -155,7 +155,7 @@ class _Up:
             self._say(f"clients with a certificate connect to amqps://{self._endpoints.amqps}{trust}")
 
     async def _observer_started(self, pid: int) -> None:
-        await observing.wait_until_serving(self._endpoints.observer_url, READY_SECONDS)
+        await observer_client.wait_until_serving(self._endpoints.observer_url, READY_SECONDS)
         self._note("observer", pid)
         self._say(f"observer serves {self._endpoints.observer_url} (token in {self._layout.token})")
         lag = commands.lag_child(self._broker, self._endpoints, self._layout, "by-hand")
@@ -187,7 +187,7 @@ class _Up:
         child = commands.lag_child(self._broker, self._endpoints, self._layout, run_name)
         code = await run_once(child, self._stop)
         if code == 0:
-            result = await observing.latest_result(self._endpoints.observer_url, self._layout.token)
+            result = await observer_client.latest_result(self._endpoints.observer_url, self._layout.token)
             self._say(as_table(result).rstrip())
         elif code is not None:
             self._say(f"lag run {run_name} failed with code {code}; messages flow on.\n{tail(child.log)}")

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from penstock_api import declaration
 from penstock_api.management import EntityType, ExchangeDeclaration, SubscriptionDeclaration
-from penstock_cli.up.manifests import Manifests
+from penstock_cli.up.manifest_folder import Manifests
 
-__all__ = ["Declared", "declared"]
+__all__ = ["DeclaredEntity", "declared"]
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredEntity:
     """One CREATE: what it is about, how messages to people call it, and its body."""
 
     type: EntityType
@@ -21,17 +21,17 @@ class Declared:
     body: ExchangeDeclaration | SubscriptionDeclaration
 
 
-def declared(manifests: Manifests) -> tuple[Declared, ...]:
+def declared(manifests: Manifests) -> tuple[DeclaredEntity, ...]:
     """Exchanges first, those that others name as alternate before these; then subscriptions."""
     names = {exchange.key: declaration.exchange_name(exchange) for exchange in manifests.exchanges}
-    exchanges: list[Declared] = []
+    exchanges: list[DeclaredEntity] = []
     for exchange in manifests.exchanges:
         ref = exchange.spec.alternate_exchange_ref
         alternate = None if ref is None else names.get(f"{exchange.metadata.namespace}/{ref.name}", ref.name)
         body = declaration.exchange_declaration(exchange, alternate=alternate)
-        exchanges.append(Declared(EntityType.EXCHANGE, names[exchange.key], f"Exchange {exchange.key}", body))
+        exchanges.append(DeclaredEntity(EntityType.EXCHANGE, names[exchange.key], f"Exchange {exchange.key}", body))
     subscriptions = (
-        Declared(
+        DeclaredEntity(
             EntityType.SUBSCRIPTION,
             declaration.queue_name(subscription),
             f"Subscription {subscription.key}",
@@ -42,9 +42,9 @@ def declared(manifests: Manifests) -> tuple[Declared, ...]:
     return (*_alternates_first(exchanges), *subscriptions)
 
 
-def _alternates_first(exchanges: list[Declared]) -> list[Declared]:
+def _alternates_first(exchanges: list[DeclaredEntity]) -> list[DeclaredEntity]:
     """Exchanges such that an alternate comes before who names it; those in a circle keep their order."""
-    ordered: list[Declared] = []
+    ordered: list[DeclaredEntity] = []
     waiting = list(exchanges)
     while waiting:
         open_names = {entry.name for entry in waiting}
@@ -54,5 +54,5 @@ def _alternates_first(exchanges: list[Declared]) -> list[Declared]:
     return ordered
 
 
-def _alternate(entry: Declared) -> str | None:
+def _alternate(entry: DeclaredEntity) -> str | None:
     return entry.body.alternate_exchange if isinstance(entry.body, ExchangeDeclaration) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from penstock_cli.needing import needs_extra
+from penstock_cli.extras import needs_extra
 
 __all__ = ["lag"]
 

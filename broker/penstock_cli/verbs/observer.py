@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from penstock_cli.logs import log_level
-from penstock_cli.needing import needs_extra
-from penstock_cli.verbs.endpoint import ENDPOINT, split
+from penstock_cli.extras import needs_extra
+from penstock_cli.verbs.host_port import HOST_PORT, split
 
 __all__ = ["observer"]
 
@@ -23,7 +23,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 )
 @click.option("--broker-socket", type=click.Path(path_type=Path), required=True, help="Unix socket of the broker.")
 @click.option("--ledger", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the ledger.")
-@click.option("--listen", type=ENDPOINT, default="127.0.0.1:8080", show_default=True, help="Where HTTP is served.")
+@click.option("--listen", type=HOST_PORT, default="127.0.0.1:8080", show_default=True, help="Where HTTP is served.")
 @click.option("--token-file", type=FILE, required=True, help="File with the bearer token that requests must show.")
 @click.option("--broker", default="broker", show_default=True, help="Name of the Broker resource.")
 @click.option("--namespace", default="default", show_default=True, help="Namespace of the Broker resource.")

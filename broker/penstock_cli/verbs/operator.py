@@ -7,7 +7,7 @@ import os
 import click
 
 from penstock_cli.logs import LEVELS
-from penstock_cli.needing import needs_extra
+from penstock_cli.extras import needs_extra
 
 __all__ = ["operator"]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from penstock_cli.needing import needs_extra
-from penstock_cli.verbs.endpoint import ENDPOINT, split
+from penstock_cli.extras import needs_extra
+from penstock_cli.verbs.host_port import HOST_PORT, split
 
 __all__ = ["up"]
 
@@ -21,17 +21,17 @@ __all__ = ["up"]
     show_default=True,
     help="Folder of messages, ledger and logs; made if absent, kept at the end.",
 )
-@click.option("--listen", type=ENDPOINT, default="127.0.0.1:5672", show_default=True, help="AMQP; port 0: a free one.")
+@click.option("--listen", type=HOST_PORT, default="127.0.0.1:5672", show_default=True, help="AMQP; port 0: a free one.")
 @click.option(
     "--listen-tls",
-    type=ENDPOINT,
+    type=HOST_PORT,
     default="127.0.0.1:5671",
     show_default=True,
     help="AMQP with TLS, if the Broker takes certificates of clients.",
 )
 @click.option(
     "--observer",
-    type=ENDPOINT,
+    type=HOST_PORT,
     default="127.0.0.1:0",
     show_default=True,
     help="HTTP of the observer.",

@@ -14,7 +14,7 @@ from penstock_api.failure import Misuse
 from penstock_api.resources import GROUP, Broker
 from penstock_api.resources.security import Authentication, TokenIssuer, permission_settings
 from penstock_cli.up.layout import Layout
-from penstock_cli.up.secrets import OWNER_ONLY, content, write
+from penstock_cli.up.manifest_secrets import OWNER_ONLY, content, write
 
 __all__ = ["is_open", "security_settings"]
 

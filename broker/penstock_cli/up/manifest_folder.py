@@ -20,13 +20,13 @@ from penstock_api.resources import GROUP, AnyResource, Broker, Exchange, Invalid
 from penstock_core.reason import Refuse
 from penstock_core.selector import compile_selector
 
-__all__ = ["Manifests", "Place", "read"]
+__all__ = ["Manifests", "ManifestPlace", "read"]
 
 SUFFIXES: Final = frozenset({".yaml", ".yml"})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ManifestPlace:
     """Where a manifest stands: file, number of the document in it (from 1), line."""
 
     file: Path
@@ -49,7 +49,7 @@ class Manifests:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    place: Place
+    place: ManifestPlace
     resource: AnyResource
 
 
@@ -89,7 +89,7 @@ def _read_file(file: Path, problems: list[str]) -> Iterator[_Placed]:
             number += 1
             node = loader.get_node()
             assert node is not None  # check_node said so
-            place = Place(file, number, node.start_mark.line + 1)
+            place = ManifestPlace(file, number, node.start_mark.line + 1)
             resource = _parse(construct(node), place, problems)
             if resource is not None:
                 yield _Placed(place, resource)
@@ -97,7 +97,7 @@ def _read_file(file: Path, problems: list[str]) -> Iterator[_Placed]:
         problems.append(f"{file} (document {max(number, 1)}): not YAML: {' '.join(str(error).split())}")
 
 
-def _parse(document: object, place: Place, problems: list[str]) -> AnyResource | None:
+def _parse(document: object, place: ManifestPlace, problems: list[str]) -> AnyResource | None:
     if document is None:
         return None
     if not isinstance(document, Mapping):
@@ -144,7 +144,7 @@ def _assemble(placed: Sequence[_Placed], problems: list[str], folder: Path, *, a
     return Manifests(broker, tuple(exchanges.values()), tuple(subscriptions))
 
 
-def _names_broker(place: Place, resource: Exchange | Subscription, broker: Broker, problems: list[str]) -> bool:
+def _names_broker(place: ManifestPlace, resource: Exchange | Subscription, broker: Broker, problems: list[str]) -> bool:
     key = declaration.broker_key(resource)
     if key == (broker.metadata.namespace, broker.metadata.name):
         return True
@@ -154,7 +154,7 @@ def _names_broker(place: Place, resource: Exchange | Subscription, broker: Broke
 
 
 def _report_repeated(placed: Sequence[_Placed], problems: list[str]) -> None:
-    first: dict[tuple[str, str], Place] = {}
+    first: dict[tuple[str, str], ManifestPlace] = {}
     for entry in placed:
         key = (entry.resource.kind, entry.resource.key)
         if key in first:

@@ -15,7 +15,7 @@ import yaml
 
 from penstock_api.failure import Misuse
 from penstock_api.resources import Broker
-from penstock_cli.up.manifests import SUFFIXES
+from penstock_cli.up.manifest_folder import SUFFIXES
 
 __all__ = ["OWNER_ONLY", "content", "find", "write"]
 

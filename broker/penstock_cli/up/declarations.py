@@ -17,9 +17,9 @@ from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementC
 from penstock_api.declaration import LOCAL_CLUSTER
 from penstock_api.failure import Failure
 from penstock_api.management import Deletion, EntityType, ExchangeState, DeclarationOutcome, Owner, SubscriptionState
-from penstock_cli.up.topology import Declared
+from penstock_cli.up.topology import DeclaredEntity
 
-__all__ = ["Declaration", "Orphan", "declare"]
+__all__ = ["Declaration", "OrphanedEntity", "declare"]
 
 LOOK_SECONDS: Final = 0.05
 
@@ -28,7 +28,7 @@ LOOK_SECONDS: Final = 0.05
 class Declaration:
     """What the broker answered to one CREATE."""
 
-    declared: Declared
+    declared: DeclaredEntity
     answer: ManagementAnswer
 
     @property
@@ -49,7 +49,7 @@ class Declaration:
 
 
 @dataclass(frozen=True, slots=True)
-class Orphan:
+class OrphanedEntity:
     """Something on the broker that a manifest declared once and none does now."""
 
     type: EntityType
@@ -68,8 +68,8 @@ class Orphan:
 
 
 async def declare(
-    socket: Path, topology: Sequence[Declared], seconds: float, *, prune: bool = False
-) -> list[Declaration | Orphan]:
+    socket: Path, topology: Sequence[DeclaredEntity], seconds: float, *, prune: bool = False
+) -> list[Declaration | OrphanedEntity]:
     """Wait for the broker to serve its management socket, then declare all of `topology` in its order.
 
     One refusal changes nothing of the others; it is in the answers.
@@ -93,24 +93,24 @@ async def declare(
     return [*(Declaration(one, answer) for one, answer in zip(topology, answers, strict=True)), *orphans]
 
 
-async def _orphans(client: ManagementClient, topology: Sequence[Declared]) -> list[Orphan]:
+async def _orphans(client: ManagementClient, topology: Sequence[DeclaredEntity]) -> list[OrphanedEntity]:
     """Subscriptions before exchanges, the order in which they can be removed."""
     declared = {(one.type, one.name) for one in topology}
     found = [
-        Orphan(EntityType.SUBSCRIPTION, state.queue_name, state.owner, state.depth)
+        OrphanedEntity(EntityType.SUBSCRIPTION, state.queue_name, state.owner, state.depth)
         for state in await client.states(SubscriptionState)
         if state.owner is not None
     ] + [
-        Orphan(EntityType.EXCHANGE, state.name, state.owner)
+        OrphanedEntity(EntityType.EXCHANGE, state.name, state.owner)
         for state in await client.states(ExchangeState)
         if state.owner is not None
     ]
     return [one for one in found if one.owner.cluster_id == LOCAL_CLUSTER and (one.type, one.name) not in declared]
 
 
-async def _removed(client: ManagementClient, orphans: Sequence[Orphan]) -> list[Orphan]:
+async def _removed(client: ManagementClient, orphans: Sequence[OrphanedEntity]) -> list[OrphanedEntity]:
     """The same, each with what came of removing it."""
-    done: list[Orphan] = []
+    done: list[OrphanedEntity] = []
     for orphan in orphans:
         policy = orphan.owner.deletion_policy
         if policy == "Retain":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from penstock_api.failure import Failure
-from penstock_cli.site import Site, on_broker
+from penstock_cli.broker_options import BrokerAccess, on_broker
 
 if TYPE_CHECKING:
     from penstock_amqp.client.management import ManagementClient
@@ -43,7 +43,7 @@ def selecting(verb: Callable[..., int]) -> Callable[..., int]:
 @click.option("--json", "as_json", is_flag=True, help="Everything about them, one JSON object per line.")
 @on_broker
 def peek(
-    site: Site, *, address: str, offset: int, count: int, selector: str | None, body_bytes: int, as_json: bool
+    site: BrokerAccess, *, address: str, offset: int, count: int, selector: str | None, body_bytes: int, as_json: bool
 ) -> int:
     """Show messages that wait at ADDRESS, a queue or subscription. Nothing changes by it."""
     from penstock_api.message_operations import PeekRequest
@@ -63,7 +63,7 @@ def peek(
 @selecting
 @click.option("--yes", is_flag=True, help="Don't ask whether you are sure.")
 @on_broker
-def purge(site: Site, *, address: str, count: int | None, selector: str | None, yes: bool) -> int:
+def purge(site: BrokerAccess, *, address: str, count: int | None, selector: str | None, yes: bool) -> int:
     """Drop messages that wait at ADDRESS, a queue or subscription. They are lost."""
     if not yes:
         _be_sure(address)
@@ -75,7 +75,7 @@ def purge(site: Site, *, address: str, count: int | None, selector: str | None, 
 @click.argument("destination")
 @selecting
 @on_broker
-def move(site: Site, *, address: str, destination: str, count: int | None, selector: str | None) -> int:
+def move(site: BrokerAccess, *, address: str, destination: str, count: int | None, selector: str | None) -> int:
     """Move messages that wait at ADDRESS to DESTINATION, a queue or EXCHANGE/KEY."""
     return _handled(site, "MOVE", address, "moved", count=count, selector=selector, destination=destination)
 
@@ -84,7 +84,7 @@ def move(site: Site, *, address: str, destination: str, count: int | None, selec
 @click.argument("address")
 @selecting
 @on_broker
-def redrive(site: Site, *, address: str, count: int | None, selector: str | None) -> int:
+def redrive(site: BrokerAccess, *, address: str, count: int | None, selector: str | None) -> int:
     """Send dead letters that wait at ADDRESS back to the queues where they died."""
     return _handled(site, "REDRIVE", address, "redriven", count=count, selector=selector)
 
@@ -97,7 +97,7 @@ def _be_sure(address: str) -> None:
         raise Failure("nothing was dropped.", "Give --yes where nobody can be asked.") from None
 
 
-def _handled(site: Site, operation: str, address: str, done: str, **selection: Any) -> int:
+def _handled(site: BrokerAccess, operation: str, address: str, done: str, **selection: Any) -> int:
     """Exit code 1 if some could not go."""
     from penstock_api.message_operations import HandledMessages, MessageSelection
 
@@ -108,9 +108,9 @@ def _handled(site: Site, operation: str, address: str, done: str, **selection: A
     return 1 if handled.left else 0
 
 
-def _asked(site: Site, operation: str, address: str, body: ManagementDocument) -> dict[str, object]:
+def _asked(site: BrokerAccess, operation: str, address: str, body: ManagementDocument) -> dict[str, object]:
     from penstock_api.management import Operation
-    from penstock_cli.asking import ask, find
+    from penstock_cli.broker_client import ask, find
 
     async def question(client: ManagementClient) -> dict[str, object]:
         kind, name = await find(client, address)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-__all__ = ["ENDPOINT", "Endpoint", "split"]
+__all__ = ["HOST_PORT", "HostPort", "split"]
 
 
-class Endpoint(click.ParamType[str]):
+class HostPort(click.ParamType[str]):
     """Accepts HOST:PORT or [IPv6]:PORT and passes it on as it is; `split` takes it apart."""
 
     name = "host:port"
@@ -20,7 +20,7 @@ class Endpoint(click.ParamType[str]):
         return value
 
 
-ENDPOINT = Endpoint()
+HOST_PORT = HostPort()
 
 
 def split(endpoint: str) -> tuple[str, int]:

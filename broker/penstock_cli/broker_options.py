@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-__all__ = ["Site", "on_broker"]
+__all__ = ["BrokerAccess", "on_broker"]
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class BrokerAccess:
     """One broker, as it was named on the command line."""
 
     broker: str
@@ -43,6 +43,6 @@ def on_broker(verb: Callable[..., int]) -> Callable[..., int]:
     def with_site(
         *, broker: str, user: str | None, password_file: Path | None, ca_file: Path | None, **arguments: Any
     ) -> int:
-        return verb(Site(broker, user, password_file, ca_file), **arguments)
+        return verb(BrokerAccess(broker, user, password_file, ca_file), **arguments)
 
     return with_site

@@ -17,7 +17,7 @@ from penstock_api.failure import Misuse
 from penstock_api.resources import Broker
 from penstock_api.resources.listening import listener_settings, tls_settings
 from penstock_cli.up.layout import Layout
-from penstock_cli.up.secrets import OWNER_ONLY, content, find, write
+from penstock_cli.up.manifest_secrets import OWNER_ONLY, content, find, write
 from penstock_operator.children import certificates
 from penstock_operator.children.certificates import Pair
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from penstock_cli.site import Site, on_broker
+from penstock_cli.broker_options import BrokerAccess, on_broker
 
 __all__ = ["queues", "subscriptions"]
 
@@ -36,7 +36,7 @@ def subscriptions() -> None:
 @queues.command("list")
 @click.option("--json", "as_json", is_flag=True, help="All attributes, one JSON object per line.")
 @on_broker
-def list_queues(site: Site, *, as_json: bool) -> int:
+def list_queues(site: BrokerAccess, *, as_json: bool) -> int:
     """List queues and what they hold."""
     return _list(site, "QUEUE", {"name": "QUEUE"}, as_json)
 
@@ -44,14 +44,14 @@ def list_queues(site: Site, *, as_json: bool) -> int:
 @subscriptions.command("list")
 @click.option("--json", "as_json", is_flag=True, help="All attributes, one JSON object per line.")
 @on_broker
-def list_subscriptions(site: Site, *, as_json: bool) -> int:
+def list_subscriptions(site: BrokerAccess, *, as_json: bool) -> int:
     """List subscriptions and what they hold."""
     return _list(site, "SUBSCRIPTION", {"queueName": "SUBSCRIPTION", "exchange": "EXCHANGE"}, as_json)
 
 
-def _list(site: Site, kind: str, names: dict[str, str], as_json: bool) -> int:
+def _list(site: BrokerAccess, kind: str, names: dict[str, str], as_json: bool) -> int:
     from penstock_api.management import EntityType
-    from penstock_cli.asking import ask
+    from penstock_cli.broker_client import ask
     from penstock_cli.tables import as_lines, as_table
 
     columns = {**names, **COUNTERS}

@@ -18,14 +18,14 @@ from penstock_amqp.errors import WireError
 from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_api.failure import Failure, Misuse
 from penstock_api.management import EntityType
-from penstock_cli.site import Site
+from penstock_cli.broker_options import BrokerAccess
 
 __all__ = ["ask", "find"]
 
 T = TypeVar("T")
 
 
-def ask(site: Site, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
+def ask(site: BrokerAccess, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
     """Connect, ask, and leave.
 
     Raises:
@@ -54,7 +54,7 @@ def ask(site: Site, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
         ) from error
 
 
-def _login(site: Site) -> Login | None:
+def _login(site: BrokerAccess) -> Login | None:
     if site.user is None:
         return None
     if site.password_file is None:
