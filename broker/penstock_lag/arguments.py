@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from penstock_lag.settings import RUN_NAME_VARIABLE, TOKEN_VARIABLE, LagSettings
+from penstock_lag.settings import RUN_NAME_VARIABLE, TOKEN_VARIABLE, LagJobSettings
 
 __all__ = ["parse"]
 
 
-def parse(arguments: Sequence[str]) -> LagSettings:
+def parse(arguments: Sequence[str]) -> LagJobSettings:
     """Settings from command-line arguments. Raises Misuse for bad values; argparse itself exits for unknown options."""
     given = _parser().parse_args(list(arguments))
-    return LagSettings(
+    return LagJobSettings(
         observers=tuple(url.strip() for urls in given.observer for url in urls.split(",") if url.strip()),
         broker=given.broker,
         namespace=given.namespace,

@@ -22,13 +22,13 @@ from penstock_api.failure import Failure, Misuse
 from penstock_api.observer_api import RESULTS
 from penstock_api.lag_result import LagResult
 from penstock_lag.arguments import parse
-from penstock_lag.catalog import ask
-from penstock_lag.document import EPOCH, Run, make_result
-from penstock_lag.observer_http import Observer, ObserverError
+from penstock_lag.segment_listing import list_segments
+from penstock_lag.result_document import EPOCH, Run, make_result
+from penstock_lag.observer_client import Observer, ObserverError
 from penstock_lag.rules import Figures, Thresholds
-from penstock_lag.session import local_session, started_by_spark_submit, suit
-from penstock_lag.settings import RUN_NAME_VARIABLE, STDOUT, LagSettings, check_run_name, read_token
-from penstock_lag.source import read_ledger
+from penstock_lag.session import local_session, started_by_spark_submit, tune
+from penstock_lag.settings import RUN_NAME_VARIABLE, STDOUT, LagJobSettings, check_run_name, read_token
+from penstock_lag.ledger_source import read_ledger
 from penstock_lag.table import as_table
 from penstock_lag.transforms.figures import figures, rows_of_run
 from penstock_lag.windows import Plan, make_plan
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         return failure.exit_code
 
 
-def run(settings: LagSettings, sessions: Sessions = local_session) -> int:
+def run(settings: LagJobSettings, sessions: Sessions = local_session) -> int:
     """One run. Returns 0, or raises Failure: Spark failed, or the result could not be handed out."""
     token = read_token(settings.token_file)
     observers = [Observer(url, token, settings.ca_file, settings.patience_seconds) for url in settings.observers]
@@ -63,9 +63,9 @@ def run(settings: LagSettings, sessions: Sessions = local_session) -> int:
     return 0
 
 
-def analyse(settings: LagSettings, observers: Sequence[Observer], sessions: Sessions) -> LagResult:
+def analyse(settings: LagJobSettings, observers: Sequence[Observer], sessions: Sessions) -> LagResult:
     """Ask, plan, compute, judge. The only clock reading is for a ledger without any row."""
-    brokers = ask(observers, settings.broker, settings.namespace)
+    brokers = list_segments(observers, settings.broker, settings.namespace)
     window_ms, stale_ms = settings.window_seconds * 1000, settings.stale_seconds * 1000
     as_of_ms = None if settings.as_of is None else _milliseconds(settings.as_of)
     plan = make_plan(brokers, window_ms, stale_ms, as_of_ms, time.time_ns() // 1_000_000)
@@ -76,7 +76,7 @@ def analyse(settings: LagSettings, observers: Sequence[Observer], sessions: Sess
     return make_result(run_of, plan, found, Thresholds(stale_after_ms=stale_ms))
 
 
-def _figures(settings: LagSettings, plan: Plan, sessions: Sessions) -> tuple[str, list[Figures]]:
+def _figures(settings: LagJobSettings, plan: Plan, sessions: Sessions) -> tuple[str, list[Figures]]:
     """Run name and figures. Spark is not started where there is nothing for it to do."""
     run_name = _given_run_name(settings, os.environ)
     if not plan.segments and run_name is not None:
@@ -88,11 +88,11 @@ def _figures(settings: LagSettings, plan: Plan, sessions: Sessions) -> tuple[str
         return name, collect_figures(spark, plan, settings)
 
 
-def collect_figures(spark: SparkSession, plan: Plan, settings: LagSettings) -> list[Figures]:
+def collect_figures(spark: SparkSession, plan: Plan, settings: LagJobSettings) -> list[Figures]:
     """Read the planned segments and make figures of them. Raises Failure if a segment can't be read."""
     if not plan.segments:
         return []
-    suit(spark, plan.rows)
+    tune(spark, plan.rows)
     pairs = [(settings.observers[chosen.ordinal], chosen.name) for chosen in plan.segments]
     rows = rows_of_run(
         read_ledger(spark, pairs, settings.token_file, settings.ca_file, settings.patience_seconds), plan.windows
@@ -108,14 +108,14 @@ def collect_figures(spark: SparkSession, plan: Plan, settings: LagSettings) -> l
         rows.unpersist()
 
 
-def _given_run_name(settings: LagSettings, environment: Mapping[str, str]) -> str | None:
+def _given_run_name(settings: LagJobSettings, environment: Mapping[str, str]) -> str | None:
     if settings.run_name is not None:
         return settings.run_name
     given = environment.get(RUN_NAME_VARIABLE, "")
     return check_run_name(given) if given else None
 
 
-def _hand_out(settings: LagSettings, result: LagResult, body: bytes) -> None:
+def _hand_out(settings: LagJobSettings, result: LagResult, body: bytes) -> None:
     if settings.table:
         sys.stdout.write(as_table(result))
     if settings.output == STDOUT:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from penstock_api.lag_result import LagState
 from penstock_lag.buckets import midpoint_ms
 
-__all__ = ["RULES", "Figures", "Thresholds", "Verdict", "judge"]
+__all__ = ["RULES", "Figures", "Thresholds", "LagVerdict", "judge"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LagVerdict:
     """A state and one sentence that says why, with figures, without its full stop."""
 
     state: LagState
@@ -207,16 +207,16 @@ RULES: Final[tuple[tuple[LagState, Rule], ...]] = (
 """In order, after Unknown and before BacklogSteady, which need no rule of their own."""
 
 
-def judge(figures: Figures, thresholds: Thresholds, end_ms: int, missing: str | None) -> Verdict:
+def judge(figures: Figures, thresholds: Thresholds, end_ms: int, missing: str | None) -> LagVerdict:
     """The state at the end of the window ``end_ms``; ``missing`` is why its broker does not report, None if it does."""
     unknown = missing or _unknown(figures, thresholds, end_ms)
     if unknown is not None:
-        return Verdict(LagState.UNKNOWN, unknown)
+        return LagVerdict(LagState.UNKNOWN, unknown)
     for state, rule in RULES:
         reason = rule(figures, thresholds)
         if reason is not None:
-            return Verdict(state, reason)
-    return Verdict(LagState.BACKLOG_STEADY, f"the backlog rose and fell and did not shrink; {_backlog(figures)}")
+            return LagVerdict(state, reason)
+    return LagVerdict(LagState.BACKLOG_STEADY, f"the backlog rose and fell and did not shrink; {_backlog(figures)}")
 
 
 def _unknown(f: Figures, t: Thresholds, end_ms: int) -> str | None:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock_api.failure import CannotRun
 
-__all__ = ["local_session", "started_by_spark_submit", "suit"]
+__all__ = ["local_session", "started_by_spark_submit", "tune"]
 
 OPTIONS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
@@ -46,7 +46,7 @@ INTERPRETED_ROWS: Final = 500_000
 """Up to here, compiling the plan takes longer than interpreting it: 10 against 6 s of processor time for a few rows."""
 
 
-def suit(spark: SparkSession, rows: int) -> None:
+def tune(spark: SparkSession, rows: int) -> None:
     """Set a session up for a ledger of so many rows."""
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if rows <= INTERPRETED_ROWS else "FALLBACK")
 

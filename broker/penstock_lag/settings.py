@@ -13,7 +13,7 @@ from typing import Final
 from penstock_api.failure import Misuse
 from penstock_api.observer_api import RUN_NAME
 
-__all__ = ["RUN_NAME_VARIABLE", "STDOUT", "TOKEN_VARIABLE", "LagSettings", "check_run_name", "read_token"]
+__all__ = ["RUN_NAME_VARIABLE", "STDOUT", "TOKEN_VARIABLE", "LagJobSettings", "check_run_name", "read_token"]
 
 TOKEN_VARIABLE: Final = "PENSTOCK_OBSERVER_TOKEN"
 RUN_NAME_VARIABLE: Final = "PENSTOCK_RUN_NAME"
@@ -21,7 +21,7 @@ STDOUT: Final = Path("-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LagSettings:
+class LagJobSettings:
     """Settings of one run. Raises Misuse when made with values that can't work."""
 
     observers: tuple[str, ...]

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from penstock_api.observer_api import SegmentInfo, SegmentList
 
-__all__ = ["Absent", "BrokerWindow", "Chosen", "Plan", "Present", "make_plan"]
+__all__ = ["AbsentBroker", "BrokerWindow", "Chosen", "Plan", "PresentBroker", "make_plan"]
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class PresentBroker:
     """A broker whose observer answered."""
 
     ordinal: int
@@ -23,7 +23,7 @@ class Present:
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class AbsentBroker:
     """A broker whose observer did not answer, or not as the one that was asked for."""
 
     ordinal: int
@@ -62,17 +62,17 @@ class Plan:
 
 
 def make_plan(
-    brokers: Sequence[Present | Absent], window_ms: int, stale_ms: int, as_of_ms: int | None, now_ms: int
+    brokers: Sequence[PresentBroker | AbsentBroker], window_ms: int, stale_ms: int, as_of_ms: int | None, now_ms: int
 ) -> Plan:
     """Choose window and segments.
 
     Without ``as_of_ms`` the window ends with the last sealed row of any broker; ``now_ms`` is used only if there is
     no row at all, so that even then the document has a window.
     """
-    present = [broker for broker in brokers if isinstance(broker, Present)]
+    present = [broker for broker in brokers if isinstance(broker, PresentBroker)]
     ends = [segment.last_ms for broker in present for segment in broker.listing.segments]
     end_ms = as_of_ms if as_of_ms is not None else max(ends, default=now_ms)
-    missing = [(broker.ordinal, broker.reason) for broker in brokers if isinstance(broker, Absent)]
+    missing = [(broker.ordinal, broker.reason) for broker in brokers if isinstance(broker, AbsentBroker)]
     windows: list[BrokerWindow] = []
     segments: list[Chosen] = []
     rows = 0
@@ -96,7 +96,7 @@ def make_plan(
     )
 
 
-def _window_of(broker: Present, end_ms: int, window_ms: int) -> BrokerWindow | None:
+def _window_of(broker: PresentBroker, end_ms: int, window_ms: int) -> BrokerWindow | None:
     known = [segment for segment in broker.listing.segments if segment.first_ms <= end_ms]
     if not known:
         return None
@@ -104,7 +104,7 @@ def _window_of(broker: Present, end_ms: int, window_ms: int) -> BrokerWindow | N
     return BrokerWindow(broker.ordinal, last_ms - window_ms, last_ms)
 
 
-def _segments_of(broker: Present, window: BrokerWindow) -> list[SegmentInfo]:
+def _segments_of(broker: PresentBroker, window: BrokerWindow) -> list[SegmentInfo]:
     return [
         segment
         for segment in broker.listing.segments

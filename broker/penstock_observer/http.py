@@ -21,9 +21,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from penstock_api.management import SubscriptionState
 from penstock_api.observer_api import HEALTH, LATEST, MAX_RESULT_BYTES, METRICS, RESULTS, SCALE, SEGMENT, SEGMENTS, SUBSCRIPTIONS, ObserverModel, Problem, Scale, SegmentList, Stored
 from penstock_observer.ledger import Ledger
-from penstock_observer.live import Live
+from penstock_observer.live_view import LiveView
 from penstock_observer.metrics import ObserverCollector
-from penstock_observer.results import Place, Rejected, ResultStore
+from penstock_observer.results import BrokerPod, RejectedResult, ResultStore
 from penstock_observer.rows import Poll
 from penstock_observer.secrets import TokenFile
 
@@ -40,10 +40,10 @@ JSON: Final = "application/json"
 class Api:
     """Everything that the handlers read or write."""
 
-    live: Live
+    live: LiveView
     ledger: Ledger
     results: ResultStore
-    place: Place
+    place: BrokerPod
     token: TokenFile
     now: Callable[[], datetime]
 
@@ -119,7 +119,7 @@ class Api:
         body = await request.read()
         try:
             stored = await asyncio.to_thread(self.results.put, run_name, body, self.now())
-        except Rejected as error:
+        except RejectedResult as error:
             kind = web.HTTPConflict if error.conflict else web.HTTPBadRequest
             raise _problem(kind, error.error, error.message) from error
         except OSError as error:

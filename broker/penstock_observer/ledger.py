@@ -18,10 +18,10 @@ from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX, HOUR_MS, SUFFIX, SegmentName
 from penstock_api.observer_api import SegmentInfo
 from penstock_observer.parquet import UnreadableSegment, outline_of, write_segment
-from penstock_observer.retention import Kept, Limits, surplus
-from penstock_observer.rows import Poll, Row, Writer, estimated_bytes, rows_of
+from penstock_observer.retention import KeptSegment, RetentionLimits, surplus
+from penstock_observer.rows import Poll, Row, RowOrigin, estimated_bytes, rows_of
 
-__all__ = ["Ledger", "LedgerFull", "Rolling", "WriteSegment"]
+__all__ = ["Ledger", "LedgerFull", "SealLimits", "WriteSegment"]
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ HELD_SEGMENTS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Rolling:
+class SealLimits:
     """When a segment is sealed: at the first of these. Also at each full hour, at another epoch, and at the end."""
 
     seconds: float
@@ -57,9 +57,9 @@ class Ledger:
     def __init__(
         self,
         folder: Path,
-        writer: Writer,
-        rolling: Rolling,
-        limits: Limits,
+        writer: RowOrigin,
+        rolling: SealLimits,
+        limits: RetentionLimits,
         write: WriteSegment = write_segment,
     ) -> None:
         self.folder = folder
@@ -74,7 +74,7 @@ class Ledger:
         self._limits = limits
         self._write = write
         self._sealed: dict[SegmentName, SegmentInfo] = {}
-        self._damaged: dict[SegmentName, Kept] = {}
+        self._damaged: dict[SegmentName, KeptSegment] = {}
         self._rows: list[Row] = []
         self._bytes = 0
         self._life: tuple[str, int, int] | None = None  # instance, epoch and hour of the rows in memory
@@ -176,7 +176,7 @@ class Ledger:
         self._rows, self._bytes = [], 0
 
     def _retain(self, now_ms: int) -> None:
-        kept = [Kept(name, info.bytes, info.last_ms) for name, info in self._sealed.items()]
+        kept = [KeptSegment(name, info.bytes, info.last_ms) for name, info in self._sealed.items()]
         for name in surplus([*kept, *self._damaged.values()], self._limits, now_ms):
             try:
                 (self.folder / str(name)).unlink(missing_ok=True)
@@ -207,7 +207,7 @@ class Ledger:
                 raise UnreadableSegment(f"{path.name}: holds {outline.rows} rows, its name says {name.rows}")
         except UnreadableSegment as error:
             log.error("segment left out of the ledger, it can't be read: %s", error)
-            self._damaged[name] = Kept(name, status.st_size, int(status.st_mtime * 1000))
+            self._damaged[name] = KeptSegment(name, status.st_size, int(status.st_mtime * 1000))
             return
         self._sealed[name] = SegmentInfo(
             name=path.name,

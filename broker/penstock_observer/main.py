@@ -16,14 +16,14 @@ from datetime import UTC, datetime
 from aiohttp import web
 
 from penstock_api.failure import CannotRun
-from penstock_observer.broker import ManagedBroker, over
+from penstock_observer.broker_client import PolledBroker, over_unix_socket
 from penstock_observer.http import Api, make_app
-from penstock_observer.ledger import Ledger, Rolling
-from penstock_observer.live import Live
+from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.live_view import LiveView
 from penstock_observer.poller import BrokerSource, Poller
-from penstock_observer.results import Place, ResultStore
-from penstock_observer.retention import Limits
-from penstock_observer.rows import Writer
+from penstock_observer.results import BrokerPod, ResultStore
+from penstock_observer.retention import RetentionLimits
+from penstock_observer.rows import RowOrigin
 from penstock_observer.secrets import ServerCertificate, TokenFile
 from penstock_observer.settings import ObserverSettings
 
@@ -50,7 +50,7 @@ async def _until_signal(settings: ObserverSettings, announce: Announce | None) -
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve(settings, ManagedBroker(over(settings.broker_socket)), stop, announce)
+    await serve(settings, PolledBroker(over_unix_socket(settings.broker_socket)), stop, announce)
 
 
 async def serve(
@@ -61,8 +61,8 @@ async def serve(
     certificate = _certificate(settings)
     ledger = open_ledger(settings)
     try:
-        live = Live()
-        place = Place(settings.broker, settings.namespace, settings.ordinal)
+        live = LiveView()
+        place = BrokerPod(settings.broker, settings.namespace, settings.ordinal)
         results = ResultStore(settings.results, place, settings.results_kept)
         app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC)))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
@@ -85,9 +85,9 @@ def open_ledger(settings: ObserverSettings) -> Ledger:
     """The ledger that the settings describe."""
     return Ledger(
         settings.ledger,
-        Writer(settings.broker, settings.ordinal, round(settings.interval_seconds * 1000)),
-        Rolling(settings.segment_seconds, settings.segment_rows, settings.segment_bytes),
-        Limits(age_ms=round(settings.retain_seconds * 1000), bytes=settings.retain_bytes),
+        RowOrigin(settings.broker, settings.ordinal, round(settings.interval_seconds * 1000)),
+        SealLimits(settings.segment_seconds, settings.segment_rows, settings.segment_bytes),
+        RetentionLimits(age_ms=round(settings.retain_seconds * 1000), bytes=settings.retain_bytes),
     )
 
 

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from penstock_api.management import DurationHistogram, SubscriptionState
 from penstock_observer.ledger import Ledger
-from penstock_observer.live import Known, Live
+from penstock_observer.live_view import BrokerView, LiveView
 from penstock_observer.results import ResultStore
 
 __all__ = ["ObserverCollector", "classic_buckets"]
@@ -63,7 +63,7 @@ HISTOGRAMS: Final[tuple[tuple[str, str, Callable[[SubscriptionState], DurationHi
 class ObserverCollector(Collector):
     """Reads the current view at each scrape."""
 
-    def __init__(self, live: Live, ledger: Ledger, results: ResultStore, namespace: str) -> None:
+    def __init__(self, live: LiveView, ledger: Ledger, results: ResultStore, namespace: str) -> None:
         self._live = live
         self._ledger = ledger
         self._results = results
@@ -99,7 +99,7 @@ def classic_buckets(histogram: DurationHistogram) -> list[tuple[str, float]]:
     return buckets
 
 
-def _observer(known: Known) -> Iterable[Metric]:
+def _observer(known: BrokerView) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "penstock_broker_reachable", "1 if the broker answered the last poll.", value=int(known.reachable)
     )
@@ -107,7 +107,7 @@ def _observer(known: Known) -> Iterable[Metric]:
     yield CounterMetricFamily("penstock_observer_poll_failures", "Polls without an answer.", value=known.failures)
 
 
-def _broker(known: Known) -> Iterable[Metric]:
+def _broker(known: BrokerView) -> Iterable[Metric]:
     if known.poll is None:
         return
     state = known.poll.broker

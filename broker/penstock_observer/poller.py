@@ -10,7 +10,7 @@ import logging
 from typing import Final, Protocol
 
 from penstock_observer.ledger import Ledger, LedgerFull
-from penstock_observer.live import Live
+from penstock_observer.live_view import LiveView
 from penstock_observer.rows import Poll
 
 __all__ = ["BrokerAway", "BrokerSource", "Poller"]
@@ -40,7 +40,7 @@ class BrokerSource(Protocol):
 class Poller:
     """Polls until told to stop, then seals the ledger."""
 
-    def __init__(self, source: BrokerSource, live: Live, ledger: Ledger, interval_seconds: float) -> None:
+    def __init__(self, source: BrokerSource, live: LiveView, ledger: Ledger, interval_seconds: float) -> None:
         self._source = source
         self._live = live
         self._ledger = ledger

@@ -23,7 +23,7 @@ from penstock_api.observer_api import RUN_NAME
 from penstock_api.lag_result import VERSION, LagResult
 from penstock_observer.parquet import fsync_folder
 
-__all__ = ["Place", "Rejected", "ResultStore", "read_result"]
+__all__ = ["BrokerPod", "RejectedResult", "ResultStore", "read_result"]
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _RUN_NAME: Final = re.compile(RUN_NAME)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BrokerPod:
     """Whose results these are."""
 
     broker: str
@@ -41,7 +41,7 @@ class Place:
     ordinal: int
 
 
-class Rejected(Exception):
+class RejectedResult(Exception):
     """A result is not taken; nothing was changed."""
 
     def __init__(self, error: str, message: str, conflict: bool = False) -> None:
@@ -60,23 +60,23 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class RefuseResult:
     """Do not write the candidate."""
 
     error: str
     message: str
 
 
-def decide(stored: Mapping[str, datetime], run_name: str, window_end: datetime, keep: int) -> Store | Refuse:
+def decide(stored: Mapping[str, datetime], run_name: str, window_end: datetime, keep: int) -> Store | RefuseResult:
     """Whether a result goes in, given the window ends of what is there."""
     before = stored.get(run_name)
     if before is not None and window_end < before:
-        return Refuse(
+        return RefuseResult(
             "OlderThanStored", f"run {run_name} is stored with a window until {before}, later than {window_end}"
         )
     others = sorted(((end, name) for name, end in stored.items() if name != run_name), reverse=True)
     if len(others) >= keep and window_end < others[keep - 1][0]:
-        return Refuse("OlderThanKept", f"the newest {keep} results are kept and all end later than {window_end}")
+        return RefuseResult("OlderThanKept", f"the newest {keep} results are kept and all end later than {window_end}")
     return Store(tuple(name for _, name in others[keep - 1 :]))
 
 
@@ -85,9 +85,9 @@ def read_result(body: bytes) -> LagResult:
     try:
         result = LagResult.model_validate_json(body)
     except ValidationError as error:
-        raise Rejected("NotAResult", f"{validation_messages(error)[0]} ({error.error_count()} faults in all)") from error
+        raise RejectedResult("NotAResult", f"{validation_messages(error)[0]} ({error.error_count()} faults in all)") from error
     if result.version != VERSION:
-        raise Rejected(
+        raise RejectedResult(
             "OtherVersion",
             f"the document has version {result.version}, this observer takes version {VERSION}: "
             "run the lag job of the same release as the broker",
@@ -98,7 +98,7 @@ def read_result(body: bytes) -> LagResult:
 class ResultStore:
     """A folder of results, one file per run. Synchronous; the caller keeps it off the event loop."""
 
-    def __init__(self, folder: Path, place: Place, keep: int) -> None:
+    def __init__(self, folder: Path, place: BrokerPod, keep: int) -> None:
         self._folder = folder
         self._place = place
         self._keep = keep
@@ -130,8 +130,8 @@ class ResultStore:
         result = self._checked(run_name, body, now)
         decision = decide(self._ends, run_name, result.window_end, self._keep)
         match decision:
-            case Refuse(error, message):
-                raise Rejected(error, message, conflict=True)
+            case RefuseResult(error, message):
+                raise RejectedResult(error, message, conflict=True)
             case Store(remove):
                 if self.get(run_name) == body:
                     return False
@@ -145,23 +145,23 @@ class ResultStore:
 
     def _checked(self, run_name: str, body: bytes, now: datetime) -> LagResult:
         if self._place.ordinal != 0:
-            raise Rejected(
+            raise RejectedResult(
                 "NotKeptHere", "results are kept by the observer of ordinal 0, this is another", conflict=True
             )
         if _RUN_NAME.fullmatch(run_name) is None or run_name == "latest":
-            raise Rejected("BadRunName", f"{run_name!r} can't name a run: it must match {RUN_NAME} and not be 'latest'")
+            raise RejectedResult("BadRunName", f"{run_name!r} can't name a run: it must match {RUN_NAME} and not be 'latest'")
         result = read_result(body)
         if result.run_name != run_name:
-            raise Rejected("BadRunName", f"the document is of run {result.run_name!r}, the address says {run_name!r}")
+            raise RejectedResult("BadRunName", f"the document is of run {result.run_name!r}, the address says {run_name!r}")
         if (result.broker, result.namespace) != (self._place.broker, self._place.namespace):
-            raise Rejected(
+            raise RejectedResult(
                 "OtherBroker",
                 f"the document is of broker {result.namespace}/{result.broker}, "
                 f"this observer belongs to {self._place.namespace}/{self._place.broker}",
                 conflict=True,
             )
         if result.window_end > now + CLOCK_TOLERANCE:
-            raise Rejected("FutureWindow", f"the window ends in the future, at {result.window_end}; it is {now}")
+            raise RejectedResult("FutureWindow", f"the window ends in the future, at {result.window_end}; it is {now}")
         return result
 
     def _write(self, run_name: str, body: bytes) -> None:
@@ -191,7 +191,7 @@ class ResultStore:
             return
         try:
             result = read_result(path.read_bytes())
-        except Rejected as error:
+        except RejectedResult as error:
             log.error("result %s is left out, it can't be read: %s", path.name, error)
             return
         if self._path(result.run_name) == path:

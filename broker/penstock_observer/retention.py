@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from penstock_api.ledger_format import SegmentName
 
-__all__ = ["Kept", "Limits", "surplus"]
+__all__ = ["KeptSegment", "RetentionLimits", "surplus"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RetentionLimits:
     """How much a ledger keeps."""
 
     age_ms: int
@@ -22,7 +22,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSegment:
     """One segment as retention sees it."""
 
     name: SegmentName
@@ -30,7 +30,7 @@ class Kept:
     last_ms: int
 
 
-def surplus(segments: Iterable[Kept], limits: Limits, now_ms: int) -> list[SegmentName]:
+def surplus(segments: Iterable[KeptSegment], limits: RetentionLimits, now_ms: int) -> list[SegmentName]:
     """Names to delete, in order. The newest stays, however old or big: it tells where seq goes on."""
     ordered = sorted(segments, key=lambda segment: segment.name)
     size = sum(segment.bytes for segment in ordered)

@@ -12,7 +12,7 @@ from typing import Final
 from penstock_api.ledger_format import COLUMNS, RowKind
 from penstock_api.management import BrokerState, DurationHistogram, SubscriptionState
 
-__all__ = ["Poll", "Row", "Writer", "estimated_bytes", "rows_of"]
+__all__ = ["Poll", "Row", "RowOrigin", "estimated_bytes", "rows_of"]
 
 Row = Mapping[str, object]
 
@@ -32,7 +32,7 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class RowOrigin:
     """Who writes the rows: columns that are the same in all of them."""
 
     broker: str
@@ -40,7 +40,7 @@ class Writer:
     interval_ms: int
 
 
-def rows_of(poll: Poll, writer: Writer, first_seq: int) -> list[Row]:
+def rows_of(poll: Poll, writer: RowOrigin, first_seq: int) -> list[Row]:
     """The rows of one poll, seq ascending from ``first_seq``; the broker row is the last one."""
     last_seq = first_seq + len(poll.subscriptions)
     common: Row = {
@@ -65,7 +65,7 @@ def estimated_bytes(poll: Poll) -> int:
     return (len(poll.subscriptions) + 1) * ROW_BYTES + buckets * BUCKET_BYTES
 
 
-def _broker(poll: Poll, writer: Writer) -> Row:
+def _broker(poll: Poll, writer: RowOrigin) -> Row:
     return {
         "interval_ms": writer.interval_ms,
         "complete": poll.complete,

@@ -13,14 +13,14 @@ from pathlib import Path
 from aiohttp import web
 
 from penstock_observer.http import Api, make_app
-from penstock_observer.ledger import Ledger, Rolling
-from penstock_observer.live import Live
-from penstock_observer.results import Place, ResultStore
-from penstock_observer.retention import Limits
-from penstock_observer.rows import Poll, Writer
+from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.live_view import LiveView
+from penstock_observer.results import BrokerPod, ResultStore
+from penstock_observer.retention import RetentionLimits
+from penstock_observer.rows import Poll, RowOrigin
 from penstock_observer.secrets import TokenFile
 
-KEEP = Limits(age_ms=10**13, bytes=10**13)
+KEEP = RetentionLimits(age_ms=10**13, bytes=10**13)
 TOKEN = "s3cret"
 
 
@@ -37,12 +37,12 @@ def serving(folder: Path, polls: Sequence[Poll], ordinal: int = 0, rows_per_segm
     """Serve the polls, sealed, as broker `main` of namespace `shop`. The broker answers; a test may change that."""
     folder.mkdir(parents=True, exist_ok=True)
     token_file(folder)
-    ledger = Ledger(folder / "ledger", Writer("main", ordinal, 10_000), Rolling(3600, rows_per_segment, 10**9), KEEP)
+    ledger = Ledger(folder / "ledger", RowOrigin("main", ordinal, 10_000), SealLimits(3600, rows_per_segment, 10**9), KEEP)
     fill(ledger, polls)
-    live = Live()
+    live = LiveView()
     if polls:
         live.answered(polls[-1])
-    place = Place("main", "shop", ordinal)
+    place = BrokerPod("main", "shop", ordinal)
     results = ResultStore(folder / "results", place, keep=5)
     api = Api(live, ledger, results, place, TokenFile(token_file(folder)), lambda: datetime.now(UTC))
     with _in_thread(make_app(api)) as url:

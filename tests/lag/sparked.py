@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock_lag.schema import LEDGER
-from penstock_observer.rows import Poll, Writer, rows_of
+from penstock_observer.rows import Poll, RowOrigin, rows_of
 
 
 def make_session(scratch: str) -> SparkSession:
@@ -40,7 +40,7 @@ def make_session(scratch: str) -> SparkSession:
 
 def rows_of_polls(polls: Iterable[Poll], ordinal: int = 0, first_seq: int = 1) -> list[Mapping[str, object]]:
     """The ledger rows of polls, as the observer makes them, ten seconds apart."""
-    writer = Writer("main", ordinal, 10_000)
+    writer = RowOrigin("main", ordinal, 10_000)
     rows: list[Mapping[str, object]] = []
     for poll in polls:
         rows += rows_of(poll, writer, first_seq + len(rows))

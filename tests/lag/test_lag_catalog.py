@@ -12,9 +12,9 @@ import pytest
 from lag.served import TOKEN, serving
 from observer.samples import a_poll
 
-from penstock_lag.catalog import ask, understood
-from penstock_lag.observer_http import Observer, ObserverError
-from penstock_lag.windows import Absent, Present
+from penstock_lag.segment_listing import list_segments, parse_listing
+from penstock_lag.observer_client import Observer, ObserverError
+from penstock_lag.windows import AbsentBroker, PresentBroker
 
 NAME = "0000000003-000000000001-000000000001.parquet"
 
@@ -34,8 +34,8 @@ def listing(**changes: Any) -> bytes:
 
 def test_a_list_is_understood() -> None:
     """Keys of later releases are ignored."""
-    found = understood(listing(later=1), 0, "main", "shop")
-    assert isinstance(found, Present)
+    found = parse_listing(listing(later=1), 0, "main", "shop")
+    assert isinstance(found, PresentBroker)
     assert [info.name for info in found.listing.segments] == [NAME]
 
 
@@ -54,8 +54,8 @@ def test_a_list_is_understood() -> None:
 )
 def test_what_is_no_list_of_this_broker_makes_it_absent(body: bytes, reason: str) -> None:
     """With the reason; a name that could become another address is not asked for."""
-    found = understood(body, 0, "main", "shop")
-    assert isinstance(found, Absent)
+    found = parse_listing(body, 0, "main", "shop")
+    assert isinstance(found, AbsentBroker)
     assert found.reason.startswith(reason)
 
 
@@ -65,11 +65,11 @@ def test_observers_are_asked_in_order(tmp_path: Path) -> None:
         unused.bind(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{unused.getsockname()[1]}"
         asked = [Observer(observer.url, TOKEN), Observer(nobody, TOKEN), Observer(observer.url, "wrong")]
-        first, second, third = ask(asked, "main", "shop")
-    assert isinstance(first, Present)
-    assert isinstance(second, Absent)
+        first, second, third = list_segments(asked, "main", "shop")
+    assert isinstance(first, PresentBroker)
+    assert isinstance(second, AbsentBroker)
     assert "can't be reached: [Errno 111] Connection refused" in second.reason
-    assert isinstance(third, Absent)
+    assert isinstance(third, AbsentBroker)
     assert "answered 401: send 'Authorization: Bearer TOKEN'" in third.reason
 
 

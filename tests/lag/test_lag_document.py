@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lag.figured import END_MS, figures
 
 from penstock_api.lag_result import LagResult, LagState
-from penstock_lag.document import Run, make_result
+from penstock_lag.result_document import Run, make_result
 from penstock_lag.rules import Figures, Thresholds
 from penstock_lag.table import as_table
 from penstock_lag.windows import Chosen, Plan

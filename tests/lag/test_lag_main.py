@@ -21,7 +21,7 @@ from penstock_api.management import DurationHistogram, Owner
 from penstock_api.lag_result import LagResult, LagState
 from penstock_lag.arguments import parse
 from penstock_lag.main import main, run
-from penstock_lag.settings import LagSettings, read_token
+from penstock_lag.settings import LagJobSettings, read_token
 from penstock_observer.rows import Poll
 
 Session = Callable[[str | None], AbstractContextManager[SparkSession]]
@@ -59,7 +59,7 @@ def session(spark: SparkSession) -> Session:
     return lambda _: nullcontext(spark)
 
 
-def settings(folder: Path, *urls: str, **changes: Any) -> LagSettings:
+def settings(folder: Path, *urls: str, **changes: Any) -> LagJobSettings:
     """A run over observers."""
     values: dict[str, Any] = {
         "observers": urls,
@@ -70,7 +70,7 @@ def settings(folder: Path, *urls: str, **changes: Any) -> LagSettings:
         "token_file": token_file(folder),
         "output": folder / "result.json",
     }
-    return LagSettings(**(values | changes))
+    return LagJobSettings(**(values | changes))
 
 
 def result_in(folder: Path) -> LagResult:
@@ -266,7 +266,7 @@ def test_options_become_settings(tmp_path: Path) -> None:
     """Observers by comma or by repeating; a time without a zone is UTC."""
     words = "--observer http://a,http://b --observer https://c --broker main --namespace shop --run-name r --window 60"
     found = parse([*words.split(), "--as-of", "2026-01-01T12:00:00", "--no-publish", "--output", "-"])
-    assert found == LagSettings(
+    assert found == LagJobSettings(
         observers=("http://a", "http://b", "https://c"),
         broker="main",
         namespace="shop",

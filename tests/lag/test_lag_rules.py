@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from lag.figured import END_MS, figures
 
 from penstock_api.lag_result import LagState
-from penstock_lag.rules import RULES, Thresholds, Verdict, judge
+from penstock_lag.rules import RULES, Thresholds, LagVerdict, judge
 
 T = Thresholds()
 
 
-def verdict(**changes: Any) -> Verdict:
+def verdict(**changes: Any) -> LagVerdict:
     """The verdict of a broker that reports."""
     return judge(figures(**changes), T, END_MS, None)
 
@@ -126,7 +126,7 @@ def test_the_rules_are_in_the_order_of_the_contract() -> None:
 
 def test_a_missing_broker_makes_everything_unknown_with_its_reason() -> None:
     """Whatever the figures say."""
-    assert judge(figures(**IDLE), T, END_MS, "the broker does not answer: refused") == Verdict(
+    assert judge(figures(**IDLE), T, END_MS, "the broker does not answer: refused") == LagVerdict(
         LagState.UNKNOWN, "the broker does not answer: refused"
     )
 
@@ -141,7 +141,7 @@ def test_a_missing_broker_makes_everything_unknown_with_its_reason() -> None:
 )
 def test_too_little_is_known(changes: dict[str, Any], reason: str) -> None:
     """A reason in words."""
-    assert verdict(**changes) == Verdict(LagState.UNKNOWN, reason)
+    assert verdict(**changes) == LagVerdict(LagState.UNKNOWN, reason)
 
 
 @pytest.mark.parametrize("changes", [{"last_poll_ms": END_MS - 180_000}, {"polls": 16}, {"snapshots": 3}])

@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType
 from penstock_api.ledger_format import COLUMNS, SegmentName
 from penstock_api.management import DurationHistogram
 from penstock_lag.schema import LEDGER
-from penstock_lag.source import SegmentMismatch, read_ledger, to_batches
+from penstock_lag.ledger_source import SegmentMismatch, read_ledger, to_batches
 from penstock_observer.parquet import write_segment
 
 pa: Any = importlib.import_module("pyarrow")  # it ships no type information

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.observer_api import SegmentInfo, SegmentList
-from penstock_lag.windows import Absent, BrokerWindow, Chosen, Plan, Present, make_plan
+from penstock_lag.windows import AbsentBroker, BrokerWindow, Chosen, Plan, PresentBroker, make_plan
 
 T = 1_700_000_000_000
 MINUTE = 60_000
@@ -21,14 +21,14 @@ def segment(number: int, first_ms: int, last_ms: int) -> SegmentInfo:
     return SegmentInfo(name=name, bytes=1, rows=10, first_ms=first_ms, last_ms=last_ms)
 
 
-def present(ordinal: int = 0, *segments: SegmentInfo, **changes: Any) -> Present:
+def present(ordinal: int = 0, *segments: SegmentInfo, **changes: Any) -> PresentBroker:
     """An observer that answers, and whose broker does."""
     values: dict[str, Any] = {"broker": "main", "namespace": "shop", "ordinal": ordinal, "reachable": True}
     values |= {"segments": segments, **changes}
-    return Present(ordinal, SegmentList(**values))
+    return PresentBroker(ordinal, SegmentList(**values))
 
 
-def plan_of(*brokers: Present | Absent, as_of_ms: int | None = None, window_ms: int = 5 * MINUTE) -> Plan:
+def plan_of(*brokers: PresentBroker | AbsentBroker, as_of_ms: int | None = None, window_ms: int = 5 * MINUTE) -> Plan:
     """A plan at a clock that nothing should look at."""
     return make_plan(brokers, window_ms, 3 * MINUTE, as_of_ms, now_ms=T + 10**9)
 
@@ -72,7 +72,7 @@ def test_a_given_end_leaves_out_what_came_later() -> None:
 
 def test_an_absent_observer_is_missing_and_the_others_still_count() -> None:
     """Its reason is kept."""
-    plan = plan_of(present(0, *FOUR), Absent(1, "the observer did not answer: refused"))
+    plan = plan_of(present(0, *FOUR), AbsentBroker(1, "the observer did not answer: refused"))
     assert plan.missing == ((1, "the observer did not answer: refused"),)
     assert plan.end_ms == T + 230_000
     assert {chosen.ordinal for chosen in plan.segments} == {0}

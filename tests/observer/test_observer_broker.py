@@ -10,7 +10,7 @@ from observer.samples import START_MS, a_broker, a_subscription
 
 from penstock_amqp.client.errors import ManagementError, TransportError
 from penstock_api.management import EntityType
-from penstock_observer.broker import ManagedBroker
+from penstock_observer.broker_client import PolledBroker
 from penstock_observer.poller import BrokerAway
 
 REFUSED = ManagementError(403, "no", condition=None, reason=None)
@@ -52,13 +52,13 @@ class Client:
         self.closed = True
 
 
-def broker_of(client: Client) -> ManagedBroker:
+def broker_of(client: Client) -> PolledBroker:
     """A broker whose connection is this client."""
 
     async def connect() -> Client:
         return client
 
-    return ManagedBroker(connect)
+    return PolledBroker(connect)
 
 
 async def test_all_pages_make_one_poll() -> None:
@@ -107,7 +107,7 @@ async def test_a_failure_means_away_and_the_next_poll_connects_again(error: Exce
             raise error
         return client
 
-    broker = ManagedBroker(connect)
+    broker = PolledBroker(connect)
     with pytest.raises(BrokerAway, match="does not answer"):
         await broker.poll()
     assert len((await broker.poll()).subscriptions) == 1

@@ -17,16 +17,16 @@ from yarl import URL
 
 from penstock_api.observer_api import MAX_RESULT_BYTES, SegmentList
 from penstock_observer.http import Api, make_app
-from penstock_observer.ledger import Ledger, Rolling
-from penstock_observer.live import Live
-from penstock_observer.results import Place, ResultStore
-from penstock_observer.retention import Limits
-from penstock_observer.rows import Writer
+from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.live_view import LiveView
+from penstock_observer.results import BrokerPod, ResultStore
+from penstock_observer.retention import RetentionLimits
+from penstock_observer.rows import RowOrigin
 from penstock_observer.secrets import TokenFile
 
 TestServer.__test__ = False  # pytest would collect it by its name
 
-PLACE = Place("main", "shop", 0)
+PLACE = BrokerPod("main", "shop", 0)
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Observer:
 async def observer(tmp_path: Path) -> AsyncIterator[Observer]:
     """A server, and a client that shows the token."""
     (tmp_path / "token").write_text("s3cret\n")
-    rolling, limits = Rolling(60, 1000, 10**9), Limits(10**12, 10**12)
-    ledger = Ledger(tmp_path / "ledger", Writer("main", 0, 1000), rolling, limits)
+    rolling, limits = SealLimits(60, 1000, 10**9), RetentionLimits(10**12, 10**12)
+    ledger = Ledger(tmp_path / "ledger", RowOrigin("main", 0, 1000), rolling, limits)
     results = ResultStore(tmp_path / "ledger" / "results", PLACE, keep=3)
     token = TokenFile(tmp_path / "token")
-    api = Api(Live(), ledger, results, PLACE, token, lambda: datetime(2026, 1, 1, 13, tzinfo=UTC))
+    api = Api(LiveView(), ledger, results, PLACE, token, lambda: datetime(2026, 1, 1, 13, tzinfo=UTC))
     headers = {"Authorization": "Bearer s3cret"}
     async with TestServer(make_app(api)) as server, aiohttp.ClientSession(headers=headers) as session:
         yield Observer(api, session, str(server.make_url("")).rstrip("/"))

@@ -11,14 +11,14 @@ from observer.samples import START_MS, a_poll, a_subscription
 
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import SegmentName
-from penstock_observer.ledger import Ledger, LedgerFull, Rolling
+from penstock_observer.ledger import Ledger, LedgerFull, SealLimits
 from penstock_observer.parquet import write_segment
-from penstock_observer.retention import Limits
-from penstock_observer.rows import Row, Writer
+from penstock_observer.retention import RetentionLimits
+from penstock_observer.rows import Row, RowOrigin
 
-WRITER = Writer(broker="main", ordinal=0, interval_ms=10_000)
-ROLLING = Rolling(seconds=60, rows=1000, bytes=10**9)
-KEEP = Limits(age_ms=10**12, bytes=10**12)
+WRITER = RowOrigin(broker="main", ordinal=0, interval_ms=10_000)
+ROLLING = SealLimits(seconds=60, rows=1000, bytes=10**9)
+KEEP = RetentionLimits(age_ms=10**12, bytes=10**12)
 HOUR_MS = 3_600_000
 
 
@@ -67,7 +67,7 @@ def test_a_segment_is_sealed_when_its_first_row_is_old_enough(ledger: Ledger) ->
 
 def test_a_segment_is_sealed_by_rows(tmp_path: Path) -> None:
     """A poll is never cut in two."""
-    ledger = Ledger(tmp_path, WRITER, Rolling(seconds=60, rows=4, bytes=10**9), KEEP)
+    ledger = Ledger(tmp_path, WRITER, SealLimits(seconds=60, rows=4, bytes=10**9), KEEP)
     ledger.append(a_poll(START_MS, a_subscription("a"), a_subscription("b")))
     assert names(ledger) == []
     ledger.append(a_poll(START_MS + 1, a_subscription("a"), a_subscription("b")))
@@ -77,7 +77,7 @@ def test_a_segment_is_sealed_by_rows(tmp_path: Path) -> None:
 
 def test_a_segment_is_sealed_by_bytes(tmp_path: Path) -> None:
     """One row is more than one byte."""
-    ledger = Ledger(tmp_path, WRITER, Rolling(seconds=60, rows=1000, bytes=1), KEEP)
+    ledger = Ledger(tmp_path, WRITER, SealLimits(seconds=60, rows=1000, bytes=1), KEEP)
     ledger.append(a_poll())
     assert names(ledger) == ["0000000003-000000000001-000000000001.parquet"]
     ledger.close()
@@ -165,7 +165,7 @@ def test_a_segment_whose_name_lies_is_left_out(tmp_path: Path, ledger: Ledger) -
 
 def test_retention_removes_files_oldest_first(tmp_path: Path) -> None:
     """By age here; each poll is a segment of its own."""
-    ledger = Ledger(tmp_path, WRITER, Rolling(seconds=60, rows=1, bytes=10**9), Limits(age_ms=5_000, bytes=10**12))
+    ledger = Ledger(tmp_path, WRITER, SealLimits(seconds=60, rows=1, bytes=10**9), RetentionLimits(age_ms=5_000, bytes=10**12))
     for seconds in (0, 4, 9, 10):
         ledger.append(a_poll(START_MS + seconds * 1000))
     assert names(ledger) == [
@@ -179,7 +179,7 @@ def test_retention_removes_files_oldest_first(tmp_path: Path) -> None:
 def test_a_full_disk_is_told_and_the_rows_wait(tmp_path: Path) -> None:
     """They are in the first segment that can be written again; nothing is lost or doubled."""
     disk = Disk()
-    ledger = Ledger(tmp_path, WRITER, Rolling(seconds=1, rows=1000, bytes=10**9), KEEP, disk.write)
+    ledger = Ledger(tmp_path, WRITER, SealLimits(seconds=1, rows=1000, bytes=10**9), KEEP, disk.write)
     disk.full = True
     ledger.append(a_poll(START_MS))
     with pytest.raises(LedgerFull, match="No space left on device") as told:
@@ -197,7 +197,7 @@ def test_rows_that_wait_for_the_disk_are_bounded(tmp_path: Path) -> None:
     """Four segments' worth; then they are given up and counted, and the gap shows in the names."""
     disk = Disk()
     disk.full = True
-    ledger = Ledger(tmp_path, WRITER, Rolling(seconds=3600, rows=2, bytes=10**9), KEEP, disk.write)
+    ledger = Ledger(tmp_path, WRITER, SealLimits(seconds=3600, rows=2, bytes=10**9), KEEP, disk.write)
     for second in range(9):
         try:
             ledger.append(a_poll(START_MS + second))
@@ -230,7 +230,7 @@ def test_a_full_disk_still_lets_old_segments_go(tmp_path: Path) -> None:
     """Else it could never be written again."""
     disk = Disk()
     ledger = Ledger(
-        tmp_path, WRITER, Rolling(seconds=60, rows=1, bytes=10**9), Limits(age_ms=1_000, bytes=10**12), disk.write
+        tmp_path, WRITER, SealLimits(seconds=60, rows=1, bytes=10**9), RetentionLimits(age_ms=1_000, bytes=10**12), disk.write
     )
     ledger.append(a_poll(START_MS))
     ledger.append(a_poll(START_MS + 100))

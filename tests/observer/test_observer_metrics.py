@@ -12,12 +12,12 @@ from observer.samples import START_MS, a_poll, a_subscription
 from prometheus_client import CollectorRegistry
 
 from penstock_api.management import DurationHistogram, Owner
-from penstock_observer.ledger import Ledger, Rolling
-from penstock_observer.live import Live
+from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.live_view import LiveView
 from penstock_observer.metrics import ObserverCollector, classic_buckets
-from penstock_observer.results import Place, ResultStore
-from penstock_observer.retention import Limits
-from penstock_observer.rows import Writer
+from penstock_observer.results import BrokerPod, ResultStore
+from penstock_observer.retention import RetentionLimits
+from penstock_observer.rows import RowOrigin
 
 ORDERS = {"namespace": "infra", "exchange": "events", "subscription": "psub:durable:global:orders"}
 
@@ -26,11 +26,11 @@ class Scrape:
     """An observer's parts, and what a scrape of them says."""
 
     def __init__(self, folder: Path) -> None:
-        rolling, limits = Rolling(60, 1000, 10**9), Limits(10**12, 10**12)
-        self.live = Live()
-        self.ledger = Ledger(folder, Writer("main", 0, 1000), rolling, limits)
+        rolling, limits = SealLimits(60, 1000, 10**9), RetentionLimits(10**12, 10**12)
+        self.live = LiveView()
+        self.ledger = Ledger(folder, RowOrigin("main", 0, 1000), rolling, limits)
         self.registry = CollectorRegistry()
-        results = ResultStore(folder / "results", Place("main", "infra", 0), keep=3)
+        results = ResultStore(folder / "results", BrokerPod("main", "infra", 0), keep=3)
         self.registry.register(ObserverCollector(self.live, self.ledger, results, "infra"))
 
     def value(self, name: str, labels: dict[str, str] | None = None) -> float | None:

@@ -13,11 +13,11 @@ from observer.samples import START_MS, a_poll, a_subscription
 from penstock_api.ledger_format import COLUMNS, SegmentName
 from penstock_api.management import DurationHistogram
 from penstock_observer.parquet import Outline, UnreadableSegment, outline_of, write_segment
-from penstock_observer.rows import Row, Writer, rows_of
+from penstock_observer.rows import Row, RowOrigin, rows_of
 
 pq: Any = importlib.import_module("pyarrow.parquet")  # it ships no type information
 
-WRITER = Writer(broker="main", ordinal=0, interval_ms=10_000)
+WRITER = RowOrigin(broker="main", ordinal=0, interval_ms=10_000)
 NAME = SegmentName(first=1, last=2, epoch=3)
 
 

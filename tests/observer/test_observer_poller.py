@@ -11,23 +11,23 @@ import pytest
 from observer.samples import START_MS, ScriptedBroker, a_poll
 
 from penstock_api.ledger_format import SegmentName
-from penstock_observer.ledger import Ledger, Rolling
-from penstock_observer.live import Live
+from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.live_view import LiveView
 from penstock_observer.parquet import write_segment
 from penstock_observer.poller import BrokerAway, Poller
-from penstock_observer.retention import Limits
-from penstock_observer.rows import Row, Writer
+from penstock_observer.retention import RetentionLimits
+from penstock_observer.rows import Row, RowOrigin
 
 
 def a_ledger(folder: Path, seconds: float = 60) -> Ledger:
     """A ledger in a folder."""
-    rolling = Rolling(seconds=seconds, rows=1000, bytes=10**9)
-    return Ledger(folder, Writer("main", 0, 1000), rolling, Limits(10**12, 10**12))
+    rolling = SealLimits(seconds=seconds, rows=1000, bytes=10**9)
+    return Ledger(folder, RowOrigin("main", 0, 1000), rolling, RetentionLimits(10**12, 10**12))
 
 
 async def test_an_answer_goes_to_the_live_view_and_the_ledger(tmp_path: Path) -> None:
     """One poll, one row waiting."""
-    live, ledger = Live(), a_ledger(tmp_path)
+    live, ledger = LiveView(), a_ledger(tmp_path)
     await Poller(ScriptedBroker([a_poll()]), live, ledger, 1).once()
     assert live.known.poll == a_poll()
     assert live.known.reachable
@@ -37,7 +37,7 @@ async def test_an_answer_goes_to_the_live_view_and_the_ledger(tmp_path: Path) ->
 
 async def test_silence_keeps_what_is_known(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The problem is told once, not at every poll, and the ledger gets no row."""
-    live, ledger = Live(), a_ledger(tmp_path)
+    live, ledger = LiveView(), a_ledger(tmp_path)
     away = BrokerAway("the broker does not answer: connection refused")
     poller = Poller(ScriptedBroker([a_poll(), away, away, a_poll(START_MS + 1)]), live, ledger, 1)
     with caplog.at_level(logging.WARNING):
@@ -64,8 +64,8 @@ async def test_a_full_disk_is_known_and_polling_goes_on(tmp_path: Path) -> None:
             raise OSError(28, "No space left on device")
         return write_segment(folder, name, rows)
 
-    ledger = Ledger(tmp_path, Writer("main", 0, 1000), Rolling(1, 1, 10**9), Limits(10**12, 10**12), write)
-    live = Live()
+    ledger = Ledger(tmp_path, RowOrigin("main", 0, 1000), SealLimits(1, 1, 10**9), RetentionLimits(10**12, 10**12), write)
+    live = LiveView()
     poller = Poller(ScriptedBroker([a_poll(), a_poll(START_MS + 1000)]), live, ledger, 1)
     await poller.once()
     assert live.known.reachable
@@ -79,7 +79,7 @@ async def test_a_full_disk_is_known_and_polling_goes_on(tmp_path: Path) -> None:
 
 async def test_stopping_seals_what_waits_and_lets_go_of_the_broker(tmp_path: Path) -> None:
     """The rows of the last minute are not lost by a roll-out."""
-    source, live, ledger = ScriptedBroker([a_poll()]), Live(), a_ledger(tmp_path)
+    source, live, ledger = ScriptedBroker([a_poll()]), LiveView(), a_ledger(tmp_path)
     stop = asyncio.Event()
     running = asyncio.create_task(Poller(source, live, ledger, 3600).run(stop))
     while live.known.poll is None:
@@ -94,7 +94,7 @@ async def test_stopping_seals_what_waits_and_lets_go_of_the_broker(tmp_path: Pat
 async def test_it_polls_again_after_the_interval(tmp_path: Path) -> None:
     """Three polls come by themselves."""
     source, ledger, stop = ScriptedBroker([a_poll()]), a_ledger(tmp_path), asyncio.Event()
-    running = asyncio.create_task(Poller(source, Live(), ledger, 0.001).run(stop))
+    running = asyncio.create_task(Poller(source, LiveView(), ledger, 0.001).run(stop))
     while source.asked < 3:
         await asyncio.sleep(0)
     stop.set()

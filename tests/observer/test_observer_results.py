@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from observer.samples import END, a_result
 
-from penstock_observer.results import Place, Refuse, Rejected, ResultStore, Store, decide
+from penstock_observer.results import BrokerPod, RefuseResult, RejectedResult, ResultStore, Store, decide
 
-PLACE = Place(broker="main", namespace="shop", ordinal=0)
+PLACE = BrokerPod(broker="main", namespace="shop", ordinal=0)
 NOW = END + timedelta(minutes=5)
 
 
@@ -51,7 +51,7 @@ def test_what_is_stored_and_what_has_to_go(stored: dict[str, int], run_name: str
 def test_what_is_too_old_is_refused(stored: dict[str, int], run_name: str, end: int, error: str) -> None:
     """A late run never replaces a newer one."""
     decision = decide({name: minutes(at) for name, at in stored.items()}, run_name, minutes(end), keep=2)
-    assert isinstance(decision, Refuse)
+    assert isinstance(decision, RefuseResult)
     assert decision.error == error
 
 
@@ -111,7 +111,7 @@ def test_a_restart_finds_the_latest_again(store: ResultStore, tmp_path: Path) ->
 )
 def test_what_is_no_result_is_refused(store: ResultStore, run_name: str, body: bytes, error: str, told: str) -> None:
     """With a word for programs and a sentence for people; nothing is stored."""
-    with pytest.raises(Rejected) as refused:
+    with pytest.raises(RejectedResult) as refused:
         store.put(run_name, body, NOW)
     assert (refused.value.error, refused.value.conflict) == (error, False)
     assert told in refused.value.message
@@ -120,14 +120,14 @@ def test_what_is_no_result_is_refused(store: ResultStore, run_name: str, body: b
 
 def test_the_result_of_another_broker_is_refused(store: ResultStore) -> None:
     """A job with the wrong address must not overwrite somebody's lag."""
-    with pytest.raises(Rejected, match="shop/other, this observer belongs to shop/main") as refused:
+    with pytest.raises(RejectedResult, match="shop/other, this observer belongs to shop/main") as refused:
         store.put("run-1", a_result(broker="other"), NOW)
     assert (refused.value.error, refused.value.conflict) == ("OtherBroker", True)
 
 
 def test_results_are_kept_by_ordinal_0_only(tmp_path: Path) -> None:
     """So that there is one latest."""
-    store = ResultStore(tmp_path, Place("main", "shop", 1), keep=3)
-    with pytest.raises(Rejected, match="ordinal 0") as refused:
+    store = ResultStore(tmp_path, BrokerPod("main", "shop", 1), keep=3)
+    with pytest.raises(RejectedResult, match="ordinal 0") as refused:
         store.put("run-1", a_result(), NOW)
     assert refused.value.error == "NotKeptHere"

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.ledger_format import SegmentName
-from penstock_observer.retention import Kept, Limits, surplus
+from penstock_observer.retention import KeptSegment, RetentionLimits, surplus
 
 NOW = 1_000_000
 
 
-def kept(first: int, size: int = 10, last_ms: int = NOW) -> Kept:
+def kept(first: int, size: int = 10, last_ms: int = NOW) -> KeptSegment:
     """A segment of ten rows."""
-    return Kept(SegmentName(first=first, last=first + 9, epoch=1), size, last_ms)
+    return KeptSegment(SegmentName(first=first, last=first + 9, epoch=1), size, last_ms)
 
 
 def firsts(names: list[SegmentName]) -> list[int]:
@@ -23,29 +23,29 @@ def firsts(names: list[SegmentName]) -> list[int]:
 
 def test_nothing_goes_within_the_limits() -> None:
     """Exactly at both limits is within."""
-    assert surplus([kept(1, last_ms=NOW - 100), kept(11)], Limits(age_ms=100, bytes=20), NOW) == []
+    assert surplus([kept(1, last_ms=NOW - 100), kept(11)], RetentionLimits(age_ms=100, bytes=20), NOW) == []
 
 
 def test_too_old_goes() -> None:
     """One millisecond over."""
     segments = [kept(1, last_ms=NOW - 101), kept(11, last_ms=NOW - 100), kept(21)]
-    assert firsts(surplus(segments, Limits(age_ms=100, bytes=1000), NOW)) == [1]
+    assert firsts(surplus(segments, RetentionLimits(age_ms=100, bytes=1000), NOW)) == [1]
 
 
 def test_too_big_goes_oldest_first() -> None:
     """Until the rest fits, whatever the order of the list."""
-    assert firsts(surplus([kept(31), kept(1), kept(21), kept(11)], Limits(age_ms=10**9, bytes=25), NOW)) == [1, 11]
+    assert firsts(surplus([kept(31), kept(1), kept(21), kept(11)], RetentionLimits(age_ms=10**9, bytes=25), NOW)) == [1, 11]
 
 
 def test_the_newest_stays_though_too_old_and_too_big() -> None:
     """It tells a restarted observer where seq goes on."""
-    assert surplus([kept(1, size=99, last_ms=0)], Limits(age_ms=1, bytes=1), NOW) == []
-    assert firsts(surplus([kept(1, last_ms=0), kept(11, last_ms=0)], Limits(age_ms=1, bytes=1), NOW)) == [1]
+    assert surplus([kept(1, size=99, last_ms=0)], RetentionLimits(age_ms=1, bytes=1), NOW) == []
+    assert firsts(surplus([kept(1, last_ms=0), kept(11, last_ms=0)], RetentionLimits(age_ms=1, bytes=1), NOW)) == [1]
 
 
 def test_nothing_to_keep() -> None:
     """An empty ledger."""
-    assert surplus([], Limits(age_ms=1, bytes=1), NOW) == []
+    assert surplus([], RetentionLimits(age_ms=1, bytes=1), NOW) == []
 
 
 @given(
@@ -55,7 +55,7 @@ def test_nothing_to_keep() -> None:
 def test_what_goes_is_a_prefix_and_no_more_than_needed(sizes: list[int], limit: int) -> None:
     """The rest fits, or only the newest is left; one segment less and it would not fit."""
     segments = [kept(1 + 10 * index, size) for index, size in enumerate(sizes)]
-    gone = surplus(segments, Limits(age_ms=10**9, bytes=limit), NOW)
+    gone = surplus(segments, RetentionLimits(age_ms=10**9, bytes=limit), NOW)
     rest = sizes[len(gone) :]
     assert gone == [segment.name for segment in segments[: len(gone)]]
     assert sum(rest) <= limit or len(rest) == 1

@@ -6,9 +6,9 @@ from observer.samples import START_MS, a_poll, a_subscription
 
 from penstock_api.ledger_format import COLUMNS
 from penstock_api.management import DurationHistogram, Owner
-from penstock_observer.rows import Writer, rows_of
+from penstock_observer.rows import RowOrigin, rows_of
 
-WRITER = Writer(broker="main", ordinal=0, interval_ms=10_000)
+WRITER = RowOrigin(broker="main", ordinal=0, interval_ms=10_000)
 
 
 def test_an_empty_broker_is_still_one_row() -> None:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from penstock_observer.rows import Poll
 
-__all__ = ["Known", "Live"]
+__all__ = ["BrokerView", "LiveView"]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class BrokerView:
     """One immutable view, replaced as a whole, so that a reader never sees halves of two polls."""
 
     poll: Poll | None = None
@@ -32,10 +32,10 @@ class Known:
 
 
 @dataclass(slots=True)
-class Live:
+class LiveView:
     """Holder of the current view."""
 
-    known: Known = field(default_factory=Known)
+    known: BrokerView = field(default_factory=BrokerView)
 
     def answered(self, poll: Poll) -> None:
         """The broker answered."""

@@ -9,40 +9,40 @@ from pydantic import ValidationError
 from penstock_api.validation_messages import validation_messages
 from penstock_api.ledger_format import SegmentName
 from penstock_api.observer_api import SEGMENTS, SegmentList
-from penstock_lag.observer_http import Observer, ObserverError
-from penstock_lag.windows import Absent, Present
+from penstock_lag.observer_client import Observer, ObserverError
+from penstock_lag.windows import AbsentBroker, PresentBroker
 
-__all__ = ["ask", "understood"]
+__all__ = ["list_segments", "parse_listing"]
 
 
-def ask(observers: Sequence[Observer], broker: str, namespace: str) -> list[Present | Absent]:
+def list_segments(observers: Sequence[Observer], broker: str, namespace: str) -> list[PresentBroker | AbsentBroker]:
     """One entry per observer, in their order, which is that of the ordinals."""
     return [_ask_one(ordinal, observer, broker, namespace) for ordinal, observer in enumerate(observers)]
 
 
-def _ask_one(ordinal: int, observer: Observer, broker: str, namespace: str) -> Present | Absent:
+def _ask_one(ordinal: int, observer: Observer, broker: str, namespace: str) -> PresentBroker | AbsentBroker:
     try:
         body = observer.get(SEGMENTS)
     except ObserverError as error:
-        return Absent(ordinal, f"the observer did not answer: {error}")
-    return understood(body, ordinal, broker, namespace)
+        return AbsentBroker(ordinal, f"the observer did not answer: {error}")
+    return parse_listing(body, ordinal, broker, namespace)
 
 
-def understood(body: bytes, ordinal: int, broker: str, namespace: str) -> Present | Absent:
+def parse_listing(body: bytes, ordinal: int, broker: str, namespace: str) -> PresentBroker | AbsentBroker:
     """What an answer means. It is untrusted: names become addresses, so only those of segments pass."""
     try:
         listing = SegmentList.model_validate_json(body)
     except ValidationError as error:
-        return Absent(ordinal, f"the observer's list of segments was not understood: {validation_messages(error)[0]}")
+        return AbsentBroker(ordinal, f"the observer's list of segments was not understood: {validation_messages(error)[0]}")
     asked, answers = (namespace, broker, ordinal), (listing.namespace, listing.broker, listing.ordinal)
     if asked != answers:
-        return Absent(
+        return AbsentBroker(
             ordinal, f"the observer belongs to {_name(*answers)}, not to {_name(*asked)}; check the order of --observer"
         )
     strange = [segment.name for segment in listing.segments if SegmentName.parse(segment.name) is None]
     if strange:
-        return Absent(ordinal, f"the observer lists {strange[0]!r}, which is no segment's name")
-    return Present(ordinal, listing)
+        return AbsentBroker(ordinal, f"the observer lists {strange[0]!r}, which is no segment's name")
+    return PresentBroker(ordinal, listing)
 
 
 def _name(namespace: str, broker: str, ordinal: int) -> str:

@@ -21,7 +21,7 @@ from penstock_api.management import MAX_COUNT, BrokerState, EntityType, Subscrip
 from penstock_observer.poller import BrokerAway
 from penstock_observer.rows import Poll
 
-__all__ = ["Connect", "ManagedBroker", "Management", "Page", "over"]
+__all__ = ["Connect", "PolledBroker", "ManagementConnection", "QueryPage", "over_unix_socket"]
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ FAILURES: Final = (OSError, ManagementError, RequestRefused, NotAuthenticated)
 """What the client raises when the broker is away or says no; TransportError and TimeoutError are OSErrors."""
 
 
-class Page(Protocol):
+class QueryPage(Protocol):
     """One answer to a QUERY."""
 
     @property
@@ -44,14 +44,14 @@ class Page(Protocol):
         ...
 
 
-class Management(Protocol):
+class ManagementConnection(Protocol):
     """The part of penstock_amqp's ManagementClient that the observer uses."""
 
     async def read(self, type: EntityType, name: str | None = None) -> Mapping[str, object]:
         """Attributes of one entity."""
         ...
 
-    async def query(self, type: EntityType, *, offset: int, count: int) -> Page:
+    async def query(self, type: EntityType, *, offset: int, count: int) -> QueryPage:
         """One page of entities in name order."""
         ...
 
@@ -60,24 +60,24 @@ class Management(Protocol):
         ...
 
 
-Connect = Callable[[], Awaitable[Management]]
+Connect = Callable[[], Awaitable[ManagementConnection]]
 
 
-def over(socket: Path) -> Connect:
+def over_unix_socket(socket: Path) -> Connect:
     """Connects to the broker's Unix socket."""
 
-    async def connect() -> Management:
+    async def connect() -> ManagementConnection:
         return await ManagementClient.connect(f"unix:{socket}", container_id="penstock-observer")
 
     return connect
 
 
-class ManagedBroker:
+class PolledBroker:
     """A broker behind a management connection, which is made when first needed and again after every failure."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
-        self._client: Management | None = None
+        self._client: ManagementConnection | None = None
 
     async def poll(self) -> Poll:
         """Ask for everything. Raises BrokerAway with the reason; the connection is then given up."""
@@ -104,7 +104,7 @@ class ManagedBroker:
                 log.debug("closing the management connection: %s", error)
 
 
-async def _complete_poll(client: Management) -> Poll:
+async def _complete_poll(client: ManagementConnection) -> Poll:
     for _ in range(ATTEMPTS - 1):
         poll = await _read(client)
         if poll.complete:
@@ -112,7 +112,7 @@ async def _complete_poll(client: Management) -> Poll:
     return await _read(client)
 
 
-async def _read(client: Management) -> Poll:
+async def _read(client: ManagementConnection) -> Poll:
     broker = BrokerState.read(await client.read(EntityType.BROKER))
     states: dict[str, SubscriptionState] = {}
     totals: set[int] = set()

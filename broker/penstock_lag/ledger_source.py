@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 
 from penstock_api.ledger_format import COLUMNS, LedgerColumn, ColumnType
 from penstock_api.observer_api import SEGMENT
-from penstock_lag.observer_http import Observer
+from penstock_lag.observer_client import Observer
 from penstock_lag.schema import LEDGER
 from penstock_lag.settings import read_token
 
@@ -44,7 +44,7 @@ class SegmentMismatch(Exception):
 
 
 @dataclass(frozen=True)
-class Segment(InputPartition):
+class SegmentPartition(InputPartition):
     """One segment to read."""
 
     url: str
@@ -75,7 +75,7 @@ class LedgerReader(DataSourceReader):
 
     def __init__(self, options: dict[str, str]) -> None:
         pairs: list[list[str]] = json.loads(options["segments"])
-        self._segments = [Segment(url, name) for url, name in pairs]
+        self._segments = [SegmentPartition(url, name) for url, name in pairs]
         self._token_file = Path(options["token_file"]) if options.get("token_file") else None
         self._ca_file = Path(options["ca_file"]) if options.get("ca_file") else None
         self._patience_seconds = float(options.get("patience_seconds", "0"))
@@ -86,7 +86,7 @@ class LedgerReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one segment as Arrow batches."""
-        if not isinstance(partition, Segment):  # Spark's stand-in for an empty list: nothing to read
+        if not isinstance(partition, SegmentPartition):  # Spark's stand-in for an empty list: nothing to read
             return
         observer = Observer(partition.url, read_token(self._token_file), self._ca_file, self._patience_seconds)
         yield from to_batches(observer.get(SEGMENT.format(name=partition.name)), partition.name)
