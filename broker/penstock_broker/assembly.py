@@ -17,7 +17,7 @@ from penstock_broker.loop.loop import Loop
 from penstock_broker.management.node import ManagementNode
 from penstock_broker.messages import expiry, restore
 from penstock_broker.settings.creation import unused_queue_seconds
-from penstock_broker.settings.settings import Settings
+from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.timers import SYSTEM_CLOCK, Clock
 from penstock_broker.topology import auto_creation, documents
@@ -27,7 +27,7 @@ __all__ = ["assemble"]
 
 
 def assemble(
-    given: Settings,
+    given: BrokerSettings,
     log: Log,
     recovered: Recovered,
     ports: list[ListeningPort],

@@ -28,7 +28,7 @@ from penstock_broker.loop.loop import Loop
 from penstock_broker.loop.probes import Probes
 from penstock_broker.messages import restore
 from penstock_broker.settings import settings
-from penstock_broker.settings.settings import Settings
+from penstock_broker.settings.settings import BrokerSettings
 
 __all__ = ["ADDRESSES_FILE", "announce", "run", "serve"]
 
@@ -57,7 +57,7 @@ def run(
     `listen`: HOST:PORT of client listeners, beside those of `config`. `management`, `observer_socket` and `probes` take
     the place of the file's. `ready_file`: also write the addresses there. Raises `Failure` and its kinds.
     """
-    given = settings.load(config) if config is not None else Settings()
+    given = settings.load(config) if config is not None else BrokerSettings()
     listeners = (*given.listeners, *(_listener(number, address) for number, address in enumerate(listen)))
     update: dict[str, object] = {"listeners": listeners}
     if management is not None:
@@ -67,7 +67,7 @@ def run(
     if probes is not None:
         update["probes"] = probes
     try:
-        merged = Settings.model_validate({**given.model_dump(), **update})
+        merged = BrokerSettings.model_validate({**given.model_dump(), **update})
     except ValidationError as error:
         wrong = "; ".join(validation_messages(error, whole="together"))
         raise Misuse(f"The options are wrong: {wrong}.", "See penstock broker --help.") from error
@@ -79,7 +79,7 @@ def run(
     return serve(merged, data, ready_file=ready_file)
 
 
-def serve(given: Settings, data: Path, *, ready_file: Path | None = None, files: FileLayer | None = None) -> int:
+def serve(given: BrokerSettings, data: Path, *, ready_file: Path | None = None, files: FileLayer | None = None) -> int:
     """Run one broker on a data folder. `files` replaces the file system under the log (crash tests)."""
     _take_descriptors()
     ports = ports_of(given, _salt_key(data))
@@ -113,7 +113,7 @@ def _take_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _recovered(given: Settings, data: Path, files: FileLayer | None, ports: list[ListeningPort]) -> Loop:
+def _recovered(given: BrokerSettings, data: Path, files: FileLayer | None, ports: list[ListeningPort]) -> Loop:
     """The broker as the log has it. What recovery hands over is let go of here: it holds every message."""
     started = time.monotonic()
     log, recovered = _recover(given, data, files)
@@ -142,7 +142,7 @@ def _listener(number: int, address: str) -> dict[str, object]:
     return {"name": "amqp" if number == 0 else f"amqp-{number + 1}", "address": address}
 
 
-def _recover(given: Settings, data: Path, files: FileLayer | None) -> tuple[Log, Recovered]:
+def _recover(given: BrokerSettings, data: Path, files: FileLayer | None) -> tuple[Log, Recovered]:
     try:
         return Log.open(data / "log", files=files, settings=LogSettings(segment_bytes=given.log.segment_bytes))
     except FolderLocked as error:

@@ -91,12 +91,12 @@ class Rig:
         from penstock_broker.log import Log, SyncChoice
         from penstock_broker.log import Settings as LogSettings
         from penstock_broker.settings import addresses
-        from penstock_broker.settings.settings import Settings
+        from penstock_broker.settings.settings import BrokerSettings
         from penstock_broker.state.timers import Clock
 
         self.scenario = scenario
         self._authority = Authority(folder)
-        settings = Settings(listeners=(self._listener(),)).for_dev()
+        settings = BrokerSettings(listeners=(self._listener(),)).for_dev()
         self.files = CountingFiles()
         sync = LogSettings(segment_bytes=(32 if scenario.mebibytes else 4) << 20, sync=SyncChoice.INLINE)
         self.log, recovered = Log.open(folder / "log", files=self.files, settings=sync)

@@ -11,7 +11,7 @@ from crash.lossy_files import CountingFiles, LossyFiles, Tally
 
 from penstock_broker import main
 from penstock_broker.log import FileLayer
-from penstock_broker.settings.settings import Listener, LogSettings, Settings
+from penstock_broker.settings.settings import Listener, LogSettings, BrokerSettings
 
 SEGMENT_BYTES = 4 * 1024 * 1024
 
@@ -32,7 +32,7 @@ def files_for(kind: str, tally: Tally) -> FileLayer | None:
 
 
 def run(data: Path, kind: str, ready: Path, tally: Path) -> int:
-    settings = Settings(
+    settings = BrokerSettings(
         listeners=(Listener(address="127.0.0.1:0"),),
         log=LogSettings(segment_bytes=SEGMENT_BYTES),
         max_message_bytes=1024 * 1024,

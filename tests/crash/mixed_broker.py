@@ -18,7 +18,7 @@ from crash.lossy_files import Tally
 from support.waiting import until
 
 from penstock_broker import main
-from penstock_broker.settings.settings import Listener, LogSettings, Management, Settings
+from penstock_broker.settings.settings import Listener, LogSettings, ManagementListener, BrokerSettings
 
 __all__ = ["MixedBroker"]
 
@@ -71,9 +71,9 @@ class MixedBroker:
 
 
 def run(folder: Path, kind: str) -> int:
-    settings = Settings(
+    settings = BrokerSettings(
         listeners=(Listener(address="127.0.0.1:0"),),
-        management=Management(address=f"unix:{folder / 'management.sock'}"),
+        management=ManagementListener(address=f"unix:{folder / 'management.sock'}"),
         log=LogSettings(segment_bytes=SEGMENT_BYTES),
         max_message_bytes=8 * 1024 * 1024,
     ).for_dev()

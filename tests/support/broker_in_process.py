@@ -14,7 +14,7 @@ from penstock_broker.assembly import assemble
 from penstock_broker.log import FileLayer, Log, SyncChoice
 from penstock_broker.log import Settings as LogSettings
 from penstock_broker.log.syncing import Syncer
-from penstock_broker.settings.settings import Settings
+from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.timers import Clock
 
 __all__ = ["BrokerInProcess"]
@@ -28,7 +28,7 @@ class BrokerInProcess:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: BrokerSettings,
         files: SimulatedFiles,
         folder: Path,
         clock: Clock,

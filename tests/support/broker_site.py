@@ -24,14 +24,14 @@ from penstock_amqp.endpoint.events import DATA, NUMBER
 from penstock_broker.log import FileLayer
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.security import Authentication
-from penstock_broker.settings.settings import Listener, Settings
+from penstock_broker.settings.settings import Listener, BrokerSettings
 from penstock_broker.state.timers import Clock
 from penstock_broker.topology.records import Subscription
 from penstock_core.terms import Exclusivity
 
 __all__ = ["BrokerSite", "HeldSyncer", "waiting_in"]
 
-SETTINGS = Settings(
+SETTINGS = BrokerSettings(
     listeners=(Listener(address="127.0.0.1:0"),), authentication=Authentication(anonymous=True), link_credit=10
 )
 

@@ -25,7 +25,7 @@ from penstock_api.management import QueueLimits
 from penstock_broker.log.files import FileLayer
 from penstock_broker.log.syncing import Syncer
 from penstock_broker.queue.queue import Queue
-from penstock_broker.settings.settings import Authentication, Listener, Settings
+from penstock_broker.settings.settings import Authentication, Listener, BrokerSettings
 from penstock_broker.state.timers import Clock
 from penstock_broker.topology.records import PointToPointQueue
 
@@ -145,7 +145,7 @@ class SteppedBroker:
     ) -> None:
         """`syncer`: who syncs the log, instead of whoever writes it, and at once."""
         self._folder = Path(mkdtemp())  # holds the lock only
-        self._settings = Settings.model_validate({**ANYBODY, **(settings or {})})
+        self._settings = BrokerSettings.model_validate({**ANYBODY, **(settings or {})})
         self.files = SimulatedFiles()
         self._syncer, self._segment_bytes = syncer, segment_bytes
         self._peers: list[Peer] = []

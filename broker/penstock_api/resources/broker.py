@@ -8,17 +8,17 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AwareDatetime, ConfigDict, Field, model_validator
 
 from penstock_api.resources import base
-from penstock_api.resources.announcing import Announcements
-from penstock_api.resources.creation import AutoCreate
+from penstock_api.settings.announcements import AnnouncementsSpec
+from penstock_api.settings.auto_creation import AutoCreateSpec
 from penstock_api.resources.delivery import ClientDeliverySpec
-from penstock_api.resources.listening import ClientListeners, MessageSize
+from penstock_api.resources.listeners import ClientListeners, MessageSize
 from penstock_api.resources.security import (
-    Authentication,
-    ClientLimits,
+    AuthenticationSpec,
+    ClientLimitsSpec,
     Permissions,
     mechanisms_without_tls,
 )
-from penstock_api.resources.transactions import TransactionLimits
+from penstock_api.settings.transaction_limits import TransactionLimitsSpec
 
 __all__ = [
     "Authentication",
@@ -150,14 +150,14 @@ class BrokerSpec(base.Spec):
     """Volumes."""
     listeners: ClientListeners = ClientListeners()
     """Where clients connect."""
-    authentication: Authentication
+    authentication: AuthenticationSpec
     """How clients say who they are."""
     permissions: Permissions | None = None
     """Who may do what; left out: whoever can connect may do everything but manage what others made. An empty list
     allows nothing. A change holds within two minutes, without a restart; giving the first or taking the list away
     restarts the pod.
     """
-    limits: ClientLimits = ClientLimits()
+    limits: ClientLimitsSpec = ClientLimitsSpec()
     """What clients may hold at once."""
     allowed_namespaces: base.AllowedNamespaces = ()
     """Other namespaces whose Exchanges and Subscriptions may use this Broker; `*` allows all."""
@@ -165,11 +165,11 @@ class BrokerSpec(base.Spec):
     """Largest message that is taken; `listeners.options` may say otherwise for a listener."""
     idle_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
     """A client from which nothing is heard for so long is cut off."""
-    auto_create: AutoCreate = AutoCreate()
+    auto_create: AutoCreateSpec = AutoCreateSpec()
     """Queues and topic exchanges that are made when a client first names them."""
-    announce: Announcements = Announcements()
+    announce: AnnouncementsSpec = AnnouncementsSpec()
     """What clients are told when they connect: other servers, and how to write addresses."""
-    transactions: TransactionLimits = TransactionLimits()
+    transactions: TransactionLimitsSpec = TransactionLimitsSpec()
     """How much transactions may hold, and for how long."""
     delivery: ClientDeliverySpec = ClientDeliverySpec()
     """What becomes of messages in subscriptions and queues that no resource declares."""

@@ -13,13 +13,13 @@ from penstock_api.resources import base
 
 __all__ = [
     "CLUSTER",
-    "Authentication",
-    "ClientLimits",
+    "AuthenticationSpec",
+    "ClientLimitsSpec",
     "UserGroup",
     "Mechanism",
-    "Permission",
+    "PermissionSpec",
     "Permissions",
-    "TokenIssuer",
+    "TokenIssuerSpec",
     "mechanisms_without_tls",
     "permission_settings",
 ]
@@ -72,7 +72,7 @@ _KEYS: Final = base.cel(
 )
 
 
-class TokenIssuer(base.Spec):
+class TokenIssuerSpec(base.Spec):
     """Whose signed tokens (JWT) log a client in, and by which keys they are checked."""
 
     model_config = ConfigDict(json_schema_extra=base.validations(_KEYS))
@@ -134,7 +134,7 @@ def _check_names(groups: tuple[UserGroup, ...]) -> tuple[UserGroup, ...]:
     return groups
 
 
-class Authentication(base.Spec):
+class AuthenticationSpec(base.Spec):
     """How clients say who they are."""
 
     model_config = ConfigDict(
@@ -155,7 +155,7 @@ class Authentication(base.Spec):
     """With `clientCaSecretRef`: whether a client without a certificate may log in by another mechanism."""
     certificate_user: Literal["CommonName", "Subject", "Dns", "Email", "Uri"] = "CommonName"
     """Which part of a client's certificate is its user name (SASL EXTERNAL)."""
-    tokens: Annotated[tuple[TokenIssuer, ...], Field(max_length=8)] = ()
+    tokens: Annotated[tuple[TokenIssuerSpec, ...], Field(max_length=8)] = ()
     """Issuers whose tokens log clients in (SASL OAUTHBEARER and XOAUTH2), such as the cluster itself for the
     ServiceAccounts of pods.
     """
@@ -192,7 +192,7 @@ class Authentication(base.Spec):
         return self
 
 
-def mechanisms_without_tls(authentication: Authentication) -> tuple[Mechanism, ...]:
+def mechanisms_without_tls(authentication: AuthenticationSpec) -> tuple[Mechanism, ...]:
     """What of the chosen mechanisms is offered without TLS: what shows no secret, or all if that is allowed."""
     hidden = _OF_TLS if authentication.allow_insecure_plain else _OF_TLS | _REVEALING
     return tuple(name for name in authentication.mechanisms or () if name not in hidden)
@@ -209,7 +209,7 @@ _OF_SOMETHING: Final = base.cel(
 )
 
 
-class Permission(base.Spec):
+class PermissionSpec(base.Spec):
     """Whoever matches `users`, or is in one of `groups`, may do `actions` to what the other patterns match. In
     patterns `*` stands for any characters.
     """
@@ -246,12 +246,12 @@ class Permission(base.Spec):
         return self
 
 
-Permissions = Annotated[tuple[Permission, ...], Field(max_length=128)]
+Permissions = Annotated[tuple[PermissionSpec, ...], Field(max_length=128)]
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
-class ClientLimits(base.Spec):
+class ClientLimitsSpec(base.Spec):
     """What clients may hold at once, so that one of them can't take what the others need."""
 
     connections: Count | None = None
@@ -272,7 +272,7 @@ class ClientLimits(base.Spec):
     """Links of one connection; left out: 1,024."""
 
 
-def permission_settings(permissions: Iterable[Permission]) -> list[dict[str, object]]:
+def permission_settings(permissions: Iterable[PermissionSpec]) -> list[dict[str, object]]:
     """The grants as the broker's file of permissions has them."""
     return [
         {

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Final
 
 from penstock_broker.access.connection import Connection
-from penstock_broker.settings.security import Limits
+from penstock_broker.settings.security import ConnectionLimits
 from penstock_broker.settings.settings import Role
 from penstock_core.reason import Reason, Refuse
 
@@ -21,7 +21,7 @@ ADVICE: Final = "close some, or ask those who run this broker to raise"
 class ConnectionCounts:
     """The open connections of clients."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
         self._users: Counter[str] = Counter()
         self._peers: Counter[str] = Counter()

@@ -32,7 +32,7 @@ from penstock_broker.access.token_issuers import TokenIssuers
 from penstock_broker.access.users import Users, in_folder, one_user
 from penstock_broker.settings.addresses import UNIX
 from penstock_broker.settings.security import MECHANISM_NAMES, ClientCertificates, Tls
-from penstock_broker.settings.settings import REVEALING, Listener, ListenerKind, Management, Role, Settings
+from penstock_broker.settings.settings import REVEALING, Listener, ListenerKind, ManagementListener, Role, BrokerSettings
 
 __all__ = ["ListeningPort", "ports_of"]
 
@@ -53,7 +53,7 @@ class ListeningPort:
     def __init__(
         self,
         listener: Listener,
-        settings: Settings,
+        settings: BrokerSettings,
         mechanisms: tuple[str, ...],
         users: Users | None = None,
         folder: Path | None = None,
@@ -170,7 +170,7 @@ def _load(tls: Tls, name: str) -> ServerTls:
         ) from error
 
 
-def ports_of(settings: Settings, key: bytes | None = None) -> list[ListeningPort]:
+def ports_of(settings: BrokerSettings, key: bytes | None = None) -> list[ListeningPort]:
     """All ports of a broker, not bound yet.
 
     `key`: salts passwords; 32 random bytes, the same over restarts, so that users that don't exist keep their looks.
@@ -197,7 +197,7 @@ def ports_of(settings: Settings, key: bytes | None = None) -> list[ListeningPort
     return ports
 
 
-def _client_port(listener: Listener, settings: Settings, users: Users | None, issuers: TokenIssuers) -> ListeningPort:
+def _client_port(listener: Listener, settings: BrokerSettings, users: Users | None, issuers: TokenIssuers) -> ListeningPort:
     allowed = _possible(listener, settings)
     wanted = allowed if listener.sasl_mechanisms is None else listener.sasl_mechanisms
     mechanisms = tuple(name for name in wanted if name in allowed)
@@ -210,7 +210,7 @@ def _client_port(listener: Listener, settings: Settings, users: Users | None, is
     return ListeningPort(listener, settings, mechanisms, users, settings.authentication.users_folder, issuers)
 
 
-def _possible(listener: Listener, settings: Settings) -> list[str]:
+def _possible(listener: Listener, settings: BrokerSettings) -> list[str]:
     """What can work on a listener, in the order of preference."""
     authentication = settings.authentication
     with_users = {"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"} if authentication.has_users else set[str]()
@@ -223,7 +223,7 @@ def _possible(listener: Listener, settings: Settings) -> list[str]:
     return [name for name in MECHANISM_NAMES if name in possible]
 
 
-def _management_port(management: Management, settings: Settings, key: bytes) -> ListeningPort:
+def _management_port(management: ManagementListener, settings: BrokerSettings, key: bytes) -> ListeningPort:
     is_unix = management.address.startswith(UNIX)
     listener = Listener(
         name="management", address=management.address, tls=management.tls, role=Role.MANAGEMENT, sasl_mechanisms=()

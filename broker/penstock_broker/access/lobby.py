@@ -15,7 +15,7 @@ from typing import Final
 from penstock_broker.access.connection import Connection
 from penstock_broker.access.listeners import ListeningPort
 from penstock_broker.access.rejections import RejectionReason, Rejections
-from penstock_broker.settings.security import Limits
+from penstock_broker.settings.security import ConnectionLimits
 from penstock_broker.settings.settings import Role
 from penstock_broker.warning_throttle import WarningThrottle
 
@@ -30,7 +30,7 @@ PAUSE_MS: Final = 100
 class Lobby:
     """The connections of one broker that are not known yet."""
 
-    def __init__(self, limits: Limits, warnings: WarningThrottle, turned_away: Rejections) -> None:
+    def __init__(self, limits: ConnectionLimits, warnings: WarningThrottle, turned_away: Rejections) -> None:
         self._limits = limits
         self._warnings = warnings
         self._turned_away = turned_away

@@ -20,7 +20,7 @@ from penstock_api.failure import Misuse
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.access.connection import Connection
 from penstock_broker.settings.security import Grants, Permission
-from penstock_broker.settings.settings import Role, Settings
+from penstock_broker.settings.settings import Role, BrokerSettings
 from penstock_broker.topology.records import Exchange, PointToPointQueue
 from penstock_core.address import CreateNode
 from penstock_core.identity import Identity
@@ -39,7 +39,7 @@ MAX_REMEMBERED: Final = 256
 class PermissionCheck:
     """The grants of one broker."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: BrokerSettings) -> None:
         """Raises `Misuse` if the file of permissions can't be used."""
         self._path = settings.permissions_file
         self._given = settings.permissions

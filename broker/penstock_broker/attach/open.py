@@ -17,7 +17,7 @@ from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.access.rejections import RejectionReason
 from penstock_broker.attach import detach
 from penstock_broker.errors import amqp_error
-from penstock_broker.settings.announcing import open_properties
+from penstock_broker.settings.settings import open_properties
 from penstock_broker.state.broker import Broker
 from penstock_broker.version import VERSION
 from penstock_core.connection_open import Admit, Capability, ClosePredecessor, Enforcement, Predecessor, Probe, ProbeResult, decide_sole_connection, offer

@@ -15,7 +15,7 @@ from penstock_api import release_terms
 from penstock_broker.access.connection import Connection
 from penstock_broker.queue.queue import Queue
 from penstock_broker.queue.totals import Histogram
-from penstock_broker.settings.settings import Settings
+from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer, Producer
 from penstock_broker.state.open_transactions import ConnectionTransactions, transactions_of
@@ -42,7 +42,7 @@ InFlight: TypeAlias = dict[Queue, tuple[int, int]]
 
 MAX_CONTAINERS: Final = 20
 
-_UNDERSTOOD: Final[list[Value]] = [*release_terms.vocabulary(), *release_terms.settings_vocabulary(Settings)]
+_UNDERSTOOD: Final[list[Value]] = [*release_terms.vocabulary(), *release_terms.settings_vocabulary(BrokerSettings)]
 
 
 def in_flight(connections: Iterable[Connection]) -> InFlight:

@@ -20,7 +20,7 @@ __all__ = [
     "Authentication",
     "ClientCertificates",
     "Grants",
-    "Limits",
+    "ConnectionLimits",
     "Model",
     "Permission",
     "Tls",
@@ -142,7 +142,7 @@ class Grants(Model):
     permissions: tuple[Permission, ...]
 
 
-class Limits(Model):
+class ConnectionLimits(Model):
     """What clients may hold at once, so that one of them can't take what the others need. Absent: no limit."""
 
     connections: int = Field(default=10_000, ge=1)

@@ -1,6 +1,10 @@
 """What a broker is told at start: the configuration file (YAML), with the command line's options laid over it.
 
 Keys are camelCase in the file. Times are seconds, sizes bytes. `--dev` is a shorthand for `Settings.for_dev`.
+
+What the properties of our Open tell clients beyond who we are: other servers to go to, and prefixes of addresses.
+
+Source: the Qpid JMS client, which reads ``failover-server-list``, ``queue-prefix`` and ``topic-prefix``.
 """
 
 from __future__ import annotations
@@ -9,32 +13,23 @@ import ipaddress
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
-
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
-
 from penstock_amqp.transports.origins import normal_origin
 from penstock_api.failure import Misuse
 from penstock_api.validation_messages import validation_messages
 from penstock_api.management import DeliveryPolicy
 from penstock_broker.settings.addresses import UNIX, Address, HostPort, split
-from penstock_broker.settings.announcing import Announcements
 from penstock_broker.settings.creation import AutoCreate
-from penstock_broker.settings.security import MECHANISM_NAMES, Authentication, Limits, Model, Permission, Tls
+from penstock_broker.settings.security import MECHANISM_NAMES, Authentication, ConnectionLimits, Model, Permission, Tls
 from penstock_broker.settings.transactions import TransactionSettings
+from typing import Annotated, Literal
+from pydantic import Field
+from penstock_amqp.types.values import Symbol, Value
+from penstock_broker.settings.security import Model
 
-__all__ = [
-    "REVEALING",
-    "Authentication",
-    "DeliverySettings",
-    "Listener",
-    "ListenerKind",
-    "LogSettings",
-    "Management",
-    "Role",
-    "Settings",
-    "load",
-]
+__all__ = ['Announcements', 'Authentication', 'DeliverySettings', 'FailoverServer', 'Listener', 'ListenerKind', 'LogSettings', "ManagementListener", 'REVEALING', 'Role', "BrokerSettings", 'load', 'open_properties']
+
 
 REVEALING: Final = frozenset(("PLAIN", "XOAUTH2", "OAUTHBEARER"))
 """Mechanisms that show the secret itself to whoever listens in."""
@@ -106,7 +101,7 @@ class Listener(Model):
             return False
 
 
-class Management(Model):
+class ManagementListener(Model):
     """The operator's access to `$management`: everything is allowed."""
 
     address: Address
@@ -131,11 +126,11 @@ class LogSettings(Model):
     """Beyond so much of large messages that is written and not synced, nothing more is read from who sends them."""
 
 
-class Settings(Model):
+class BrokerSettings(Model):
     """One broker."""
 
     listeners: tuple[Listener, ...] = ()
-    management: Management | None = None
+    management: ManagementListener | None = None
     observer_socket: Path | None = None
     probes: HostPort | None = None
     """HOST:PORT of GET /livez and /readyz."""
@@ -144,7 +139,7 @@ class Settings(Model):
     """Grants on client listeners; neither these nor `permissions_file`: everything is allowed."""
     permissions_file: Path | None = None
     """More grants, under the key `permissions`; read again when it changes."""
-    limits: Limits = Limits()
+    limits: ConnectionLimits = ConnectionLimits()
     log: LogSettings = LogSettings()
     delivery: DeliverySettings = DeliverySettings()
     transactions: TransactionSettings = TransactionSettings()
@@ -163,12 +158,12 @@ class Settings(Model):
     """Messages that a producer may send ahead."""
 
     @model_validator(mode="after")
-    def _has_transactions_in_segments(self) -> Settings:
+    def _has_transactions_in_segments(self) -> BrokerSettings:
         self.transactions.check(self.log.segment_bytes)
         return self
 
     @model_validator(mode="after")
-    def _has_secrets_protected(self) -> Settings:
+    def _has_secrets_protected(self) -> BrokerSettings:
         for listener in self.listeners:
             wanted = listener.sasl_mechanisms or ()
             unknown = [name for name in wanted if name not in MECHANISM_NAMES]
@@ -191,7 +186,7 @@ class Settings(Model):
         """Whether secrets may cross this listener as they are."""
         return listener.tls is not None or listener.is_local or self.authentication.allow_insecure_plain
 
-    def for_dev(self) -> Settings:
+    def for_dev(self) -> BrokerSettings:
         """`--dev`: ANONYMOUS, PLAIN guest/guest, and, if nothing else is said, what is named is made."""
         authentication = self.authentication.model_copy(
             update={"anonymous": True, "users": {**self.authentication.users, "guest": "guest"}}
@@ -199,7 +194,7 @@ class Settings(Model):
         return self.model_copy(update={"authentication": authentication, "auto_create": self.auto_create or True})
 
 
-def load(path: Path) -> Settings:
+def load(path: Path) -> BrokerSettings:
     """Read the configuration file. Raises `Misuse` that names every wrong key."""
     try:
         content = yaml.safe_load(path.read_text())
@@ -208,7 +203,50 @@ def load(path: Path) -> Settings:
     except yaml.YAMLError as error:
         raise Misuse(f"The configuration {path} is no YAML: {error}.", "Correct the line.") from error
     try:
-        return Settings.model_validate(content or {})
+        return BrokerSettings.model_validate(content or {})
     except ValidationError as error:
         wrong = "; ".join(validation_messages(error, whole="the file"))
         raise Misuse(f"The configuration {path} is wrong: {wrong}.", "docs/broker.md lists all keys.") from error
+
+class FailoverServer(Model):
+    """Another server that clients of this one may go to when they lose it."""
+
+    hostname: Annotated[str, Field(min_length=1)]
+    """Name for TLS and for the Open; also where to connect, unless `network_host` says otherwise."""
+    port: int = Field(ge=1, le=65_535)
+    scheme: Literal["amqp", "amqps", "amqpws", "amqpwss"] | None = None
+    network_host: str | None = None
+    path: str | None = None
+    """Of a WebSocket."""
+
+    def to_wire(self) -> Value:
+        """One entry of ``failover-server-list``."""
+        entry: dict[Value, Value] = {
+            Symbol("hostname"): self.hostname,
+            Symbol("network-host"): self.network_host or self.hostname,
+            Symbol("port"): self.port,
+        }
+        if self.scheme is not None:
+            entry[Symbol("scheme")] = self.scheme
+        if self.path is not None:
+            entry[Symbol("path")] = self.path
+        return entry
+
+
+class Announcements(Model):
+    """What the Open tells."""
+
+    failover_servers: tuple[FailoverServer, ...] = ()
+    """Clients replace the list of their failover URI by these: name this server too if they shall come back."""
+    prefixes: bool = False
+    """Have JMS clients write `queue://` and `topic://` before their addresses, also in messages and for replies."""
+
+
+def open_properties(announcements: Announcements) -> dict[str, Value]:
+    """The properties that announce it."""
+    properties: dict[str, Value] = {}
+    if announcements.failover_servers:
+        properties["failover-server-list"] = [each.to_wire() for each in announcements.failover_servers]
+    if announcements.prefixes:
+        properties |= {"queue-prefix": "queue://", "topic-prefix": "topic://"}
+    return properties

@@ -24,7 +24,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.log import Log
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.creation import creation_of
-from penstock_broker.settings.settings import Settings
+from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.links import Browser, Consumer, Producer
 from penstock_broker.state.open_transactions import Transactions
 from penstock_broker.state.routes import Routes
@@ -104,7 +104,7 @@ class Clients:
         "warnings",
     )
 
-    def __init__(self, settings: Settings, warnings: WarningThrottle) -> None:
+    def __init__(self, settings: BrokerSettings, warnings: WarningThrottle) -> None:
         self.connections: dict[int, Connection] = {}
         """By number."""
         self.next_connection = 0
@@ -168,7 +168,7 @@ class TemporaryNodes:
 class Broker:
     """The records of one broker. One per process."""
 
-    def __init__(self, settings: Settings, log: Log, topology: Topology, instance_id: str) -> None:
+    def __init__(self, settings: BrokerSettings, log: Log, topology: Topology, instance_id: str) -> None:
         self.settings = settings
         self.log = log
         self.topology = topology

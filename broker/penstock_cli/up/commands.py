@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock_api.resources import Broker, quantity_bytes
-from penstock_api.resources.announcing import announcement_settings
-from penstock_api.resources.creation import AutoCreate, creation_settings
+from penstock_api.settings.announcements import announcement_settings
+from penstock_api.settings.auto_creation import AutoCreateSpec, creation_settings
 from penstock_api.resources.delivery import client_settings
-from penstock_api.resources.listening import listener_settings
-from penstock_api.resources.transactions import transaction_settings
+from penstock_api.resources.listeners import listener_settings
+from penstock_api.settings.transaction_limits import transaction_settings
 from penstock_cli.up.children import ChildProcess
 from penstock_cli.up.tls_listener import encrypted_listener
 from penstock_cli.up.layout import Layout
@@ -64,7 +64,7 @@ def broker_settings(broker: Broker, endpoints: Endpoints, layout: Layout, folder
         listeners.append(encrypted_listener(broker, folder, layout, endpoints.amqps))
     return {
         # Nothing said: everything that is named is made, unlike on Kubernetes.
-        "autoCreate": True if spec.auto_create == AutoCreate() else creation_settings(spec.auto_create),
+        "autoCreate": True if spec.auto_create == AutoCreateSpec() else creation_settings(spec.auto_create),
         **security,
         **{key: value for key, value in further.items() if value},
         "listeners": listeners,

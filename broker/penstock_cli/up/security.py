@@ -12,7 +12,7 @@ from pathlib import Path
 
 from penstock_api.failure import Misuse
 from penstock_api.resources import GROUP, Broker
-from penstock_api.resources.security import Authentication, TokenIssuer, permission_settings
+from penstock_api.resources.security import AuthenticationSpec, TokenIssuerSpec, permission_settings
 from penstock_cli.up.layout import Layout
 from penstock_cli.up.manifest_secrets import OWNER_ONLY, content, write
 
@@ -21,7 +21,7 @@ __all__ = ["is_open", "security_settings"]
 
 def is_open(broker: Broker) -> bool:
     """Whether anybody may do everything: then the broker runs in development mode, as on a first day."""
-    return broker.spec.authentication == Authentication(anonymous=True) and broker.spec.permissions is None
+    return broker.spec.authentication == AuthenticationSpec(anonymous=True) and broker.spec.permissions is None
 
 
 def security_settings(broker: Broker, folder: Path, layout: Layout) -> tuple[dict[str, object], dict[str, object]]:
@@ -62,7 +62,7 @@ def security_settings(broker: Broker, folder: Path, layout: Layout) -> tuple[dic
     }
 
 
-def _issuer(broker: Broker, folder: Path, layout: Layout, number: int, issuer: TokenIssuer) -> dict[str, object]:
+def _issuer(broker: Broker, folder: Path, layout: Layout, number: int, issuer: TokenIssuerSpec) -> dict[str, object]:
     if issuer.keys_config_map_ref is None:
         raise Misuse(
             f"Broker {broker.key} takes tokens of the cluster (spec.authentication.tokens[{number}].issuer), and there "

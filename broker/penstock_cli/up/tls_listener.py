@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock_api.failure import Misuse
 from penstock_api.resources import Broker
-from penstock_api.resources.listening import listener_settings, tls_settings
+from penstock_api.resources.listeners import listener_settings, tls_settings
 from penstock_cli.up.layout import Layout
 from penstock_cli.up.manifest_secrets import OWNER_ONLY, content, find, write
 from penstock_operator.children import certificates

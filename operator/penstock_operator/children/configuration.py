@@ -13,12 +13,12 @@ from typing import Final
 import yaml
 
 from penstock_api.resources import GROUP, Broker, BrokerSpec, quantity_bytes
-from penstock_api.resources.announcing import announcement_settings
-from penstock_api.resources.creation import AutoCreate, creation_settings
+from penstock_api.settings.announcements import announcement_settings
+from penstock_api.settings.auto_creation import AutoCreateSpec, creation_settings
 from penstock_api.resources.delivery import ClientDeliverySpec, client_settings
-from penstock_api.resources.listening import listener_settings, tls_settings
-from penstock_api.resources.security import TokenIssuer, mechanisms_without_tls, permission_settings
-from penstock_api.resources.transactions import transaction_settings
+from penstock_api.resources.listeners import listener_settings, tls_settings
+from penstock_api.resources.security import TokenIssuerSpec, mechanisms_without_tls, permission_settings
+from penstock_api.settings.transaction_limits import transaction_settings
 from penstock_operator import names
 from penstock_operator.children import credentials
 from penstock_operator.children.metadata import child_metadata
@@ -122,7 +122,7 @@ def _further(spec: BrokerSpec) -> Manifest:
     limits = spec.limits.model_dump(mode="json", by_alias=True, exclude_none=True)
     if limits:
         settings["limits"] = limits
-    if spec.auto_create != AutoCreate():
+    if spec.auto_create != AutoCreateSpec():
         settings["autoCreate"] = creation_settings(spec.auto_create)
     if spec.delivery != ClientDeliverySpec():
         settings["delivery"] = client_settings(spec.delivery)
@@ -135,7 +135,7 @@ def _further(spec: BrokerSpec) -> Manifest:
     return settings
 
 
-def _issuer(broker: Broker, number: int, issuer: TokenIssuer, cluster_issuer: str) -> Manifest:
+def _issuer(broker: Broker, number: int, issuer: TokenIssuerSpec, cluster_issuer: str) -> Manifest:
     fields = issuer.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"keys_config_map_ref"})
     if issuer.is_cluster:
         fields["issuer"] = cluster_issuer

@@ -10,7 +10,7 @@ from support.raw_client import RawClient
 
 from penstock_amqp.frames.performatives import Detach, Disposition, Target, Transfer
 from penstock_amqp.messages.whole import Message, encode_message
-from penstock_broker.settings.settings import Settings
+from penstock_broker.settings.settings import BrokerSettings
 
 KIB = 1024
 
@@ -61,6 +61,6 @@ def test_a_listener_s_own_limits_are_told_and_hold(
 
 def test_a_transaction_has_room_for_the_largest_message_of_any_listener() -> None:
     listener = {"name": "bulk", "address": "127.0.0.1:0", "maxMessageBytes": 512 * KIB * KIB}
-    settings = Settings.model_validate({"listeners": [listener], "maxMessageBytes": KIB * KIB})
+    settings = BrokerSettings.model_validate({"listeners": [listener], "maxMessageBytes": KIB * KIB})
     limits = settings.transactions.limits(settings.log.segment_bytes, settings.largest_message_bytes)
     assert limits.bytes == 512 * KIB * KIB

@@ -7,7 +7,7 @@ import yaml
 from pydantic import ValidationError
 
 from penstock_broker.settings.creation import creation_of, unused_queue_seconds
-from penstock_broker.settings.settings import Settings
+from penstock_broker.settings.settings import BrokerSettings
 from penstock_core.auto_creation import ANYTHING, NOTHING, AutoCreation, CreationRule
 
 LONG = """
@@ -17,8 +17,8 @@ autoCreate:
 """
 
 
-def read(text: str) -> Settings:
-    return Settings.model_validate(yaml.safe_load(text))
+def read(text: str) -> BrokerSettings:
+    return BrokerSettings.model_validate(yaml.safe_load(text))
 
 
 @pytest.mark.parametrize(

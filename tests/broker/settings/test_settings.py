@@ -9,7 +9,7 @@ import pytest
 from penstock_amqp.transports.certificate_names import NamePart
 from penstock_api.failure import Misuse
 from penstock_broker.settings.security import ClientCertificates
-from penstock_broker.settings.settings import Listener, ListenerKind, Settings, load
+from penstock_broker.settings.settings import Listener, ListenerKind, BrokerSettings, load
 from penstock_core.permissions import Action, Grant
 
 WHOLE = """
@@ -156,7 +156,7 @@ def test_messages_may_be_larger_than_a_log_segment(tmp_path: Path) -> None:
 
 
 def test_dev_adds_guest_anonymous_and_names_made_when_used() -> None:
-    settings = Settings.model_validate({"authentication": {"users": {"ann": "x"}}}).for_dev()
+    settings = BrokerSettings.model_validate({"authentication": {"users": {"ann": "x"}}}).for_dev()
     assert settings.authentication.users == {"ann": "x", "guest": "guest"}
     assert settings.authentication.anonymous
     assert settings.auto_create

@@ -17,7 +17,7 @@ from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Accepted
 from penstock_amqp.messages.transactions import TransactionalState
 from penstock_api.management import BrokerState, ConnectionState, EntityType
-from penstock_broker.settings.settings import Settings
+from penstock_broker.settings.settings import BrokerSettings
 from penstock_core.transaction_rules import TransactionLimits
 
 
@@ -139,7 +139,7 @@ def test_a_delivery_settled_in_a_transaction_counts_as_in_flight(tmp_path: Path)
     [(64 * 1024 * 1024, 100_000, 16 * 1024 * 1024), (8 * 1024 * 1024, 32_768, 2 * 1024 * 1024)],
 )
 def test_the_limits_follow_the_log_s_segments(segment_bytes: int, messages: int, most_bytes: int) -> None:
-    settings = Settings.model_validate({"log": {"segmentBytes": segment_bytes}, "maxMessageBytes": 1024 * 1024})
+    settings = BrokerSettings.model_validate({"log": {"segmentBytes": segment_bytes}, "maxMessageBytes": 1024 * 1024})
     assert settings.transactions.limits(segment_bytes, settings.max_message_bytes) == TransactionLimits(
         messages=messages,
         bytes=most_bytes,
@@ -188,10 +188,10 @@ def until_it_fits(client: TransactionClient, sender: int) -> None:
 
 
 def test_the_longest_message_fits_a_transaction() -> None:
-    settings = Settings.model_validate({"maxMessageBytes": 30_000_000})
+    settings = BrokerSettings.model_validate({"maxMessageBytes": 30_000_000})
     assert settings.transactions.limits(settings.log.segment_bytes, 30_000_000).bytes == 30_000_000
 
 
 def test_a_transaction_larger_than_the_log_takes_is_no_configuration() -> None:
     with pytest.raises(ValidationError, match=r"raise log.segmentBytes to twice transactions.maxBytes"):
-        Settings.model_validate({"transactions": {"maxBytes": 33 * 1024 * 1024}})
+        BrokerSettings.model_validate({"transactions": {"maxBytes": 33 * 1024 * 1024}})

@@ -15,7 +15,7 @@ from penstock_amqp.client.management import ManagementClient
 from penstock_api import declaration, release_terms
 from penstock_api.management import EntityType
 from penstock_api.resources.header_bindings import as_text
-from penstock_broker.settings.settings import Settings
+from penstock_broker.settings.settings import BrokerSettings
 from penstock_operator.brokers.management import ManagementTarget, NotUnderstood, Unreachable
 from penstock_operator.brokers.management_amqp import connect
 from penstock_operator.children import certificates
@@ -76,7 +76,7 @@ async def test_declare_query_and_remove(target: ManagementTarget) -> None:
     management = await connect(target)
     state = await management.state()
     assert (state.epoch, state.durable_work) == (1, "Ok")
-    assert state.understands == (*release_terms.vocabulary(), *release_terms.settings_vocabulary(Settings))
+    assert state.understands == (*release_terms.vocabulary(), *release_terms.settings_vocabulary(BrokerSettings))
     wanted = declaration.subscription_declaration(subscription(), exchange="orders", cluster_id="c1")
     made = await management.declare(
         [

@@ -13,15 +13,15 @@ from support.resources import broker
 from penstock_amqp.transports.certificate_names import NamePart
 from penstock_api import release_terms
 from penstock_broker.settings import settings
-from penstock_broker.settings.announcing import Announcements, FailoverServer
+from penstock_broker.settings.settings import Announcements, FailoverServer
 from penstock_broker.settings.creation import AutoCreate, CreatedNodes, CreatedQueues
-from penstock_broker.settings.security import ClientCertificates, Grants, Limits, Tls, TokenIssuer
+from penstock_broker.settings.security import ClientCertificates, Grants, ConnectionLimits, Tls, TokenIssuer
 from penstock_broker.settings.transactions import TransactionSettings
 from penstock_core.permissions import Action, Grant
 from penstock_operator.children import configuration, stateful_set
 
 
-def loaded(tmp_path: Path, **spec: Any) -> settings.Settings:
+def loaded(tmp_path: Path, **spec: Any) -> settings.BrokerSettings:
     path = tmp_path / "broker.yaml"
     path.write_text(configuration.render(broker(**spec)))
     return settings.load(path)
@@ -166,7 +166,7 @@ def test_every_part_of_a_certificate_can_be_chosen(tmp_path: Path, written: str,
 
 
 def test_limits_are_the_broker_s_where_the_spec_has_none(tmp_path: Path) -> None:
-    assert loaded(tmp_path).limits == Limits()
+    assert loaded(tmp_path).limits == ConnectionLimits()
     every = {
         "connections": 1,
         "connectionsPerUser": 2,
@@ -177,7 +177,7 @@ def test_limits_are_the_broker_s_where_the_spec_has_none(tmp_path: Path) -> None
         "sessionsPerConnection": 7,
         "linksPerConnection": 8,
     }
-    assert loaded(tmp_path, limits=every).limits == Limits.model_validate(every)
+    assert loaded(tmp_path, limits=every).limits == ConnectionLimits.model_validate(every)
 
 
 def test_tokens_are_for_this_broker_unless_the_spec_says_otherwise(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_limits_of_transactions(tmp_path: Path) -> None:
 
 
 def test_settings_that_a_running_broker_does_not_know_are_named() -> None:
-    knows = frozenset(release_terms.settings_vocabulary(settings.Settings))
+    knows = frozenset(release_terms.settings_vocabulary(settings.BrokerSettings))
     told = broker(announce={"prefixes": True}, authentication={"anonymous": True, "groups": [{"name": "shop"}]})
     pinned = stateful_set.PinnedPods("image:1", "image:1", stateful_set.LATEST)
     assert stateful_set.unknown_settings(told, replace(pinned, understood=knows)) == ()

@@ -15,7 +15,7 @@ from support.resources import broker, broker_state
 from penstock_api import release_terms
 from penstock_api.management import BrokerState
 from penstock_api.resources import Broker
-from penstock_broker.settings.settings import Settings as BrokerSettings
+from penstock_broker.settings.settings import BrokerSettings as BrokerSettings
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children.cluster_issuer import DISCOVERY, KEYS
 from penstock_operator.cluster.cache import Cache, ResourceKey

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from penstock_api.resources import base
 
-__all__ = ["Announcements", "announcement_settings"]
+__all__ = ["AnnouncementsSpec", "announcement_settings"]
 
 _PATH: Final = base.cel(
     "!has(self.path) || (has(self.scheme) && self.scheme in ['amqpws', 'amqpwss'])",
@@ -19,7 +19,7 @@ _PATH: Final = base.cel(
 Host = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[^\s/]+$")]
 
 
-class FailoverServer(base.Spec):
+class FailoverServerSpec(base.Spec):
     """A server that clients go to when they lose this one."""
 
     model_config = ConfigDict(json_schema_extra=base.validations(_PATH))
@@ -42,10 +42,10 @@ class FailoverServer(base.Spec):
         return self
 
 
-class Announcements(base.Spec):
+class AnnouncementsSpec(base.Spec):
     """What clients are told when they connect."""
 
-    failover_servers: Annotated[tuple[FailoverServer, ...], Field(max_length=16)] = ()
+    failover_servers: Annotated[tuple[FailoverServerSpec, ...], Field(max_length=16)] = ()
     """Servers for failover. Qpid JMS replaces the list of its failover URI by these, so name this Broker too if its
     clients shall come back.
     """
@@ -53,6 +53,6 @@ class Announcements(base.Spec):
     """Have JMS clients write `queue://` and `topic://` before their addresses."""
 
 
-def announcement_settings(announcements: Announcements) -> dict[str, object]:
+def announcement_settings(announcements: AnnouncementsSpec) -> dict[str, object]:
     """As the broker's configuration has it; only what is set."""
     return announcements.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from penstock_api.resources import base
 
-__all__ = ["TransactionLimits", "transaction_settings"]
+__all__ = ["TransactionLimitsSpec", "transaction_settings"]
 
 _ONE: Final = ("must be 1Ki to 32Mi: a transaction has to fit half a segment of the log", "1Ki", "32Mi")
 """Bounds of one transaction. A Broker's spec doesn't change how long a segment is."""
@@ -28,7 +28,7 @@ Total = Annotated[
 ]
 
 
-class TransactionLimits(base.Spec):
+class TransactionLimitsSpec(base.Spec):
     """What transactions may hold; one that goes over a limit is rolled back, and its client told which."""
 
     max_messages: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
@@ -54,7 +54,7 @@ _SIZES: Final = {
 }
 
 
-def transaction_settings(limits: TransactionLimits) -> dict[str, object]:
+def transaction_settings(limits: TransactionLimitsSpec) -> dict[str, object]:
     """As the broker's configuration has it; only what is set."""
     settings = limits.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=set(_SIZES))
     for name, key in _SIZES.items():

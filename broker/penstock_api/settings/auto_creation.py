@@ -11,10 +11,10 @@ from pydantic import AfterValidator, Field
 
 from penstock_api.resources import base
 
-__all__ = ["AutoCreate", "CreatedNodes", "CreatedQueues", "creation_settings"]
+__all__ = ["AutoCreateSpec", "CreatedNodesSpec", "CreatedQueuesSpec", "creation_settings"]
 
 
-class CreatedNodes(base.Spec):
+class CreatedNodesSpec(base.Spec):
     """Nodes of one kind that are made when a client first names them."""
 
     names: Annotated[
@@ -27,22 +27,22 @@ class CreatedNodes(base.Spec):
     """So many are there at most that were made in this way."""
 
 
-class CreatedQueues(CreatedNodes):
+class CreatedQueuesSpec(CreatedNodesSpec):
     """The same for queues, which can go again by themselves."""
 
     delete_unused_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
     """One that is empty and that no client has used for so long is deleted; left out: never."""
 
 
-class AutoCreate(base.Spec):
+class AutoCreateSpec(base.Spec):
     """What is made when a client first names it; any other unknown name is not-found."""
 
-    queues: CreatedQueues | None = None
+    queues: CreatedQueuesSpec | None = None
     """Queues; left out: none."""
-    topics: CreatedNodes | None = None
+    topics: CreatedNodesSpec | None = None
     """Topic exchanges; left out: none."""
 
 
-def creation_settings(auto_create: AutoCreate) -> dict[str, object]:
+def creation_settings(auto_create: AutoCreateSpec) -> dict[str, object]:
     """As the broker's configuration file has it."""
     return auto_create.model_dump(mode="json", by_alias=True, exclude_none=True)
