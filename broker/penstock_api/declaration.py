@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from penstock_api.management import ExchangeDeclaration, QueueLimits, Owner, SubscriptionDeclaration
+from penstock_api.management import ExchangeDeclaration, Owner, QueueLimits, SubscriptionDeclaration
 from penstock_api.resources import Exchange, Subscription, quantity_bytes
 from penstock_api.resources.delivery import delivery_policy
 from penstock_api.resources.header_bindings import as_declared

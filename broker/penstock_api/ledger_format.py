@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["COLUMNS", "LedgerColumn", "ColumnType", "RowKind", "SegmentName"]
+__all__ = ["COLUMNS", "ColumnType", "LedgerColumn", "RowKind", "SegmentName"]
 
 SUFFIX: Final = ".parquet"
 HIDDEN_PREFIX: Final = "."

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from penstock_api.management import ManagementDocument, Name, Request
 
-__all__ = ["HandledMessages", "PeekRequest", "PeekReply", "PeekedMessage", "MessageSelection"]
+__all__ = ["HandledMessages", "MessageSelection", "PeekReply", "PeekRequest", "PeekedMessage"]
 
 MAX_PEEKED = 100
 """Messages in one answer to PEEK at most."""

@@ -15,8 +15,8 @@ from typing import Final, Literal, Union, cast, get_args, get_origin
 from pydantic import BaseModel
 
 from penstock_api.management import (
-    ManagementDocument,
     ExchangeDeclaration,
+    ManagementDocument,
     QueueDeclaration,
     SubscriptionDeclaration,
 )

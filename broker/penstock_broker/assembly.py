@@ -9,6 +9,7 @@ import uuid
 from functools import partial
 
 from penstock_api.failure import Misuse
+from penstock_api.settings.auto_creation import unused_queue_seconds
 from penstock_broker.access.listeners import ListeningPort
 from penstock_broker.attach import unused
 from penstock_broker.log import Log, Recovered
@@ -16,7 +17,6 @@ from penstock_broker.loop import events
 from penstock_broker.loop.loop import Loop
 from penstock_broker.management.node import ManagementNode
 from penstock_broker.messages import expiry, restore
-from penstock_broker.settings.creation import unused_queue_seconds
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.timers import SYSTEM_CLOCK, Clock

@@ -15,9 +15,9 @@ import click
 
 from penstock_api.failure import Failure
 from penstock_cli.verbs.broker import broker
-from penstock_cli.verbs.messages import move, peek, purge, redrive
 from penstock_cli.verbs.lag import lag
 from penstock_cli.verbs.listings import queues, subscriptions
+from penstock_cli.verbs.messages import move, peek, purge, redrive
 from penstock_cli.verbs.observer import observer
 from penstock_cli.verbs.operator import operator
 from penstock_cli.verbs.up import up

@@ -20,8 +20,8 @@ from penstock_core.binding import (
 )
 from penstock_core.existing_subscription import ExistingSubscription, LiveLink, OwnerMark
 from penstock_core.identity import Identity, LinkKey
-from penstock_core.reason import Reason, Refuse
 from penstock_core.link_stealing import NothingLive, Steal, decide_steal
+from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import (
     ClientOverrides,
     Exclusivity,
@@ -122,14 +122,18 @@ def look_up(request: AttachRequest, existing: Mapping[Identity, ExistingSubscrip
     )
 
 
-def _decide(request: AttachRequest, source: AskedSource, existing: ExistingSubscription | None, *, steals: bool) -> Decision:
+def _decide(
+    request: AttachRequest, source: AskedSource, existing: ExistingSubscription | None, *, steals: bool
+) -> Decision:
     binding = binding_asked(request, source)
     refused = check_binding(binding)
     if refused is not None:
         return refused
     if existing is None:
         return _create(request, binding, steals)
-    refused = permissions.check_owner(existing, request.user, request.may_use_others) or _check_exclusivity(request, existing)
+    refused = permissions.check_owner(existing, request.user, request.may_use_others) or _check_exclusivity(
+        request, existing
+    )
     if refused is not None:
         return refused
     claims = request.link if existing.exclusivity is Exclusivity.LINK and existing.owner is None else None
@@ -185,7 +189,9 @@ def _check_exclusivity(request: AttachRequest, existing: ExistingSubscription) -
     return None
 
 
-def _refuse_override(source: AskedSource, binding: Binding, existing: ExistingSubscription, managed: OwnerMark) -> Refuse | None:
+def _refuse_override(
+    source: AskedSource, binding: Binding, existing: ExistingSubscription, managed: OwnerMark
+) -> Refuse | None:
     """Decision 14: what an attach leaves unnamed is not asked for; what it names must be what is declared."""
     declared = existing.binding
     same_keys = source.keys is None or binding.keys == declared.keys

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from penstock_core.attach_table import NULL_SOURCE, TABLE, AttachKey, NameScope, Naming, NullSourceKey, Row
 from penstock_core.binding import NO_FILTER, NO_HEADERS, Binding, Filter, default_keys
 from penstock_core.existing_subscription import TopicLink
 from penstock_core.header_bindings import HeaderBinding
 from penstock_core.identity import GLOBAL, Identity, LinkKey, Scope, private_name, subscription_name, suffix_of
-from penstock_core.attach_table import NULL_SOURCE, TABLE, AttachKey, Naming, NullSourceKey, Row, NameScope
 from penstock_core.terms import Durability, ExchangeType, ExpiryPolicy
 
 __all__ = ["AskedSource", "AttachRequest", "binding_asked", "identities_to_look_up"]

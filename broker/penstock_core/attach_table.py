@@ -14,7 +14,17 @@ from typing import Final, NamedTuple
 
 from penstock_core.terms import Exclusivity
 
-__all__ = ["NULL_SOURCE", "SHARED_SUBS", "TABLE", "AttachKey", "NullSourceRow", "Naming", "NullSourceKey", "Row", "NameScope"]
+__all__ = [
+    "NULL_SOURCE",
+    "SHARED_SUBS",
+    "TABLE",
+    "AttachKey",
+    "NameScope",
+    "Naming",
+    "NullSourceKey",
+    "NullSourceRow",
+    "Row",
+]
 
 SHARED_SUBS: Final = "SHARED-SUBS"
 """The capability that every topic link is offered; the page also spells it SHARED-SUB and SHARED_SUB, clients know this

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from penstock_core.reason import Reason, Refuse
 from penstock_core.attach_table import SHARED_SUBS
+from penstock_core.reason import Reason, Refuse
 
 __all__ = [
     "ESTABLISHMENT_FAILED",

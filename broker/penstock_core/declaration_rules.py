@@ -14,15 +14,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import assert_never
+
+from penstock_core.address import PREDEFINED, check_exchange_name
 from penstock_core.binding import Binding, check_binding
 from penstock_core.existing_subscription import ExistingSubscription, OwnerMark
 from penstock_core.identity import Identity, subscription_name
 from penstock_core.reason import Reason, Refuse
-from penstock_core.terms import Exclusivity, Lifetime, RebindPolicy
-from penstock_core.address import PREDEFINED, check_exchange_name
-from penstock_core.terms import ExchangeType
+from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, RebindPolicy
 
-__all__ = ["DeclaredSubscription", 'DeleteExisting', 'DropAndRebind', 'Keep', 'Make', 'NothingToDelete', 'RebindInPlace', 'Rebinding', 'SameBinding', 'Wait', 'decide_declaration', 'decide_deletion', 'decide_exchange_declaration', 'decide_exchange_deletion', 'decide_rebind']
+__all__ = [
+    "DeclaredSubscription",
+    "DeleteExisting",
+    "DropAndRebind",
+    "Keep",
+    "Make",
+    "NothingToDelete",
+    "RebindInPlace",
+    "Rebinding",
+    "SameBinding",
+    "Wait",
+    "decide_declaration",
+    "decide_deletion",
+    "decide_exchange_declaration",
+    "decide_exchange_deletion",
+    "decide_rebind",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +93,9 @@ class Keep:
     rebinding: Rebinding
 
 
-def decide_declaration(declared: DeclaredSubscription, existing: ExistingSubscription | None, depth: int) -> Make | Keep | Refuse:
+def decide_declaration(
+    declared: DeclaredSubscription, existing: ExistingSubscription | None, depth: int
+) -> Make | Keep | Refuse:
     """Decide CREATE or UPDATE of a subscription that holds ``depth`` messages; the exchange was found and can route."""
     refused = _check(declared)
     if refused is not None:
@@ -195,6 +213,7 @@ def _check_mark(declared: DeclaredSubscription, existing: ExistingSubscription) 
         Reason.DUPLICATE_SUBSCRIPTION,
         f"Another resource declared the {existing.identity} before; choose another name, or delete one of the two.",
     )
+
 
 def decide_exchange_declaration(name: str, asked: ExchangeType, there: ExchangeType | None) -> Refuse | None:
     """None if the exchange may be made, or kept as it is; ``there`` is the type of the one that exists."""

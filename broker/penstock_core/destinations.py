@@ -50,7 +50,9 @@ class MissingDestination:
     address: str
 
 
-def decide_destination(address: str, directory: Directory) -> FoundDestination | MakeQueue | MissingDestination | Refuse:
+def decide_destination(
+    address: str, directory: Directory
+) -> FoundDestination | MakeQueue | MissingDestination | Refuse:
     """Find out what the destination of a policy means."""
     parsed = parse_target(address, (), directory, auto_create=ANYTHING)
     match parsed:

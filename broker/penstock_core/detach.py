@@ -15,7 +15,15 @@ from penstock_core.identity import Identity
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Durability, Lifetime
 
-__all__ = ["DetachOnly", "DetachDecision", "DetachRequest", "EndSubscription", "RefuseClose", "SourceKind", "decide_detach"]
+__all__ = [
+    "DetachDecision",
+    "DetachOnly",
+    "DetachRequest",
+    "EndSubscription",
+    "RefuseClose",
+    "SourceKind",
+    "decide_detach",
+]
 
 
 class SourceKind(enum.Enum):
@@ -63,7 +71,9 @@ class RefuseClose:
 DetachDecision = DetachOnly | EndSubscription | RefuseClose
 
 
-def decide_detach(request: DetachRequest, existing: ExistingSubscription | None, other_consumers: int) -> DetachDecision:
+def decide_detach(
+    request: DetachRequest, existing: ExistingSubscription | None, other_consumers: int
+) -> DetachDecision:
     """Decide a detach.
 
     ``existing_subscription`` is the subscription that the link consumes from or found, None if it is gone by now or the source is a
@@ -88,7 +98,9 @@ def decide_detach(request: DetachRequest, existing: ExistingSubscription | None,
     )
 
 
-def _close_managed(request: DetachRequest, existing: ExistingSubscription, managed: OwnerMark) -> DetachOnly | RefuseClose:
+def _close_managed(
+    request: DetachRequest, existing: ExistingSubscription, managed: OwnerMark
+) -> DetachOnly | RefuseClose:
     """Decision 14: a client that never asked for durability only leaves; one that means to end it is told who can."""
     if request.source is SourceKind.TOPIC and not request.durability.is_durable:
         return DetachOnly()

@@ -12,12 +12,25 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from typing import Final, assert_never
+
 from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.identity import Identity
 from penstock_core.patterns import matches
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ['ALLOWED', 'Action', 'Allowed', 'EVERYTHING', 'Grant', "TargetKind", 'Need', 'Permissions', "Principal", "check_owner", 'needs_to_subscribe']
+__all__ = [
+    "ALLOWED",
+    "EVERYTHING",
+    "Action",
+    "Allowed",
+    "Grant",
+    "Need",
+    "Permissions",
+    "Principal",
+    "TargetKind",
+    "check_owner",
+    "needs_to_subscribe",
+]
 
 
 class Action(enum.Enum):
@@ -146,6 +159,7 @@ class Permissions:
 
 EVERYTHING: Final = Permissions(is_open=True)
 """As long as nobody speaks of permissions."""
+
 
 def check_owner(existing: ExistingSubscription, user: str, may_use_others: bool) -> Refuse | None:
     """None if ``user`` may attach to, steal from, look up or end ``existing_subscription``; what a resource declared is nobody's

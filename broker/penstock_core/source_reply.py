@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from penstock_core.attach import AskedSource, AttachRequest, Create, FoundSubscription, Join, Rebind
+from penstock_core.attach_table import SHARED_SUBS, TABLE, AttachKey
 from penstock_core.binding import Binding, Filter, default_keys
 from penstock_core.header_bindings import HeaderBinding, ordered_bindings
 from penstock_core.identity import Identity
-from penstock_core.attach_table import SHARED_SUBS, TABLE, AttachKey
 from penstock_core.terms import (
     DistributionMode,
     Durability,

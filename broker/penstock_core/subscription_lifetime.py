@@ -12,7 +12,7 @@ from typing import assert_never
 
 from penstock_core.terms import Lifetime
 
-__all__ = ["SessionKey", "AttachedSessions", "has_ended", "outlives_process"]
+__all__ = ["AttachedSessions", "SessionKey", "has_ended", "outlives_process"]
 
 
 @dataclass(frozen=True, slots=True)

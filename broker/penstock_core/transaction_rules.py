@@ -18,14 +18,14 @@ from penstock_core.reason import Reason, Refuse
 
 __all__ = [
     "UNKNOWN",
-    "CommitTransaction",
     "BeginTransaction",
+    "CommitTransaction",
     "Discharge",
     "Fail",
-    "TransactionLimits",
     "RollBackTransaction",
-    "TransactionState",
     "Taken",
+    "TransactionLimits",
+    "TransactionState",
     "Usage",
     "abandon",
     "age_deadline_ms",
@@ -171,7 +171,9 @@ def decide_post(
     return Taken(replace(begun, messages=begun.messages + messages, bytes=begun.bytes + size, memory=memory))
 
 
-def decide_settle(state: TransactionState, limits: TransactionLimits, now_ms: int, deliveries: int = 1) -> TransactionState:
+def decide_settle(
+    state: TransactionState, limits: TransactionLimits, now_ms: int, deliveries: int = 1
+) -> TransactionState:
     """Deliveries were settled in this transaction. They can't be refused: beyond the limit they doom the
     transaction.
     """

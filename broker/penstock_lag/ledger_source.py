@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from penstock_api.ledger_format import COLUMNS, LedgerColumn, ColumnType
+from penstock_api.ledger_format import COLUMNS, ColumnType, LedgerColumn
 from penstock_api.observer_api import SEGMENT
 from penstock_lag.observer_client import Observer
 from penstock_lag.schema import LEDGER

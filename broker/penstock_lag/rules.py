@@ -13,7 +13,7 @@ from typing import Any, Final
 from penstock_api.lag_result import LagState
 from penstock_lag.buckets import midpoint_ms
 
-__all__ = ["RULES", "Figures", "Thresholds", "LagVerdict", "judge"]
+__all__ = ["RULES", "Figures", "LagVerdict", "Thresholds", "judge"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

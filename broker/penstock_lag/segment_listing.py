@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from penstock_api.validation_messages import validation_messages
 from penstock_api.ledger_format import SegmentName
 from penstock_api.observer_api import SEGMENTS, SegmentList
+from penstock_api.validation_messages import validation_messages
 from penstock_lag.observer_client import Observer, ObserverError
 from penstock_lag.windows import AbsentBroker, PresentBroker
 
@@ -33,7 +33,9 @@ def parse_listing(body: bytes, ordinal: int, broker: str, namespace: str) -> Pre
     try:
         listing = SegmentList.model_validate_json(body)
     except ValidationError as error:
-        return AbsentBroker(ordinal, f"the observer's list of segments was not understood: {validation_messages(error)[0]}")
+        return AbsentBroker(
+            ordinal, f"the observer's list of segments was not understood: {validation_messages(error)[0]}"
+        )
     asked, answers = (namespace, broker, ordinal), (listing.namespace, listing.broker, listing.ordinal)
     if asked != answers:
         return AbsentBroker(

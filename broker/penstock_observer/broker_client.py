@@ -16,12 +16,12 @@ from pydantic import ValidationError
 from penstock_amqp.client.errors import ManagementError, RequestRefused
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.sasl.client import NotAuthenticated
-from penstock_api.validation_messages import validation_messages
 from penstock_api.management import MAX_COUNT, BrokerState, EntityType, SubscriptionState
+from penstock_api.validation_messages import validation_messages
 from penstock_observer.poller import BrokerAway
 from penstock_observer.rows import Poll
 
-__all__ = ["Connect", "PolledBroker", "ManagementConnection", "QueryPage", "over_unix_socket"]
+__all__ = ["Connect", "ManagementConnection", "PolledBroker", "QueryPage", "over_unix_socket"]
 
 log = logging.getLogger(__name__)
 

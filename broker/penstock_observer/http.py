@@ -19,7 +19,22 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from penstock_api.management import SubscriptionState
-from penstock_api.observer_api import HEALTH, LATEST, MAX_RESULT_BYTES, METRICS, RESULTS, SCALE, SEGMENT, SEGMENTS, SUBSCRIPTIONS, ObserverModel, Problem, Scale, SegmentList, Stored
+from penstock_api.observer_api import (
+    HEALTH,
+    LATEST,
+    MAX_RESULT_BYTES,
+    METRICS,
+    RESULTS,
+    SCALE,
+    SEGMENT,
+    SEGMENTS,
+    SUBSCRIPTIONS,
+    ObserverModel,
+    Problem,
+    Scale,
+    SegmentList,
+    Stored,
+)
 from penstock_observer.ledger import Ledger
 from penstock_observer.live_view import LiveView
 from penstock_observer.metrics import ObserverCollector

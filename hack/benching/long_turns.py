@@ -23,8 +23,8 @@ def turns(messages: int) -> None:
     from crash.load_client import encoded
     from support.stepped_broker import SteppedBroker
 
-    from penstock_api.message_operations import PeekRequest
     from penstock_api.management import Operation
+    from penstock_api.message_operations import PeekRequest
     from penstock_broker.management.entity_states import queue_state
     from penstock_broker.management.queue_messages import Peeking, QueueMessagesRequest
     from penstock_broker.messages.expiry import keep_time

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from penstock_api.validation_messages import validation_messages
 from penstock_api.management import ExchangeDeclaration
 from penstock_api.resources import InvalidManifest, parse
+from penstock_api.validation_messages import validation_messages
 
 BROKER = {"apiVersion": "penstock.dev/v1alpha1", "kind": "Broker", "metadata": {"name": "shop"}}
 

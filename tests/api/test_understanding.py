@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from support.resources import exchange, subscription
 
 from penstock_api import declaration, management, release_terms
-from penstock_api.management import ManagementDocument
 from penstock_api.lag_result import LagResult, LagState
+from penstock_api.management import ManagementDocument
 
 FIRST: dict[str, Any] = json.loads((Path(__file__).parent / "documents_0_1.json").read_text())
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock_api.failure import Failure
-from penstock_cli.up.children import Backoff
-from penstock_cli.up.children import ChildProcess, keep_running, run_once
+from penstock_cli.up.children import Backoff, ChildProcess, keep_running, run_once
 
 
 def python(tmp_path: Path, code: str) -> ChildProcess:

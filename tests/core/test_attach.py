@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from core.making import ANN, BOB, CONTAINER, asked, attaching, identity, live, resource, there
+from core.factories import ANN, BOB, CONTAINER, asked, attaching, identity, live, resource, there
 
 from penstock_core.attach import (
     AskedSource,
@@ -268,7 +268,9 @@ def test_decision_07_another_lifetime_joins(expiry: ExpiryPolicy | None) -> None
 
 def test_decision_08_found_while_others_consume_and_whoever_owns_it() -> None:
     existing = there(identity("sub"), exclusivity=Exclusivity.LINK, owner=LinkKey("other", "x"), consumers=1)
-    assert look_up(attaching(global_=True, null_source=True), {existing.identity: existing}) == FoundSubscription(existing)
+    assert look_up(attaching(global_=True, null_source=True), {existing.identity: existing}) == FoundSubscription(
+        existing
+    )
 
 
 def test_decision_08_not_found() -> None:

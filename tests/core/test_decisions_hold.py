@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import replace
 
-from core.making import ANN, BOB, asked, attaching, resource
+from core.factories import ANN, BOB, asked, attaching, resource
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -19,13 +19,13 @@ from penstock_core.attach import (
     identities_to_look_up,
     look_up,
 )
+from penstock_core.attach_table import TABLE, AttachKey
 from penstock_core.binding import Binding, Filter
 from penstock_core.detach import DetachOnly, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
 from penstock_core.existing_subscription import ExistingSubscription, LiveLink, TopicLink
 from penstock_core.identity import LinkKey
 from penstock_core.reason import ErrorCondition, Reason, Refuse
 from penstock_core.source_reply import source_reply
-from penstock_core.attach_table import TABLE, AttachKey
 from penstock_core.terms import ClientOverrides, Durability, ExchangeType, Exclusivity, ExpiryPolicy, Lifetime
 
 BOOLS = st.booleans()
@@ -104,7 +104,9 @@ def live_for(draw: st.DrawFn, request: AttachRequest, existing: ExistingSubscrip
 
 
 @given(situations())
-def test_every_attach_has_an_answer(situation: tuple[AttachRequest, ExistingSubscription | None, LiveLink | None]) -> None:
+def test_every_attach_has_an_answer(
+    situation: tuple[AttachRequest, ExistingSubscription | None, LiveLink | None],
+) -> None:
     request, existing, live = situation
     decision = decide(request, existing, live)
     assert isinstance(decision, Create | Join | Rebind | Refuse)
@@ -117,7 +119,9 @@ def test_every_attach_has_an_answer(situation: tuple[AttachRequest, ExistingSubs
 
 
 @given(situations())
-def test_a_busy_queue_is_never_rebound(situation: tuple[AttachRequest, ExistingSubscription | None, LiveLink | None]) -> None:
+def test_a_busy_queue_is_never_rebound(
+    situation: tuple[AttachRequest, ExistingSubscription | None, LiveLink | None],
+) -> None:
     request, existing, live = situation
     decision = decide(request, existing, live)
     if isinstance(decision, Rebind):

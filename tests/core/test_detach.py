@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from core.making import ANN, BOB, identity, resource, there
+from core.factories import ANN, BOB, identity, resource, there
 
 from penstock_core.detach import (
-    DetachOnly,
     DetachDecision,
+    DetachOnly,
     DetachRequest,
     EndSubscription,
     RefuseClose,

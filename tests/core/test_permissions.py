@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from core.making import identity, there
+from core.factories import identity, there
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_core.permissions import ALLOWED, EVERYTHING, Action, Grant, TargetKind, Need, Permissions, Principal, needs_to_subscribe
+from penstock_core.permissions import (
+    ALLOWED,
+    EVERYTHING,
+    Action,
+    Grant,
+    Need,
+    Permissions,
+    Principal,
+    TargetKind,
+    needs_to_subscribe,
+)
 from penstock_core.reason import ErrorCondition, Reason, Refuse
 
 ANN = Principal("ann")

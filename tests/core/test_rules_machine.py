@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from core.making import ANN, BOB, asked, attaching, resource
+from core.factories import ANN, BOB, asked, attaching, resource
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
@@ -27,12 +27,21 @@ from penstock_core.attach import (
     look_up,
 )
 from penstock_core.binding import Binding, Filter
-from penstock_core.declaration_rules import DeclaredSubscription, DeleteExisting, DropAndRebind, Keep, Make, RebindInPlace, decide_declaration, decide_deletion
+from penstock_core.declaration_rules import (
+    DeclaredSubscription,
+    DeleteExisting,
+    DropAndRebind,
+    Keep,
+    Make,
+    RebindInPlace,
+    decide_declaration,
+    decide_deletion,
+)
 from penstock_core.detach import DetachRequest, EndSubscription, SourceKind, decide_detach
 from penstock_core.existing_subscription import ExistingSubscription, LiveLink
 from penstock_core.identity import Identity, LinkKey
-from penstock_core.subscription_lifetime import SessionKey, AttachedSessions, has_ended
 from penstock_core.reason import Refuse
+from penstock_core.subscription_lifetime import AttachedSessions, SessionKey, has_ended
 from penstock_core.terms import Durability, ExchangeType, Exclusivity, ExpiryPolicy, Lifetime, RebindPolicy
 
 CONNECTIONS = {1: ("client-1", ANN), 2: ("client-2", ANN), 3: ("client-1", ANN), 4: ("client-3", BOB)}
@@ -209,7 +218,9 @@ class Rules(RuleBasedStateMachine):
             )
             self.apply_close(close, found.existing, found.existing.consumers, None)
 
-    def apply_close(self, asks: DetachRequest, existing: ExistingSubscription, others: int, link: LinkKey | None) -> None:
+    def apply_close(
+        self, asks: DetachRequest, existing: ExistingSubscription, others: int, link: LinkKey | None
+    ) -> None:
         decision = decide_detach(asks, existing, others)
         if link is not None:
             self.store.drop_link(link)
@@ -274,7 +285,9 @@ class Rules(RuleBasedStateMachine):
                 assert existing is not None
                 self.keep(decision, declared, existing, backlog)
 
-    def keep(self, decision: Keep, declared: DeclaredSubscription, existing: ExistingSubscription, backlog: int) -> None:
+    def keep(
+        self, decision: Keep, declared: DeclaredSubscription, existing: ExistingSubscription, backlog: int
+    ) -> None:
         binding, incarnation = existing.binding, existing.incarnation
         if isinstance(decision.rebinding, RebindInPlace):
             binding = declared.binding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from core.making import asked, attaching, identity, resource, there
+from core.factories import asked, attaching, identity, resource, there
 
 from penstock_core.attach import AskedSource, AttachRequest, Create, FoundSubscription, Join, Rebind, decide, look_up
 from penstock_core.binding import Binding, Filter

@@ -11,7 +11,7 @@ from crash.lossy_files import CountingFiles, LossyFiles, Tally
 
 from penstock_broker import main
 from penstock_broker.log import FileLayer
-from penstock_broker.settings.settings import Listener, LogSettings, BrokerSettings
+from penstock_broker.settings.settings import BrokerSettings, Listener, LogSettings
 
 SEGMENT_BYTES = 4 * 1024 * 1024
 

@@ -18,7 +18,7 @@ from crash.lossy_files import Tally
 from support.waiting import until
 
 from penstock_broker import main
-from penstock_broker.settings.settings import Listener, LogSettings, ManagementListener, BrokerSettings
+from penstock_broker.settings.settings import BrokerSettings, Listener, LogSettings, ManagementListener
 
 __all__ = ["MixedBroker"]
 

@@ -27,8 +27,8 @@ from penstock_amqp.frames.performatives import Accepted, Error, Modified, Reject
 from penstock_amqp.messages.message import Header
 from penstock_amqp.messages.whole import Message, Properties
 from penstock_amqp.types.values import Symbol, Value
+from penstock_api.management import DeliveryPolicy, EntityType, Operation, QueueDeclaration, QueueLimits
 from penstock_api.message_operations import HandledMessages, MessageSelection
-from penstock_api.management import DeliveryPolicy, EntityType, QueueLimits, Operation, QueueDeclaration
 
 __all__ = ["Books", "mix", "violations"]
 

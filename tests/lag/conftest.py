@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from lag.sparked import make_session
+from lag.spark_frames import make_session
 from pyspark.sql import SparkSession
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lag.sparked import ledger_frame, rows_of_polls
+from lag.spark_frames import ledger_frame, rows_of_polls
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 

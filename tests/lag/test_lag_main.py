@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lag.served import fill, serving, token_file
+from lag.observer_server import fill, serving, token_file
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
 from penstock_api.failure import Failure, Misuse
-from penstock_api.management import DurationHistogram, Owner
 from penstock_api.lag_result import LagResult, LagState
+from penstock_api.management import DurationHistogram, Owner
 from penstock_lag.arguments import parse
 from penstock_lag.main import main, run
 from penstock_lag.settings import LagJobSettings, read_token

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lag.figured import END_MS, figures
+from lag.figures_factory import END_MS, figures
 
 from penstock_api.lag_result import LagState
-from penstock_lag.rules import RULES, Thresholds, LagVerdict, judge
+from penstock_lag.rules import RULES, LagVerdict, Thresholds, judge
 
 T = Thresholds()
 

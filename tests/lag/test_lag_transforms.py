@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lag.sparked import ledger_frame, rows_of_polls
+from lag.spark_frames import ledger_frame, rows_of_polls
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock_api.management import BrokerState, SubscriptionState
 from penstock_api.lag_result import LagResult
+from penstock_api.management import BrokerState, SubscriptionState
 from penstock_observer.poller import BrokerAway
 from penstock_observer.rows import Poll
 

@@ -24,7 +24,7 @@ from penstock_amqp.endpoint.events import DATA, NUMBER
 from penstock_broker.log import FileLayer
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.security import Authentication
-from penstock_broker.settings.settings import Listener, BrokerSettings
+from penstock_broker.settings.settings import BrokerSettings, Listener
 from penstock_broker.state.timers import Clock
 from penstock_broker.topology.records import Subscription
 from penstock_core.terms import Exclusivity

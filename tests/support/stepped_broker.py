@@ -25,7 +25,7 @@ from penstock_api.management import QueueLimits
 from penstock_broker.log.files import FileLayer
 from penstock_broker.log.syncing import Syncer
 from penstock_broker.queue.queue import Queue
-from penstock_broker.settings.settings import Authentication, Listener, BrokerSettings
+from penstock_broker.settings.settings import Authentication, BrokerSettings, Listener
 from penstock_broker.state.timers import Clock
 from penstock_broker.topology.records import PointToPointQueue
 
@@ -212,13 +212,20 @@ class SteppedBroker:
         return self._life.connect()
 
     def make_queue(
-        self, name: str, delivery: DeliveryPolicy | None = None, limits: QueueLimits | None = None, *, durable: bool = True
+        self,
+        name: str,
+        delivery: DeliveryPolicy | None = None,
+        limits: QueueLimits | None = None,
+        *,
+        durable: bool = True,
     ) -> Queue:
         """Declare a queue."""
         topology = self.broker.topology
         queue = Queue(name, topology.next_incarnation(), is_logged=durable, now_us=self.now_ms * 1000)
         topology.put_queue(
-            PointToPointQueue(name=name, durable=durable, queue=queue, delivery=delivery, limits=limits or QueueLimits())
+            PointToPointQueue(
+                name=name, durable=durable, queue=queue, delivery=delivery, limits=limits or QueueLimits()
+            )
         )
         self.turn()
         return queue

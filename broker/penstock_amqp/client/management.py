@@ -19,7 +19,7 @@ from penstock_amqp.sasl.client import ClientMechanism
 from penstock_amqp.types.plain_values import to_plain, to_wire
 from penstock_amqp.types.values import Value
 from penstock_api import management
-from penstock_api.management import ManagementDocument, EntityType, Operation
+from penstock_api.management import EntityType, ManagementDocument, Operation
 
 __all__ = ["Entry", "ManagementAnswer", "ManagementClient", "Page"]
 

@@ -8,16 +8,13 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AwareDatetime, ConfigDict, Field, model_validator
 
 from penstock_api.resources import base
-from penstock_api.settings.announcements import AnnouncementsSpec
-from penstock_api.settings.auto_creation import AutoCreateSpec
 from penstock_api.resources.delivery import ClientDeliverySpec
 from penstock_api.resources.listeners import ClientListeners, MessageSize
-from penstock_api.resources.security import (
-    AuthenticationSpec,
-    ClientLimitsSpec,
-    Permissions,
-    mechanisms_without_tls,
-)
+from penstock_api.resources.security import AuthenticationSpec, mechanisms_without_tls
+from penstock_api.settings.announcements import AnnouncementsSpec
+from penstock_api.settings.auto_creation import AutoCreateSpec
+from penstock_api.settings.client_limits import ClientLimitsSpec
+from penstock_api.settings.permissions import Permissions
 from penstock_api.settings.transaction_limits import TransactionLimitsSpec
 
 __all__ = [

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from penstock_api import management
 from penstock_api.resources import base
 
-__all__ = ["HeaderSpec", "HeaderBindingSpec", "HeaderBindings", "as_declared", "as_text"]
+__all__ = ["HeaderBindingSpec", "HeaderBindings", "HeaderSpec", "as_declared", "as_text"]
 
 _ONE_VALUE: Final = base.cel(
     "[has(self.string), has(self.integer), has(self.boolean)].filter(it, it).size() <= 1",

@@ -11,11 +11,11 @@ from typing import Annotated, Final, cast
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
-from penstock_api.validation_messages import validation_messages
 from penstock_api.resources.base import GROUP
 from penstock_api.resources.broker import Broker
 from penstock_api.resources.exchange import Exchange
 from penstock_api.resources.subscription import Subscription
+from penstock_api.validation_messages import validation_messages
 
 __all__ = ["AnyResource", "InvalidManifest", "load", "parse"]
 

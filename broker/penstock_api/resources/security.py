@@ -15,11 +15,11 @@ __all__ = [
     "CLUSTER",
     "AuthenticationSpec",
     "ClientLimitsSpec",
-    "UserGroup",
     "Mechanism",
     "PermissionSpec",
     "Permissions",
     "TokenIssuerSpec",
+    "UserGroup",
     "mechanisms_without_tls",
     "permission_settings",
 ]

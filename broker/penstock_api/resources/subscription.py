@@ -12,11 +12,11 @@ from penstock_api.resources.header_bindings import HeaderBindings
 
 __all__ = [
     "Applied",
-    "SubscriptionFilter",
     "Lag",
     "LagThresholds",
-    "SubscriptionLimits",
     "Subscription",
+    "SubscriptionFilter",
+    "SubscriptionLimits",
     "SubscriptionSpec",
     "SubscriptionStatus",
 ]

@@ -22,8 +22,8 @@ from penstock_amqp.sasl.server import Authenticated, Refused, Result, SaslServer
 from penstock_amqp.transports.tls import Wrapping
 from penstock_broker.access.listeners import ListeningPort
 from penstock_broker.access.users import Proof
-from penstock_core.identity import Identity
 from penstock_core.connection_open import Enforcement
+from penstock_core.identity import Identity
 from penstock_core.permissions import Need
 from penstock_core.reason import Refuse
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from penstock_api.settings.client_limits import ConnectionLimits
+
 from penstock_broker.access.connection import Connection
-from penstock_broker.settings.security import ConnectionLimits
 from penstock_broker.settings.settings import Role
 from penstock_core.reason import Reason, Refuse
 

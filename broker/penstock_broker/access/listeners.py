@@ -32,7 +32,14 @@ from penstock_broker.access.token_issuers import TokenIssuers
 from penstock_broker.access.users import Users, in_folder, one_user
 from penstock_broker.settings.addresses import UNIX
 from penstock_broker.settings.security import MECHANISM_NAMES, ClientCertificates, Tls
-from penstock_broker.settings.settings import REVEALING, Listener, ListenerKind, ManagementListener, Role, BrokerSettings
+from penstock_broker.settings.settings import (
+    REVEALING,
+    BrokerSettings,
+    Listener,
+    ListenerKind,
+    ManagementListener,
+    Role,
+)
 
 __all__ = ["ListeningPort", "ports_of"]
 
@@ -197,7 +204,9 @@ def ports_of(settings: BrokerSettings, key: bytes | None = None) -> list[Listeni
     return ports
 
 
-def _client_port(listener: Listener, settings: BrokerSettings, users: Users | None, issuers: TokenIssuers) -> ListeningPort:
+def _client_port(
+    listener: Listener, settings: BrokerSettings, users: Users | None, issuers: TokenIssuers
+) -> ListeningPort:
     allowed = _possible(listener, settings)
     wanted = allowed if listener.sasl_mechanisms is None else listener.sasl_mechanisms
     mechanisms = tuple(name for name in wanted if name in allowed)

@@ -12,10 +12,11 @@ import select
 from collections import Counter
 from typing import Final
 
+from penstock_api.settings.client_limits import ConnectionLimits
+
 from penstock_broker.access.connection import Connection
 from penstock_broker.access.listeners import ListeningPort
 from penstock_broker.access.rejections import RejectionReason, Rejections
-from penstock_broker.settings.security import ConnectionLimits
 from penstock_broker.settings.settings import Role
 from penstock_broker.warning_throttle import WarningThrottle
 

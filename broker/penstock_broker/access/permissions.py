@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Final
 
 import yaml
+from penstock_api.settings.permissions import Grants, Permission
 from pydantic import ValidationError
 
 from penstock_api.failure import Misuse
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.access.connection import Connection
-from penstock_broker.settings.security import Grants, Permission
-from penstock_broker.settings.settings import Role, BrokerSettings
+from penstock_broker.settings.settings import BrokerSettings, Role
 from penstock_broker.topology.records import Exchange, PointToPointQueue
 from penstock_core.address import CreateNode
 from penstock_core.identity import Identity
-from penstock_core.permissions import EVERYTHING, Action, Allowed, TargetKind, Need, Permissions, Principal
+from penstock_core.permissions import EVERYTHING, Action, Allowed, Need, Permissions, Principal, TargetKind
 from penstock_core.reason import Refuse
 from penstock_core.terms import NodeKind
 
@@ -97,7 +97,9 @@ class PermissionCheck:
         """None if the connection may publish to, or consume from, a node that is there."""
         if node.temporary is not None:
             return None
-        return self.check(connection, action, TargetKind.EXCHANGE if isinstance(node, Exchange) else TargetKind.QUEUE, node.name)
+        return self.check(
+            connection, action, TargetKind.EXCHANGE if isinstance(node, Exchange) else TargetKind.QUEUE, node.name
+        )
 
     def check_creation(self, connection: Connection, action: Action, wanted: CreateNode) -> Refuse | None:
         """None if the connection may make a node by naming it, and then do `action` to it."""

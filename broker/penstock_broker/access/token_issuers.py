@@ -9,6 +9,8 @@ import logging
 import os
 from pathlib import Path
 
+from penstock_api.settings.token_issuers import TokenIssuer
+
 from penstock_amqp.sasl.tokens import (
     Bearer,
     KeysError,
@@ -20,7 +22,6 @@ from penstock_amqp.sasl.tokens import (
     read_keys,
 )
 from penstock_api.failure import Misuse
-from penstock_broker.settings.security import TokenIssuer
 
 __all__ = ["TokenIssuers"]
 

@@ -21,8 +21,8 @@ from penstock_broker.state.routes import ExchangeTarget, QueueTarget
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription
 from penstock_broker.transactions import commit
 from penstock_core.identity import Identity
-from penstock_core.subscription_lifetime import has_ended
 from penstock_core.reason import Reason, Refuse
+from penstock_core.subscription_lifetime import has_ended
 
 __all__ = [
     "close_consumer",

@@ -20,8 +20,8 @@ from penstock_broker.transactions import commit
 from penstock_core.detach import DetachOnly, DetachRequest, EndSubscription, RefuseClose, SourceKind, decide_detach
 from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.identity import Identity
-from penstock_core.subscription_lifetime import SessionKey
 from penstock_core.link_stealing import STOLEN
+from penstock_core.subscription_lifetime import SessionKey
 from penstock_core.terms import Durability
 
 __all__ = ["connection_gone", "detached", "session_ended", "steal", "steal_within_session"]

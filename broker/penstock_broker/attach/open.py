@@ -20,7 +20,17 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.settings.settings import open_properties
 from penstock_broker.state.broker import Broker
 from penstock_broker.version import VERSION
-from penstock_core.connection_open import Admit, Capability, ClosePredecessor, Enforcement, Predecessor, Probe, ProbeResult, decide_sole_connection, offer
+from penstock_core.connection_open import (
+    Admit,
+    Capability,
+    ClosePredecessor,
+    Enforcement,
+    Predecessor,
+    Probe,
+    ProbeResult,
+    decide_sole_connection,
+    offer,
+)
 from penstock_core.permissions import TargetKind
 from penstock_core.reason import Refuse
 

@@ -22,10 +22,10 @@ from penstock_broker.state.links import Browser
 from penstock_core import address, queue_links
 from penstock_core.binding import Filter
 from penstock_core.existing_subscription import QueueLink
+from penstock_core.link_stealing import Steal, decide_steal
 from penstock_core.permissions import Action, TargetKind
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import Selector
-from penstock_core.link_stealing import Steal, decide_steal
 from penstock_core.terms import DistributionMode
 
 __all__ = ["consume"]

@@ -32,10 +32,10 @@ from penstock_core.attach import (
     look_up,
 )
 from penstock_core.binding import keys_asked
-from penstock_core.subscription_lifetime import outlives_process
 from penstock_core.permissions import Action, TargetKind, needs_to_subscribe
 from penstock_core.reason import Refuse
 from penstock_core.source_reply import SourceReply, source_reply
+from penstock_core.subscription_lifetime import outlives_process
 from penstock_core.terms import ExchangeType
 
 __all__ = ["find", "subscribe"]

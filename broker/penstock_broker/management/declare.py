@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from penstock_amqp.types.values import Value
 from penstock_api import management
+from penstock_api.management import DeclarationOutcome, EntityType, StatusCode
 from penstock_api.validation_messages import validation_messages
-from penstock_api.management import EntityType, DeclarationOutcome, StatusCode
 from penstock_broker.management import entity_states
 from penstock_broker.management.responses import Response, invalid, refusal
 from penstock_broker.messages import due_times
@@ -24,13 +24,22 @@ from penstock_broker.topology.documents import managed_of
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, new_router
 from penstock_core.address import check_queue_name
 from penstock_core.binding import Filter, binding_declared
-from penstock_core.declaration_rules import DeclaredSubscription, DropAndRebind, Keep, Make, RebindInPlace, SameBinding, Wait, decide_declaration
-from penstock_core.declaration_rules import decide_exchange_declaration
+from penstock_core.declaration_rules import (
+    DeclaredSubscription,
+    DropAndRebind,
+    Keep,
+    Make,
+    RebindInPlace,
+    SameBinding,
+    Wait,
+    decide_declaration,
+    decide_exchange_declaration,
+)
 from penstock_core.header_bindings import HeaderMatch, header_binding
 from penstock_core.identity import GLOBAL, Identity, Scope, queue_name
-from penstock_core.subscription_lifetime import outlives_process
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import compile_selector
+from penstock_core.subscription_lifetime import outlives_process
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, RebindPolicy, Unroutable
 
 __all__ = ["declare"]
@@ -94,7 +103,13 @@ def _exchange(broker: Broker, name: str | None, wanted: management.ExchangeDecla
         return _done(DeclarationOutcome.UNCHANGED, entity_states.exchange_state(exchange))
     topology.put_exchange(exchange)
     broker.routes.forget()
-    outcome = DeclarationOutcome.CREATED if there is None else DeclarationOutcome.ADOPTED if adopted else DeclarationOutcome.UPDATED
+    outcome = (
+        DeclarationOutcome.CREATED
+        if there is None
+        else DeclarationOutcome.ADOPTED
+        if adopted
+        else DeclarationOutcome.UPDATED
+    )
     return _done(outcome, entity_states.exchange_state(exchange))
 
 
@@ -161,7 +176,9 @@ def _subscription(
             assert_never(decision)
 
 
-def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionDeclaration) -> DeclaredSubscription | Refuse:
+def _declared(
+    broker: Broker, name: str | None, wanted: management.SubscriptionDeclaration
+) -> DeclaredSubscription | Refuse:
     if (wanted.scope == "Container") != (wanted.client_id is not None):
         return Refuse(Reason.INVALID_REQUEST, "clientId goes with scope Container, and only with it.")
     scope = GLOBAL if wanted.client_id is None else Scope(wanted.client_id)
@@ -253,7 +270,9 @@ def _keep(
     )
 
 
-def _put_policies(subscription: Subscription, declared: DeclaredSubscription, wanted: management.SubscriptionDeclaration) -> None:
+def _put_policies(
+    subscription: Subscription, declared: DeclaredSubscription, wanted: management.SubscriptionDeclaration
+) -> None:
     subscription.lifetime = declared.lifetime
     subscription.queue.is_logged = subscription.is_logged
     subscription.persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
@@ -307,7 +326,9 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
     node.made_by_name = False
     broker.topology.put_queue(node)
     due_times.recheck_expiry(broker, node.queue)
-    return _done(DeclarationOutcome.CREATED if there is None else DeclarationOutcome.UPDATED, entity_states.queue_state(node, {}))
+    return _done(
+        DeclarationOutcome.CREATED if there is None else DeclarationOutcome.UPDATED, entity_states.queue_state(node, {})
+    )
 
 
 def _queue_policies(node: PointToPointQueue) -> tuple[object, ...]:

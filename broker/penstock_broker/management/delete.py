@@ -12,16 +12,15 @@ from pydantic import ValidationError
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.types.values import Value
 from penstock_api import management
-from penstock_api.validation_messages import validation_messages
 from penstock_api.management import EntityType, StatusCode
+from penstock_api.validation_messages import validation_messages
 from penstock_broker.attach import close, open, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.management import entity_states
 from penstock_broker.management.responses import Response, invalid, refusal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
-from penstock_core.declaration_rules import DeleteExisting, NothingToDelete, decide_deletion
-from penstock_core.declaration_rules import decide_exchange_deletion
+from penstock_core.declaration_rules import DeleteExisting, NothingToDelete, decide_deletion, decide_exchange_deletion
 from penstock_core.identity import parse_queue_name
 from penstock_core.reason import Reason, Refuse
 

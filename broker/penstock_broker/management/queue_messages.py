@@ -19,9 +19,9 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import message
 from penstock_amqp.messages.selected_fields import SelectedFields
 from penstock_amqp.types.values import Value
-from penstock_api.validation_messages import validation_messages
-from penstock_api.message_operations import HandledMessages, PeekRequest, MessageSelection
 from penstock_api.management import EntityType, Operation, StatusCode
+from penstock_api.message_operations import HandledMessages, MessageSelection, PeekRequest
+from penstock_api.validation_messages import validation_messages
 from penstock_broker.management import message_view
 from penstock_broker.management.responses import Response, invalid, refusal, to_value
 from penstock_broker.messages import due_times, move
@@ -55,7 +55,9 @@ def handle(
             return refusal(wanted) if isinstance(wanted, Refuse) else Peeking(queue, peek, wanted)
         selection = MessageSelection.model_validate(body if body is not None else {})
     except ValidationError as error:
-        return invalid(f"The body does not fit {operation.value}: {'; '.join(validation_messages(error, whole='body'))}.")
+        return invalid(
+            f"The body does not fit {operation.value}: {'; '.join(validation_messages(error, whole='body'))}."
+        )
     return _selected(broker, operation, queue, selection)
 
 

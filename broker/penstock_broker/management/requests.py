@@ -190,7 +190,9 @@ def _states(
 
 
 def _visible(broker: Broker, connection: Connection) -> list[Connection]:
-    sees_all = connection.port.role is Role.OBSERVER or broker.permissions.may_manage(connection, TargetKind.MANAGEMENT, "")
+    sees_all = connection.port.role is Role.OBSERVER or broker.permissions.may_manage(
+        connection, TargetKind.MANAGEMENT, ""
+    )
     return list(broker.clients.connections.values()) if sees_all else [connection]
 
 

@@ -12,23 +12,38 @@ from __future__ import annotations
 import ipaddress
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
-import yaml
-from pydantic import AfterValidator, Field, ValidationError, model_validator
-from penstock_amqp.transports.origins import normal_origin
-from penstock_api.failure import Misuse
-from penstock_api.validation_messages import validation_messages
-from penstock_api.management import DeliveryPolicy
-from penstock_broker.settings.addresses import UNIX, Address, HostPort, split
-from penstock_broker.settings.creation import AutoCreate
-from penstock_broker.settings.security import MECHANISM_NAMES, Authentication, ConnectionLimits, Model, Permission, Tls
-from penstock_broker.settings.transactions import TransactionSettings
-from typing import Annotated, Literal
-from pydantic import Field
-from penstock_amqp.types.values import Symbol, Value
-from penstock_broker.settings.security import Model
+from typing import Annotated, Final, Literal, TypeAlias
 
-__all__ = ['Announcements', 'Authentication', 'DeliverySettings', 'FailoverServer', 'Listener', 'ListenerKind', 'LogSettings', "ManagementListener", 'REVEALING', 'Role', "BrokerSettings", 'load', 'open_properties']
+import yaml
+from penstock_api.settings.client_limits import ConnectionLimits
+from penstock_api.settings.permissions import Permission
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from penstock_amqp.transports.origins import normal_origin
+from penstock_amqp.types.values import Symbol, Value
+from penstock_api.failure import Misuse
+from penstock_api.management import DeliveryPolicy
+from penstock_api.settings.auto_creation import AutoCreate
+from penstock_api.settings.transaction_limits import TransactionSettings
+from penstock_api.validation_messages import validation_messages
+from penstock_broker.settings.addresses import UNIX, Address, HostPort, split
+from penstock_broker.settings.security import MECHANISM_NAMES, Authentication, Model, Tls
+
+__all__ = [
+    "REVEALING",
+    "Announcements",
+    "Authentication",
+    "BrokerSettings",
+    "DeliverySettings",
+    "FailoverServer",
+    "Listener",
+    "ListenerKind",
+    "LogSettings",
+    "ManagementListener",
+    "Role",
+    "load",
+    "open_properties",
+]
 
 
 REVEALING: Final = frozenset(("PLAIN", "XOAUTH2", "OAUTHBEARER"))
@@ -207,6 +222,7 @@ def load(path: Path) -> BrokerSettings:
     except ValidationError as error:
         wrong = "; ".join(validation_messages(error, whole="the file"))
         raise Misuse(f"The configuration {path} is wrong: {wrong}.", "docs/broker.md lists all keys.") from error
+
 
 class FailoverServer(Model):
     """Another server that clients of this one may go to when they lose it."""

@@ -15,6 +15,7 @@ from typing import Protocol
 from penstock_amqp.endpoint.events import AmqpError, Arrival, Event
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.frames.performatives import Attach
+from penstock_api.settings.auto_creation import creation_of
 from penstock_broker.access.connection import Connection
 from penstock_broker.access.connection_limits import ConnectionCounts
 from penstock_broker.access.container_contests import ContainerContests
@@ -23,7 +24,6 @@ from penstock_broker.access.rejections import Rejections
 from penstock_broker.errors import amqp_error
 from penstock_broker.log import Log
 from penstock_broker.queue.queue import Queue
-from penstock_broker.settings.creation import creation_of
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.links import Browser, Consumer, Producer
 from penstock_broker.state.open_transactions import Transactions

@@ -14,8 +14,8 @@ from penstock_core.binding import Binding, NoLocal, no_local_of
 from penstock_core.existing_subscription import ExistingSubscription, OwnerMark
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey, queue_name
-from penstock_core.subscription_lifetime import AttachedSessions, outlives_process
 from penstock_core.routing import Router
+from penstock_core.subscription_lifetime import AttachedSessions, outlives_process
 from penstock_core.temporary_nodes import LifetimePolicy
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
 

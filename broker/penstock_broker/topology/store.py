@@ -22,10 +22,10 @@ from penstock_core.binding import Binding, ByConnection, ByContainer
 from penstock_core.existing_subscription import ExistingSubscription
 from penstock_core.header_routing import HeadersRouter
 from penstock_core.identity import Identity, LinkKey
-from penstock_core.subscription_lifetime import outlives_process
 from penstock_core.persistence import effective_persistence
 from penstock_core.routing import Router
 from penstock_core.selector import stored_selector
+from penstock_core.subscription_lifetime import outlives_process
 from penstock_core.terms import ExchangeType, NodeKind, Overflow, Persistence
 
 __all__ = ["Topology", "admission"]

@@ -8,8 +8,6 @@ order. Their output goes to one log file each. It must not know what the childre
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
 import asyncio
 import contextlib
 import os
@@ -17,11 +15,22 @@ import shutil
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
 from penstock_api.failure import Failure
 
-__all__ = ['Backoff', "ChildProcess", 'FIRST_SECONDS', 'LONGEST_SECONDS', 'STEADY_SECONDS', 'keep_running', 'run_once', 'tail']
+__all__ = [
+    "FIRST_SECONDS",
+    "LONGEST_SECONDS",
+    "STEADY_SECONDS",
+    "Backoff",
+    "ChildProcess",
+    "keep_running",
+    "run_once",
+    "tail",
+]
 
 
 FIRST_SECONDS: Final = 0.1
@@ -41,6 +50,7 @@ class Backoff:
         if lived_seconds >= STEADY_SECONDS:
             return Backoff()
         return Backoff(min(self.seconds * 2, LONGEST_SECONDS))
+
 
 GRACE_SECONDS: Final = 20.0
 """Time between SIGTERM and SIGKILL."""

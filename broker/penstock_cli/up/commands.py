@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock_api.resources import Broker, quantity_bytes
-from penstock_api.settings.announcements import announcement_settings
-from penstock_api.settings.auto_creation import AutoCreateSpec, creation_settings
 from penstock_api.resources.delivery import client_settings
 from penstock_api.resources.listeners import listener_settings
+from penstock_api.settings.announcements import announcement_settings
+from penstock_api.settings.auto_creation import AutoCreateSpec, creation_settings
 from penstock_api.settings.transaction_limits import transaction_settings
 from penstock_cli.up.children import ChildProcess
-from penstock_cli.up.tls_listener import encrypted_listener
 from penstock_cli.up.layout import Layout
 from penstock_cli.up.security import is_open, security_settings
+from penstock_cli.up.tls_listener import encrypted_listener
 
 __all__ = ["Endpoints", "Pace", "broker_child", "broker_settings", "lag_child", "observer_child", "serves_plain"]
 

@@ -20,7 +20,7 @@ from penstock_api.resources import GROUP, AnyResource, Broker, Exchange, Invalid
 from penstock_core.reason import Refuse
 from penstock_core.selector import compile_selector
 
-__all__ = ["Manifests", "ManifestPlace", "read"]
+__all__ = ["ManifestPlace", "Manifests", "read"]
 
 SUFFIXES: Final = frozenset({".yaml", ".yml"})
 

@@ -26,10 +26,10 @@ from penstock_api.resources import Broker
 from penstock_cli.up import commands, declarations, observer_client
 from penstock_cli.up.children import keep_running, run_once, tail
 from penstock_cli.up.commands import Endpoints, Pace
-from penstock_cli.up.tls_listener import HOST, trusted, wants_tls
 from penstock_cli.up.layout import Layout, free_endpoint
 from penstock_cli.up.manifest_folder import Manifests, read
 from penstock_cli.up.security import is_open
+from penstock_cli.up.tls_listener import HOST, trusted, wants_tls
 from penstock_cli.up.topology import declared
 from penstock_lag.table import as_table
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from penstock_api.settings.permissions import permission_settings
+from penstock_api.settings.token_issuers import TokenIssuerSpec
+
 from penstock_api.failure import Misuse
 from penstock_api.resources import GROUP, Broker
-from penstock_api.resources.security import AuthenticationSpec, TokenIssuerSpec, permission_settings
+from penstock_api.resources.security import AuthenticationSpec
 from penstock_cli.up.layout import Layout
 from penstock_cli.up.manifest_secrets import OWNER_ONLY, content, write
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from penstock_cli.logs import log_level
 from penstock_cli.extras import needs_extra
+from penstock_cli.logs import log_level
 from penstock_cli.verbs.host_port import HOST_PORT
 
 __all__ = ["broker"]
@@ -17,7 +17,9 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command(context_settings={"auto_envvar_prefix": "PENSTOCK_BROKER"})
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the log.")
-@click.option("--listen", type=HOST_PORT, multiple=True, help="Where clients connect in plain AMQP; repeat for several.")
+@click.option(
+    "--listen", type=HOST_PORT, multiple=True, help="Where clients connect in plain AMQP; repeat for several."
+)
 @click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Settings as YAML.")
 @click.option("--dev", is_flag=True, help="Allow ANONYMOUS and guest/guest, make queues and topics when first named.")
 @click.option("--management", metavar="unix:PATH", help="Unix socket of $management with all rights.")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from penstock_cli.logs import log_level
 from penstock_cli.extras import needs_extra
+from penstock_cli.logs import log_level
 from penstock_cli.verbs.host_port import HOST_PORT, split
 
 __all__ = ["observer"]

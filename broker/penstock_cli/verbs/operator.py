@@ -6,8 +6,8 @@ import os
 
 import click
 
-from penstock_cli.logs import LEVELS
 from penstock_cli.extras import needs_extra
+from penstock_cli.logs import LEVELS
 
 __all__ = ["operator"]
 

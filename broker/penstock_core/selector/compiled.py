@@ -14,8 +14,7 @@ from typing import Final
 
 from penstock_core.reason import Reason, Refuse
 from penstock_core.selector.code import Lookup, compile_condition
-from penstock_core.selector.grammar import InvalidSelector
-from penstock_core.selector.grammar import MAX_LENGTH, check_words
+from penstock_core.selector.grammar import MAX_LENGTH, InvalidSelector, check_words
 from penstock_core.selector.normal_form import normal_text
 from penstock_core.selector.parser import read
 from penstock_core.selector.syntax import Comparison, ComparisonOp, Identifier, Literal, Node

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from typing import Final, cast
+
 import lark
 
-__all__ = ['InvalidSelector', 'KEYWORDS', 'MAX_LENGTH', 'MAX_WORDS', 'check_words', 'parse_tree']
+__all__ = ["KEYWORDS", "MAX_LENGTH", "MAX_WORDS", "InvalidSelector", "check_words", "parse_tree"]
 
 
 class InvalidSelector(ValueError):
@@ -22,6 +23,7 @@ class InvalidSelector(ValueError):
         super().__init__(f"at character {position}: {cause}")
         self.position = position
         self.cause = cause
+
 
 MAX_LENGTH: Final = 8192
 """Characters in a selector."""

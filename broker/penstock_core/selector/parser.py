@@ -13,8 +13,7 @@ from typing import Final
 
 import lark
 
-from penstock_core.selector.grammar import InvalidSelector
-from penstock_core.selector.grammar import parse_tree
+from penstock_core.selector.grammar import InvalidSelector, parse_tree
 from penstock_core.selector.like import check_pattern
 from penstock_core.selector.syntax import (
     Arithmetic,

@@ -14,9 +14,9 @@ from typing import Final
 import aiohttp
 from pydantic import ValidationError
 
-from penstock_api.validation_messages import validation_messages
-from penstock_api.observer_api import LATEST, MAX_RESULT_BYTES
 from penstock_api.lag_result import LagResult
+from penstock_api.observer_api import LATEST, MAX_RESULT_BYTES
+from penstock_api.validation_messages import validation_messages
 
 __all__ = ["LagResultUnavailable", "ObserverTarget", "fetch_latest"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, TypeVar, assert_never
 
-from penstock_api import declaration, resources, release_terms
+from penstock_api import declaration, release_terms, resources
 from penstock_api.management import ManagementDocument
 from penstock_api.resources import Broker, Exchange, Subscription
 from penstock_core.reason import Reason as BrokerReason

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock_api import declaration
-from penstock_api.management import EntityType, ExchangeDeclaration, DeclarationOutcome
+from penstock_api.management import DeclarationOutcome, EntityType, ExchangeDeclaration
 from penstock_api.resources import Exchange
 from penstock_operator import names
 from penstock_operator.children.services import exchange_service
@@ -177,7 +177,9 @@ def _conclude(view: ExchangeView, reply: BrokerReply) -> Report:
         condition = declaration_refused(view.broker, "Declared", reply)
         return _report(view, ACCEPTED, condition, retry=retry_of(condition))
     declared_as = (
-        ConditionReason.ADOPTED if reply.body.get("outcome") == DeclarationOutcome.ADOPTED.value else ConditionReason.DECLARED
+        ConditionReason.ADOPTED
+        if reply.body.get("outcome") == DeclarationOutcome.ADOPTED.value
+        else ConditionReason.DECLARED
     )
     declared = StatusCondition("Declared", ConditionStatus.TRUE, declared_as, "The broker has the exchange.")
     return _report(view, ACCEPTED, declared, reply=reply)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from penstock_api.resources import Lag, Subscription
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
+from penstock_api.resources import Lag, Subscription
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition, timestamp
 

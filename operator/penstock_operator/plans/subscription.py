@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import cast
 
 from penstock_api import declaration
-from penstock_api.management import EntityType, DeclarationOutcome, SubscriptionDeclaration
+from penstock_api.management import DeclarationOutcome, EntityType, SubscriptionDeclaration
 from penstock_api.resources import Exchange, Subscription
 from penstock_api.resources.header_bindings import as_text
 from penstock_operator import names
@@ -159,7 +159,10 @@ def _conclude(view: SubscriptionView, reply: BrokerReply) -> Report:
         condition = declaration_refused(view.broker, "Bound", reply)
         return _report(view, ACCEPTED, condition, retry=retry_of(condition))
     outcome = reply.body.get("outcome")
-    bound_as = {DeclarationOutcome.ADOPTED.value: ConditionReason.ADOPTED, DeclarationOutcome.REBOUND.value: ConditionReason.REBOUND}
+    bound_as = {
+        DeclarationOutcome.ADOPTED.value: ConditionReason.ADOPTED,
+        DeclarationOutcome.REBOUND.value: ConditionReason.REBOUND,
+    }
     bound = StatusCondition(
         "Bound",
         ConditionStatus.TRUE,

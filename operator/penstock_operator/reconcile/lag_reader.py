@@ -17,8 +17,8 @@ from typing import Final
 import aiohttp
 
 from penstock_api import declaration
-from penstock_api.resources import Broker, Subscription
 from penstock_api.lag_result import LagResult, SubscriptionLag
+from penstock_api.resources import Broker, Subscription
 from penstock_operator import names
 from penstock_operator.brokers.observer_client import LagResultUnavailable, fetch_latest
 from penstock_operator.cluster.api_server import ApiServer, KubeError

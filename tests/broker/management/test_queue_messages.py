@@ -14,16 +14,16 @@ from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected, publish, take
 
 from penstock_amqp.client.management import ManagementAnswer, ManagementClient
-from penstock_api.message_operations import HandledMessages, PeekRequest, PeekReply, PeekedMessage, MessageSelection
 from penstock_api.management import (
     DeliveryPolicy,
-    ManagementDocument,
     EntityType,
-    QueueLimits,
+    ManagementDocument,
     Operation,
     QueueDeclaration,
+    QueueLimits,
     SubscriptionDeclaration,
 )
+from penstock_api.message_operations import HandledMessages, MessageSelection, PeekedMessage, PeekReply, PeekRequest
 
 BILLING = "psub:durable:global:billing"
 
@@ -37,7 +37,11 @@ async def client(broker_process: BrokerProcess) -> AsyncIterator[ManagementClien
 
 
 async def ask(
-    client: ManagementClient, operation: Operation, name: str, body: ManagementDocument, kind: EntityType = EntityType.QUEUE
+    client: ManagementClient,
+    operation: Operation,
+    name: str,
+    body: ManagementDocument,
+    kind: EntityType = EntityType.QUEUE,
 ) -> ManagementAnswer:
     return await client.request(operation, kind, name, body)
 

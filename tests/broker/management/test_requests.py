@@ -18,9 +18,9 @@ from penstock_api.management import (
     EntityType,
     ExchangeDeclaration,
     ExchangeState,
-    QueueLimits,
     Operation,
     Owner,
+    QueueLimits,
     SubscriptionDeclaration,
     SubscriptionState,
 )

@@ -17,8 +17,8 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.frames.performatives import Accepted, Modified, Rejected
 from penstock_amqp.messages.whole import Message, Properties, encode_message
 from penstock_amqp.types.values import Symbol, Value
-from penstock_api.message_operations import HandledMessages, PeekRequest, PeekReply, MessageSelection
 from penstock_api.management import DeliveryPolicy, EntityType, Operation, QueueDeclaration
+from penstock_api.message_operations import HandledMessages, MessageSelection, PeekReply, PeekRequest
 from penstock_broker.messages.dead_letter_origin import without_origin
 
 # Message-annotations with x-opt-ORIG-QUEUE = "vault", and the same key as str8 and as sym32.

@@ -13,7 +13,7 @@ from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_amqp.types.plain_values import to_wire
 from penstock_api.management import DeliveryPolicy as Policy
-from penstock_api.management import EntityType, QueueLimits, QueueDeclaration
+from penstock_api.management import EntityType, QueueDeclaration, QueueLimits
 from penstock_broker.management import declare
 from penstock_broker.messages.expiry import PASSED, SLICE, keep_time
 from penstock_broker.queue.queue import Queue

@@ -16,7 +16,7 @@ from support.proton_client import arrived, close, connected, is_empty, publish, 
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_api.management import DeliveryPolicy as DeliveryPolicy
-from penstock_api.management import EntityType, QueueLimits, Operation, QueueDeclaration
+from penstock_api.management import EntityType, Operation, QueueDeclaration, QueueLimits
 
 CLOSING = 0xFFFF_FFFF
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from penstock_broker.settings.creation import creation_of, unused_queue_seconds
+from penstock_api.settings.auto_creation import creation_of, unused_queue_seconds
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_core.auto_creation import ANYTHING, NOTHING, AutoCreation, CreationRule
 

@@ -9,7 +9,7 @@ import pytest
 from penstock_amqp.transports.certificate_names import NamePart
 from penstock_api.failure import Misuse
 from penstock_broker.settings.security import ClientCertificates
-from penstock_broker.settings.settings import Listener, ListenerKind, BrokerSettings, load
+from penstock_broker.settings.settings import BrokerSettings, Listener, ListenerKind, load
 from penstock_core.permissions import Action, Grant
 
 WHOLE = """

@@ -25,7 +25,7 @@ from penstock_amqp.frames.performatives import (
 from penstock_amqp.messages.transactions import Declare, Discharge, TransactionalState
 from penstock_amqp.messages.whole import Message, encode_message
 from penstock_amqp.types.values import Described, Symbol, ULong
-from penstock_api.management import EntityType, ExchangeDeclaration, QueueLimits, QueueDeclaration
+from penstock_api.management import EntityType, ExchangeDeclaration, QueueDeclaration, QueueLimits
 
 SMALL = {"maxMessages": 5, "maxBytes": 4096, "maxOpenPerConnection": 3, "maxAgeSeconds": 3600}
 

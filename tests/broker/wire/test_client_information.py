@@ -14,7 +14,8 @@ from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Close, Detach, Source, Target
 from penstock_amqp.types.values import Symbol
 from penstock_api.management import Deletion, EntityType, ExchangeDeclaration, QueueDeclaration
-from penstock_broker.settings.settings import Announcements, open_properties
+from penstock_api.settings.announcements import Announcements
+from penstock_broker.settings.settings import open_properties
 
 INVALID_FIELD = Symbol("invalid-field")
 

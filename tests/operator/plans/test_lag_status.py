@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from support.resources import NOW, subscription
 
-from penstock_api.resources import Lag
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
+from penstock_api.resources import Lag
 from penstock_operator.plans import lag_status
 from penstock_operator.plans.conditions import ConditionStatus, StatusCondition
 

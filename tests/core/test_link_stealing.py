@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from core.making import ANN, BOB, identity, live
+from core.factories import ANN, BOB, identity, live
 
 from penstock_core.existing_subscription import LinkKind, LiveLink, QueueLink, TopicLink
-from penstock_core.reason import ErrorCondition, Reason, Refuse
 from penstock_core.link_stealing import STOLEN, NothingLive, Steal, decide_steal
+from penstock_core.reason import ErrorCondition, Reason, Refuse
 
 SHARED = TopicLink(shared=True, global_=True, durable=True)
 

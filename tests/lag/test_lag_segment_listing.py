@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lag.served import TOKEN, serving
+from lag.observer_server import TOKEN, serving
 from observer.samples import a_poll
 
-from penstock_lag.segment_listing import list_segments, parse_listing
 from penstock_lag.observer_client import Observer, ObserverError
+from penstock_lag.segment_listing import list_segments, parse_listing
 from penstock_lag.windows import AbsentBroker, PresentBroker
 
 NAME = "0000000003-000000000001-000000000001.parquet"

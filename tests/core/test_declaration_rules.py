@@ -1,16 +1,34 @@
-"""Declarations by resources: decisions 4 and 14, `rebindPolicy` and deletion of section 5 of the design."""
+"""Declarations by resources: decisions 4 and 14, `rebindPolicy` and deletion of section 5 of the design.
+
+Declaring and deleting exchanges.
+"""
 
 from __future__ import annotations
 
 import pytest
-from core.making import CONTAINER, identity, resource, there
+from core.factories import CONTAINER, identity, resource, there
 
 from penstock_core.binding import Binding, Filter
-from penstock_core.declaration_rules import DeclaredSubscription, DeleteExisting, DropAndRebind, Keep, Make, NothingToDelete, RebindInPlace, SameBinding, Wait, decide_declaration, decide_deletion, decide_rebind
+from penstock_core.declaration_rules import (
+    DeclaredSubscription,
+    DeleteExisting,
+    DropAndRebind,
+    Keep,
+    Make,
+    NothingToDelete,
+    RebindInPlace,
+    SameBinding,
+    Wait,
+    decide_declaration,
+    decide_deletion,
+    decide_exchange_declaration,
+    decide_exchange_deletion,
+    decide_rebind,
+)
 from penstock_core.existing_subscription import OwnerMark
 from penstock_core.identity import LinkKey
 from penstock_core.reason import Reason, Refuse
-from penstock_core.terms import Exclusivity, Lifetime, RebindPolicy
+from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, RebindPolicy
 
 
 def declared(
@@ -59,7 +77,8 @@ def test_another_uid_of_the_same_name_is_the_same_owner() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [OwnerMark("hidden/other", uid="u2", cluster_id="c1"), OwnerMark("shop/orders-eu", uid="u1", cluster_id="c2")]
+    "other",
+    [OwnerMark("hidden/other", uid="u2", cluster_id="c1"), OwnerMark("shop/orders-eu", uid="u1", cluster_id="c2")],
 )
 def test_of_two_resources_the_first_wins_and_is_not_named(other: OwnerMark) -> None:
     existing = there(identity(), user=None, managed=other)
@@ -170,3 +189,38 @@ def test_deletion_by_a_resource_that_lost_it() -> None:
     existing = there(identity(), user=None, managed=resource())
     assert reason(decide_deletion(existing, 0, owner_uid="other")) is Reason.MANAGED
     assert decide_deletion(there(identity()), 0, owner_uid="other") == DeleteExisting()
+
+
+@pytest.mark.parametrize("exchange_type", list(ExchangeType))
+def test_every_type_can_be_declared(exchange_type: ExchangeType) -> None:
+    assert decide_exchange_declaration("orders", exchange_type, None) is None
+    assert decide_exchange_declaration("orders", exchange_type, exchange_type) is None
+
+
+def test_a_type_never_changes() -> None:
+    refused = decide_exchange_declaration("orders", ExchangeType.DIRECT, ExchangeType.TOPIC)
+    assert refused is not None
+    assert refused.reason is Reason.IMMUTABLE
+
+
+def test_names_are_checked() -> None:
+    temporary = decide_exchange_declaration("temporary-topic:x", ExchangeType.FANOUT, ExchangeType.FANOUT)
+    assert temporary is not None
+    assert temporary.reason is Reason.INVALID_NAME
+    refused = decide_exchange_declaration("a/b", ExchangeType.TOPIC, None)
+    assert refused is not None
+    assert refused.reason is Reason.INVALID_NAME
+
+
+@pytest.mark.parametrize(
+    ("name", "bound", "if_unused", "why"),
+    [
+        ("orders", 0, True, None),
+        ("orders", 2, True, Reason.BINDINGS_EXIST),
+        ("orders", 2, False, None),
+        ("amq.topic", 0, False, Reason.NOT_ALLOWED),
+    ],
+)
+def test_deletion_of_an_exchange(name: str, bound: int, if_unused: bool, why: Reason | None) -> None:
+    refused = decide_exchange_deletion(name, bound, if_unused=if_unused)
+    assert (None if refused is None else refused.reason) is why

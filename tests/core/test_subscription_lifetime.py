@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_core.subscription_lifetime import SessionKey, AttachedSessions, has_ended, outlives_process
+from penstock_core.subscription_lifetime import AttachedSessions, SessionKey, has_ended, outlives_process
 from penstock_core.terms import Lifetime
 
 A1, A2, B1 = SessionKey(1, 1), SessionKey(1, 2), SessionKey(2, 1)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
-from lag.figured import END_MS, figures
+from lag.figures_factory import END_MS, figures
 
 from penstock_api.lag_result import LagResult, LagState
 from penstock_lag.result_document import Run, make_result

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from core.making import ANN, BOB
+from core.factories import ANN, BOB
 
-from penstock_core.connection_open import TAKEN_OVER, Admit, Capability, ClosePredecessor, Enforcement, Predecessor, Probe, ProbeResult, SoleDecision, decide_sole_connection, offer
+from penstock_core.connection_open import (
+    TAKEN_OVER,
+    Admit,
+    Capability,
+    ClosePredecessor,
+    Enforcement,
+    Predecessor,
+    Probe,
+    ProbeResult,
+    SoleDecision,
+    decide_sole_connection,
+    offer,
+)
 from penstock_core.reason import Reason, Refuse
 
 

@@ -7,7 +7,15 @@ import pytest
 from penstock_core.address import NodeKind, check_exchange_name, check_queue_name, parse_source, parse_target
 from penstock_core.auto_creation import ANYTHING
 from penstock_core.reason import ErrorCondition, Reason, Refuse
-from penstock_core.temporary_nodes import LifetimePolicy, MakeTemporary, Use, check_consumer, decide_dynamic, is_over, temporary_name
+from penstock_core.temporary_nodes import (
+    LifetimePolicy,
+    MakeTemporary,
+    Use,
+    check_consumer,
+    decide_dynamic,
+    is_over,
+    temporary_name,
+)
 from penstock_core.terms import ExchangeType
 
 ON_CLOSE = LifetimePolicy.DELETE_ON_CLOSE

@@ -8,13 +8,13 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from core.making import CONTAINER, attaching, there
+from core.factories import CONTAINER, attaching, there
 
 from penstock_core.attach import Create, FoundSubscription, decide, identities_to_look_up, look_up
+from penstock_core.attach_table import NULL_SOURCE, TABLE, AttachKey, NullSourceKey
 from penstock_core.identity import queue_name
 from penstock_core.reason import ErrorCondition, Refuse
 from penstock_core.source_reply import source_reply
-from penstock_core.attach_table import NULL_SOURCE, TABLE, AttachKey, NullSourceKey
 from penstock_core.terms import Exclusivity
 
 LINK_NAME = "mysub|2"

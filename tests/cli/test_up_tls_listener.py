@@ -17,8 +17,8 @@ from penstock_amqp.frames.performatives import Detach, Target
 from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_api.failure import Misuse
 from penstock_api.resources import Broker, parse
-from penstock_cli.up.tls_listener import encrypted_listener, trusted
 from penstock_cli.up.layout import Layout
+from penstock_cli.up.tls_listener import encrypted_listener, trusted
 
 BROKER: dict[str, object] = {
     "apiVersion": "penstock.dev/v1alpha1",

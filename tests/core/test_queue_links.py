@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from core.making import identity
+from core.factories import identity
 
 from penstock_core.address import QueueAddress, SubscriptionQueue
 from penstock_core.queue_links import Browse, Consume, decide_publish, decide_queue_attach

@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock_core.header_bindings import (
+    HeaderBinding,
+    HeaderMatch,
+    HeaderValue,
+    ValueKind,
+    check_headers,
+    header_binding,
+    ordered_bindings,
+)
 from penstock_core.header_routing import MEMO_COMBINATIONS, HeadersRouter
-from penstock_core.header_bindings import HeaderBinding, HeaderMatch, HeaderValue, ValueKind, check_headers, header_binding, ordered_bindings
 from penstock_core.reason import Reason
 
 ALL, ANY = HeaderMatch.ALL, HeaderMatch.ANY

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lag.served import serving, token_file
-from lag.sparked import rows_of_polls
+from lag.observer_server import serving, token_file
+from lag.spark_frames import rows_of_polls
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType
 
 from penstock_api.ledger_format import COLUMNS, SegmentName
 from penstock_api.management import DurationHistogram
-from penstock_lag.schema import LEDGER
 from penstock_lag.ledger_source import SegmentMismatch, read_ledger, to_batches
+from penstock_lag.schema import LEDGER
 from penstock_observer.parquet import write_segment
 
 pa: Any = importlib.import_module("pyarrow")  # it ships no type information
