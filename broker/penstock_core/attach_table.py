@@ -91,8 +91,8 @@ TABLE: Final[dict[AttachKey, Row]] = {
     AttachKey(NO,  YES, YES): Row(Naming.LINK,   NameScope.GLOBAL,    Exclusivity.LINK,   YES, ("topic", "global")),
     AttachKey(YES, NO,  NO):  Row(Naming.PREFIX, NameScope.CONTAINER, Exclusivity.SHARED, NO,  ("topic", "shared")),
     AttachKey(YES, NO,  YES): Row(Naming.PREFIX, NameScope.CONTAINER, Exclusivity.SHARED, YES, ("topic", "shared")),
-    AttachKey(YES, YES, NO):  Row(Naming.PREFIX, NameScope.GLOBAL,    Exclusivity.SHARED, NO,  ("topic", "shared", "global")),
-    AttachKey(YES, YES, YES): Row(Naming.PREFIX, NameScope.GLOBAL,    Exclusivity.SHARED, YES, ("topic", "shared", "global")),
+    AttachKey(YES, YES, NO):  Row(Naming.PREFIX, NameScope.GLOBAL,    Exclusivity.SHARED, NO,  ("topic", "shared", "global")),  # noqa: E501
+    AttachKey(YES, YES, YES): Row(Naming.PREFIX, NameScope.GLOBAL,    Exclusivity.SHARED, YES, ("topic", "shared", "global")),  # noqa: E501
 }
 
 #       SHARED GLOBAL

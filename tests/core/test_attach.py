@@ -1,4 +1,4 @@
-"""Attach decisions 1 to 8, 11, 14, 16 and 17 of the design, expected values typed from the page."""
+"""Attach: decisions 1 to 8, 11, 14, 16 and 17 (docs/decisions), expected values typed from the page."""
 
 from __future__ import annotations
 

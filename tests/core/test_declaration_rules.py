@@ -1,7 +1,4 @@
-"""Declarations by resources: decisions 4 and 14, `rebindPolicy` and deletion of section 5 of the design.
-
-Declaring and deleting exchanges.
-"""
+"""Declarations and deletions of subscriptions and exchanges: decisions 4, 14, 53 and 55 (docs/decisions)."""
 
 from __future__ import annotations
 

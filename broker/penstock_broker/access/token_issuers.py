@@ -9,8 +9,6 @@ import logging
 import os
 from pathlib import Path
 
-from penstock_api.settings.token_issuers import TokenIssuer
-
 from penstock_amqp.sasl.tokens import (
     Bearer,
     KeysError,
@@ -22,6 +20,7 @@ from penstock_amqp.sasl.tokens import (
     read_keys,
 )
 from penstock_api.failure import Misuse
+from penstock_api.settings.token_issuers import TokenIssuer
 
 __all__ = ["TokenIssuers"]
 

@@ -1,7 +1,7 @@
 """Makes temporary queues and topics, and deletes them when their policy, their link or their connection says so.
 
-`penstock_core.temporary_nodes` decides; this module counts what it asks for and applies. Nothing here is logged. Source: AMQP
-1.0 part 3, sections 3.5.9 to 3.5.13; issue "all of JMS", temporary queues and topics.
+`penstock_core.temporary_nodes` decides; this module counts what it asks for and applies. Nothing here is logged.
+Source: AMQP 1.0 part 3, sections 3.5.9 to 3.5.13; issue "all of JMS", temporary queues and topics.
 """
 
 from __future__ import annotations
