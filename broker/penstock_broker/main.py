@@ -22,8 +22,7 @@ from penstock_api.failure import CannotRun, Failure, Misuse
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.access.listeners import ListeningPort, ports_of
 from penstock_broker.assembly import assemble
-from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, NewerFormat, Recovered
-from penstock_broker.log import Settings as LogSettings
+from penstock_broker.log import FileLayer, FolderLocked, ForeignSegment, Log, LogOptions, NewerFormat, Recovered
 from penstock_broker.loop.loop import Loop
 from penstock_broker.loop.probes import Probes
 from penstock_broker.messages import restore
@@ -144,7 +143,7 @@ def _listener(number: int, address: str) -> dict[str, object]:
 
 def _recover(given: BrokerSettings, data: Path, files: FileLayer | None) -> tuple[Log, Recovered]:
     try:
-        return Log.open(data / "log", files=files, settings=LogSettings(segment_bytes=given.log.segment_bytes))
+        return Log.open(data / "log", files=files, options=LogOptions(segment_bytes=given.log.segment_bytes))
     except FolderLocked as error:
         raise CannotRun(f"Another broker uses the data folder {data}.", "Stop it, or name another folder.") from error
     except (NewerFormat, ForeignSegment) as error:

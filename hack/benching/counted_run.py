@@ -88,8 +88,7 @@ class Rig:
         # Imported here, so that the engine can be wrapped before.
         from penstock_broker.access import listeners
         from penstock_broker.assembly import assemble
-        from penstock_broker.log import Log, SyncChoice
-        from penstock_broker.log import Settings as LogSettings
+        from penstock_broker.log import Log, LogOptions, SyncChoice
         from penstock_broker.settings import addresses
         from penstock_broker.settings.settings import BrokerSettings
         from penstock_broker.state.timers import Clock
@@ -98,8 +97,8 @@ class Rig:
         self._authority = Authority(folder)
         settings = BrokerSettings(listeners=(self._listener(),)).for_dev()
         self.files = CountingFiles()
-        sync = LogSettings(segment_bytes=(32 if scenario.mebibytes else 4) << 20, sync=SyncChoice.INLINE)
-        self.log, recovered = Log.open(folder / "log", files=self.files, settings=sync)
+        sync = LogOptions(segment_bytes=(32 if scenario.mebibytes else 4) << 20, sync=SyncChoice.INLINE)
+        self.log, recovered = Log.open(folder / "log", files=self.files, options=sync)
         ports = listeners.ports_of(settings)
         self.clock = SteppingTime()
         clock = Clock(self.clock.now_us, self.clock.now_ms, seconds=lambda: 0.0)
@@ -182,7 +181,7 @@ class Rig:
 
     def _prepares(self) -> bool:
         """The log fills its spare segments, which is no cost of a message."""
-        return self.log.wants_maintenance or self.log._space.filling
+        return self.log.wants_maintenance or self.log.is_filling_spare
 
     def _received(self, _: bytes) -> bool:
         self.received += 1

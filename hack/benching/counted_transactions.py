@@ -12,15 +12,10 @@ from typing import Any
 from crash.load_client import Peer, Receiver, Sender, ffi, lib, put
 
 from penstock_amqp.frames.performatives import Accepted
-from penstock_amqp.messages.transactions import (
-    Declare,
-    Declared,
-    Discharge,
-    TransactionalState,
-    state_fields,
-)
-from penstock_amqp.types.codec import decode, encode
+from penstock_amqp.messages.transaction_types import Declare, Declared, Discharge, TransactionalState, state_fields
 from penstock_amqp.types.composites import Composite, to_value
+from penstock_amqp.types.decoder import decode
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, ULong
 
 __all__ = ["Coordinator", "MovingReceiver", "TransactionalSender"]

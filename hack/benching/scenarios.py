@@ -12,7 +12,7 @@ from enum import Enum
 
 from crash.load_client import encoded
 
-from penstock_amqp.types.codec import encode
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 
 __all__ = ["BATCH", "SCENARIOS", "Driving", "Scenario", "Way"]

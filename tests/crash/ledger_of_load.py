@@ -6,7 +6,7 @@ No sockets.
 from collections.abc import Sequence
 from struct import Struct
 
-from penstock_amqp.types.codec import decode
+from penstock_amqp.types.decoder import decode
 
 BODY = Struct(">IQ")  # producer, sequence
 _HEADER = b"\x00\x53\x70"

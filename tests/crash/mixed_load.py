@@ -24,8 +24,8 @@ from support.waiting import wait_until
 from penstock_amqp.client.errors import TransportError
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Accepted, Error, Modified, Rejected, Released
-from penstock_amqp.messages.message import Header
-from penstock_amqp.messages.whole import Message, Properties
+from penstock_amqp.messages.message_codec import Message, Properties
+from penstock_amqp.messages.message_head import Header
 from penstock_amqp.types.values import Symbol, Value
 from penstock_api.management import DeliveryPolicy, EntityType, Operation, QueueDeclaration, QueueLimits
 from penstock_api.message_operations import HandledMessages, MessageSelection

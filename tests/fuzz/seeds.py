@@ -20,8 +20,8 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.transactions import Declare, Discharge, TransactionalState
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
+from penstock_amqp.messages.transaction_types import Declare, Discharge, TransactionalState
 from penstock_amqp.sasl.frames import Init, Response, sasl_frame
 from penstock_amqp.types.composites import to_value
 from penstock_amqp.types.values import Described, Symbol, ULong

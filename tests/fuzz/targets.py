@@ -18,14 +18,25 @@ from fuzz.seeds import CONVERSATIONS, DIALOGUES, FRAMES, MESSAGES, SELECTORS
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.frames.frames import FrameReader, read_body
 from penstock_amqp.frames.performatives import Performative
-from penstock_amqp.messages import fields, message, times
+from penstock_amqp.messages import fields, message_head, times
 from penstock_amqp.messages.sections import check_sections
 from penstock_amqp.messages.selected_fields import Selectable, SelectedFields
-from penstock_amqp.sasl.credentials import Record, fake_record, make_record
-from penstock_amqp.sasl.mechanisms import MECHANISMS, Answer, Bearer, External, Find, Identified, Table, Verdict, Verify
+from penstock_amqp.sasl.credentials import CredentialRecord, fake_record, make_record
+from penstock_amqp.sasl.mechanisms import (
+    MECHANISMS,
+    Bearer,
+    CredentialAnswer,
+    External,
+    Find,
+    Identified,
+    Table,
+    Verdict,
+    Verify,
+)
 from penstock_amqp.sasl.scram import Scram
 from penstock_amqp.sasl.server import Authenticated, Refused, SaslServer
-from penstock_amqp.types.codec import decode, encode
+from penstock_amqp.types.decoder import decode
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Symbol
 from penstock_core.selector import Selector, compile_selector
 
@@ -81,11 +92,11 @@ def frame(data: bytes) -> None:
 def forwarded(data: bytes) -> None:
     """A message is refused as a whole or can be looked into, rewritten and looked into again."""
     try:
-        head = message.inspect(data)
+        head = message_head.read_head(data)
     except DecodeError:
         return
-    again = message.with_header(data, head, ttl=5, delivery_count=3)
-    assert message.inspect(again).delivery_count == 3
+    again = message_head.with_header(data, head, ttl=5, delivery_count=3)
+    assert message_head.read_head(again).delivery_count == 3
     assert again.endswith(data[head.start :])
     with contextlib.suppress(DecodeError):
         SelectedFields(("colour", "JMSPriority", "JMSMessageID", "JMSTimestamp")).read(data, head)
@@ -95,10 +106,10 @@ def forwarded(data: bytes) -> None:
         times.wishes(data, head)
     with contextlib.suppress(DecodeError):
         lasting = times.without_expiry(data, head)
-        kept = message.inspect(lasting)
+        kept = message_head.read_head(lasting)
         assert kept.ttl is None and times.absolute_expiry(lasting, kept.start) is None
     with contextlib.suppress(DecodeError):
-        message.with_annotations(data, head, {Symbol("x-opt-a"): 1}, without=times.DELAYS)
+        message_head.with_annotations(data, head, {Symbol("x-opt-a"): 1}, without=times.DELAYS)
     with contextlib.suppress(DecodeError):
         fields.properties_field(data, head.start, fields.Field.TO)
     with contextlib.suppress(DecodeError):
@@ -118,7 +129,7 @@ OFFERED: Final[Table] = {
 
 
 @functools.lru_cache(1)
-def _pencil() -> Record:
+def _pencil() -> CredentialRecord:
     return make_record("pencil", SALT, 4096)
 
 
@@ -136,7 +147,7 @@ def dialogue(data: bytes) -> None:
             return
 
 
-def answer(question: Verify | Find) -> Answer:
+def answer(question: Verify | Find) -> CredentialAnswer:
     match question:
         case Find():
             record = _pencil() if question.user == "user" else fake_record(b"key", question.user, 4096)

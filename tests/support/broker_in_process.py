@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +10,7 @@ from broker.log.simulated_files import SimulatedFiles
 
 from penstock_broker.access import listeners
 from penstock_broker.assembly import assemble
-from penstock_broker.log import FileLayer, Log, SyncChoice
-from penstock_broker.log import Settings as LogSettings
-from penstock_broker.log.syncing import Syncer
+from penstock_broker.log import FileLayer, Log, LogOptions, SyncChoice, Syncer
 from penstock_broker.settings.settings import BrokerSettings
 from penstock_broker.state.timers import Clock
 
@@ -39,7 +36,7 @@ class BrokerInProcess:
         self.log, self.recovered = Log.open(
             folder,
             files=files,
-            settings=LogSettings(segment_bytes=segment_bytes, sync=SyncChoice.INLINE),
+            options=LogOptions(segment_bytes=segment_bytes, sync=SyncChoice.INLINE),
             clock=clock.now_ms,
             entropy=lambda size: b"\7" * size,
             syncer=syncer,
@@ -65,6 +62,5 @@ class BrokerInProcess:
         for connection in self.broker.clients.connections.values():
             connection.free()
         self.broker.clients.connections.clear()
-        os.close(self.log._lock)  # pyright: ignore[reportPrivateUsage]
-        self.log._syncer.close()  # pyright: ignore[reportPrivateUsage]
+        self.log.crash()
         self.loop.close()

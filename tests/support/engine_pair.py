@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from proton import Collector, Connection, Receiver, Sender, Session, Transport
 
-from penstock_amqp.endpoint import ffi
+from penstock_amqp.endpoint import buffers
 from penstock_amqp.endpoint.endpoint import Endpoint
-from penstock_amqp.endpoint.events import Attached, Event, Flowed, Kind, Other
+from penstock_amqp.endpoint.events import Attached, Event, EventKind, Flowed, Other
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.frames.performatives import Source, Target
 
@@ -70,7 +70,7 @@ class EnginePair:
             self.push(data)
             total += len(data)
         while size := self.endpoint.output():
-            self.push(ffi.OUTPUT_VIEW[:size].tobytes())
+            self.push(buffers.OUTPUT_VIEW[:size].tobytes())
             total += size
         return total
 
@@ -88,7 +88,7 @@ class EnginePair:
 
     def records(self) -> list[Other]:
         """The records among the last events."""
-        return [event[2] for event in self.events if event[0] is Kind.OTHER]
+        return [event[2] for event in self.events if event[0] is EventKind.OTHER]
 
     def open(self) -> Session:
         """Open connection and session from both sides."""

@@ -20,10 +20,8 @@ from proton import Delivery, Event, Message, Receiver, Sender
 from support.broker_in_process import BrokerInProcess
 from support.engine_client import EngineClient, arrived
 
-from penstock_api.management import DeliveryPolicy as DeliveryPolicy
-from penstock_api.management import QueueLimits
-from penstock_broker.log.files import FileLayer
-from penstock_broker.log.syncing import Syncer
+from penstock_api.management import DeliveryPolicy, QueueLimits
+from penstock_broker.log import FileLayer, Syncer
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import Authentication, BrokerSettings, Listener
 from penstock_broker.state.timers import Clock

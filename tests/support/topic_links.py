@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from support.raw_client import RawClient, symbols
 
 from penstock_amqp.frames.performatives import Attach, Detach, Disposition, Error, Flow, Source, Target, Transfer
-from penstock_amqp.messages.whole import Message, decode_message, encode_message
+from penstock_amqp.messages.message_codec import Message, decode_message, encode_message
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 
 SELECTOR = ULong(0x0000468C00000004)

@@ -21,9 +21,9 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.message import Header
-from penstock_amqp.messages.transactions import Declare, Declared, Discharge, TransactionalState
-from penstock_amqp.messages.whole import Message, decode_message, encode_message
+from penstock_amqp.messages.message_codec import Message, decode_message, encode_message
+from penstock_amqp.messages.message_head import Header
+from penstock_amqp.messages.transaction_types import Declare, Declared, Discharge, TransactionalState
 from penstock_amqp.types.composites import Composite, to_value
 
 __all__ = ["ReceivedDelivery", "TransactionClient", "condition_of"]

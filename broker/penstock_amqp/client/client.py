@@ -16,9 +16,17 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from penstock_amqp.client.errors import TransportError
-from penstock_amqp.client.request_session import Answer, Ended, Event, Ready, Refusal, RequestSession, Settings
+from penstock_amqp.client.request_session import (
+    Ended,
+    Ready,
+    Refusal,
+    Reply,
+    RequestSession,
+    SessionEvent,
+    SessionSettings,
+)
 from penstock_amqp.errors import WireError
-from penstock_amqp.messages.whole import Message, Properties
+from penstock_amqp.messages.message_codec import Message, Properties
 from penstock_amqp.sasl.client import ClientMechanism, Login, NotAuthenticated, SaslClient
 from penstock_amqp.types.values import Value
 
@@ -81,7 +89,12 @@ class Client:
 
     @classmethod
     async def connect(
-        cls, address: Address, settings: Settings, *, login: ClientMechanism | None = None, timeout_seconds: float
+        cls,
+        address: Address,
+        settings: SessionSettings,
+        *,
+        login: ClientMechanism | None = None,
+        timeout_seconds: float,
     ) -> Client:
         """Connect, authenticate (anonymous without `login`) and attach both links.
 
@@ -183,7 +196,7 @@ class Client:
         finally:
             self._end(error)
 
-    def _take(self, events: list[Event]) -> None:
+    def _take(self, events: list[SessionEvent]) -> None:
         for event in events:
             match event:
                 case Ready():
@@ -191,7 +204,7 @@ class Client:
                         self._beat(event.heartbeat_seconds)
                     if not self._ready.done():
                         self._ready.set_result(None)
-                case Answer():
+                case Reply():
                     answer = self._waiting.get(str(event.message.properties.correlation_id))
                     if answer is not None and not answer.done():
                         answer.set_result(event.message)

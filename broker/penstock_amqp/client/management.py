@@ -13,15 +13,15 @@ from typing import TypeVar, cast
 
 from penstock_amqp.client.client import Address, Client
 from penstock_amqp.client.errors import ManagementError, TransportError
-from penstock_amqp.client.request_session import Settings
-from penstock_amqp.messages.whole import Message
+from penstock_amqp.client.request_session import SessionSettings
+from penstock_amqp.messages.message_codec import Message
 from penstock_amqp.sasl.client import ClientMechanism
 from penstock_amqp.types.plain_values import to_plain, to_wire
 from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType, ManagementDocument, Operation
 
-__all__ = ["Entry", "ManagementAnswer", "ManagementClient", "Page"]
+__all__ = ["ListedEntity", "ManagementClient", "ManagementReply", "Page"]
 
 D = TypeVar("D", bound=ManagementDocument)
 
@@ -40,7 +40,7 @@ _DECLARED: dict[type[ManagementDocument], EntityType] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManagementAnswer:
+class ManagementReply:
     """What the broker answered, success or not; keys and values are plain Python."""
 
     status: int
@@ -56,7 +56,7 @@ class ManagementAnswer:
     def is_success(self) -> bool:
         return 200 <= self.status < 300
 
-    def check(self) -> ManagementAnswer:
+    def check(self) -> ManagementReply:
         """Return it if it is a success, else raise `ManagementError`."""
         if self.is_success:
             return self
@@ -74,7 +74,7 @@ class ManagementAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedEntity:
     """One of the things that a list CREATE or DELETE is about."""
 
     type: EntityType
@@ -113,7 +113,7 @@ class ManagementClient:
         """
         where = Address.parse(address) if isinstance(address, str) else address
         mark = uuid.uuid4().hex
-        settings = Settings(
+        settings = SessionSettings(
             container_id=f"{container_id}-{mark}",
             node=management.NODE,
             reply_to=f"answers-{mark}",
@@ -140,7 +140,7 @@ class ManagementClient:
         *,
         properties: Mapping[str, object] | None = None,
         timeout_seconds: float | None = None,
-    ) -> ManagementAnswer:
+    ) -> ManagementReply:
         """Send one request; return the answer, whatever its status.
 
         `body`: a document, a list, a map or None. `properties` are added to the application properties. Raises
@@ -164,30 +164,28 @@ class ManagementClient:
         """The same as a model: `BrokerState`, `SubscriptionState` ..."""
         return model.read(await self.read(_STATES[model], name))
 
-    async def create(self, declaration: ManagementDocument, name: str | None = None) -> ManagementAnswer:
+    async def create(self, declaration: ManagementDocument, name: str | None = None) -> ManagementReply:
         """Declare an exchange, subscription or queue. Raises `ManagementError`."""
         return (await self.request(Operation.CREATE, _declared(declaration), name, declaration)).check()
 
-    async def update(self, declaration: ManagementDocument, name: str) -> ManagementAnswer:
+    async def update(self, declaration: ManagementDocument, name: str) -> ManagementReply:
         """Bring what exists to the declaration. Raises `ManagementError` (404 if it does not exist)."""
         return (await self.request(Operation.UPDATE, _declared(declaration), name, declaration)).check()
 
-    async def delete(
-        self, type: EntityType, name: str, deletion: management.Deletion | None = None
-    ) -> ManagementAnswer:
+    async def delete(self, type: EntityType, name: str, deletion: management.Deletion | None = None) -> ManagementReply:
         """Delete; what is absent already is a success. Raises `ManagementError` (409 if something is in the way)."""
         return (await self.request(Operation.DELETE, type, name, deletion or management.Deletion())).check()
 
-    async def create_all(self, entries: Sequence[Entry]) -> list[ManagementAnswer]:
+    async def create_all(self, entries: Sequence[ListedEntity]) -> list[ManagementReply]:
         """Declare many in one request for each thousand; the answers come in the order of `entries`, refusals too."""
         return await self._for_all(Operation.CREATE, entries)
 
-    async def delete_all(self, entries: Sequence[Entry]) -> list[ManagementAnswer]:
+    async def delete_all(self, entries: Sequence[ListedEntity]) -> list[ManagementReply]:
         """Delete many in one request for each thousand; the answers come in the order of `entries`, refusals too."""
         return await self._for_all(Operation.DELETE, entries)
 
-    async def _for_all(self, operation: Operation, entries: Sequence[Entry]) -> list[ManagementAnswer]:
-        answers: list[ManagementAnswer] = []
+    async def _for_all(self, operation: Operation, entries: Sequence[ListedEntity]) -> list[ManagementReply]:
+        answers: list[ManagementReply] = []
         for at in range(0, len(entries), management.MAX_COUNT):
             part = entries[at : at + management.MAX_COUNT]
             body = [_listed(entry) for entry in part]
@@ -236,31 +234,31 @@ def _declared(declaration: ManagementDocument) -> EntityType:
         raise TypeError(f"{type(declaration).__name__} declares nothing") from None
 
 
-def _listed(entry: Entry) -> dict[str, object]:
+def _listed(entry: ListedEntity) -> dict[str, object]:
     listed: dict[str, object] = {management.TYPE: str(entry.type), "body": entry.body}
     if entry.name is not None:
         listed[management.NAME] = entry.name
     return listed
 
 
-def _answer(message: Message) -> ManagementAnswer:
+def _answer(message: Message) -> ManagementReply:
     properties = {name: to_plain(value) for name, value in message.application_properties.items()}
     return _from_fields(properties, to_plain(message.body), properties)
 
 
-def _one_of_many(item: object) -> ManagementAnswer:
+def _one_of_many(item: object) -> ManagementReply:
     if not isinstance(item, dict):
         raise TransportError("the broker answered a list with an entry that is no map")
     fields = cast(dict[str, object], item)
     return _from_fields(fields, fields.get("body"), {})
 
 
-def _from_fields(fields: Mapping[str, object], body: object, properties: Mapping[str, object]) -> ManagementAnswer:
+def _from_fields(fields: Mapping[str, object], body: object, properties: Mapping[str, object]) -> ManagementReply:
     status = fields.get(management.STATUS_CODE)
     if not isinstance(status, int):
         raise TransportError("the broker answered without a status")
     condition, reason = fields.get(management.ERROR_CONDITION), fields.get(management.REASON)
-    return ManagementAnswer(
+    return ManagementReply(
         status=status,
         description=str(fields.get(management.STATUS_DESCRIPTION, "")),
         condition=None if condition is None else str(condition),
@@ -270,7 +268,7 @@ def _from_fields(fields: Mapping[str, object], body: object, properties: Mapping
     )
 
 
-def _page(answer: ManagementAnswer) -> Page:
+def _page(answer: ManagementReply) -> Page:
     body = answer.attributes
     names = cast(list[str], body.get("attributeNames", []))
     rows = cast(list[list[object]], body.get("results", []))

@@ -14,7 +14,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Accepted, Disposition, Flow, Transfer
 
-__all__ = ["AnswerLink", "RequestLink"]
+__all__ = ["ReplyLink", "RequestLink"]
 
 _SERIAL = 0xFFFF_FFFF
 """Sequence numbers are 32 bits and wrap (2.8.10)."""
@@ -115,7 +115,7 @@ class RequestLink:
         return [self._unsettled.pop(each) for each in ids]
 
 
-class AnswerLink:
+class ReplyLink:
     """The link back."""
 
     def __init__(self, handle: int, credit: int, max_message_size: int) -> None:

@@ -1,6 +1,6 @@
 """A client that asks a node and gets answers: one connection, one session, a link out and a link back. Sans-I/O.
 
-Built on our own codec and frames instead of the engine: the operator and the observer then need no compiled library,
+Built on our own types and frames instead of the engine: the operator and the observer then need no compiled library,
 and asyncio gets a plain bytes-in, bytes-out machine. It does what such a client needs and no more: credit both ways,
 messages over several frames both ways, echo and drain, dispositions, an orderly end.
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from penstock_amqp.client.errors import RequestRefused, TransportError
-from penstock_amqp.client.request_links import AnswerLink, RequestLink
+from penstock_amqp.client.request_links import ReplyLink, RequestLink
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.frames.frames import AMQP_FRAME, AMQP_HEADER, Frame, FrameReader, encode_frame, read_body
 from penstock_amqp.frames.performatives import (
@@ -35,10 +35,10 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.whole import Message, decode_message, encode_message
+from penstock_amqp.messages.message_codec import Message, decode_message, encode_message
 from penstock_amqp.types.composites import Composite
 
-__all__ = ["Answer", "Ended", "Event", "Ready", "Refusal", "RequestSession", "Settings"]
+__all__ = ["Ended", "Ready", "Refusal", "Reply", "RequestSession", "SessionEvent", "SessionSettings"]
 
 _OUT, _BACK = 0, 1
 """Our handles of the two links."""
@@ -49,7 +49,7 @@ _SUFFIXES = {_OUT: "-out", _BACK: "-back"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SessionSettings:
     """How the connection presents itself and what it takes."""
 
     container_id: str
@@ -75,7 +75,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """A message that came back."""
 
     message: Message
@@ -96,24 +96,24 @@ class Ended:
     error: TransportError
 
 
-Event: TypeAlias = Ready | Answer | Refusal | Ended
+SessionEvent: TypeAlias = Ready | Reply | Refusal | Ended
 
 
 class RequestSession:
     """One connection, from its AMQP header on (SASL is done before)."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: SessionSettings) -> None:
         self._settings = settings
         self._reader = FrameReader(settings.max_frame_size)
         self._header = b""
         self._output = bytearray(AMQP_HEADER)
-        self._events: list[Event] = []
+        self._events: list[SessionEvent] = []
         self._ended = False
         self._heartbeat_seconds: float | None = None
         self._max_frame_size = 512
         self._peer_handles: dict[int, int] = {}
         self._out = RequestLink(_OUT)
-        self._back = AnswerLink(_BACK, settings.credit, settings.max_message_size)
+        self._back = ReplyLink(_BACK, settings.credit, settings.max_message_size)
         self.reply_to = settings.reply_to
         """What requests have to name as `reply-to`; known for sure once `Ready` came."""
         for performative in _opening(settings):
@@ -148,7 +148,7 @@ class RequestSession:
             self._send(Close())
             self._ended = True
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[SessionEvent]:
         """Take in what came; return what happened, in order. Whatever the bytes are, it raises nothing."""
         try:
             for frame in self._frames(data):
@@ -195,7 +195,7 @@ class RequestSession:
             case Transfer():
                 message = self._back.transfer(performative, payload)
                 if message is not None:
-                    self._events.append(Answer(decode_message(message)))
+                    self._events.append(Reply(decode_message(message)))
             case Disposition():
                 self._disposition(performative)
             case Detach():
@@ -233,7 +233,7 @@ class RequestSession:
 
     def _flow_of(self, handle: int | None) -> Flow:
         """Our side of the session, and of one link if `handle` names one."""
-        link: AnswerLink | RequestLink | None = self._back if handle == _BACK else None if handle is None else self._out
+        link: ReplyLink | RequestLink | None = self._back if handle == _BACK else None if handle is None else self._out
         return Flow(
             next_incoming_id=self._back.next_incoming_id,
             incoming_window=_WINDOW,
@@ -278,7 +278,7 @@ def _refused(state: Rejected | Released | Modified) -> RequestRefused:
     return RequestRefused(str(error.condition), error.description or "no description")
 
 
-def _opening(settings: Settings) -> Iterator[Performative]:
+def _opening(settings: SessionSettings) -> Iterator[Performative]:
     """All that is sent without waiting for the peer's side of it."""
     yield Open(
         container_id=settings.container_id,

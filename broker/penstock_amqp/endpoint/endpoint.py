@@ -1,228 +1,180 @@
-"""One AMQP connection without its socket: bytes in, events out; verbs in, bytes out. Straight on proton's C engine.
+"""One AMQP connection without its socket: bytes in, events out; verbs in, bytes out.
 
-The user hands received bytes to `receive`, works through the events, calls verbs, and sends what `output` yields. All
-is done in batches, so that a compiled back end can stand beside this one. SASL and TLS are in front of it: the first
-bytes it sees are the bare AMQP header. Here are connection, sessions and links; messages are in `endpoint.forwarding`.
+The user hands received bytes to `receive`, works through the events, calls verbs, and sends what `output` yields. SASL
+and TLS are in front of it: the first bytes it sees are the bare AMQP header.
 
-A refused attach is answered with a null source or target, then closed; what the engine can't say in an attach is
-rewritten in its output; what it swallows of a flow (echo) is answered behind it. Must not know queues or subscriptions.
-Source: AMQP 1.0 part 2.
+`Endpoint` is put together from parts, each with a concern of its own:
+
+- `engine.Engine` carries messages in batches, and stops where something else has to be done;
+- `Input` gives it what came, and hands what it leaves to us to the other parts;
+- `ConnectionState` opens and closes the connection;
+- `Attachments` knows the sessions and links, `AttachReplies` answers attaches;
+- `IncomingMessages` reads messages that come in parts or over new links, `OutgoingStreams` sends long ones in pieces;
+- `Settlement` settles what is not simply accepted, `FlowAnswers` answers what flows ask for;
+- `PendingChanges` is what the next output has to say that the engine can't: it is rewritten into the engine's frames.
+
+A part knows those that it was made with, never the endpoint, so that no references go round in a circle. Must not know
+queues or subscriptions. Source: AMQP 1.0 part 2.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from penstock_amqp import errors
-from penstock_amqp.endpoint import arrivals, engine_faults, ffi, output_changes, terms
-from penstock_amqp.endpoint.echoing import SESSION_FRAMES, Echoer
-from penstock_amqp.endpoint.events import AmqpError, Attached, Closed, Detached, Ended, Event, Flowed, Kind
-from penstock_amqp.endpoint.ffi import Ptr, link_credit
+from penstock_amqp.endpoint import conditions
+from penstock_amqp.endpoint.attach_replies import AttachReplies
+from penstock_amqp.endpoint.attachments import Attachments
+from penstock_amqp.endpoint.buffers import OUTPUT_VIEW, Ptr
+from penstock_amqp.endpoint.connection_state import ConnectionState
+from penstock_amqp.endpoint.engine import Engine
+from penstock_amqp.endpoint.events import Accepted, AmqpError, Entry, Event, Held, Settled
+from penstock_amqp.endpoint.flow_answers import FlowAnswers
+from penstock_amqp.endpoint.incoming_messages import IncomingMessages, drop_partial
+from penstock_amqp.endpoint.input import UNBOUNDED, Input
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
-from penstock_amqp.endpoint.output_changes import Offer
-from penstock_amqp.frames import echo, fitting, performatives, scrutiny
-from penstock_amqp.types import values
-from penstock_amqp.types.values import Symbol
+from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams
+from penstock_amqp.endpoint.output_changes import AttachAdditions, PendingChanges
+from penstock_amqp.endpoint.proton import deliveries, links
+from penstock_amqp.endpoint.proton.connection import ProtonConnection
+from penstock_amqp.endpoint.proton.engine import ProtonEngine
+from penstock_amqp.endpoint.settlement import Settlement
+from penstock_amqp.frames import performatives
+from penstock_amqp.frames.input_gate import InputGate
+from penstock_amqp.frames.input_tap import InputTap
+from penstock_amqp.types.values import Value
 
 __all__ = ["Endpoint"]
 
-SESSIONS_AT_ONCE: Final = 16
-"""Sessions that begin before the engine writes. With no channel left it would fall silent for good."""
 
-LARGEST_FRAME: Final = 65_536
-"""Messages that take a frame of this size are looked at more closely, whatever the peer takes: they may be streamed."""
+class Endpoint:
+    """The server's end of one connection. Not thread-safe; all endpoints of the process share the buffers."""
 
-OPEN_BYTES: Final = 32
-"""What the engine says in an Open beside container-id, capabilities and properties, at most."""
+    __slots__ = (
+        "_attachments",
+        "_changes",
+        "_connection",
+        "_engine",
+        "_flows",
+        "_input",
+        "_max_message_bytes",
+        "_replies",
+        "_settlement",
+        "_state",
+        "streams",
+    )
 
-FRAME_OVERHEAD: Final = 128
-"""More than a frame header and a transfer take."""
-
-
-class Endpoint(Echoer):
-    """The server's end of one connection. Not thread-safe."""
-
-    __slots__ = ()
-
-    def _other(self, event: Ptr, out: list[Event]) -> None:
-        """Sessions, links, flows, open and close. `pop` of the event is the caller's."""
-        kind = ffi.event_type(event)
-        if kind == ffi.LINK_FLOW:
-            link = self._links.get(ffi.event_link(event))
-            if isinstance(link, OutLink):
-                link.credit = link_credit(link.ptr)
-                if link.credit < 0 and self._pushing and self._allows_more(link):
-                    link.credit = echo.MOST_CREDIT
-                if link in self.streams:  # the engine counts what is not sent as a whole as not sent
-                    link.credit -= 1 + len(self.streams[link].behind)
-                link.drain = ffi.link_get_drain(link.ptr)
-                out.append((Kind.OTHER, None, Flowed(link)))
-            if self._pushing:
-                self._asked(link, out)
-        elif kind == ffi.LINK_REMOTE_OPEN:
-            self._attached(ffi.event_link(event), out)
-        elif kind in (ffi.LINK_REMOTE_DETACH, ffi.LINK_REMOTE_CLOSE):
-            self._name_is_free(ffi.event_link(event))
-            link = self._links.get(ffi.event_link(event))
-            if link is not None:
-                error = terms.read_condition(ffi.link_remote_condition(link.ptr))
-                closed = kind == ffi.LINK_REMOTE_CLOSE
-                link.keeps_handle = False
-                out.append((Kind.OTHER, None, Detached(link, closed, error)))
-        elif kind == ffi.SESSION_REMOTE_OPEN:
-            self._session_began(ffi.event_session(event))
-        elif kind == ffi.SESSION_REMOTE_CLOSE:
-            self._ended(ffi.event_session(event), out)
-        elif kind == ffi.CONNECTION_REMOTE_OPEN:
-            self._peer_opened = True
-            scrutiny.check_open(self._tap.open_channel())
-            out.append((Kind.OTHER, None, terms.opened(self._connection)))
-        elif kind == ffi.CONNECTION_REMOTE_CLOSE:
-            self._peer_closed = True
-            error = terms.read_condition(ffi.connection_remote_condition(self._connection))
-            out.append((Kind.OTHER, None, Closed(error)))
-        elif kind in (ffi.TRANSPORT_ERROR, ffi.TRANSPORT_TAIL_CLOSED):
-            self._fail(out)
-
-    def _session_began(self, ptr: Ptr) -> None:
-        begin = self._tap.take_begin()
-        channel = begin.channel
-        scrutiny.check_begin(channel, {each.channel for each in self._sessions.values()}, is_open=self._peer_opened)
-        ffi.session_set_incoming_capacity(ptr, SESSION_FRAMES * self.max_frame)
-        session = Session(ptr, channel)
-        session.handle_max = begin.handle_max
-        self._sessions[ptr] = session
-        self._begun.append(session)
-        ffi.session_open(ptr)
-        self._unwritten += 1
-        if self._unwritten >= SESSIONS_AT_ONCE:
-            # Those that ended meanwhile keep their channels until the engine has written that they did.
-            ffi.transport_peek(self._transport, ffi.OUTPUT, 0)
-            self._unwritten = 0
-
-    def _attached(self, ptr: Ptr, out: list[Event]) -> None:
-        name = ffi.text(ffi.link_name(ptr))
-        tapped = self._tap.take_attach(name)
-        attach = tapped.attach
-        before = self._by_handle.get((tapped.channel, attach.handle))
-        scrutiny.check_attach(tapped.channel, attach, handle_in_use=before is not None and before.keeps_handle)
-        scrutiny.check_reply_fits(tapped.channel, attach, self._most_per_frame)
-        session = self._sessions[ffi.link_session(ptr)]
-        scrutiny.check_handle_left(tapped.channel, len(session.links), session.handle_max)
-        named = self._gate.attached(tapped.channel, name)
-        is_sender = ffi.link_is_sender(ptr)
-        link = OutLink(ptr, named, session) if is_sender else InLink(ptr, named, session, self._gathering)
-        link.engine_name = name
-        if isinstance(link, InLink):
-            self._take_up_to(link, self.max_message_bytes)  # some send before they have heard of any credit
-        else:
-            link.max_bytes = attach.max_message_size or 0
-        session.links.append(link)
-        self._links[ptr] = link
-        link.remote = (tapped.channel, attach.handle)
-        self._by_handle[link.remote] = link
-        out.append((Kind.OTHER, None, Attached(link, replace(attach, name=link.name))))
-
-    def _name_is_free(self, ptr: Ptr) -> None:
-        """The peer has detached a link, which we may have freed before."""
-        session = self._sessions.get(ffi.link_session(ptr))
-        if session is not None:
-            self._gate.detached(session.channel, ffi.text(ffi.link_name(ptr)))
-
-    def _ended(self, ptr: Ptr, out: list[Event]) -> None:
-        session = self._sessions.pop(ptr)
-        session.has_ended = True
-        self._gate.ended(session.channel)
-        for link in session.links:
-            link.keeps_handle = False
-        out.append((Kind.OTHER, None, Ended(session)))
-
-    def end(self, session: Session) -> None:
-        """Answer the peer's End. The session is gone with its links; their unsettled deliveries are settled."""
-        for link in session.links:
-            self._forget(link)
-            ffi.link_free(link.ptr)
-        session.links = []
-        ffi.session_close(session.ptr)
-        ffi.session_free(session.ptr)
-
-    def _fail(self, out: list[Event]) -> None:
-        """The engine will take no more: a protocol error of the peer, or its idle time-out."""
-        if not self.closed and not self._peer_closed:
-            error = terms.read_condition(ffi.transport_condition(self._transport))
-            if error is None:  # the engine gave up without a word (a performative by its symbol, for one)
-                error = AmqpError("amqp:connection:framing-error", "The frame can't be understood.")
-                self._last_words = (error, None)
-                self.close(error)
-            else:
-                fault = engine_faults.fault_of(error)
-                error = fault.error
-                self._last_words = (error, self._session_of_fault(fault))
-            self.closed = True
-            out.append((Kind.OTHER, None, Closed(error)))
-
-    def _break(self, error: errors.WireError, out: list[Event]) -> None:
-        """The peer's frames can't be read, though the engine took them."""
-        self._pushing = False
-        if isinstance(error, errors.ProtocolError):
-            told = AmqpError(error.condition, str(error))
-            self._last_words = (told, self._local_channel(error.session_channel))
-        else:
-            told = AmqpError("amqp:decode-error", f"A frame can't be read: {error}")
-            self._last_words = (told, None)
-        self.close(told)
-        out.append((Kind.OTHER, None, Closed(told)))
-
-    def _session_of_fault(self, fault: engine_faults.Fault) -> int | None:
-        """Our channel of the session that the engine's last chunk broke, if that is certain."""
-        if not fault.codes or not self._pushing:
-            return None
-        channels: set[int] = set()
-        with contextlib.suppress(errors.WireError):  # what lies behind the faulty frame may be anything
-            channels.update(channel for channel, _ in self._tap.performatives(fault.codes))
-        return self._local_channel(channels.pop()) if len(channels) == 1 else None
-
-    def open(self, container_id: str, offered: Sequence[str], properties: Mapping[str, values.Value]) -> None:
-        """Answer the peer's Open."""
-        connection = self._connection
-        ffi.connection_set_container(connection, ffi.utf8(container_id))
-        most = self._most_per_frame - OPEN_BYTES
-        told = {Symbol(key): value for key, value in properties.items()}
-        whole = performatives.Open(
-            container_id=container_id, offered_capabilities=tuple(Symbol(name) for name in offered), properties=told
+    def __init__(
+        self,
+        *,
+        max_frame: int = 65_536,
+        idle_timeout_ms: int = 60_000,
+        max_message_bytes: int,
+        max_sessions: int = 256,
+        make_engine: Callable[[ProtonConnection], Engine] = ProtonEngine,
+    ) -> None:
+        """`max_frame`, `max_message_bytes`: longest frame and message that we take, in bytes. `idle_timeout_ms`:
+        silence after which the peer is taken for dead; half of it is announced; 0: never.
+        """
+        self._max_message_bytes = max_message_bytes
+        self._connection = connection = ProtonConnection(
+            max_frame=max_frame, idle_timeout_ms=idle_timeout_ms, max_sessions=max_sessions
         )
-        fits = fitting.fitted(whole, 0, most)
-        if not isinstance(fits, performatives.Open):
-            fits = performatives.Open(container_id=container_id)
-        ffi.set_data(ffi.connection_offered(connection), terms.symbols(fits.offered_capabilities or ()))
-        ffi.set_data(ffi.connection_properties(connection), terms.symbol_map(properties if fits.properties else {}))
-        ffi.connection_open(connection)
-        self._is_open = True
-        self._one_frame = min(self._most_per_frame, LARGEST_FRAME) - FRAME_OVERHEAD
-        if self.closed:  # the engine gave up meanwhile
-            ffi.connection_close(connection)
+        self._engine = engine = make_engine(connection)
+        tap, gate = InputTap(engine.room()), InputGate(max_frame)
+        self._attachments = attachments = Attachments(
+            engine, tap, gate, max_frame=max_frame, max_message_bytes=max_message_bytes
+        )
+        self._changes = changes = PendingChanges(attachments.begun)
+        self._state = ConnectionState(
+            connection, engine, tap, attachments=attachments, changes=changes, max_frame=max_frame
+        )
+        self._settlement = Settlement(engine)
+        self._replies = AttachReplies(engine, changes, self._settlement)
+        self.streams = OutgoingStreams(engine)
+        """Messages that links are sending in pieces: call `advance_streams` while it is true."""
+        self._flows = FlowAnswers(engine, tap, attachments, self.streams)
+        self._input = Input(
+            engine,
+            gate,
+            tap,
+            state=self._state,
+            attachments=attachments,
+            flows=self._flows,
+            incoming=IncomingMessages(engine, tap, attachments),
+            settlement=self._settlement,
+        )
+
+    # Input
+
+    def receive(self, size: int, out: list[Event], budget: int = UNBOUNDED) -> int:
+        """Take the first `size` bytes of `buffers.INPUT`, append what they mean to `out`; return how many were taken.
+
+        Less than `size` once the events weigh more than `budget`: small frames that cost much (attaches, requests)
+        shall not keep others waiting. Messages in a row weigh as one. `left` says what is left.
+        """
+        return self._input.receive(size, out, budget)
+
+    def receive_bytes(self, data: bytes, out: list[Event], budget: int = UNBOUNDED) -> int:
+        """`receive` for bytes that are not in `buffers.INPUT` yet (TLS, what followed a SASL dialogue)."""
+        return self._input.receive_bytes(data, out, budget)
 
     @property
-    def _most_per_frame(self) -> int:
-        """The longest frame that the peer takes."""
-        return ffi.transport_remote_max_frame(self._transport) or self.max_frame
+    def left(self) -> int:
+        """What the last `receive` left of its budget; below 0 if it went beyond: a frame can't be cut."""
+        return self._input.left
+
+    @property
+    def is_awaited(self) -> bool:
+        """The peer's Open waits for an answer: what it sent behind that is not taken before."""
+        return self._state.is_awaited
+
+    def tick(self, now_ms: int, out: list[Event]) -> int:
+        """Send heartbeats, notice a silent peer; return when to call again (same clock), 0 for never."""
+        deadline = self._connection.tick(now_ms)
+        self._input.drain(out)
+        return deadline
+
+    # Connection
+
+    def open(self, container_id: str, offered: Sequence[str], properties: Mapping[str, Value]) -> None:
+        """Answer the peer's Open."""
+        self._state.open(container_id, offered, properties)
 
     def refuse_open(self, container_id: str, error: AmqpError) -> None:
         """Answer the peer's Open with one that announces failure, and Close."""
-        self.open(container_id, (), {"amqp:connection-establishment-failed": True})
-        self.close(error)
+        self._state.refuse_open(container_id, error)
 
     def close(self, error: AmqpError | None) -> None:
         """Close the connection; `output` still has bytes to send. Repeated calls do nothing."""
-        if self.closed:
-            return
-        self.closed = True
-        if error is not None:
-            terms.write_condition(ffi.connection_condition(self._connection), self.fitting(error))
-        ffi.connection_close(self._connection)
+        self._state.close(error)
+
+    @property
+    def closed(self) -> bool:
+        """True once our Close is on its way or the engine gave up; nothing more is sent or received."""
+        return self._state.closed
+
+    @property
+    def broken(self) -> bool:
+        """The engine writes no more, though nobody closed: only dropping the socket is left."""
+        return self._state.is_broken
+
+    def fitting(self, error: AmqpError) -> AmqpError:
+        """`error` with as much of its description as fits a frame of the peer's, and its info if that fits."""
+        return conditions.fitted(error, self._engine.frame_bytes)
+
+    def free(self) -> None:
+        """Give everything back. The endpoint and its links are unusable from here on."""
+        self._state.closed = True
+        for link in self._attachments.all_links():
+            if isinstance(link, InLink):
+                drop_partial(link)
+                link.spool = None
+        self.streams.clear()
+        self._settlement.clear()
+        self._attachments.clear()
+        self._connection.free()
+
+    # Links and sessions
 
     def attach_reply(
         self,
@@ -245,36 +197,21 @@ class Endpoint(Echoer):
         choice. From a sender, with `settles_second` we settle what we answered once it has; else an answer is our last
         word.
         """
-        terms.write_source(ffi.link_source(link.ptr), source)
-        terms.write_target(ffi.link_target(link.ptr), target)
         if isinstance(link, InLink):
-            self._take_up_to(link, max_message_bytes or self.max_message_bytes)
-            ffi.link_set_max_message_size(link.ptr, link.max_bytes)
-            if peer_settles is not None:
-                ffi.link_set_snd_settle_mode(link.ptr, peer_settles)
-            if settles_second:
-                link.settles_second = True
-                self._second[link.ptr] = link
-                ffi.link_set_rcv_settle_mode(link.ptr, 1)
+            self._replies.accept_producer(
+                link,
+                source,
+                target,
+                max_message_bytes=max_message_bytes or self._max_message_bytes,
+                peer_settles=peer_settles,
+                settles_second=settles_second,
+            )
         else:
-            link.presettled = sends_settled
-            link.default_outcome = source.default_outcome if source is not None else None
-            link.settles_second = settles_second and not sends_settled
-            ffi.link_set_snd_settle_mode(link.ptr, 1 if sends_settled else 0)
-            ffi.link_set_rcv_settle_mode(link.ptr, 1 if link.settles_second else 0)
+            self._replies.accept_consumer(
+                link, source, target, sends_settled=sends_settled, settles_second=settles_second
+            )
         default_outcome = link.default_outcome if isinstance(link, OutLink) else None
-        self._open_link(Offer(link, offered, answers_unsettled, default_outcome))
-
-    def _open_link(self, offer: Offer) -> None:
-        offer.link.is_answered = True
-        if offer.link.session.handle_max is not None:
-            self._write()  # handles of links that have gone are free once that is written
-        self._offers.append(offer)
-        ffi.link_open(offer.link.ptr)
-
-    def _take_up_to(self, link: InLink, max_bytes: int) -> None:
-        link.max_bytes = max_bytes
-        link.read_bytes = min(max_bytes + 1, ffi.MESSAGE_BYTES)
+        self._replies.open(AttachAdditions(link, offered, answers_unsettled, default_outcome))
 
     def refuse_attach(self, link: InLink | OutLink, error: AmqpError) -> None:
         """Answer an attach with a null source (of a receiver) or target (of a sender), then a closing detach."""
@@ -290,44 +227,131 @@ class Endpoint(Echoer):
         self._forget(link)
         if link in link.session.links:
             link.session.links.remove(link)
-        if not link.is_answered:
-            own = ffi.link_source(link.ptr) if isinstance(link, OutLink) else ffi.link_target(link.ptr)
-            ffi.terminus_set_type(own, ffi.UNSPECIFIED)
-            self._open_link(Offer(link))
-        if error is not None:
-            terms.write_condition(ffi.link_condition(link.ptr), self.fitting(error))
-        if closed:
-            ffi.link_close(link.ptr)
-        else:
-            ffi.link_detach(link.ptr)
-        ffi.link_free(link.ptr)
+        self._replies.end(link, closed=closed, error=error)
+
+    def end(self, session: Session) -> None:
+        """Answer the peer's End. The session is gone with its links; their unsettled deliveries are settled."""
+        for link in session.links:
+            self._forget(link)
+            links.free_link(link.ptr)
+        session.links = []
+        links.close_session(session.ptr)
 
     def _forget(self, link: InLink | OutLink) -> None:
-        """Drop every pointer key of a link; the engine is about to reuse the pointers."""
-        link.is_open = False
-        self._links.pop(link.ptr, None)
-        if self._by_handle.get(link.remote) is link:  # the peer may have given its handle to another one
-            del self._by_handle[link.remote]
-        if isinstance(link, OutLink) and ffi.link_unsettled(link.ptr):
-            for ptr in [ptr for ptr, held in self.unsettled.items() if held[0] is link]:
-                del self.unsettled[ptr]
+        """Drop every pointer to a link; the engine is about to use its addresses again."""
+        self._attachments.forget(link)
         if isinstance(link, InLink):
-            arrivals.forget(link)
+            drop_partial(link)
             link.spool = None
-            if self._second.pop(link.ptr, None) is not None:
-                for ptr in [ptr for ptr, each in self._unconfirmed.items() if each is link]:
-                    del self._unconfirmed[ptr]
+            self._settlement.forget(link)
         else:
-            self.streams.pop(link, None)
+            self.streams.forget(link)
 
     def all_links(self) -> tuple[InLink | OutLink, ...]:
         """Every link that is attached."""
-        return tuple(self._links.values())
+        return self._attachments.all_links()
+
+    # Messages to the peer
+
+    def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> None:
+        """Send `entries`, at most as many as the link's credit, which is the caller's to count down."""
+        if self.streams and link in self.streams:
+            self.streams.append(link, entries, now_us)
+            return
+        unsent = self._engine.send(link, entries, now_us)
+        if unsent is not None:
+            self.streams.begin(link, unsent, now_us)
+
+    def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> None:
+        """Send `data` in the place of the entry's own bytes (a rewritten header)."""
+        self.streams.send_as(link, entry, data, now_us)
+
+    def advance_streams(self, most: int, held_back: int, out: list[Event]) -> bool:
+        """Send about `most` bytes more of the messages that go out in pieces; False if none could get on.
+
+        A session for which the engine holds more than `held_back` bytes is passed over. Raises OSError if a message
+        can't be read: the connection is of no use then.
+        """
+        return self.streams.advance(most, held_back, out, self._flows.drained)
+
+    def is_congested(self, link: OutLink, limit: int) -> bool:
+        """True if nothing should be handed over for this link now: the engine holds more than `limit` bytes that the
+        peer's session window keeps back, or a message is being sent in pieces.
+        """
+        if self.streams and link in self.streams:
+            return True
+        return links.outgoing_bytes(link.session.ptr) > limit
+
+    def drained(self, link: OutLink) -> None:
+        """Nothing is left to send: give back the credit of a consumer that drains, once all is out."""
+        self._flows.drained(link)
+
+    @property
+    def unsettled(self) -> Mapping[Ptr, Held]:
+        """Deliveries sent and not settled, by the engine's pointer."""
+        return self._engine.unsettled
+
+    def all_held(self) -> Iterator[Held]:
+        """All that was sent, or is being sent, and is not settled; per link the oldest first."""
+        yield from self._engine.unsettled.values()
+        yield from self.streams.all_held()
+
+    def held_by(self, link: OutLink) -> list[Held]:
+        """The link's unsettled deliveries, oldest first."""
+        if not links.has_unsettled(link.ptr) and link not in self.streams:
+            return []  # others of the connection may have very many
+        return [held for held in self.all_held() if held[0] is link]
+
+    def conclude(self, delivery: Ptr, held: Held, end: Settled | None) -> bool:
+        """Settle what the peer left unsettled as `end` says (None: accept it); False if it is unsettled no more."""
+        return self._settlement.conclude(delivery, held, end)
+
+    def confirm(self, ended: Accepted | Settled) -> None:
+        """Settle, as the peer did, what it settles after us; if its link is gone there is nothing to do."""
+        self._settlement.confirm(ended)
+
+    # Messages from the peer
+
+    def accept(self, received: Iterable[Ptr]) -> None:
+        """Accept and settle. Only deliveries of links that are open: see `InLink.is_open`.
+
+        As with `reject` and `release`, what came over a link that settles second is settled once the peer did.
+        """
+        self._settlement.accept(received)
+
+    def settle(self, received: Iterable[Ptr]) -> None:
+        """Settle what the sender settled already."""
+        self._engine.settle(received)
+
+    def reject(self, received: Iterable[Ptr], error: AmqpError) -> None:
+        """Reject and settle."""
+        self._settlement.reject(received, error)
+
+    def release(self, received: Iterable[Ptr]) -> None:
+        """Hand back and settle: the sender may try again."""
+        self._settlement.release(received)
+
+    def credit(self, link: InLink, count: int) -> None:
+        """Let the peer send `count` messages more; for those that it has not settled yet, once it settles them."""
+        self._settlement.credit(link, count)
+
+    def tag_of(self, received: Ptr) -> bytes:
+        """The delivery-tag of a delivery that is not settled yet."""
+        return deliveries.tag_of(received)
+
+    # Output
+
+    def output(self) -> int:
+        """Move what is to be sent into `buffers.OUTPUT`; return how many bytes. Call until it returns 0.
+
+        What it returned counts as sent. Each call ends on a frame boundary unless it filled the buffer.
+        """
+        return self._engine.output()
 
     @property
     def needs_rewriting(self) -> bool:
         """True if the engine's output says too little: send `rewritten_output`, not `output`."""
-        return bool(self._offers or self._begun or self._last_words)
+        return bool(self._changes)
 
     def rewritten_output(self) -> bytes:
         """All that is to be sent, with what the engine can't say written into its frames (`output_changes`).
@@ -335,35 +359,17 @@ class Endpoint(Echoer):
         For a turn in which `needs_rewriting`; `output` must have been drained before the attach reply.
         """
         pieces: list[bytes] = []
-        while size := self.output():
-            pieces.append(ffi.OUTPUT_VIEW[:size].tobytes())
-        changes = output_changes.Changes(self._offers, self._begun, self._last_words, self._most_per_frame)
-        self._offers, self._last_words = [], None
-        return changes.apply(b"".join(pieces))
+        while size := self._engine.output():
+            pieces.append(OUTPUT_VIEW[:size].tobytes())
+        return self._changes.apply(b"".join(pieces), self._state.peer_max_frame)
 
-    def free(self) -> None:
-        """Give everything back. The endpoint and its links are unusable from here on."""
-        self.closed = True
-        self.unsettled.clear()
-        self._unconfirmed.clear()
-        self._second.clear()
-        self.streams.clear()
-        for link in self._links.values():
-            link.is_open = False
-            if isinstance(link, InLink):
-                arrivals.forget(link)
-                link.spool = None
-            link.context = None
-        self._links.clear()
-        self._begun.clear()
-        self._by_handle.clear()
-        for session in self._sessions.values():
-            session.links = []
-            session.context = None
-        self._sessions.clear()
-        ffi.transport_unbind(self._transport)
-        ffi.collector_release(self._collector)
-        ffi.connection_release(self._connection)
-        ffi.decref(self._transport)
-        ffi.decref(self._connection)
-        ffi.collector_free(self._collector)
+    @property
+    def has_echoes(self) -> bool:
+        """True if the peer asked for our state: send `echoes` once `output` has nothing more."""
+        return bool(self._flows)
+
+    def echoes(self) -> bytes:
+        """The flow frames that we owe the peer: the engine does not see that they were asked for."""
+        if self._state.closed:
+            self._flows.clear()
+        return self._flows.take()

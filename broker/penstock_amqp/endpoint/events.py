@@ -12,8 +12,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.conditions import AmqpError
-from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.frames.performatives import Attach
 from penstock_amqp.types.values import Described, Symbol, Value
@@ -35,9 +35,9 @@ __all__ = [
     "Enlisted",
     "Entry",
     "Event",
+    "EventKind",
     "Flowed",
     "Held",
-    "Kind",
     "Missed",
     "Opened",
     "Other",
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 
-class Kind(enum.Enum):
+class EventKind(enum.Enum):
     """First field of an event tuple."""
 
     MESSAGES = enum.auto()
@@ -69,18 +69,21 @@ class Outcome(enum.Enum):
 
 
 Entry: TypeAlias = tuple[int, bytes, int, int, int]
-"""One message, shared by every queue that holds it: number, encoded message, when it became available (microseconds
-since the epoch), when it expires (same clock, 0 = never), flags of the broker."""
+"""One message, shared by every queue that holds it. `NUMBER` to `FLAGS` are the positions of its fields."""
 
 NUMBER: Final = 0
+"""Field of an `Entry`: its number, which grows with each message that the broker takes."""
 DATA: Final = 1
+"""Field of an `Entry`: the encoded message."""
 AVAILABLE: Final = 2
+"""Field of an `Entry`: when it became available to consumers (microseconds since the epoch)."""
 EXPIRES: Final = 3
+"""Field of an `Entry`: when it expires (microseconds since the epoch; 0: never)."""
 FLAGS: Final = 4
-"""Names of the fields of an `Entry`: a tuple is made faster than a named tuple."""
+"""Field of an `Entry`: flags of the broker."""
 
 Held: TypeAlias = tuple[OutLink, Entry, int]
-"""A delivery that was sent and is not settled: to whom, what, when (microseconds since the epoch)."""
+"""A delivery that was sent and is not settled: its link, its entry, when it was sent (microseconds since the epoch)."""
 
 Arrival: TypeAlias = tuple[Ptr, bytes, bool]
 """A message that came in: the delivery to accept or settle, the encoded message, True if the sender settled it."""
@@ -224,9 +227,9 @@ Other: TypeAlias = (
 )
 
 Event: TypeAlias = (
-    tuple[Literal[Kind.MESSAGES], InLink, list[Arrival]]
-    | tuple[Literal[Kind.ACCEPTED], OutLink, list[Held]]
-    | tuple[Literal[Kind.OTHER], None, Other]
+    tuple[Literal[EventKind.MESSAGES], InLink, list[Arrival]]
+    | tuple[Literal[EventKind.ACCEPTED], OutLink, list[Held]]
+    | tuple[Literal[EventKind.OTHER], None, Other]
 )
 
 
@@ -239,12 +242,12 @@ def weight(event: Event) -> int:
     filters are long; a batch of messages is 1, unless each of them is a request, or may be one: its link came with the
     same bytes.
     """
-    if event[0] is Kind.OTHER:
+    if event[0] is EventKind.OTHER:
         other = event[2]
         if isinstance(other, Attached):
             return 8 + _filter_characters(other.attach) // _SELECTOR_CHARACTERS
         return 4 if isinstance(other, Detached | Ended) else 1
-    if event[0] is Kind.MESSAGES and (event[1].is_request or not event[1].is_answered):
+    if event[0] is EventKind.MESSAGES and (event[1].is_request or not event[1].is_answered):
         return 1 + 2 * len(event[2])
     return 1
 

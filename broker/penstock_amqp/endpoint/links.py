@@ -8,17 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.conditions import AmqpError
-from penstock_amqp.endpoint.ffi import Ptr
+from penstock_amqp.frames.input_tap import TappedFlow
 from penstock_amqp.frames.performatives import Transfer
-from penstock_amqp.frames.tap import TappedFlow
 from penstock_amqp.types.composites import Composite
 from penstock_amqp.types.values import Described
 
-__all__ = ["CLOSELY", "Gathering", "InLink", "OutLink", "Session", "Sink"]
+__all__ = [
+    "UNPROVEN_MESSAGES",
+    "InLink",
+    "OutLink",
+    "PartialMemory",
+    "PartialMessage",
+    "SecondSettlement",
+    "Session",
+    "Sink",
+]
 
-CLOSELY: Final = 4
-"""Messages of a new link whose transfers and sections are looked at one by one, which would cost too much for all."""
+UNPROVEN_MESSAGES: Final = 4
+"""Messages of a new link whose transfers and sections are checked one by one, which would cost too much for all."""
 
 
 class Session:
@@ -39,15 +48,6 @@ class Session:
         self.context: object = None
 
 
-class Gathering:
-    """What is in memory of messages that are still coming, over all links of a connection."""
-
-    __slots__ = ("bytes",)
-
-    def __init__(self) -> None:
-        self.bytes = 0
-
-
 class Sink(Protocol):
     """Takes one message as it comes. A sink that is dropped before `finish` leaves nothing behind."""
 
@@ -60,16 +60,52 @@ class Sink(Protocol):
         ...
 
 
+class PartialMemory:
+    """How many bytes are in memory of messages that are still coming, over all links of a connection."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+class PartialMessage:
+    """What came so far of the message that a link is receiving, if the message spans several reads."""
+
+    __slots__ = ("bytes", "delivery", "memory", "parts", "sink")
+
+    def __init__(self, memory: PartialMemory) -> None:
+        self.memory = memory
+        self.delivery: Ptr | None = None
+        """The delivery of the message; None if no message is coming in parts."""
+        self.bytes = 0
+        """Length of what came; 0 if no message is coming in parts."""
+        self.parts: list[bytes | bytearray] = []
+        """What is in memory of it: all of it, or only its beginning if there is a sink."""
+        self.sink: Sink | None = None
+        """Where a message goes that is too long for memory."""
+
+
+class SecondSettlement:
+    """The state of a link on which the peer settles first and we settle second (rcv-settle-mode second)."""
+
+    __slots__ = ("unconfirmed", "withheld")
+
+    def __init__(self) -> None:
+        self.unconfirmed = 0
+        """Deliveries that we answered and the peer has not settled yet."""
+        self.withheld = 0
+        """Credit that was granted for them and is kept back until the peer settles them."""
+
+
 class InLink:
     """A link on which the peer sends and we receive."""
 
     __slots__ = (
-        "arriving",
         "context",
         "credit",
         "engine_name",
         "first_transfer",
-        "gathering",
         "is_answered",
         "is_open",
         "is_request",
@@ -77,22 +113,18 @@ class InLink:
         "local",
         "max_bytes",
         "name",
-        "part_bytes",
-        "parts",
+        "partial",
         "ptr",
         "read_bytes",
         "remote",
         "resumed",
+        "second",
         "session",
-        "settles_second",
-        "sink",
         "spool",
-        "unconfirmed",
         "unproven",
-        "withheld",
     )
 
-    def __init__(self, ptr: Ptr, name: str, session: Session, gathering: Gathering | None = None) -> None:
+    def __init__(self, ptr: Ptr, name: str, session: Session, memory: PartialMemory | None = None) -> None:
         self.ptr = ptr
         self.name = name
         self.is_answered = False
@@ -100,7 +132,6 @@ class InLink:
         self.engine_name = name
         """How the engine calls it: otherwise if the peer has two links of its name on the session."""
         self.session = session
-        self.gathering = gathering or Gathering()
         self.is_open = True
         """False once the link is freed; its deliveries are then invalid."""
         self.keeps_handle = True
@@ -116,27 +147,17 @@ class InLink:
         """Longest message taken; 0 once a longer one came."""
         self.read_bytes = 0
         """A message of so many bytes is read with more care: it is long, or longer than `max_bytes`."""
-        self.parts: list[bytes | bytearray] = []
-        """What came so far of a message that spans reads."""
-        self.arriving: Ptr | None = None
-        """The delivery of that message."""
-        self.part_bytes = 0
-        self.sink: Sink | None = None
-        """Where a message goes that is too long for memory."""
+        self.partial = PartialMessage(memory or PartialMemory())
         self.spool: Callable[[], Sink] | None = None
         """Makes sinks; without it the link keeps messages of any length in memory."""
-        self.unproven = CLOSELY
+        self.unproven = UNPROVEN_MESSAGES
         """Messages that are still looked at closely: whoever gets something wrong does so from the start."""
         self.first_transfer: Transfer | None = None
         """How the delivery began that is coming in several transfers, while the link is unproven."""
         self.resumed: set[bytes] | None = None
         """Tags of deliveries that the peer resumes, while the link is unproven."""
-        self.settles_second = False
-        """True if we settle what we answered only after the peer."""
-        self.unconfirmed = 0
-        """Deliveries that we answered and the peer has not settled yet."""
-        self.withheld = 0
-        """Credit that was granted for them, kept back until it settles them."""
+        self.second: SecondSettlement | None = None
+        """Set if we settle what we answered only after the peer has settled it."""
         self.context: object = None
 
 

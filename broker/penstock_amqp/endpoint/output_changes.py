@@ -15,13 +15,13 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
-from penstock_amqp.frames.fitting import encode_fitted
+from penstock_amqp.frames.frame_sizes import encode_fitted
+from penstock_amqp.frames.output_rewrite import rewrite_frames
 from penstock_amqp.frames.performatives import Attach, Begin, Close, End, Error, Flow, Performative
-from penstock_amqp.frames.rewrite import rewrite_frames
 from penstock_amqp.types.composites import Composite
 from penstock_amqp.types.values import Described, Symbol
 
-__all__ = ["Changes", "Offer"]
+__all__ = ["AttachAdditions", "OutputChanges", "PendingChanges"]
 
 _CODES: Final = frozenset((Attach.CODE, Begin.CODE, Flow.CODE, Close.CODE))
 
@@ -29,7 +29,7 @@ Frames = Sequence[tuple[int, Performative]]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class AttachAdditions:
     """What the engine can't say in the reply to an attach."""
 
     link: InLink | OutLink
@@ -41,18 +41,40 @@ class Offer:
     """What becomes of deliveries that the peer settles without an outcome."""
 
 
-class Changes:
+class PendingChanges:
+    """What the next output has to say that the engine can't. True while there is anything."""
+
+    __slots__ = ("_begun", "additions", "last_words")
+
+    def __init__(self, begun: list[Session]) -> None:
+        """`begun`: the sessions whose Begin is still in the engine; shared with who begins them."""
+        self._begun = begun
+        self.additions: list[AttachAdditions] = []
+        self.last_words: tuple[AmqpError, int | None] | None = None
+        """What our Close says instead of what the engine would, and our channel of the session that it ends first."""
+
+    def __bool__(self) -> bool:
+        return bool(self.additions or self._begun or self.last_words)
+
+    def apply(self, data: bytes, max_frame_size: int) -> bytes:
+        """Return `data`, all of the engine's output, as it is to be sent: frames of at most `max_frame_size` bytes."""
+        changes = OutputChanges(self.additions, self._begun, self.last_words, max_frame_size)
+        self.additions, self.last_words = [], None
+        return changes.apply(data)
+
+
+class OutputChanges:
     """The changes of one turn's output. `begun` loses the sessions whose Begin goes out."""
 
     def __init__(
         self,
-        offers: Sequence[Offer],
+        additions: Sequence[AttachAdditions],
         begun: list[Session],
         last_words: tuple[AmqpError, int | None] | None,
         max_frame_size: int,
     ) -> None:
         """`last_words`: what our Close says, and which session it ends before."""
-        self._offers = offers
+        self._additions = additions
         self._begun = begun
         self._last_words = last_words
         self._max_frame_size = max_frame_size
@@ -82,21 +104,21 @@ class Changes:
                 return None
 
     def _attach(self, channel: int, attach: Attach) -> Frames | None:
-        offer = next((each for each in self._offers if _is_of(each.link, channel, attach)), None)
-        if offer is None:
+        addition = next((each for each in self._additions if _is_of(each.link, channel, attach)), None)
+        if addition is None:
             return None
-        link = offer.link
+        link = addition.link
         link.local = (channel, attach.handle)
-        is_as_it_is = link.name == attach.name and not offer.names and not offer.answers_unsettled
-        if is_as_it_is and offer.default_outcome is None:
+        is_as_it_is = link.name == attach.name and not addition.names and not addition.answers_unsettled
+        if is_as_it_is and addition.default_outcome is None:
             return None
         source = attach.source
         changed = replace(
             attach,
             name=link.name,
-            source=None if source is None else replace(source, default_outcome=offer.default_outcome),
-            offered_capabilities=tuple(Symbol(name) for name in offer.names) or None,
-            unsettled={} if offer.answers_unsettled else None,
+            source=None if source is None else replace(source, default_outcome=addition.default_outcome),
+            offered_capabilities=tuple(Symbol(name) for name in addition.names) or None,
+            unsettled={} if addition.answers_unsettled else None,
         )
         return ((channel, changed),)
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.types.codec import decode, encode
 from penstock_amqp.types.composites import C, Composite, from_value, to_value
+from penstock_amqp.types.decoder import decode
+from penstock_amqp.types.encoder import encode
 
 __all__ = [
     "AMQP_FRAME",

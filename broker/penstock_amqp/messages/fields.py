@@ -16,8 +16,9 @@ from functools import lru_cache
 
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.sections import ONE_BYTE_SIZE, WIDTHS, Section, end_of, find_section
-from penstock_amqp.types.codec import decode, encode
-from penstock_amqp.types.formats import FIXED
+from penstock_amqp.types.decoder import decode
+from penstock_amqp.types.encoder import encode
+from penstock_amqp.types.format_codes import FIXED
 from penstock_amqp.types.values import Symbol, Value
 
 __all__ = [

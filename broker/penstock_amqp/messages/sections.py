@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.types.codec import decode
+from penstock_amqp.types.decoder import decode
 from penstock_amqp.types.values import Symbol
 
 __all__ = ["Section", "body_at", "check_sections", "end_of", "find_section", "section_at"]

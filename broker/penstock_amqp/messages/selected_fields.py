@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from penstock_amqp.messages.fields import Field, application_properties, encoded_keys, properties_field
-from penstock_amqp.messages.message import Head
+from penstock_amqp.messages.message_head import Head
 from penstock_amqp.types.values import ULong, Value
 
 __all__ = ["Selectable", "SelectedFields"]

@@ -14,10 +14,10 @@ from typing import Final
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages import fields
 from penstock_amqp.messages.fields import Field
-from penstock_amqp.messages.message import Head, with_header
+from penstock_amqp.messages.message_head import Head, replace_head, with_header
 from penstock_amqp.messages.sections import Section, end_of, find_section, section_at
-from penstock_amqp.messages.streamed import behind
-from penstock_amqp.types.codec import decode, encode
+from penstock_amqp.types.decoder import decode
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 from penstock_core.message_times import NO_REQUESTED_TIMES, RequestedTimes
 
@@ -97,7 +97,7 @@ def without_expiry(data: bytes, head: Head) -> bytes:
         changed: list[Value] = [None if at == Field.ABSOLUTE_EXPIRY_TIME else each for at, each in enumerate(listed)]
         begin = _descriptor_of(data, head.start)
         section = encode(Described(ULong(Section.PROPERTIES), changed))
-        data = behind(data, data[:begin] + section + data[end:])
+        data = replace_head(data, data[:begin] + section + data[end:])
     return with_header(data, head, ttl=None, delivery_count=0)
 
 

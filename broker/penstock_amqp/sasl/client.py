@@ -16,9 +16,9 @@ from penstock_amqp.sasl.frames import (
     Challenge,
     Init,
     Mechanisms,
-    Outcome,
     Response,
     SaslCode,
+    SaslOutcome,
     SaslPerformative,
     sasl_frame,
 )
@@ -119,7 +119,7 @@ class SaslClient:
                 response = self._login.respond(performative.challenge)
                 self._output += sasl_frame(Response(response=response))
                 return False
-            case Outcome():
+            case SaslOutcome():
                 if performative.code == SaslCode.OK:
                     return True
                 raise NotAuthenticated("the server does not take these credentials", _code(performative.code))

@@ -26,7 +26,7 @@ __all__ = [
     "ROUNDS",
     "SCRAM_MECHANISMS",
     "CredentialError",
-    "Record",
+    "CredentialRecord",
     "SecretCache",
     "fake_record",
     "fits",
@@ -52,30 +52,32 @@ class CredentialError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CredentialRecord:
     """What is stored of one user: the keys of each mechanism that the user can log in with."""
 
     keys: Mapping[str, ScramKeys]
 
 
-def make_record(password: str, salt: bytes, rounds: int = ROUNDS) -> Record:
+def make_record(password: str, salt: bytes, rounds: int = ROUNDS) -> CredentialRecord:
     """Hash a password for all mechanisms. `salt` is its user's alone. Raises `CredentialError`."""
     if len(salt) < MIN_SALT_BYTES:
         raise ValueError(f"a salt of {len(salt)} bytes where {MIN_SALT_BYTES} are wanted")
     try:
-        return Record({name: ScramKeys(salt, rounds, *salted_keys(name, password, salt, rounds)) for name in _NAMES})
+        return CredentialRecord(
+            {name: ScramKeys(salt, rounds, *salted_keys(name, password, salt, rounds)) for name in _NAMES}
+        )
     except ScramError as error:
         raise CredentialError(f"the password can't be used: {error}") from error
 
 
-def fake_record(key: bytes, user: str, rounds: int = ROUNDS) -> Record:
+def fake_record(key: bytes, user: str, rounds: int = ROUNDS) -> CredentialRecord:
     """What is shown of a user that does not exist: the same each time, and nothing fits it.
 
     `key`: random bytes of this broker, kept over restarts, or a second look would tell who exists.
     """
     salt = user_salt(key, user)
     keys = {name: hmac.digest(key, b"no key" + salt, "sha512")[:size] for name, size in SCRAM_MECHANISMS.items()}
-    return Record({name: ScramKeys(salt, rounds, made, made) for name, made in keys.items()})
+    return CredentialRecord({name: ScramKeys(salt, rounds, made, made) for name, made in keys.items()})
 
 
 def user_salt(key: bytes, user: str) -> bytes:
@@ -83,7 +85,7 @@ def user_salt(key: bytes, user: str) -> bytes:
     return hmac.digest(key, b"salt" + user.encode(), "sha256")[:16]
 
 
-def fits(password: str, record: Record) -> bool:
+def fits(password: str, record: CredentialRecord) -> bool:
     """Whether this is the password of `record`; takes the same time for every wrong one."""
     name = next(iter(record.keys))
     keys = record.keys[name]
@@ -100,7 +102,7 @@ _NAMES: Final = tuple(SCRAM_MECHANISMS)
 # -- the text form --------------------------------------------------------------------------------------------------
 
 
-def format_record(record: Record) -> str:
+def format_record(record: CredentialRecord) -> str:
     """One line per mechanism: `SCRAM-SHA-256$ROUNDS:SALT$STOREDKEY:SERVERKEY`, bytes in base64."""
     return "\n".join(
         f"{name}${keys.rounds}:{_text(keys.salt)}${_text(keys.stored_key)}:{_text(keys.server_key)}"
@@ -108,7 +110,7 @@ def format_record(record: Record) -> str:
     )
 
 
-def parse_record(text: str) -> Record | None:
+def parse_record(text: str) -> CredentialRecord | None:
     """Read what `format_record` writes; None if it is no record but a password. Raises `CredentialError`."""
     lines = text.splitlines()
     if not any(line.startswith(tuple(f"{name}$" for name in _NAMES)) for line in lines):
@@ -120,7 +122,7 @@ def parse_record(text: str) -> Record | None:
                 keys[name] = _keys(SCRAM_MECHANISMS[name], settings, pair)
             case _:
                 raise CredentialError("a line is not MECHANISM$ROUNDS:SALT$STOREDKEY:SERVERKEY")
-    return Record({name: keys[name] for name in _NAMES if name in keys})
+    return CredentialRecord({name: keys[name] for name in _NAMES if name in keys})
 
 
 def _keys(size: int, settings: str, pair: str) -> ScramKeys:
@@ -157,7 +159,7 @@ class SecretCache:
         self._capacity = capacity
         self._seen: OrderedDict[str, bytes] = OrderedDict()
 
-    def knows(self, user: str, secret: bytes, record: Record) -> bool:
+    def knows(self, user: str, secret: bytes, record: CredentialRecord) -> bool:
         """Whether `secret` was found to be that of `record` for this user before."""
         seen = self._seen.get(user)
         if seen is None or not hmac.compare_digest(seen, self._digest(user, secret, record)):
@@ -165,14 +167,14 @@ class SecretCache:
         self._seen.move_to_end(user)
         return True
 
-    def remember(self, user: str, secret: bytes, record: Record) -> None:
+    def remember(self, user: str, secret: bytes, record: CredentialRecord) -> None:
         """Note that `fits(secret, record)` was true for this user."""
         self._seen[user] = self._digest(user, secret, record)
         self._seen.move_to_end(user)
         while len(self._seen) > self._capacity:
             self._seen.popitem(last=False)
 
-    def _digest(self, user: str, secret: bytes, record: Record) -> bytes:
+    def _digest(self, user: str, secret: bytes, record: CredentialRecord) -> bytes:
         # Each part is hashed to one length first, so that no two triples run together to the same bytes.
         parts = (user.encode(), secret, next(iter(record.keys.values())).stored_key)
         message = b"".join(hashlib.sha256(part).digest() for part in parts)

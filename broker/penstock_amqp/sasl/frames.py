@@ -13,7 +13,7 @@ from penstock_amqp.types import composites as kinds
 from penstock_amqp.types.composites import Composite, optional, required
 from penstock_amqp.types.values import Symbol
 
-__all__ = ["Challenge", "Init", "Mechanisms", "Outcome", "Response", "SaslCode", "SaslPerformative", "sasl_frame"]
+__all__ = ["Challenge", "Init", "Mechanisms", "Response", "SaslCode", "SaslOutcome", "SaslPerformative", "sasl_frame"]
 
 
 class SaslCode(IntEnum):
@@ -81,7 +81,7 @@ class Response(SaslPerformative):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome(SaslPerformative):
+class SaslOutcome(SaslPerformative):
     """5.3.3.5."""
 
     CODE: ClassVar[int] = 0x44

@@ -20,9 +20,9 @@ __all__ = [
     "MAX_SECRET",
     "MECHANISMS",
     "Accept",
-    "Answer",
     "Ask",
     "Bearer",
+    "CredentialAnswer",
     "External",
     "Find",
     "Identified",
@@ -122,7 +122,7 @@ class Identified:
     groups: tuple[str, ...] = ()
 
 
-Answer: TypeAlias = Verdict | Wrong | ScramKeys | Identified
+CredentialAnswer: TypeAlias = Verdict | Wrong | ScramKeys | Identified
 
 
 class Mechanism(Protocol):
@@ -132,7 +132,7 @@ class Mechanism(Protocol):
         """Take the initial response (None: there was none) or the response to the last `Ask`."""
         ...
 
-    def answered(self, answer: Answer) -> Step:
+    def answered(self, answer: CredentialAnswer) -> Step:
         """Go on after the last question was answered, with anything but wrong and unknown."""
         ...
 
@@ -146,7 +146,7 @@ class Anonymous:
     def respond(self, message: bytes | None) -> Step:
         return Accept(ANONYMOUS_USER)
 
-    def answered(self, answer: Answer) -> Step:
+    def answered(self, answer: CredentialAnswer) -> Step:
         return Refuse("nothing was asked")
 
 
@@ -176,7 +176,7 @@ class Plain:
             return Refuse("acting for another user is not offered", self._user)
         return Verify("PLAIN", self._user, secret)
 
-    def answered(self, answer: Answer) -> Step:
+    def answered(self, answer: CredentialAnswer) -> Step:
         return Accept(self._user)
 
 
@@ -193,7 +193,7 @@ class External:
             return Refuse("acting for another user than the certificate's is not offered", self._user)
         return Accept(self._user)
 
-    def answered(self, answer: Answer) -> Step:
+    def answered(self, answer: CredentialAnswer) -> Step:
         return Refuse("nothing was asked", self._user)
 
 
@@ -218,7 +218,7 @@ class Bearer:
             return Refuse(f"an {self._name} response without a bearer token", self._claimed)
         return Verify(self._name, self._claimed or "", token.encode())
 
-    def answered(self, answer: Answer) -> Step:
+    def answered(self, answer: CredentialAnswer) -> Step:
         if not isinstance(answer, Identified):
             return Refuse("the token was not looked at", self._claimed)
         return Accept(answer.user, answer.groups)

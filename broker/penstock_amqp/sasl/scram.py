@@ -19,7 +19,7 @@ from typing import Final
 from scramp import ScramException, ScramMechanism
 from scramp.core import ScramServer
 
-from penstock_amqp.sasl.mechanisms import Accept, Answer, Ask, Find, Refuse, ScramKeys, Step
+from penstock_amqp.sasl.mechanisms import Accept, Ask, CredentialAnswer, Find, Refuse, ScramKeys, Step
 
 __all__ = ["MAX_MESSAGE", "Scram", "ScramError", "salted_keys"]
 
@@ -84,7 +84,7 @@ class Scram:
         self._first, self._user = first, names[0]
         return Find(self._name, self._user)
 
-    def answered(self, answer: Answer) -> Step:
+    def answered(self, answer: CredentialAnswer) -> Step:
         """Go on with the keys of the user."""
         if not isinstance(answer, ScramKeys):
             return Refuse("no keys were brought", self._user)

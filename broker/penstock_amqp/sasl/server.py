@@ -16,12 +16,12 @@ from typing import TypeAlias, assert_never
 
 from penstock_amqp.errors import DecodeError, SaslError
 from penstock_amqp.frames.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER, Frame, FrameReader, read_body
-from penstock_amqp.sasl.frames import Challenge, Init, Mechanisms, Outcome, Response, SaslCode, sasl_frame
+from penstock_amqp.sasl.frames import Challenge, Init, Mechanisms, Response, SaslCode, SaslOutcome, sasl_frame
 from penstock_amqp.sasl.mechanisms import (
     ANONYMOUS_USER,
     Accept,
-    Answer,
     Ask,
+    CredentialAnswer,
     Find,
     Mechanism,
     Question,
@@ -119,7 +119,7 @@ class SaslServer:
             return result
         return self._advance()
 
-    def answer(self, answer: Answer) -> Result:
+    def answer(self, answer: CredentialAnswer) -> Result:
         """Bring the answer to the last question. Calling it at any other time is a `SaslError`."""
         if self._state is not _State.VERDICT or self._mechanism is None:
             raise SaslError("an answer came that nobody asked for")
@@ -192,7 +192,7 @@ class SaslServer:
                 self._state = _State.VERDICT
                 return step
             case Accept():
-                self._output += sasl_frame(Outcome(code=SaslCode.OK))
+                self._output += sasl_frame(SaslOutcome(code=SaslCode.OK))
                 self._state = _State.DONE
                 return Authenticated(step.user, self._name, self._reader.rest, step.groups)
             case Refuse():
@@ -202,6 +202,6 @@ class SaslServer:
 
     def _refuse(self, code: SaslCode, reason: str, user: str | None = None) -> Refused:
         if self._state is not _State.HEADER:
-            self._output += sasl_frame(Outcome(code=code))
+            self._output += sasl_frame(SaslOutcome(code=code))
         self._state = _State.DONE
         return Refused(code, reason, user)

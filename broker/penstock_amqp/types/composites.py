@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from penstock_amqp.errors import DecodeError, EncodeError
 from penstock_amqp.types import values
-from penstock_amqp.types.encoding import array_of
+from penstock_amqp.types.encoder import array_of
 from penstock_amqp.types.values import Array, Described, Symbol, ULong, Value
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "ULONG",
     "USHORT",
     "Composite",
-    "Kind",
+    "FieldKind",
     "from_value",
     "missing_field",
     "nested",
@@ -47,7 +47,7 @@ _FIELDS: dict[object, tuple[Field[Any], ...]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FieldKind:
     """How a field is read from, and written to, the wire. `read` raises `ValueError` with a reason."""
 
     read: Callable[[Value], object]
@@ -67,12 +67,12 @@ class Composite:
         _BY_DESCRIPTOR[Symbol(cls.NAME)] = cls
 
 
-def optional(kind: Kind) -> Any:
+def optional(kind: FieldKind) -> Any:
     """Declare a field that may be absent."""
     return field(default=None, metadata={"kind": kind, "required": False})
 
 
-def required(kind: Kind) -> Any:
+def required(kind: FieldKind) -> Any:
     """Declare a field that the specification calls mandatory."""
     return field(metadata={"kind": kind, "required": True})
 
@@ -156,13 +156,13 @@ def _wire_name(declared: Field[Any]) -> str:
     return declared.name.rstrip("_").replace("_", "-")
 
 
-def _scalar(wire: type, make: Callable[[Any], object] | None = None) -> Kind:
+def _scalar(wire: type, make: Callable[[Any], object] | None = None) -> FieldKind:
     def read(value: Value) -> object:
         if type(value) is not wire:
             raise ValueError(f"{wire.__name__} expected, not {type(value).__name__}")
         return value
 
-    return Kind(read, make or wire)
+    return FieldKind(read, make or wire)
 
 
 def _read_symbols(value: Value) -> tuple[Symbol, ...]:
@@ -200,7 +200,7 @@ def _read_state(value: Value) -> object:
     raise ValueError(f"a delivery state is a described value, not {type(value).__name__}")
 
 
-def nested(*expected: type[Composite]) -> Kind:
+def nested(*expected: type[Composite]) -> FieldKind:
     """Declare a field that holds one of the composite types `expected`."""
 
     def read(value: Value) -> object:
@@ -209,7 +209,7 @@ def nested(*expected: type[Composite]) -> Kind:
         except DecodeError as error:
             raise ValueError(error.reason) from None
 
-    return Kind(read, to_value)
+    return FieldKind(read, to_value)
 
 
 def _write_state(state: object) -> object:
@@ -220,15 +220,15 @@ def _as_it_is(value: Value) -> Value:
     return value
 
 
-ANY = Kind(_as_it_is, _as_it_is)
+ANY = FieldKind(_as_it_is, _as_it_is)
 BINARY = _scalar(bytes)
 BOOLEAN = _scalar(bool)
-MAP = Kind(_read_map, dict)
-STATE = Kind(_read_state, _write_state)
+MAP = FieldKind(_read_map, dict)
+STATE = FieldKind(_read_state, _write_state)
 STRING = _scalar(str)
 SYMBOL = _scalar(Symbol)
-SYMBOL_MAP = Kind(_read_symbol_map, dict)
-SYMBOLS = Kind(_read_symbols, _write_symbols)
+SYMBOL_MAP = FieldKind(_read_symbol_map, dict)
+SYMBOLS = FieldKind(_read_symbols, _write_symbols)
 TIMESTAMP = _scalar(values.Timestamp)
 UBYTE = _scalar(values.UByte)
 UINT = _scalar(values.UInt)

@@ -5,7 +5,7 @@ and map; a plain `int` for long. Every other primitive has a thin class of its o
 written again as the same type. They compare equal to the plain Python value (`UInt(1) == 1`), which keeps reading
 code short.
 
-Must not know bytes: that is `codec`. Source: AMQP 1.0 part 1, section 1.6.
+Must not know bytes: see `decoder` and `encoder`. Source: AMQP 1.0 part 1, section 1.6.
 """
 
 from __future__ import annotations
@@ -154,4 +154,4 @@ class Array:
 Value: TypeAlias = (
     bool | int | float | str | bytes | uuid.UUID | Described | Array | list["Value"] | dict["Value", "Value"] | None
 )
-"""Whatever `codec.decode` can return."""
+"""Whatever `decoder.decode` can return."""

@@ -13,11 +13,11 @@ import socket
 from enum import Enum, auto
 from typing import Final, Protocol, assert_never
 
+from penstock_amqp.endpoint.buffers import INPUT_VIEW, OUTPUT_VIEW
 from penstock_amqp.endpoint.endpoint import Endpoint
 from penstock_amqp.endpoint.events import Event
-from penstock_amqp.endpoint.ffi import INPUT_VIEW, OUTPUT_VIEW
 from penstock_amqp.errors import WireError
-from penstock_amqp.sasl.mechanisms import Answer, Find, Question, Verify
+from penstock_amqp.sasl.mechanisms import CredentialAnswer, Find, Question, Verify
 from penstock_amqp.sasl.server import Authenticated, Refused, Result, SaslServer
 from penstock_amqp.transports.tls import Wrapping
 from penstock_broker.access.listeners import ListeningPort
@@ -55,7 +55,7 @@ class Phase(Enum):
 class Door(Protocol):
     """What answers the questions of SASL dialogues, now or later: `events.logins`."""
 
-    def ask(self, connection: Connection, question: Question) -> Answer | None:
+    def ask(self, connection: Connection, question: Question) -> CredentialAnswer | None:
         """The answer; None if it comes later, by `Connection.answered`."""
         ...
 
@@ -257,7 +257,7 @@ class Connection:
             self.sasl = SaslServer(table, without_sasl="ANONYMOUS" in table)
         return self._go_on(self.sasl, self.sasl.feed(data), out)
 
-    def answered(self, answer: Answer, out: list[Event]) -> bool:
+    def answered(self, answer: CredentialAnswer, out: list[Event]) -> bool:
         """The question of the dialogue was answered; False if the socket is broken."""
         return self.sasl is None or self._go_on(self.sasl, self.sasl.answer(answer), out)
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from penstock_amqp.sasl.credentials import Record
+from penstock_amqp.sasl.credentials import CredentialRecord
 from penstock_amqp.sasl.mechanisms import (
     MECHANISMS,
     Bearer,
@@ -154,7 +154,7 @@ class ListeningPort:
             return []
         return [path.name for path in self._folder.iterdir() if path.is_file() and not path.name.startswith(".")]
 
-    def keys_of(self, question: Find, record: Record | None) -> ScramKeys:
+    def keys_of(self, question: Find, record: CredentialRecord | None) -> ScramKeys:
         """The keys for one mechanism; made-up ones where the user, or a record for this mechanism, does not exist."""
         assert self.users is not None
         keys = record.keys.get(question.mechanism) if record is not None else None

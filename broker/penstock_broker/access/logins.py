@@ -18,9 +18,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from penstock_amqp.errors import WireError
-from penstock_amqp.sasl.credentials import Record, SecretCache, fits
+from penstock_amqp.sasl.credentials import CredentialRecord, SecretCache, fits
 from penstock_amqp.sasl.frames import SaslCode
-from penstock_amqp.sasl.mechanisms import Answer, Find, Identified, Question, Verdict, Verify, Wrong
+from penstock_amqp.sasl.mechanisms import CredentialAnswer, Find, Identified, Question, Verdict, Verify, Wrong
 from penstock_amqp.sasl.server import Authenticated, Refused
 from penstock_amqp.sasl.tokens import TokenError
 from penstock_broker.access.connection import Connection, Phase
@@ -59,7 +59,7 @@ class _Errand(NamedTuple):
 
 class _Done(NamedTuple):
     job: _Job
-    answer: Answer
+    answer: CredentialAnswer
     proof: Proof | None
     """What the login will stand on, if it succeeds."""
 
@@ -68,7 +68,10 @@ class Logins:
     """One per broker; `deliver` brings an answer to a connection that still waits for it; `begun` learns who is in."""
 
     def __init__(
-        self, broker: Broker, deliver: Callable[[Connection, Answer], None], begun: Callable[[Connection], None]
+        self,
+        broker: Broker,
+        deliver: Callable[[Connection, CredentialAnswer], None],
+        begun: Callable[[Connection], None],
     ) -> None:
         self._broker = broker
         self._begun = begun
@@ -87,7 +90,7 @@ class Logins:
         for user in port.user_names():
             self._submit(_Job(None, port, Find("SCRAM-SHA-256", user), self._broker.clock.now_us))
 
-    def ask(self, connection: Connection, question: Question) -> Answer | None:
+    def ask(self, connection: Connection, question: Question) -> CredentialAnswer | None:
         """Answer at once, or later through `deliver`."""
         wait_ms = self._guessing.wait_ms(connection.peer_host, question.user, self._broker.clock.now_ms)
         if wait_ms > 0:
@@ -101,7 +104,7 @@ class Logins:
             if answer is not None:
                 self._deliver(connection, answer)
 
-    def _begin(self, connection: Connection, question: Question) -> Answer | None:
+    def _begin(self, connection: Connection, question: Question) -> CredentialAnswer | None:
         answer = self._quickly(connection, question)
         if answer is None and self._waiting >= MAX_WAITING:
             return Verdict.UNKNOWN
@@ -109,18 +112,18 @@ class Logins:
             self._submit(_Job(connection.number, connection.port, question, self._broker.clock.now_us))
         return answer
 
-    def _quickly(self, connection: Connection, question: Question) -> Answer | None:
+    def _quickly(self, connection: Connection, question: Question) -> CredentialAnswer | None:
         port = connection.port
         if port.users is None or question.mechanism in BEARER:
             return None
         record = port.users.ready(question.user)
-        if isinstance(record, Record):
+        if isinstance(record, CredentialRecord):
             connection.proof = record
         if isinstance(question, Find):
             if record is Absent.NOT_LOADED:
                 return None
-            return port.keys_of(question, record if isinstance(record, Record) else None)
-        if isinstance(record, Record) and self._secrets.knows(question.user, question.secret, record):
+            return port.keys_of(question, record if isinstance(record, CredentialRecord) else None)
+        if isinstance(record, CredentialRecord) and self._secrets.knows(question.user, question.secret, record):
             return Verdict.RIGHT
         return None
 
@@ -176,7 +179,7 @@ class Logins:
     def _bring(self, done: _Done) -> None:
         job, answer, proof = done
         question = job.question
-        if isinstance(question, Verify) and answer is Verdict.RIGHT and isinstance(proof, Record):
+        if isinstance(question, Verify) and answer is Verdict.RIGHT and isinstance(proof, CredentialRecord):
             self._secrets.remember(question.user, question.secret, proof)
         connection = self._broker.clients.connections.get(job.connection) if job.connection is not None else None
         if connection is not None and connection.phase is Phase.SASL:
@@ -207,7 +210,7 @@ def _answer(job: _Job) -> _Done:
         return _Done(job, Verdict.UNKNOWN, None)
 
 
-def _bearer(port: ListeningPort, token: bytes, now_us: int) -> tuple[Answer, Proof | None]:
+def _bearer(port: ListeningPort, token: bytes, now_us: int) -> tuple[CredentialAnswer, Proof | None]:
     """Who the token speaks for. The log says what is wrong with it: its bearer learns nothing."""
     try:
         bearer, issuer = port.issuers.check(token, now_us / 1_000_000)
@@ -216,7 +219,7 @@ def _bearer(port: ListeningPort, token: bytes, now_us: int) -> tuple[Answer, Pro
     return Identified(bearer.user, bearer.groups), Signed(issuer, bearer.key, int(bearer.ends * 1_000_000))
 
 
-def _slowly(job: _Job) -> tuple[Answer, Proof | None]:
+def _slowly(job: _Job) -> tuple[CredentialAnswer, Proof | None]:
     """The answer, and what it stands on."""
     port, question = job.port, job.question
     if isinstance(question, Verify) and question.mechanism in BEARER:

@@ -22,7 +22,7 @@ from typing import TypeAlias
 from penstock_amqp.sasl.credentials import (
     ROUNDS,
     CredentialError,
-    Record,
+    CredentialRecord,
     fake_record,
     make_record,
     parse_record,
@@ -51,7 +51,7 @@ class Absent(Enum):
 @dataclass(frozen=True, slots=True)
 class _Known:
     stamp: Stamp | None
-    record: Record | None
+    record: CredentialRecord | None
     """None: the file is there and can't be used."""
     digest: bytes
     """Of what the file held: a mounted Secret gets new files whenever one of its users changes."""
@@ -82,11 +82,11 @@ class Users:
         self.has_files = has_files
         """False: all users are given, and stay."""
 
-    def fake(self, user: str) -> Record:
+    def fake(self, user: str) -> CredentialRecord:
         """What is shown of a user that does not exist."""
         return fake_record(self._key, user, self._rounds)
 
-    def ready(self, user: str) -> Record | Absent:
+    def ready(self, user: str) -> CredentialRecord | Absent:
         """The record of a user, if it is known already. Quick."""
         record = self._given.get(user)
         if record is not None:
@@ -101,7 +101,7 @@ class Users:
             return Absent.NOT_LOADED
         return known.record if known.record is not None else Absent.NO_USER
 
-    def load(self, user: str) -> Record | None:
+    def load(self, user: str) -> CredentialRecord | None:
         """The record of a user, read and hashed if need be; None if there is none. Slow: on a thread."""
         record = self._given.get(user)
         path = self._file_of(user)
@@ -114,7 +114,7 @@ class Users:
                 known = self._known[user] = self._read(user, path, stamp, known)
         return known.record
 
-    def end_of(self, user: str, record: Record) -> LoginEnd | None:
+    def end_of(self, user: str, record: CredentialRecord) -> LoginEnd | None:
         """What has become of a login by this record; a file that can't be used ends none. Slow: on a thread."""
         if user not in self._given and _stamp(self._file_of(user)) is None:
             return LoginEnd.USER_REMOVED
@@ -136,7 +136,7 @@ class Users:
             logger.warning("The password file %s can't be read: %s", path, error.strerror)
             return None
 
-    def _record(self, user: str, path: Path, content: bytes) -> Record | None:
+    def _record(self, user: str, path: Path, content: bytes) -> CredentialRecord | None:
         try:
             return self._made(user, content.decode())
         except UnicodeDecodeError:
@@ -146,7 +146,7 @@ class Users:
             logger.warning("The password file %s can't be used: %s", path, error)
             return None
 
-    def _made(self, user: str, text: str) -> Record:
+    def _made(self, user: str, text: str) -> CredentialRecord:
         record = parse_record(text)
         return record if record is not None else make_record(text, user_salt(self._key, user), self._rounds)
 
@@ -186,5 +186,5 @@ class Signed:
     ends_us: int
 
 
-Proof: TypeAlias = Record | Signed
+Proof: TypeAlias = CredentialRecord | Signed
 """None of both: nothing can take the login away."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock_amqp.frames.performatives import Accepted, Attach, Modified, Rejected, Released, Source
-from penstock_amqp.types.codec import array_of
 from penstock_amqp.types.composites import Composite
+from penstock_amqp.types.encoder import array_of
 from penstock_amqp.types.values import Array, Described, Symbol, ULong, Value
 from penstock_core.attach import AskedSource, AttachRequest
 from penstock_core.binding import NO_FILTER, Filter

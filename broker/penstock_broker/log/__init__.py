@@ -1,33 +1,36 @@
-"""The log, as the broker sees it. Everything else in here is private, the format included."""
+"""The log as the rest of the broker sees it. Everything else in this folder is private, and so is the format."""
 
+from penstock_broker.log.append import RecordTooLarge
 from penstock_broker.log.blocks import NewerFormat
-from penstock_broker.log.bodies import CommitAck, CommitPut, LargePayload, NoRoom, RecordTooLarge, StagedBody
-from penstock_broker.log.files import FileLayer, RealFiles
-from penstock_broker.log.locking import FolderLocked
-from penstock_broker.log.log import Log, Settings
-from penstock_broker.log.records import Document, Outcome
-from penstock_broker.log.recovering import Damage, ForeignSegment, Recovered
-from penstock_broker.log.replaying import Message
-from penstock_broker.log.syncing import SyncChoice
+from penstock_broker.log.bodies import LargePayload, StagedBody
+from penstock_broker.log.commit import CommitAck, CommitPut
+from penstock_broker.log.files import FileLayer, FolderLocked, RealFiles
+from penstock_broker.log.log import Log, LogOptions
+from penstock_broker.log.records import Document, EndReason
+from penstock_broker.log.recover import Damage, ForeignSegment, Recovered
+from penstock_broker.log.replay import Message
+from penstock_broker.log.space import NoRoom
+from penstock_broker.log.syncers import SyncChoice, Syncer
 
 __all__ = [
     "CommitAck",
     "CommitPut",
     "Damage",
     "Document",
+    "EndReason",
     "FileLayer",
     "FolderLocked",
     "ForeignSegment",
     "LargePayload",
     "Log",
+    "LogOptions",
     "Message",
     "NewerFormat",
     "NoRoom",
-    "Outcome",
     "RealFiles",
     "RecordTooLarge",
     "Recovered",
-    "Settings",
     "StagedBody",
     "SyncChoice",
+    "Syncer",
 ]

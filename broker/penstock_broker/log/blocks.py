@@ -1,8 +1,8 @@
-"""The bytes of the log, outer layers: the header page of a segment and the header of a block. Pure: no file, no clock.
+"""The outer layers of the log's format: the header page of a segment, and the header of a block. Pure.
 
-`docs/log-format.md` is the same in words; tests hold the two together with bytes typed by hand. Every integer is
-little-endian. A reader that meets a version or a record type it does not know refuses (`NewerFormat`): it must never
-serve half a log.
+The layout is that of docs/reference/log-format.md; tests compare the two with bytes typed by hand. Every integer is
+little-endian. A reader that meets a version or a record type that it does not know refuses the log (`NewerFormat`): it
+must never serve half a log.
 """
 
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ BLOCK_ALIGNMENT: Final = 64
 
 
 class BlockFlag(IntFlag):
-    """`SEAL`: nothing follows in this segment."""
+    """Flags of a block. `SEAL`: no block follows in this segment."""
 
     NONE = 0
     SEAL = 1
 
 
 class NewerFormat(Exception):
-    """The log was written by a newer Penstock: start that version, or take the folder away."""
+    """The log was written by a newer Penstock: start that version, or give this one another folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,10 @@ class SegmentHeader:
 
 @dataclass(frozen=True, slots=True)
 class BlockHeader:
-    """What the 64 bytes before a block's records say; `synced`: the highest sequence known synced at that time."""
+    """What the 64 bytes before a block's records say.
+
+    `synced`: the highest sequence that was known to be synced when the block was written.
+    """
 
     segment: int
     offset: int
@@ -71,7 +74,7 @@ def padded(length: int) -> int:
 
 
 def seed_of(log_id: bytes) -> int:
-    """Start value of every checksum of one log, so that blocks of another log, or inside a payload, never pass."""
+    """The start value of every checksum of one log, so that no block of another log, or in a payload, is accepted."""
     return crc32(log_id)
 
 
@@ -107,7 +110,7 @@ def _decode_header_at(data: bytes, offset: int) -> SegmentHeader | None:
 def seal_block(block: bytearray, seed: int, header: BlockHeader) -> None:
     """Write the header into the first 64 bytes of `block`, whose records follow, and pad its end.
 
-    One checksum for all.
+    The checksum covers header and records.
     """
     end = BLOCK_HEADER.size + header.length
     BLOCK_HEADER.pack_into(block, 0, *_block_fields(header, 0))
@@ -129,8 +132,8 @@ def _block_fields(
 def decode_block(segment: memoryview, offset: int, number: int, seed: int, *, view_at: int = 0) -> BlockHeader | None:
     """The block at `offset` of segment `number`, or None: other bytes, another place, another log, or a wrong checksum.
 
-    `view_at`: where in its file what is given of the segment begins. Raises NewerFormat if the block is sound and of a
-    later version.
+    `segment` may be a piece of the file that begins at offset `view_at`. Raises NewerFormat if the block is sound
+    and of a later version.
     """
     at = offset - view_at
     if at + BLOCK_HEADER.size > len(segment):

@@ -1,33 +1,31 @@
-"""Bodies that come in parts: appended to the log as they come, named by a put later, read by slices.
+"""Bodies of messages that came in parts and lie in segments: where each part lies, how a body is read, what keeps it.
 
-A body holds the segments in which its parts lie for as long as somebody has it in hand; a body that nothing names is
-released with its last reference. What a committed put names is held by `living` until the message has left all its
-queues. Nothing here is on the path of small messages. Measured cost stands in docs/performance.md.
+A body keeps the segments in which its parts lie for as long as some object refers to it. It is released with its last
+reference, unless a committed put names it: then `SegmentUsage` keeps the segments until the message has left all its
+queues. Nothing here is on the path of small messages. Measured cost: docs/reference/performance.md.
+Source: docs/decisions/034-large-messages.md.
 """
 
 from __future__ import annotations
 
+import logging
 import weakref
 from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from penstock_broker.log.files import Buffer, FileLayer
-from penstock_broker.log.living import Living, Segment
-from penstock_broker.log.records import Outcome
+from penstock_broker.log.files import FileLayer
+from penstock_broker.log.replay import PartPlace, Replay
+from penstock_broker.log.segment_usage import Segment, SegmentUsage
 
+LOGGER = logging.getLogger(__name__)
 
-class NoRoom(Exception):
-    """The log takes no bodies now: the disk is full but for the reserve, or the log has failed."""
-
-
-class RecordTooLarge(Exception):
-    """A record larger than half a segment: raise the segment size, or refuse such a thing."""
+_HEAD_BYTES = 64 * 1024
+"""Of a large payload that was put without a head, so many bytes are read into memory at recovery."""
 
 
 class Extent(NamedTuple):
-    """`length` bytes of a body, at `at` in the file of a segment."""
+    """Where a part of a body lies: `length` bytes, `at` bytes from the start of a segment's file."""
 
     segment: Segment
     at: int
@@ -35,18 +33,19 @@ class Extent(NamedTuple):
 
 
 class StagedBody:
-    """A body whose parts are in the log. `len` is what was appended so far."""
+    """A body that comes in parts, which lie in the log or wait to be written. `len` is what came so far, in bytes."""
 
     __slots__ = ("__weakref__", "_extents", "_files", "_starts", "length", "number", "segments")
 
-    def __init__(self, number: int, files: FileLayer) -> None:
-        """Use `Bodies.stage`."""
+    def __init__(self, number: int, files: FileLayer, usage: SegmentUsage) -> None:
+        """An empty body. `number` is from the same row as message numbers."""
         self.number = number
         self.length = 0
         self.segments: list[Segment] = []
         self._files = files
         self._extents: list[Extent] = []
         self._starts: list[int] = []
+        weakref.finalize(self, usage.release_body, self.segments).atexit = False
 
     def __len__(self) -> int:
         return self.length
@@ -56,11 +55,11 @@ class StagedBody:
 
     @property
     def placed(self) -> int:
-        """Bytes that are in segments; the others wait in memory."""
+        """Bytes that lie in segments; the others wait in memory."""
         return self._starts[-1] + self._extents[-1].length if self._starts else 0
 
     def place(self, extent: Extent) -> None:
-        """The next bytes of the body lie there; the segment is held from now on."""
+        """The next bytes of the body lie there; the segment is kept from now on."""
         self._starts.append(self.placed)
         self._extents.append(extent)
         if extent.segment not in self.segments:
@@ -68,7 +67,7 @@ class StagedBody:
             extent.segment.live += 1
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset` on, fewer at the end. Raises OSError, also once the body was discarded."""
+        """`length` bytes from `offset` on, fewer at the end. Raises OSError, also after the body was discarded."""
         index = bisect_right(self._starts, offset) - 1
         pieces: list[bytes] = []
         while length > 0 and offset < self.length:
@@ -86,17 +85,17 @@ class StagedBody:
                 index += 1
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def forget(self) -> None:
-        """What the parts' places were; the segments are let go by `Bodies`."""
+    def forget_places(self) -> None:
+        """The body was discarded and can't be read any more. The caller releases the segments."""
         self._extents.clear()
         self._starts.clear()
 
 
 class LargePayload(bytes):
-    """A payload whose beginning is in memory and whose rest is in the log.
+    """A payload whose beginning, the head, is in memory and whose rest is in the log.
 
-    As bytes it is the beginning only: slices, comparisons and whoever parses the head see that. `len` is the whole. Who
-    makes another head of it puts the rest behind it again with `with_head`.
+    As bytes it is the head only: slices, comparisons, and code that parses the beginning of a message see just that.
+    `len` is the length of the whole. `with_head` makes a payload with another head and the same rest.
     """
 
     _body: StagedBody
@@ -104,7 +103,7 @@ class LargePayload(bytes):
 
     @classmethod
     def of(cls, head: bytes, body: StagedBody, offset: int) -> LargePayload:
-        """`head`, and behind it what `body` holds from `offset` on."""
+        """The payload that begins with `head` and goes on with `body` from `offset` on."""
         made = cls(head)
         made._body, made._offset = body, offset
         return made
@@ -114,7 +113,7 @@ class LargePayload(bytes):
 
     @property
     def head(self) -> bytes:
-        """What is in memory."""
+        """The bytes in memory."""
         return self[:]
 
     @property
@@ -123,11 +122,11 @@ class LargePayload(bytes):
         return self._body, self._offset
 
     def with_head(self, head: bytes) -> LargePayload:
-        """The same behind another head."""
+        """The payload that begins with another head and goes on with the same rest."""
         return LargePayload.of(head, self._body, self._offset)
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset` of the whole on, fewer at the end. Raises OSError."""
+        """`length` bytes of the whole from `offset` on, fewer at the end. Raises OSError."""
         in_memory = bytes.__len__(self)
         if offset >= in_memory:
             return self._body.read(offset - in_memory + self._offset, length)
@@ -135,55 +134,48 @@ class LargePayload(bytes):
         return first + self._body.read(self._offset, length - len(first)) if len(first) < length else first
 
 
-@dataclass(frozen=True, slots=True)
-class CommitPut:
-    """A message of a transaction. `number` is from `Log.next_messages`, ascending, taken in the same turn."""
+def fetch_bodies(replay: Replay, files: FileLayer, usage: SegmentUsage, inline_bytes: int) -> dict[int, list[int]]:
+    """At recovery, give each live put with a staged body its payload. Puts that name the same body share it.
 
-    number: int
-    route_set: int
-    body: bytes | StagedBody
-    arrival: int
-    flags: int = 0
+    Payloads up to `inline_bytes` become plain bytes. Puts of which not all parts can be read are taken out of `replay`;
+    returns their messages by incarnation.
+    """
+    queues = {document.incarnation for document in replay.documents.values()}
+    known: dict[int, StagedBody | None] = {}
+    incomplete: dict[int, list[int]] = {}
+    for number, live in sorted(replay.puts.items()):
+        lives_in = queues.intersection(live.incarnations).difference(live.acked)
+        if live.staged is None or not lives_in:  # if the queue has ended, parts may be recycled already
+            continue
+        body_number, offset, length = live.staged
+        if body_number not in known:
+            places = replay.parts.get(body_number, ())
+            known[body_number] = _placed(StagedBody(body_number, files, usage), usage, length, places)
+        body = known[body_number]
+        if body is not None:
+            live.put = live.put._replace(payload=_payload(live.put.payload, body, offset, inline_bytes))
+            continue
+        LOGGER.error("message %d is lost: not all parts of its body can be read", number)
+        for incarnation in lives_in:
+            incomplete.setdefault(incarnation, []).append(number)
+        del replay.puts[number]
+    return incomplete
 
 
-@dataclass(frozen=True, slots=True)
-class CommitAck:
-    """Messages that leave a queue by a transaction."""
+def _placed(body: StagedBody, usage: SegmentUsage, length: int, places: Sequence[PartPlace]) -> StagedBody | None:
+    """The body with all its parts, or None if one of its `length` bytes is missing."""
+    for place in sorted(places, key=lambda place: place.offset):
+        if place.offset != body.length or place.segment not in usage.by_number:
+            return None
+        body.length += place.length
+        body.place(Extent(usage.by_number[place.segment], place.at, place.length))
+    return body if body.length == length else None
 
-    incarnation: int
-    messages: Iterable[int]
-    outcome: Outcome = Outcome.ACCEPTED
 
-
-class Bodies:
-    """All bodies under way, and what of them waits in memory."""
-
-    def __init__(self, files: FileLayer, living: Living) -> None:
-        self._files, self._living = files, living
-        self._waiting: dict[StagedBody, list[Buffer]] = {}
-        self.waiting_bytes = 0
-
-    def stage(self, number: int) -> StagedBody:
-        """A new, empty body."""
-        body = StagedBody(number, self._files)
-        weakref.finalize(body, self._living.unpin, body.segments).atexit = False
-        return body
-
-    def append(self, body: StagedBody, data: Buffer) -> None:
-        """The body's next bytes, to be written by `take` at the latest before something names the body."""
-        self._waiting.setdefault(body, []).append(data)
-        body.length += len(data)
-        self.waiting_bytes += len(data)
-
-    def take(self) -> list[tuple[StagedBody, Buffer]]:
-        """What waits, no longer."""
-        waiting = [(body, b"".join(pieces)) for body, pieces in self._waiting.items()]
-        self._waiting.clear()
-        self.waiting_bytes = 0
-        return list(waiting)
-
-    def discard(self, body: StagedBody) -> None:
-        """The body is not wanted any more."""
-        self.waiting_bytes -= sum(map(len, self._waiting.pop(body, ())))
-        body.forget()
-        self._living.unpin(body.segments)
+def _payload(head: bytes, body: StagedBody, offset: int, inline_bytes: int) -> bytes:
+    if len(head) + body.length - offset <= inline_bytes:
+        return head + body.read(offset, body.length - offset)
+    if not head:
+        head = body.read(offset, _HEAD_BYTES)
+        offset += len(head)
+    return LargePayload.of(head, body, offset)

@@ -1,9 +1,10 @@
-"""What the log asks of a file system, and the real one. Nothing else in this package touches files.
+"""What the log asks of a file system, the real file system, and the lock of the log's folder.
 
-The interface is narrow so that tests can stand in with one that forgets whatever no returned `fdatasync` covers.
-Every method raises OSError as the system does.
+Nothing else in the log touches files. The interface `FileLayer` is narrow so that tests can replace the file system by
+one in memory that forgets whatever no returned `fdatasync` covers. Every method raises OSError as the system does.
 """
 
+import fcntl
 import os
 from pathlib import Path
 from typing import Protocol
@@ -11,14 +12,19 @@ from typing import Protocol
 Buffer = bytes | bytearray | memoryview
 
 
-class FileLayer(Protocol):
-    """Handles are small integers; paths are absolute.
+class FolderLocked(Exception):
+    """Another process serves this folder. The message names that process."""
 
-    Writes are promised only by a returned `fdatasync`, names by `fsync_folder`.
+
+class FileLayer(Protocol):
+    """The file operations that the log uses. Handles are small integers; paths are absolute.
+
+    What was written survives a crash of the machine only after `fdatasync` has returned, and a new or changed name only
+    after `fsync_folder` has returned.
     """
 
     def names(self, folder: Path) -> list[str]:
-        """File names in `folder`, which is made if missing."""
+        """The names of the files in `folder`, which is created if it does not exist."""
         ...
 
     def open(self, path: Path, *, create: bool) -> int: ...
@@ -30,11 +36,11 @@ class FileLayer(Protocol):
     def pread(self, handle: int, length: int, offset: int) -> bytes: ...
 
     def pwrite(self, handle: int, data: Buffer, offset: int) -> int:
-        """Bytes written, which can be fewer than given."""
+        """Write at an offset. Returns how many bytes were written, which can be fewer than were given."""
         ...
 
     def fdatasync(self, handle: int) -> None:
-        """May be called from another thread than the rest."""
+        """Wait until the file's content is on the disk. May be called from another thread than the other methods."""
         ...
 
     def rename(self, old: Path, new: Path) -> None: ...
@@ -44,16 +50,19 @@ class FileLayer(Protocol):
     def fsync_folder(self, folder: Path) -> None: ...
 
     def boot_id(self) -> bytes:
-        """16 bytes that stay the same for as long as unsynced writes survive: one life of the machine."""
+        """16 bytes that stay the same until the machine starts anew, so for as long as unsynced writes survive."""
         ...
 
     def descriptor(self, handle: int) -> int | None:
-        """The kernel's descriptor on which an asynchronous fdatasync means the same as `fdatasync`, or None."""
+        """The kernel's descriptor of the file, if an asynchronous fdatasync on it means the same as `fdatasync`.
+
+        None if it does not: the log then calls `fdatasync` itself.
+        """
         ...
 
 
 class RealFiles:
-    """The file system. Handles are file descriptors."""
+    """The file system of the machine. Handles are file descriptors."""
 
     def names(self, folder: Path) -> list[str]:
         folder.mkdir(parents=True, exist_ok=True)
@@ -99,19 +108,40 @@ class RealFiles:
 
 
 def write_all(files: FileLayer, handle: int, data: Buffer, offset: int) -> None:
-    """pwrite until everything is written."""
+    """Write all of `data` at `offset`, by as many calls of `pwrite` as it takes. Raises OSError."""
     written = files.pwrite(handle, data, offset)
     while written < len(data):
         written += files.pwrite(handle, memoryview(data)[written:], offset + written)
 
 
 def read_all(files: FileLayer, handle: int) -> bytes:
-    """The whole file; a short read is continued."""
-    size, parts, offset = files.size(handle), list[bytes](), 0
+    """The content of the whole file, by as many calls of `pread` as it takes. Raises OSError."""
+    size, pieces, offset = files.size(handle), list[bytes](), 0
     while offset < size:
-        part = files.pread(handle, size - offset, offset)
-        if not part:
+        piece = files.pread(handle, size - offset, offset)
+        if not piece:
             break
-        parts.append(part)
-        offset += len(part)
-    return b"".join(parts) if len(parts) != 1 else parts[0]
+        pieces.append(piece)
+        offset += len(piece)
+    return b"".join(pieces) if len(pieces) != 1 else pieces[0]
+
+
+def lock_folder(folder: Path) -> int:
+    """Take the lock of the folder, so that one process at a time serves it. Raises FolderLocked.
+
+    The returned descriptor holds the lock (`flock`) until it is closed, and at the latest until the process ends.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(descriptor)
+        raise FolderLocked(
+            f"{folder} is in use by process {owner}: stop that broker, or give this one another folder"
+        ) from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+    return descriptor

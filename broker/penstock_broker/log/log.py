@@ -1,50 +1,55 @@
-"""The log: the broker's database. Append-only segments that hold topology and messages in one order (docs/log-
-format.md).
+"""The log: the broker's database, append-only segments that hold topology and messages in one order.
 
-Written for speed: `put` and `ack` are flat, `write` encodes per block. Measured cost stands in docs/performance.md,
-about 0.4 us per put, 0.15 us per ack, and per message in a block of 100 about 0.2 us for the write. What appends is in
-`appending`, bodies in parts and transactions are in `transacting`; here is what writes, syncs, opens and closes. It
-decides nothing about messages and must not know AMQP. It is called from one thread; only `request_sync` and `maintain`
-lead to work elsewhere.
+The format is described in docs/reference/log-format.md. `Log` puts the parts together and is all that the broker sees:
+`append` gathers a turn's records, `commit` makes transactions of them, `body_writer` takes bodies that come in parts,
+`turn` and `writer` put blocks into segments, `sync` has them synced, `space` makes room. Measured cost of writing a
+block of 100 messages (docs/reference/performance.md): about 0.2 us per message. It is called from one thread; only
+syncs may run elsewhere.
+
+Sources: docs/decisions/036-what-is-durable.md, 037-answer-after-sync.md, 044-private-log-format.md.
 """
 
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock_broker.log.encoding import ack_record, checkpoint_records, closed_record
-from penstock_broker.log.files import Buffer, FileLayer, RealFiles
-from penstock_broker.log.locking import lock_folder
-from penstock_broker.log.records import Outcome
-from penstock_broker.log.recovering import Recovered, Restored, recover
-from penstock_broker.log.restating import Restating
+from penstock_broker.log.ack_compaction import AckCompaction
+from penstock_broker.log.append import Appender
+from penstock_broker.log.bodies import StagedBody
+from penstock_broker.log.body_writer import BodyWriter
+from penstock_broker.log.checkpoint import Checkpoint, CheckpointSchedule, Numbers
+from penstock_broker.log.commit import CommitAck, CommitPut, Commits
+from penstock_broker.log.files import Buffer, FileLayer, RealFiles, lock_folder
+from penstock_broker.log.record_codec import ack_record, chunks, closed_record, most_entries
+from penstock_broker.log.records import EndReason
+from penstock_broker.log.recover import Recovered, Restored, recover
 from penstock_broker.log.space import Space
-from penstock_broker.log.spares import Spares
-from penstock_broker.log.state import State, longest_record, parts
-from penstock_broker.log.syncing import Done, SyncChoice, Syncer, choose
-from penstock_broker.log.transacting import Transactor
-from penstock_broker.log.writing import Writer
+from penstock_broker.log.spare_segments import SpareSegments
+from penstock_broker.log.sync import Sync
+from penstock_broker.log.syncers import SyncChoice, Syncer, choose
+from penstock_broker.log.turn import TurnWriter
+from penstock_broker.log.writer import RouteSets, SegmentWriter
 
 LOGGER = logging.getLogger(__name__)
 
 SMALLEST_SEGMENT = 16 * 1024
-_FILL_TOKEN = -1
+"""Bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """`reserve`: segments that only acks, topology and compaction may use. `spare`: segments kept ready beyond them.
-
-    `inline_bytes`: a longer payload whose body came in parts stays in the segments; see `LargePayload`.
-    """
+class LogOptions:
+    """How a log is kept. ValueError if the segment size can't work."""
 
     segment_bytes: int = 64 * 1024 * 1024
     reserve: int = 2
+    """So many spare segments are used by acks, topology and compaction only."""
     spare: int = 1
+    """So many spare segments are kept ready besides these."""
     inline_bytes: int = 1024 * 1024
+    """A longer payload whose body came in parts stays in the segments; see `LargePayload`."""
     sync: SyncChoice = SyncChoice.AUTO
 
     def __post_init__(self) -> None:
@@ -54,8 +59,8 @@ class Settings:
             )
 
 
-class Log(Transactor):
-    """Append with `put`, `ack`, `topology`...; `write` once a turn; promise only what `synced` has reached.
+class Log:
+    """Append with `put`, `ack`, `topology` and so on; `write` once a turn; promise only what `synced` has reached.
 
     Nothing that depends on a record may leave the broker before `synced` has reached what `write` returned for it.
     """
@@ -63,34 +68,54 @@ class Log(Transactor):
     def __init__(
         self,
         folder: Path,
+        lock: int,
         restored: Restored,
         *,
         files: FileLayer,
-        settings: Settings,
+        options: LogOptions,
         clock: Callable[[], int],
         entropy: Callable[[int], bytes],
+        syncer: Callable[[FileLayer], Syncer] | None,
     ) -> None:
         """Use `open`."""
-        replay, living = restored.replay, restored.living
-        self._folder, self._files = folder, files
-        self._spares = Spares(files, folder, settings.segment_bytes, settings.reserve + settings.spare)
-        writer = Writer(files, folder, living, self._spares, log_id=restored.log_id or entropy(16), clock=clock)
-        writer.segment_bytes, writer.reserve = settings.segment_bytes, settings.reserve
-        writer.start(epoch=restored.recovered.epoch + 1, sequence=restored.sequence, kept_from=replay.checkpoint)
-        writer.checkpoint = self._checkpoint
-        longest = longest_record(writer.capacity)
-        state = State(replay, restored.recovered.documents, living.queues.keys(), longest, files.boot_id())
-        super().__init__(writer, living, restored.bodies, state, settings.inline_bytes)
-        self._next_message = self._first_message = max(replay.message_ceiling, replay.highest_message + 1)
-        self._next_incarnation = replay.incarnation_ceiling
-        self._next_route = replay.highest_route + 1
-        restating = Restating(files, living, writer.seed, longest)
-        self._space = Space(writer, self._spares, restating, settings.reserve, clock)
-        self._syncer_choice = settings.sync
-        self._in_flight = False
-        self._lock = -1
-        self._syncer: Syncer
-        self.descriptor = -1  # readable when `collect` has something to take note of
+        replay, usage, recovered = restored.replay, restored.usage, restored.recovered
+        self._lock, self._files, self._usage = lock, files, usage
+        self._spares = SpareSegments(files, folder, options.segment_bytes, options.reserve + options.spare)
+        kept_from = replay.checkpoint
+        since_checkpoint = sum(each.end for each in usage.segments if each.number >= kept_from)
+        self._writer = SegmentWriter(
+            files,
+            folder,
+            usage,
+            self._spares,
+            CheckpointSchedule(kept_from, since_checkpoint, options.segment_bytes),
+            RouteSets(replay.highest_route + 1),
+            log_id=restored.log_id or entropy(16),
+            segment_bytes=options.segment_bytes,
+            reserve=options.reserve,
+            epoch=recovered.epoch + 1,
+            sequence=recovered.sequence,
+            clock=clock,
+        )
+        self._numbers = Numbers(replay, files.boot_id())
+        self._spares.adopt([name for name in files.names(folder) if name.startswith("spare-")])
+        if not usage.segments:
+            self._writer.begin_segment(1, self._numbers.message)
+        back_end = choose(files, usage.segments[-1].handle, options.sync) if syncer is None else syncer(files)
+        LOGGER.info("log %s: epoch %d, synced by %s", folder, self.epoch, back_end.name)
+        self._sync = Sync(self._writer, back_end)
+        most = most_entries(self._writer.capacity)
+        compaction = AckCompaction(files, usage, self._writer.seed, most)
+        self._space = Space(self._writer, self._spares, compaction, self._sync, options.reserve, clock)
+        self._bodies = BodyWriter(files, usage, self._writer, self._numbers, self._space, options.inline_bytes)
+        checkpoint = Checkpoint(replay, recovered.documents, usage.queues.keys(), most)
+        self._appender = Appender(self._numbers, checkpoint, usage, self._writer, self._bodies, options.inline_bytes)
+        self._turns = TurnWriter(self._appender, self._writer, usage, self._numbers, checkpoint, self._spares)
+        self._commits = Commits(self._appender, self._bodies, usage, self._writer, self._space)
+        # What runs once per message is called on its part at once, without a method of this class between them.
+        self.put = self._appender.put
+        self.ack, self.ack_many = self._appender.ack, self._appender.ack_many
+        self.next_message, self.next_messages = self._numbers.next_message, self._numbers.next_messages
 
     @classmethod
     def open(
@@ -98,27 +123,41 @@ class Log(Transactor):
         folder: Path,
         *,
         files: FileLayer | None = None,
-        settings: Settings | None = None,
+        options: LogOptions | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         entropy: Callable[[int], bytes] = os.urandom,
         syncer: Callable[[FileLayer], Syncer] | None = None,
     ) -> tuple["Log", Recovered]:
-        """Lock and recover the folder (made if missing), begin a new epoch, and sync it.
+        """Lock and recover the folder (created if it does not exist), begin a new epoch, and sync it.
 
-        Raises FolderLocked, NewerFormat, ForeignSegment, or OSError. `clock` gives milliseconds since 1970.
-        `syncer` makes a back end of the caller's own in the place of `settings.sync`.
+        Raises FolderLocked, NewerFormat, ForeignSegment, or OSError. `clock` gives milliseconds since 1970. `syncer`
+        makes a back end of the caller's own instead of the one that `options.sync` chooses.
         """
-        files, settings = files or RealFiles(), settings or Settings()
+        files, options = files or RealFiles(), options or LogOptions()
         lock = lock_folder(folder)
         try:
-            restored = recover(files, folder, settings.inline_bytes)
-            log = cls(folder, restored, files=files, settings=settings, clock=clock, entropy=entropy)
-            log._begin(restored, syncer)
+            restored = recover(files, folder, options.inline_bytes)
+            log = cls(folder, lock, restored, files=files, options=options, clock=clock, entropy=entropy, syncer=syncer)
+            log._begin_epoch(restored)
         except BaseException:
             os.close(lock)
             raise
-        log._lock = lock
         return log, restored.recovered
+
+    def _begin_epoch(self, restored: Restored) -> None:
+        records, most = self._appender.pending.records, most_entries(self._writer.capacity)
+        records.append(self._numbers.reserve())
+        for incarnation, lost in restored.incomplete.items():
+            records += [ack_record(incarnation, chunk, EndReason.DROPPED) for chunk in chunks(lost, most)]
+        if not restored.delivered_is_known:
+            # What recovery concludes from a power failure must hold in later runs, which can't conclude it again.
+            for incarnation, messages in restored.recovered.messages.items():
+                if messages:
+                    self.delivered_up_to(incarnation, messages[-1].number)
+        self.write()
+        self.sync()
+
+    # State ------------------------------------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
@@ -136,219 +175,175 @@ class Log(Transactor):
         return self._writer.synced
 
     @property
+    def failed(self) -> str | None:
+        """Why the log takes nothing more until the next start, or None."""
+        return self._writer.failed
+
+    @property
+    def segments(self) -> int:
+        """How many segments hold records, the one being written included."""
+        return len(self._usage.segments)
+
+    @property
+    def descriptor(self) -> int:
+        """Becomes readable when `collect` has something to take note of."""
+        return self._sync.descriptor
+
+    @property
+    def full(self) -> bool:
+        """Whether the last attempt to get more space from the disk failed."""
+        return self._space.full
+
+    def accepts_publishing(self) -> bool:
+        """False when the disk is full but for the reserve, which is kept for draining, and after a failure."""
+        return self._space.accepts_publishing()
+
+    # What a turn appends ----------------------------------------------------------------------------------------------
+
+    def delivered_up_to(self, incarnation: int, message: int) -> None:
+        """A consumer may see the queue's messages up to this number as soon as this turn's transfers leave."""
+        self._appender.delivered_up_to(incarnation, message)
+
+    def delivery_count(self, incarnation: int, message: int, count: int) -> None:
+        """`count` unsuccessful deliveries of this message count against its limit."""
+        self._appender.delivery_count(incarnation, message, count)
+
+    def remark(self, incarnation: int, message: int, text: bytes) -> bool:
+        """Keep a remark about a message in one queue; False if it is too long. See `Appender.remark`."""
+        return self._appender.remark(incarnation, message, text)
+
+    def next_incarnation(self) -> int:
+        """A number for one life of a queue: never given twice, also over restarts."""
+        return self._numbers.next_incarnation()
+
+    def route_set(self, incarnations: tuple[int, ...]) -> int:
+        """The number that stands for these queues in `put`. Ask again after one of them has ended."""
+        return self._writer.routes.number(incarnations)
+
+    def topology(self, kind: str, key: str, payload: bytes, incarnation: int = 0) -> None:
+        """Set the state of one document. Raises RecordTooLarge. See `Appender.topology`."""
+        self._appender.topology(kind, key, payload, incarnation)
+
+    def delete(self, kind: str, key: str) -> None:
+        """Remove a document, and with its incarnation all messages of that queue. Unknown ones are ignored."""
+        self._appender.delete(kind, key)
+
+    # Bodies that come in parts: stage, append, then a put or a commit -------------------------------------------------
+
+    @property
+    def longest_head(self) -> int:
+        """Bytes that may be in memory of a payload whose rest is in the log: they are part of its record."""
+        return self._appender.largest // 2
+
+    @property
     def unsynced_body_bytes(self) -> int:
-        """Of bodies that come in parts, what was taken in and might be lost with the machine now."""
-        return self._writer.unsynced_parts + self._bodies.waiting_bytes
+        """Bytes of bodies that were taken in and would be lost if the machine crashed now."""
+        return self._bodies.unsynced_bytes
+
+    def stage(self) -> StagedBody:
+        """A body whose bytes come in parts.
+
+        It is released with its last reference, and gone after a restart, unless a put names it.
+        """
+        return self._bodies.stage()
+
+    def append(self, body: StagedBody, data: Buffer) -> None:
+        """Take in the body's next bytes, which must not change any more; they may be written now. Raises NoRoom."""
+        self._bodies.append(body, data)
+
+    def discard(self, body: StagedBody) -> None:
+        """The body is not wanted any more, also if somebody still refers to it."""
+        self._bodies.discard(body)
+
+    def payload_of(self, body: StagedBody, head: bytes, offset: int) -> bytes:
+        """The payload that begins with `head` and goes on with `body` from `offset` on. Raises NoRoom.
+
+        Up to `LogOptions.inline_bytes` it is plain bytes, else a LargePayload that keeps the body.
+        """
+        return self._bodies.payload_of(body, head, offset)
+
+    # Transactions: begin_unit, any puts and acks, then end_unit; or commit at once ------------------------------------
+
+    def check_unit(self, puts: Iterable[tuple[Buffer, int]], acks: int) -> None:
+        """Whether a unit of these puts and acks will be taken. Raises RecordTooLarge or NoRoom. See `Commits`."""
+        self._commits.check_unit(puts, acks)
+
+    def begin_unit(self) -> None:
+        """What is put and acknowledged from now on, in this turn, happens as a whole."""
+        self._commits.begin_unit()
+
+    def end_unit(self) -> None:
+        """Append the unit as one record. Raises RecordTooLarge, if nobody asked `check_unit`."""
+        self._commits.end_unit()
+
+    def abandon_unit(self) -> None:
+        """Nothing of the unit happens, except for changes of topology."""
+        self._commits.abandon_unit()
+
+    def commit(self, puts: Sequence[CommitPut], acks: Sequence[CommitAck]) -> None:
+        """Append one record of all these puts and acks. Raises RecordTooLarge. Ask `accepts_publishing` before."""
+        self._commits.commit(puts, acks)
 
     # Once a turn ------------------------------------------------------------------------------------------------------
 
     def write(self) -> int:
-        """Write everything appended as one block; the sequence on which a promise about it depends.
+        """Write everything appended as one block. Returns the sequence on which a promise about it depends.
 
         After a failure nothing is written, and the sequence returned is one that `synced` never reaches.
         """
-        if self.failed is not None:
-            self._forget()
-            return self._writer.sequence + 1
-        acks = self._encode_acks()
-        if self._new_marks:
-            self._records += self._state.mark(self._new_marks)
-            self._new_marks.clear()
-        if self._new_counts:
-            self._records += self._state.count(self._new_counts)
-            self._new_counts.clear()
-        if self._state.lacks_numbers(self._next_message, self._next_incarnation):
-            self._records.append(self._reserve_numbers())
-        if not self._records:
-            self._write_checkpoint()  # parts may have begun segments
-            return self._writer.sequence
-        try:
-            touched = self._writer.place(self._records, self._puts, self._first_message)
-        except OSError as error:
-            self._fail(f"writing failed: {error}")
-            self._forget()
-            return self._writer.sequence + 1
-        sequence = self._writer.sequence
-        self._records, self._puts = [], {}
-        self._counted = (0, 0)
-        self._first_message = self._next_message
-        if self._staged:
-            self._hold_bodies()
-        for incarnation, messages in acks:
-            named = self._living.ack(incarnation, messages, sequence)
-            for segment in touched:
-                segment.names |= named - {segment.number}
-        self._write_checkpoint()
-        return sequence
-
-    def _write_checkpoint(self) -> None:
-        try:
-            self._writer.write_checkpoint(self._first_message)
-        except OSError as error:
-            self._fail(f"writing failed: {error}")
-
-    def _write_parts(self) -> None:
-        pieces = self._bodies.take()
-        if not pieces or self.failed is not None:
-            return
-        try:
-            self._writer.write_parts(pieces, self._first_message)
-        except OSError as error:
-            self._fail(f"writing failed: {error}")
-
-    def _hold_bodies(self) -> None:
-        """From now on the messages that name bodies keep them."""
-        for message, route_set, body in self._staged:
-            self._living.hold(message, self._writer.routes[route_set], body.segments)
-        self._staged.clear()
-
-    def _encode_acks(self) -> list[tuple[int, list[int]]]:
-        """Append the records of pending acks; the acks of queues that still exist, those in commits included."""
-        acks = self._committed_acks
-        self._committed_acks = []
-        for incarnation, messages in acks:
-            self._state.acked(incarnation, messages)
-        for (incarnation, outcome), messages in self._acks.items():
-            if incarnation not in self._living.queues:
-                continue
-            messages.sort()
-            self._records += [ack_record(incarnation, part, outcome) for part in parts(messages, self._longest)]
-            acks.append((incarnation, messages))
-            self._state.acked(incarnation, messages)
-        self._acks.clear()
-        return acks
-
-    def _reserve_numbers(self) -> bytes:
-        return self._state.reserve_numbers(self._next_message, self._next_incarnation)
-
-    def _checkpoint(self, written: int) -> list[Buffer] | None:
-        """All topology, if it takes at most an eighth of what was `written` since the last time (half when full)."""
-        records = [self._reserve_numbers(), *self._state.restated()]
-        if sum(map(len, records)) * (2 if self.full else 8) > written:
-            return None
-        self._writer.routes = {number: queues for queues, number in self._route_numbers.items()}
-        return list[Buffer](checkpoint_records(self._writer.sequence + 1, records))
-
-    def _forget(self) -> None:
-        for pending in (self._records, self._puts, self._acks, self._new_marks, self._new_counts):
-            pending.clear()
-        self._staged.clear()
-        self._committed_acks.clear()
+        return self._turns.write()
 
     def request_sync(self) -> None:
         """Start an fdatasync of what is written, unless one is under way or nothing is new.
 
         `descriptor` becomes readable when it has ended.
         """
-        writer = self._writer
-        if self._in_flight or writer.synced == writer.sequence or self.failed is not None:
-            return
-        self._in_flight = True
-        handles = tuple(writer.dirty)
-        writer.dirty.clear()
-        self._syncer.submit(writer.sequence, handles)
+        self._sync.request()
 
     def collect(self) -> int:
-        """Take note of what has been synced (call when `descriptor` is readable); the highest synced sequence."""
-        self._take(self._syncer.done())
+        """Take note of what has been synced (call it when `descriptor` is readable). Returns the last synced block."""
+        self._sync.collect()
         return self._writer.synced
 
-    def _take(self, done: Done) -> None:
-        for token, error in done:
-            if token == _FILL_TOKEN:
-                self._space.filling = False
-            else:
-                self._in_flight = False
-            if error is not None:
-                self._fail(f"fdatasync failed: {error}")
-            elif token != _FILL_TOKEN and self.failed is None:
-                self._writer.note_synced(token)
-
-    def _fail(self, reason: str) -> None:
-        if self.failed is None:
-            self.failed = reason
-            LOGGER.critical("the log has failed and takes no durable work until the broker is restarted: %s", reason)
-
-    # Space ------------------------------------------------------------------------------------------------------------
-
-    def accepts_publishing(self) -> bool:
-        """False when the disk is full but for the reserve, which is kept for draining, and after a failure."""
-        return self.failed is None and self._space.accepts_publishing()
-
-    def _has_room(self, size: int) -> bool:
-        try:
-            return self._space.has_room(size)
-        except OSError as error:
-            self._fail(f"preparing segments failed: {error}")
-            return False
-
-    @property
-    def full(self) -> bool:
-        """Whether the last attempt to get more space failed."""
-        return self._space.full
-
-    @property
-    def segments(self) -> int:
-        """Segments that hold records, the one being written included."""
-        return len(self._living.segments)
+    # Idle work --------------------------------------------------------------------------------------------------------
 
     @property
     def wants_maintenance(self) -> bool:
         """Whether `maintain` has something to do now."""
-        return self.failed is None and self._space.wants_work()
+        return self._space.wants_work()
+
+    @property
+    def is_filling_spare(self) -> bool:
+        """Whether `maintain` waits for the zeros of a spare segment to be synced."""
+        return self._sync.is_filling_spare
 
     def maintain(self, budget_ms: float) -> None:
-        """Idle work for about `budget_ms`: recycle one dead segment, gather acks, or fill a spare by a slice."""
-        if not self.wants_maintenance:
-            return
-        try:
-            handle = self._space.work(budget_ms, self._first_message)
-        except OSError as error:
-            self._fail(f"preparing segments failed: {error}")
-            return
-        if handle is not None:
-            self._syncer.submit(_FILL_TOKEN, (handle,))
+        """Idle work for about `budget_ms`: recycle a segment, compact acks, or fill a slice of a spare segment."""
+        self._space.work(budget_ms, self._numbers.first_unwritten)
 
-    # Beginning and end ------------------------------------------------------------------------------------------------
-
-    def _begin(self, restored: Restored, syncer: Callable[[FileLayer], Syncer] | None) -> None:
-        names = self._files.names(self._folder)
-        self._spares.adopt([name for name in names if name.startswith("spare-")])
-        if not self._living.segments:
-            self._writer.begin_segment(1, self._next_message)
-        if syncer is not None:
-            self._syncer = syncer(self._files)
-        else:
-            self._syncer = choose(self._files, self._living.segments[-1].handle, self._syncer_choice)
-        self.descriptor = self._syncer.descriptor
-        LOGGER.info("log %s: epoch %d, synced by %s", self._folder, self.epoch, self._syncer.name)
-        self._records.append(self._reserve_numbers())
-        for incarnation, lost in restored.incomplete.items():
-            self._records += [ack_record(incarnation, part, Outcome.DROPPED) for part in parts(lost, self._longest)]
-        if not restored.exact_marks:
-            # What recovery concludes from a power failure must hold in later lives, which see none.
-            for incarnation, messages in restored.recovered.messages.items():
-                if messages:
-                    self.delivered_up_to(incarnation, messages[-1].number)
-        self.write()
-        self.sync()
+    # The end ----------------------------------------------------------------------------------------------------------
 
     def sync(self) -> None:
         """Wait until all that is written is synced, or the log has failed. For the beginning, the end and tools."""
-        while self._writer.synced < self._writer.sequence and self.failed is None:
-            self.request_sync()
-            self._take(self._syncer.wait())
+        self._sync.wait()
 
     def close(self) -> None:
-        """Write and sync what is pending, mark the log as closed in order, and give the folder free."""
+        """Write and sync what is pending, note that the log was closed in order, and give the folder free."""
         if self.failed is None:
             self.write()
-            self._writer.checkpoint = lambda written: None  # nothing may follow the last record
-            self._records.append(closed_record())
-            self.write()
+        if self.failed is None:
+            self._appender.pending.records.append(closed_record())
+            self._turns.write_records()  # nothing may follow the last record, so there is no checkpoint behind it
             self.sync()
-        self._syncer.close()
-        for segment in self._living.segments:
+        self._release()
+
+    def crash(self) -> None:
+        """Give the folder free as the end of the process would, without writing or syncing. For tests of recovery."""
+        self._release()
+
+    def _release(self) -> None:
+        self._sync.close()
+        for segment in self._usage.segments:
             self._files.close(segment.handle)
         self._spares.close()
         os.close(self._lock)

@@ -1,78 +1,109 @@
-"""Room in the log: whether publishers may have more of it, and the idle work that makes some."""
+"""Room in the log: whether publishers may use more of it, and the idle work that makes room.
+
+Source: docs/decisions/043-reserve-for-acks.md.
+"""
 
 import time
 from collections.abc import Callable
 
-from penstock_broker.log.living import Segment
-from penstock_broker.log.restating import Restating
-from penstock_broker.log.spares import Spares
-from penstock_broker.log.writing import Writer
+from penstock_broker.log.ack_compaction import AckCompaction
+from penstock_broker.log.segment_usage import Segment
+from penstock_broker.log.spare_segments import SpareSegments
+from penstock_broker.log.sync import Sync
+from penstock_broker.log.writer import SegmentWriter
 
 _FULL_RETRY_MS = 1000
 
 
+class NoRoom(Exception):
+    """The log takes no messages now: the disk is full but for the reserve, or the log has failed."""
+
+
 class Space:
-    """Recycles dead segments and fills spares ahead of need. `reserve`: spares that are not for publishers."""
+    """Recycles segments of which nothing is needed, has acks compacted, and fills spare segments ahead of need."""
 
     def __init__(
-        self, writer: Writer, spares: Spares, restating: Restating, reserve: int, clock: Callable[[], int]
+        self,
+        writer: SegmentWriter,
+        spares: SpareSegments,
+        compaction: AckCompaction,
+        sync: Sync,
+        reserve: int,
+        clock: Callable[[], int],
     ) -> None:
-        self._writer, self._spares, self._restating = writer, spares, restating
+        """`reserve`: so many spare segments are not for publishers. `clock`: milliseconds since 1970."""
+        self._writer, self._spares, self._compaction, self._sync = writer, spares, compaction, sync
         self._reserve, self._clock = reserve, clock
-        self._fill_again = 0
-        self.filling = False
-        """A spare's zeros are being synced: nothing more is begun until then."""
+        self._fill_again_ms = 0
 
     @property
     def full(self) -> bool:
-        """Whether the last attempt to get more space failed."""
+        """Whether the last attempt to get more space from the disk failed."""
         return self._spares.full
 
     def accepts_publishing(self) -> bool:
-        """False when the disk is full but for the reserve."""
+        """False when the disk is full but for the reserve, which is kept for draining, and after a failure."""
+        if self._writer.failed is not None:
+            return False
         if not self._spares.full or len(self._spares) > self._reserve:
             return True
-        current = self._writer.living.segments[-1]
+        current = self._writer.usage.segments[-1]
         return len(self._spares) == self._reserve and current.end < current.size - current.size // 8
 
     def has_room(self, size: int) -> bool:
-        """Whether `size` bytes more fit without the reserve. Makes the spares that this takes, if there is space."""
+        """Whether `size` more bytes fit without the reserve. Makes the spare segments that this takes, if it can."""
         writer = self._writer
-        usable = writer.living.segments[-1].room
+        usable = writer.usage.segments[-1].room
         each = writer.capacity - writer.capacity // 4  # some of a segment's end may stay empty
-        while usable + max(len(self._spares) - self._reserve, 0) * each < size:
-            if not self._spares.fill_one():
-                return False
+        try:
+            while usable + max(len(self._spares) - self._reserve, 0) * each < size:
+                if not self._spares.fill_one():
+                    return False
+        except OSError as error:
+            self._fail(error)
+            return False
         return True
 
     def wants_work(self) -> bool:
         """Whether `work` has something to do now."""
-        if self.filling:
+        writer = self._writer
+        if writer.failed is not None or self._sync.is_filling_spare:
             return False
-        if self._dead() is not None or self._restating.wants_work(self._writer.kept_from, self._writer.synced):
+        if self._recyclable() is not None or self._compaction.wants_work(writer.schedule.kept_from, writer.synced):
             return True
-        return self._spares.lacking and (not self._spares.full or self._clock() >= self._fill_again)
+        return self._spares.lacking and (not self._spares.full or self._clock() >= self._fill_again_ms)
 
-    def work(self, budget_ms: float, first_message: int) -> int | None:
-        """Recycle one dead segment, or gather acks, or fill a spare by a slice; the handle to sync, if any.
+    def work(self, budget_ms: float, first_message: int) -> None:
+        """Recycle one segment, or gather acks, or fill a spare segment, for about `budget_ms`. A failure fails the log.
 
-        `first_message`: no put that is to come has a lower number. Raises OSError.
+        `first_message`: no put that is still to be written has a lower number.
         """
-        dead = self._dead()
-        if dead is not None:
-            self._writer.living.remove_segment(dead)
-            self._spares.recycle(dead.path, dead.handle, dead.size)
-            return None
-        deadline = time.perf_counter() + budget_ms / 1000
-        if self._restating.wants_work(self._writer.kept_from, self._writer.synced):
-            restated = self._restating.work(lambda: time.perf_counter() < deadline)
-            if restated is not None:
-                self._writer.restate(restated, first_message)
-            return None
-        handle = self._spares.fill(lambda: time.perf_counter() < deadline)
-        self._fill_again = self._clock() + _FULL_RETRY_MS
-        self.filling = handle is not None
-        return handle
+        if not self.wants_work():
+            return
+        try:
+            self._work(time.perf_counter() + budget_ms / 1000, first_message)
+        except OSError as error:
+            self._fail(error)
 
-    def _dead(self) -> Segment | None:
-        return self._writer.living.dead(self._writer.kept_from, self._writer.synced)
+    def _work(self, deadline: float, first_message: int) -> None:
+        writer = self._writer
+        unneeded = self._recyclable()
+        if unneeded is not None:
+            writer.usage.remove_segment(unneeded)
+            self._spares.recycle(unneeded.path, unneeded.handle, unneeded.size)
+            return
+        if self._compaction.wants_work(writer.schedule.kept_from, writer.synced):
+            acks = self._compaction.work(lambda: time.perf_counter() < deadline)
+            if acks is not None:
+                writer.write_compacted(acks, first_message)
+            return
+        handle = self._spares.fill(lambda: time.perf_counter() < deadline)
+        self._fill_again_ms = self._clock() + _FULL_RETRY_MS
+        if handle is not None:
+            self._sync.request_for_spare(handle)
+
+    def _recyclable(self) -> Segment | None:
+        return self._writer.usage.recyclable(self._writer.schedule.kept_from, self._writer.synced)
+
+    def _fail(self, error: OSError) -> None:
+        self._writer.fail(f"preparing segments failed: {error}")

@@ -14,7 +14,7 @@ from collections import deque
 from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError, Event
-from penstock_amqp.sasl.mechanisms import Answer
+from penstock_amqp.sasl.mechanisms import CredentialAnswer
 from penstock_amqp.transports.tls import Wrapping
 from penstock_broker.access.connection import MAX_BACKLOG, Connection, Phase
 from penstock_broker.access.listeners import ListeningPort
@@ -95,7 +95,7 @@ class Connections:
             self._set_mask(connection)
             self._note_behind(connection)
 
-    def _answered(self, connection: Connection, answer: Answer) -> None:
+    def _answered(self, connection: Connection, answer: CredentialAnswer) -> None:
         """A question of a connection's dialogue was answered."""
         events: list[Event] = []
         try:

@@ -18,8 +18,8 @@ from penstock_amqp.endpoint.events import (
     Ended,
     Enlisted,
     Event,
+    EventKind,
     Flowed,
-    Kind,
     Missed,
     Opened,
     Other,
@@ -29,7 +29,7 @@ from penstock_amqp.endpoint.events import (
     Unstored,
 )
 from penstock_amqp.endpoint.links import OutLink
-from penstock_amqp.endpoint.transacting import is_transactional
+from penstock_amqp.endpoint.transactional_states import is_transactional
 from penstock_amqp.frames.performatives import Source, Target
 from penstock_api.management import NODE
 from penstock_broker.access.connection import Connection, Phase
@@ -50,7 +50,7 @@ __all__ = ["handle"]
 def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
     """Work through `events` in order."""
     for at, event in enumerate(events):
-        if event[0] is Kind.MESSAGES:
+        if event[0] is EventKind.MESSAGES:
             producer = event[1].context
             if isinstance(producer, Producer):
                 if not event[1].is_open:
@@ -64,7 +64,7 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
                     _close_broken(broker, producer, producer.broken, events[at + 1 :])
             elif isinstance(producer, Coordinator):
                 coordinator.requested(broker, producer, event[2])
-        elif event[0] is Kind.ACCEPTED:
+        elif event[0] is EventKind.ACCEPTED:
             consumer = event[1].context
             if isinstance(consumer, Consumer):
                 settle.accepted(broker, consumer, event[2])
@@ -235,7 +235,7 @@ def _unstored(broker: Broker, connection: Connection, event: Unstored, behind: l
 def _close_broken(broker: Broker, producer: Producer, told: AmqpError, behind: list[Event]) -> None:
     if producer.connection.transactions is not None:
         for event in behind:  # their deliveries go with the link
-            if event[0] is Kind.MESSAGES and event[1] is producer.link:
+            if event[0] is EventKind.MESSAGES and event[1] is producer.link:
                 work.forsake(producer, event[2], told)
     close.close_producer(broker, producer, told)
     temporary.left(broker, (producer,))

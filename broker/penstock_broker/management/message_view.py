@@ -9,10 +9,10 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, NUMBER, Entry
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message
+from penstock_amqp.messages import message_head
+from penstock_amqp.messages.message_codec import Message, decode_message
+from penstock_amqp.messages.message_head import is_streamed, streamed
 from penstock_amqp.messages.sections import Section, end_of, section_at
-from penstock_amqp.messages.streamed import is_streamed, streamed
-from penstock_amqp.messages.whole import Message, decode_message
 from penstock_amqp.types.plain_values import to_plain
 from penstock_amqp.types.values import Value
 from penstock_api.message_operations import PeekedMessage
@@ -28,7 +28,7 @@ _WIDTHS: Final = {0xA0: 1, 0xA1: 1, 0xB0: 4, 0xB1: 4}
 def shown(queue: Queue, entry: Entry, state: WaitingState, max_body_bytes: int) -> PeekedMessage:
     """One message of the queue."""
     data = entry[DATA]
-    head = message.inspect(data)
+    head = message_head.read_head(data)
     read = _read(data)
     properties = read.properties
     body, is_text, is_whole = _body(data, head.start, max_body_bytes)

@@ -15,7 +15,7 @@ from penstock_amqp.endpoint.events import AmqpError, Arrival
 from penstock_amqp.endpoint.links import OutLink
 from penstock_amqp.errors import WireError
 from penstock_amqp.frames.performatives import Attach, Source, Target
-from penstock_amqp.messages.whole import Message, decode_message
+from penstock_amqp.messages.message_codec import Message, decode_message
 from penstock_amqp.types.values import Symbol
 from penstock_api.management import NODE
 from penstock_broker.access.connection import Connection

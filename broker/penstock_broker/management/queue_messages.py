@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message
+from penstock_amqp.messages import message_head
 from penstock_amqp.messages.selected_fields import SelectedFields
 from penstock_amqp.types.values import Value
 from penstock_api.management import EntityType, Operation, StatusCode
@@ -102,7 +102,7 @@ def _wanted(text: str | None) -> Wanted | Refuse:
 
     def wanted(entry: Entry) -> bool:
         try:
-            return selects(fields.read(entry[DATA], message.inspect(entry[DATA])).get)
+            return selects(fields.read(entry[DATA], message_head.read_head(entry[DATA])).get)
         except DecodeError:
             return False
 

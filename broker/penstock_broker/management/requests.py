@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from penstock_amqp.messages.whole import Message
-from penstock_amqp.types import codec
+from penstock_amqp.messages.message_codec import Message
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType, Operation, StatusCode
@@ -52,13 +52,13 @@ class Query:
             row = next(self.rows, None)
             if row is None:
                 return self._answer()
-            self.encoded.append(codec.encode([row.get(name) for name in self.attributes]))
+            self.encoded.append(encode([row.get(name) for name in self.attributes]))
         return None
 
     def _answer(self) -> Response:
         results = _raw_list(self.encoded)
-        names = codec.encode(list[Value](self.attributes))
-        pairs = codec.encode("attributeNames") + names + codec.encode("results") + results
+        names = encode(list[Value](self.attributes))
+        pairs = encode("attributeNames") + names + encode("results") + results
         body = b"\xd1" + (len(pairs) + 4).to_bytes(4, "big") + (4).to_bytes(4, "big") + pairs
         return Response(
             status=int(StatusCode.OK),

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from penstock_amqp.messages.whole import Message, Properties, encode_message
-from penstock_amqp.types import codec
+from penstock_amqp.messages.message_codec import Message, Properties, encode_message
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Int, Value
 from penstock_api import management
 from penstock_api.management import StatusCode
@@ -79,7 +79,7 @@ def encode_answer(answer: Response, request: Properties) -> bytes:
             properties=Properties(to=request.reply_to, correlation_id=correlation), application_properties=properties
         )
     )
-    body = codec.encode(answer.body) if answer.encoded_body is None else answer.encoded_body
+    body = encode(answer.body) if answer.encoded_body is None else answer.encoded_body
     return head.removesuffix(_NO_BODY) + body
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message
+from penstock_amqp.messages import message_head
 from penstock_amqp.messages.sections import Section, end_of, section_at
 from penstock_amqp.types.values import Symbol, Value
 
@@ -27,7 +27,7 @@ def without_origin(data: bytes) -> bytes:
     malformed, or annotations are that may hold one, or there are two sections of them: the second would show once the
     first is gone.
     """
-    head = message.inspect(data)
+    head = message_head.read_head(data)
     section, at = section_at(data, head.start)
     if section is not Section.MESSAGE_ANNOTATIONS:
         return data
@@ -36,7 +36,7 @@ def without_origin(data: bytes) -> bytes:
         raise DecodeError("the message has two sections of message-annotations", end)
     if data.find(_TEXT, at, end) < 0:  # however the key is encoded
         return data
-    return message.with_annotations(data, head, {}, without=(ORIGIN,))
+    return message_head.with_annotations(data, head, {}, without=(ORIGIN,))
 
 
 def client_annotations(annotations: Mapping[Symbol, Value]) -> dict[Symbol, Value]:

@@ -17,11 +17,11 @@ from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, AmqpError, Entry, Outcome, Settled
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message
+from penstock_amqp.messages import message_head
 from penstock_amqp.messages.times import DELAYS, without_expiry
 from penstock_amqp.types.values import Symbol, Timestamp, UInt, Value
 from penstock_broker.errors import amqp_error
-from penstock_broker.log import Outcome as LogOutcome
+from penstock_broker.log import EndReason
 from penstock_broker.messages import due_times
 from penstock_broker.messages.dead_letter_origin import ORIGIN
 from penstock_broker.messages.deposit import deposit, destination_of
@@ -65,7 +65,7 @@ def rejected(broker: Broker, queue: Queue, entry: Entry, error: AmqpError | None
             _send_on(broker, queue, Stranded(entry, fate.cause, error), fate.address)
         case Drop():
             queue.totals.dropped += 1
-            remove(broker, queue, entry, LogOutcome.REJECTED)
+            remove(broker, queue, entry, EndReason.REJECTED)
             if broker.warning_intervals.may_say(f"rejected {queue.name}", broker.clock.now_ms):
                 logger.warning(
                     "A consumer of %r rejects messages; they are dropped, because it has no deadLetter", queue.name
@@ -82,7 +82,7 @@ def expired(broker: Broker, queue: Queue, entry: Entry) -> None:
             _send_on(broker, queue, Stranded(entry, fate.cause, None), fate.address)
         case Drop():
             queue.totals.expired += 1
-            remove(broker, queue, entry, LogOutcome.EXPIRED)
+            remove(broker, queue, entry, EndReason.EXPIRED)
         case _:
             assert_never(fate)
 
@@ -154,10 +154,10 @@ def _try(broker: Broker, queue: Queue, condemned: Stranded, address: str) -> Amq
         return refused
     if cause is DeathReason.EXPIRED:
         queue.totals.expired += 1
-        remove(broker, queue, entry, LogOutcome.EXPIRED)
+        remove(broker, queue, entry, EndReason.EXPIRED)
     else:
         queue.totals.dead_lettered += 1
-        remove(broker, queue, entry, LogOutcome.DEAD_LETTERED)
+        remove(broker, queue, entry, EndReason.DEAD_LETTERED)
     return None
 
 
@@ -217,9 +217,9 @@ def _told(broker: Broker, queue: Queue, condemned: Stranded) -> bytes:
     if condemned.error is not None:
         annotations[Symbol("x-opt-death-condition")] = condemned.error.condition
         annotations[Symbol("x-opt-death-description")] = condemned.error.description
-    head = message.inspect(data)
+    head = message_head.read_head(data)
     try:
         data = without_expiry(data, head)
-        return message.with_annotations(data, message.inspect(data), annotations, without=DELAYS)
+        return message_head.with_annotations(data, message_head.read_head(data), annotations, without=DELAYS)
     except DecodeError:  # what can't be read is sent on as it is
-        return message.with_header(data, head, ttl=None, delivery_count=0)
+        return message_head.with_header(data, head, ttl=None, delivery_count=0)

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message
+from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import publish, queue_limits, store
@@ -40,7 +40,7 @@ def deposit(
     `connection`: on whose behalf, for no-local. `keep`: log it where messages are logged, though it says not durable.
     """
     try:
-        head = message.inspect(data)
+        head = message_head.read_head(data)
         publish.prepare(broker, destination, 1)
         route = publish.route_message(broker, destination, data, head)
     except DecodeError as error:
@@ -52,7 +52,7 @@ def deposit(
         return amqp_error(Refuse(Reason.ADDRESS_NOT_FOUND, "No queue takes the message; bind one."))
     if isinstance(destination, ExchangeTarget):
         destination.exchange.received_bytes += len(data)
-    store.put(broker, route, (message.forwarded(data, head),), keep=keep)
+    store.put(broker, route, (message_head.forwarded(data, head),), keep=keep)
     return None
 
 
@@ -63,7 +63,7 @@ def put_into(broker: Broker, queue: Queue, data: bytes, *, keep: bool) -> AmqpEr
         return broker.storage_refusal()
     if queue.policy.overflow is Overflow.REJECT and queue_limits.is_full(queue, len(data)):
         return amqp_error(Refuse(Reason.LIMIT_EXCEEDED, f"The queue {queue.name!r} is full and rejects."))
-    store.put(broker, route, (message.forwarded(data, message.inspect(data)),), keep=keep)
+    store.put(broker, route, (message_head.forwarded(data, message_head.read_head(data)),), keep=keep)
     return None
 
 

@@ -21,9 +21,9 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, NUMBER, Entry, Event
 from penstock_amqp.endpoint.links import InLink, OutLink
-from penstock_amqp.messages import message
+from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
-from penstock_broker.log import Outcome
+from penstock_broker.log import EndReason
 from penstock_broker.messages.dead_letters import expired
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.messages.queue_limits import remove
@@ -271,9 +271,9 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
 
 def _rewritten(data: bytes, delivery_count: int, expires_us: int, now_us: int) -> bytes:
     """The message with its delivery-count, and with the time it has left to live."""
-    head = message.inspect(data)
+    head = message_head.read_head(data)
     left_ms = max((expires_us - now_us) // 1000, 1) if expires_us else None
-    return message.with_header(data, head, ttl=left_ms, delivery_count=head.delivery_count + delivery_count)
+    return message_head.with_header(data, head, ttl=left_ms, delivery_count=head.delivery_count + delivery_count)
 
 
 def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:
@@ -282,7 +282,7 @@ def _sent_settled(broker: Broker, queue: Queue, entries: list[Entry]) -> None:
     for entry in entries:
         queue.totals.acked += 1
         queue.totals.sojourn.add(now - entry[AVAILABLE], 1)
-        remove(broker, queue, entry, Outcome.ACCEPTED)
+        remove(broker, queue, entry, EndReason.ACCEPTED)
 
 
 def link_unblocked(broker: Broker, link: InLink | OutLink) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, Entry
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message, times
+from penstock_amqp.messages import message_head, times
 from penstock_broker.queue.queue import SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.message_times import NO_REQUESTED_TIMES, RequestedTimes, bounded, expires_at
@@ -32,7 +32,7 @@ def deadline(queue: Queue, entry: Entry) -> int:
 
 def _asked(queue: Queue, entry: Entry) -> int:
     data = entry[DATA]
-    head = message.inspect(data)
+    head = message_head.read_head(data)
     wished = wishes_of(data, head)
     arrived = entry[AVAILABLE]
     if entry[FLAGS] & SCHEDULED:
@@ -42,7 +42,7 @@ def _asked(queue: Queue, entry: Entry) -> int:
     return bounded(expires_at(arrived, head.ttl, wished.absolute_expiry_ms), arrived, queue.policy.max_ttl_us)
 
 
-def wishes_of(data: bytes, head: message.Head) -> RequestedTimes:
+def wishes_of(data: bytes, head: message_head.Head) -> RequestedTimes:
     """What the message says of its times; sections that can't be read say nothing."""
     try:
         return times.wishes(data, head)

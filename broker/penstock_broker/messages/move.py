@@ -11,11 +11,11 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, AmqpError, Entry
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import fields, message
+from penstock_amqp.messages import fields, message_head
 from penstock_amqp.messages.times import DELAYS
-from penstock_amqp.types.codec import encode
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Symbol, Timestamp, Value
-from penstock_broker.log import Outcome
+from penstock_broker.log import EndReason
 from penstock_broker.messages.dead_letter_origin import ORIGIN
 from penstock_broker.messages.dead_letters import ANNOTATIONS
 from penstock_broker.messages.deposit import deposit, put_into
@@ -34,7 +34,7 @@ _ORIGIN: Final = {encode(Symbol(ORIGIN)): ORIGIN}
 def purge(broker: Broker, queue: Queue, entry: Entry) -> None:
     """Drop a message that was taken out of the queue."""
     queue.totals.dropped += 1
-    remove(broker, queue, entry, Outcome.PURGED)
+    remove(broker, queue, entry, EndReason.PURGED)
 
 
 def move(broker: Broker, queue: Queue, entry: Entry, target: ExchangeTarget | QueueTarget) -> AmqpError | None:
@@ -63,7 +63,7 @@ def origin_of(broker: Broker, entry: Entry) -> Queue | str:
     """The queue that a dead letter comes from, or why it can't go back. Only the broker writes that (`origins`)."""
     data = entry[DATA]
     try:
-        found = fields.picked_annotations(data, message.inspect(data).start, _ORIGIN).get(ORIGIN)
+        found = fields.picked_annotations(data, message_head.read_head(data).start, _ORIGIN).get(ORIGIN)
     except DecodeError:
         found = None
     if not isinstance(found, str):
@@ -78,18 +78,20 @@ def origin_of(broker: Broker, entry: Entry) -> Queue | str:
 
 def _gone(broker: Broker, queue: Queue, entry: Entry) -> None:
     queue.totals.moved += 1
-    remove(broker, queue, entry, Outcome.PURGED)
+    remove(broker, queue, entry, EndReason.PURGED)
 
 
 def _renewed(broker: Broker, entry: Entry, expires_us: int, without: tuple[str, ...]) -> bytes:
     """The message as if it came now: with the time it has left, to be delivered when it was to be."""
     data = entry[DATA]
-    head = message.inspect(data)
+    head = message_head.read_head(data)
     left_ms = max((expires_us - broker.clock.now_us) // 1000, 1) if expires_us else None
-    data = message.with_header(data, head, ttl=left_ms, delivery_count=0)
+    data = message_head.with_header(data, head, ttl=left_ms, delivery_count=0)
     waits = entry[FLAGS] & SCHEDULED and entry[AVAILABLE] > broker.clock.now_us
     delay: dict[Symbol, Value] = {Symbol("x-opt-delivery-time"): Timestamp(entry[AVAILABLE] // 1000)} if waits else {}
     try:
-        return message.with_annotations(data, message.inspect(data), delay, without=frozenset((*DELAYS, *without)))
+        return message_head.with_annotations(
+            data, message_head.read_head(data), delay, without=frozenset((*DELAYS, *without))
+        )
     except DecodeError:
         return data  # annotations that can't be read stay as they are

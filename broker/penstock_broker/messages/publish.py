@@ -15,10 +15,10 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
+from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import AmqpError, Arrival, Entry
-from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message
+from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import dead_letter_origin, queue_limits, store
@@ -169,18 +169,18 @@ def _publish_together(broker: Broker, producer: Producer, route: Route, batch: l
 def learn_prefix(producer: Producer, data: bytes) -> bytes:
     """See how a message begins (`producer.message_prefix`); return it as it is forwarded. Raises DecodeError."""
     known = producer.known_prefixes
-    head = message.inspect(data)
+    head = message_head.read_head(data)
     beginning = known.get(head)
     if beginning is not None and data.startswith(beginning.prefix):
         producer.message_prefix = beginning
         return data
     data = dead_letter_origin.without_origin(data)
-    head = message.inspect(data)
+    head = message_head.read_head(data)
     beginning = producer.message_prefix = MessagePrefix(data, head)
     if len(known) >= KNOWN_BEGINNINGS:
         known.clear()
     known[head] = beginning
-    return message.forwarded(data, head)
+    return message_head.forwarded(data, head)
 
 
 def _publish_each(
@@ -235,7 +235,7 @@ def _publish_each(
 
 
 def route_message(
-    broker: Broker, destination: ExchangeTarget | QueueTarget, data: bytes, head: message.Head
+    broker: Broker, destination: ExchangeTarget | QueueTarget, data: bytes, head: message_head.Head
 ) -> Route | AmqpError:
     """Where one message goes, or why it is not taken. Nothing changes but counters. Raises DecodeError.
 
@@ -245,7 +245,7 @@ def route_message(
     return _refusal(broker, destination, route, len(data)) or route
 
 
-def _route(broker: Broker, destination: ExchangeTarget | QueueTarget, data: bytes, head: message.Head) -> Route:
+def _route(broker: Broker, destination: ExchangeTarget | QueueTarget, data: bytes, head: message_head.Head) -> Route:
     route = destination.constant
     if route is None:
         assert isinstance(destination, ExchangeTarget)
@@ -272,7 +272,7 @@ def store_routed(
     else:
 
         def admitted(data: bytes) -> Route:
-            return store.admitted_route(broker, route, data, message.inspect(data), connection)
+            return store.admitted_route(broker, route, data, message_head.read_head(data), connection)
 
         for taking, run in groupby(messages, admitted):
             is_logged |= store.put(broker, taking, run)
@@ -290,7 +290,9 @@ def _count_unroutable(destination: ExchangeTarget | QueueTarget) -> None:
         destination.exchange.unroutable_messages += 1
 
 
-def _alternate(broker: Broker, destination: ExchangeTarget, data: bytes, head: message.Head, route: Route) -> Route:
+def _alternate(
+    broker: Broker, destination: ExchangeTarget, data: bytes, head: message_head.Head, route: Route
+) -> Route:
     """Where the exchange's alternate sends what matches nothing here; an alternate of the alternate is not asked."""
     exchange = destination.exchange
     other = broker.topology.exchanges.get(exchange.alternate or "")

@@ -11,7 +11,7 @@ import logging
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Entry
-from penstock_broker.log import Outcome
+from penstock_broker.log import EndReason
 from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.terms import Overflow
@@ -21,7 +21,7 @@ __all__ = ["enforce", "is_full", "remove"]
 logger = logging.getLogger(__name__)
 
 
-def remove(broker: Broker, queue: Queue, entry: Entry, outcome: Outcome) -> None:
+def remove(broker: Broker, queue: Queue, entry: Entry, outcome: EndReason) -> None:
     """A message that is in no list of the queue any more has left it for good."""
     queue.depth_bytes -= len(entry[DATA])
     queue.forget(entry[NUMBER])
@@ -65,7 +65,7 @@ def _drop(broker: Broker, queue: Queue) -> None:
         if entry is None:
             return
         queue.totals.dropped += 1
-        remove(broker, queue, entry, Outcome.DROPPED)
+        remove(broker, queue, entry, EndReason.DROPPED)
 
 
 def _next_delayed(queue: Queue) -> Entry | None:

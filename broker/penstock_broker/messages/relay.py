@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock_amqp.endpoint.events import AmqpError
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import fields, message
+from penstock_amqp.messages import fields, message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import addresses
@@ -35,7 +35,7 @@ def target_of(
 ) -> ExchangeTarget | QueueTarget | AmqpError:
     """The target of a message, made if that is allowed; or why it is none."""
     try:
-        start = message.inspect(data).start
+        start = message_head.read_head(data).start
         named = fields.properties_field(data, start, fields.Field.TO)
         kind = _KINDS.get(_number(fields.annotation(data, start, "x-opt-jms-dest")))
     except DecodeError as error:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, Entry
-from penstock_amqp.messages.message import inspect, with_annotations_section
+from penstock_amqp.messages.message_head import read_head, with_annotations_section
 from penstock_broker.log import Document, Message, Recovered
 from penstock_broker.messages.due_times import wishes_of
 from penstock_broker.queue.flags import order_flags
@@ -126,7 +126,7 @@ def _in_order(due: list[Entry]) -> list[Entry]:
 def _entry(message: Message, max_ttl_us: int) -> Entry:
     """The entry as it was when the message came; the record keeps when that was."""
     data, arrival = message.payload, message.arrival
-    head = inspect(data)
+    head = read_head(data)
     wished = wishes_of(data, head)
     expires = bounded(expires_at(arrival, head.ttl, wished.absolute_expiry_ms), arrival, max_ttl_us)
     flags = LOGGED | order_flags(data, head) | message.flags & SCHEDULED

@@ -22,7 +22,7 @@ from typing import assert_never
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, FLAGS, NUMBER, Held, Outcome, Settled
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message
+from penstock_amqp.messages import message_head
 from penstock_amqp.types.values import Symbol, Value
 from penstock_broker.messages import dead_letters, due_times
 from penstock_broker.messages.dead_letter_origin import client_annotations
@@ -119,14 +119,14 @@ def lost(broker: Broker, queue: Queue, held: Sequence[Held], *, counts: bool) ->
 def _annotated(broker: Broker, queue: Queue, held: Held, annotations: dict[Symbol, Value]) -> Held:
     """The delivery with a message that says more, in this queue; the log keeps that beside the message."""
     link, (number, data, available, expires, flags), sent = held
-    head = message.inspect(data)
+    head = message_head.read_head(data)
     try:
-        told = message.with_annotations(data, head, client_annotations(annotations))
+        told = message_head.with_annotations(data, head, client_annotations(annotations))
     except DecodeError:
         return held  # there are annotations that can't be read: they stay what they are
     queue.depth_bytes += len(told) - len(data)
     if flags & LOGGED:
-        _keep(broker, queue, number, message.annotations_section(told, head))
+        _keep(broker, queue, number, message_head.annotations_section(told, head))
     return link, (number, told, available, expires, flags), sent
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock_amqp.endpoint.arrivals import SPOOL_BYTES
 from penstock_amqp.endpoint.conditions import AmqpError
+from penstock_amqp.endpoint.incoming_messages import SPOOL_BYTES
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.sections import body_at
 from penstock_broker.errors import amqp_error

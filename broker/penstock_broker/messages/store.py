@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from penstock_amqp.endpoint.events import EXPIRES, Entry
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message
+from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.messages import due_times, queue_limits
 from penstock_broker.messages.due_times import wishes_of
@@ -26,7 +26,7 @@ __all__ = ["admitted_route", "put", "put_numbered"]
 
 
 def admitted_route(
-    broker: Broker, route: Route, data: bytes, head: message.Head, connection: Connection | None
+    broker: Broker, route: Route, data: bytes, head: message_head.Head, connection: Connection | None
 ) -> Route:
     """The route of the queues that take this message; `connection` brought it, None: the broker."""
     if not route.picky:
@@ -50,7 +50,7 @@ def put(broker: Broker, route: Route, messages: Iterable[bytes], *, keep: bool =
     is_logged = ordered = False
     for data in messages:
         if not data.startswith(beginning.prefix):
-            beginning = MessagePrefix(data, message.inspect(data))
+            beginning = MessagePrefix(data, message_head.read_head(data))
         absolute, marks = _look(beginning, data)
         available = available_at(now, wishes_of(data, beginning.head)) if beginning.delays else now
         expires = expires_at(now, beginning.ttl_us // 1000, absolute)
@@ -128,6 +128,8 @@ def _own(broker: Broker, queue: Queue, entry: Entry, keep: bool) -> Entry:
     A queue must not acknowledge in the log what the log does not hold for it.
     """
     number, data, available, expires, flags = entry
-    if flags & LOGGED and not (queue.is_logged and (keep or queue.policy.keeps_all or message.inspect(data).durable)):
+    if flags & LOGGED and not (
+        queue.is_logged and (keep or queue.policy.keeps_all or message_head.read_head(data).durable)
+    ):
         flags ^= LOGGED
     return number, data, available, bounded(expires, broker.clock.now_us, queue.policy.max_ttl_us), flags

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.message import Head
+from penstock_amqp.messages.message_head import Head
 from penstock_amqp.messages.selected_fields import SelectedFields
 from penstock_broker.access.connection import Connection
 from penstock_core.selector import Lookup, Selector

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.message_head import read_head
 from penstock_amqp.messages.selected_fields import Selectable, SelectedFields
 from penstock_broker.queue.priority_level import PriorityLevel
 from penstock_core.selector import Selector
@@ -64,7 +64,7 @@ class Examination:
         if entry[NUMBER] != self._last:
             self._last = entry[NUMBER]
             try:
-                self._values = self._fields.read(entry[DATA], inspect(entry[DATA]))
+                self._values = self._fields.read(entry[DATA], read_head(entry[DATA]))
             except DecodeError:
                 self._values = None
         return self._values is not None and selector.selects(self._values.get)

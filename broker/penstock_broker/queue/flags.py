@@ -11,7 +11,7 @@ from typing import Final
 from penstock_amqp.endpoint.events import DATA, FLAGS, Entry
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.fields import Field, group_fields, properties_field
-from penstock_amqp.messages.message import Head
+from penstock_amqp.messages.message_head import Head
 from penstock_core.dispatch_order import NORMAL_LEVEL, closes_group, level_of
 
 __all__ = [

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock_amqp.endpoint.events import DATA, NUMBER, Entry
-from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.message_head import read_head
 from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.flags import group_of
 
@@ -118,5 +118,5 @@ class Groups:
                 owned[name] = group
 
     def _read(self, entry: Entry) -> None:
-        self._name, self._is_closed = group_of(entry, inspect(entry[DATA]))
+        self._name, self._is_closed = group_of(entry, read_head(entry[DATA]))
         self._last = entry[NUMBER]

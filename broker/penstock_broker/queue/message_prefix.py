@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock_amqp.messages import times
-from penstock_amqp.messages.message import Head
+from penstock_amqp.messages.message_head import Head
 from penstock_broker.queue.flags import GROUPED, LOOK_INSIDE, level_flags, properties_count
 
 __all__ = ["NO_TIMES", "UNKNOWN", "MessagePrefix"]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 
+from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import AmqpError, Entry
-from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.endpoint.links import InLink, OutLink
-from penstock_amqp.messages.message import Head
+from penstock_amqp.messages.message_head import Head
 from penstock_broker.access.connection import Connection
 from penstock_broker.queue.consumer import Link, ReceivingLink, SendingLink
 from penstock_broker.queue.cursor import Examination, SelectorCursor

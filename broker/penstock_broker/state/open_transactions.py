@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import Held, Settled
-from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.endpoint.links import InLink
 from penstock_broker.access.connection import Connection
 from penstock_broker.state.links import Consumer

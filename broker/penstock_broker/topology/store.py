@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from penstock_api.management import DeliveryPolicy
-from penstock_broker.log.log import Log
+from penstock_broker.log import Log
 from penstock_broker.queue.admission import Admission, IsForeign
 from penstock_broker.queue.disposal import Disposal
 from penstock_broker.queue.queue import Queue

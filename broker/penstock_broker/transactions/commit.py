@@ -15,8 +15,8 @@ from operator import itemgetter
 from typing import Final
 
 from penstock_amqp.endpoint.events import DATA, FLAGS, AmqpError, Held, Outcome, Settled
-from penstock_amqp.endpoint.transacting import named_transaction
-from penstock_amqp.messages import message
+from penstock_amqp.endpoint.transactional_states import named_transaction
+from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.log import NoRoom, RecordTooLarge
 from penstock_broker.messages import dead_letters, publish, queue_limits, settle
@@ -111,7 +111,7 @@ def _parts(
             if route is not None and route is destination.constant and route.queues and not route.rejecting:
                 parts[-1].messages.append(data)  # asked with the first of them
                 continue
-            found = publish.route_message(broker, destination, data, message.inspect(data))
+            found = publish.route_message(broker, destination, data, message_head.read_head(data))
             if isinstance(found, AmqpError):
                 return fault_of(found)
             for queue in found.rejecting:
@@ -271,7 +271,7 @@ def producer_closes(producer: SendingLink, error: AmqpError) -> None:
     ledger = transactions_of(producer.connection)
     if ledger is not None:
         ledger.last_closed = fault_of(error)
-        doom(producer.connection, named_transaction(producer.link.arriving))
+        doom(producer.connection, named_transaction(producer.link.partial.delivery))
 
 
 def fault_of(error: AmqpError) -> Refuse:

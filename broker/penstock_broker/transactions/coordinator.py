@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from penstock_amqp.endpoint import transacting
+from penstock_amqp.endpoint import transactional_states
+from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.events import AmqpError, Arrival
-from penstock_amqp.endpoint.ffi import Ptr
 from penstock_amqp.endpoint.links import InLink
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.frames.performatives import Attach, Source
 from penstock_amqp.frames.performatives import Coordinator as CoordinatorTarget
-from penstock_amqp.messages import transactions
+from penstock_amqp.messages import transaction_types
 from penstock_amqp.types.values import Symbol
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
@@ -47,7 +47,7 @@ def attach_coordinator(broker: Broker, connection: Connection, link: InLink, att
     connection.endpoint.attach_reply(
         link,
         source=source,
-        target=CoordinatorTarget(capabilities=tuple(Symbol(name) for name in transactions.CAPABILITIES)),
+        target=CoordinatorTarget(capabilities=tuple(Symbol(name) for name in transaction_types.CAPABILITIES)),
         answers_unsettled=attach.unsettled is not None,
         max_message_bytes=MAX_REQUEST_BYTES,
     )
@@ -61,15 +61,15 @@ def requested(broker: Broker, coordinator: Coordinator, batch: list[Arrival]) ->
         if not coordinator.link.is_open:
             return
         try:
-            request = transactions.read_request(data)
+            request = transaction_types.read_request(data)
         except DecodeError as error:
             told = f"A coordinator takes declare and discharge: {error}"
             _refuse(broker, coordinator, delivery, is_settled, AmqpError("amqp:decode-error", told))
             continue
         match request:
-            case transactions.Declare():
+            case transaction_types.Declare():
                 _declare(broker, coordinator, delivery, is_settled, request)
-            case transactions.Discharge():
+            case transaction_types.Discharge():
                 _discharge(broker, coordinator, delivery, is_settled, request)
             case _:
                 assert_never(request)
@@ -80,7 +80,7 @@ def requested(broker: Broker, coordinator: Coordinator, batch: list[Arrival]) ->
 
 
 def _declare(
-    broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool, request: transactions.Declare
+    broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool, request: transaction_types.Declare
 ) -> None:
     if is_settled:
         told = Refuse(
@@ -94,11 +94,11 @@ def _declare(
     if isinstance(decision, Refuse):
         _refuse(broker, coordinator, delivery, is_settled, amqp_error(decision))
         return
-    transacting.answer_declared(delivery, ledger.add(coordinator).id)
+    transactional_states.answer_declared(delivery, ledger.add(coordinator).id)
 
 
 def _discharge(
-    broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool, request: transactions.Discharge
+    broker: Broker, coordinator: Coordinator, delivery: Ptr, is_settled: bool, request: transaction_types.Discharge
 ) -> None:
     ledger = _ledger(coordinator)
     transaction = coordinator.transactions.get(request.txn_id)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import assert_never
 
-from penstock_amqp.endpoint import transacting
+from penstock_amqp.endpoint import transactional_states
 from penstock_amqp.endpoint.events import AmqpError, Arrival, Enlisted, Outcome, Settled, Unstored
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message
+from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.log import LargePayload
@@ -50,7 +50,7 @@ def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
 def _named(arrival: Arrival) -> bytes | AmqpError | None:
     """The transaction that a message names; None: none, an error: that can't be read."""
     try:
-        return transacting.transfer_transaction(arrival[0])
+        return transactional_states.transfer_transaction(arrival[0])
     except DecodeError as error:
         return messages_publish.unreadable(error)
 
@@ -58,7 +58,7 @@ def _named(arrival: Arrival) -> bytes | AmqpError | None:
 def forsake(producer: Producer, arrivals: list[Arrival], told: AmqpError) -> None:
     """These messages came behind the one for which the link is closed by `told`."""
     for delivery, _, _ in arrivals:
-        txn_id = transacting.named_transaction(delivery)
+        txn_id = transactional_states.named_transaction(delivery)
         commit.doom(producer.connection, txn_id, commit.fault_of(told))
 
 
@@ -67,7 +67,9 @@ def unstored(producer: Producer, event: Unstored) -> None:
     assert event.txn_id is not None
     commit.doom(producer.connection, event.txn_id, commit.fault_of(event.error))
     if not event.is_settled and producer.can_reject:
-        transacting.answer_rejected(event.delivery, event.txn_id, producer.connection.endpoint.fitting(event.error))
+        transactional_states.answer_rejected(
+            event.delivery, event.txn_id, producer.connection.endpoint.fitting(event.error)
+        )
         producer.owed_credit += 1
         messages_publish.top_up(producer)
     else:
@@ -92,7 +94,7 @@ def _post(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arrival])
         if is_settled or refused is None:
             _answer_taken(producer, txn_id, [arrival])
         elif producer.can_reject:
-            transacting.answer_rejected(delivery, txn_id, producer.connection.endpoint.fitting(refused))
+            transactional_states.answer_rejected(delivery, txn_id, producer.connection.endpoint.fitting(refused))
         else:
             messages_publish.break_link(producer, delivery, refused)
             forsake(producer, run[at + 1 :], refused)
@@ -101,7 +103,7 @@ def _post(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arrival])
 
 def _answer_taken(producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
     """Accept messages in their transaction. Of those that their sender settled nobody hears."""
-    transacting.answer_accepted((delivery for delivery, _, is_settled in run if not is_settled), txn_id)
+    transactional_states.answer_accepted((delivery for delivery, _, is_settled in run if not is_settled), txn_id)
     producer.connection.endpoint.settle(delivery for delivery, _, is_settled in run if is_settled)
 
 
@@ -143,7 +145,7 @@ def _take(
     """Keep one message for the commit, or say why not: then the transaction is doomed."""
     try:
         data = dead_letter_origin.without_origin(data)
-        data = message.forwarded(data, message.inspect(data))
+        data = message_head.forwarded(data, message_head.read_head(data))
         found = _destination(broker, producer, data)
     except DecodeError as error:
         found = messages_publish.unreadable(error)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from penstock_amqp.client.client import Address
 from penstock_amqp.client.errors import ManagementError, RequestRefused
-from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementClient
+from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply
 from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_api.management import BrokerState, Deletion, EntityType, Owner
 from penstock_api.validation_messages import validation_messages
@@ -65,14 +65,14 @@ class AmqpManagement:
 
     async def declare(self, entries: Sequence[DeclareEntity]) -> Sequence[BrokerReply]:
         """Create or update each entity, in order."""
-        commands = [Entry(entry.entity, entry.name, entry.body) for entry in entries]
+        commands = [ListedEntity(entry.entity, entry.name, entry.body) for entry in entries]
         async with _mapped(self._server_name):
             return [_reply(found) for found in await self._client.create_all(commands)]
 
     async def delete(self, entries: Sequence[DeleteEntity]) -> Sequence[BrokerReply]:
         """Delete each entity, in order."""
         commands = [
-            Entry(
+            ListedEntity(
                 entry.entity,
                 entry.name,
                 Deletion(if_unused=entry.if_unused, if_empty=entry.if_empty, owner_uid=entry.owner_uid),
@@ -112,7 +112,7 @@ def _owner(attributes: Mapping[str, object]) -> Owner | None:
         return None
 
 
-def _reply(reply: ManagementAnswer) -> BrokerReply:
+def _reply(reply: ManagementReply) -> BrokerReply:
     body = reply.body
     return BrokerReply(
         status=reply.status,

@@ -13,7 +13,7 @@ from support.certificates import Authority
 
 from penstock_amqp.client.client import Address
 from penstock_amqp.client.errors import ManagementError, TransportError
-from penstock_amqp.client.management import Entry, ManagementClient
+from penstock_amqp.client.management import ListedEntity, ManagementClient
 from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_api.management import (
     BrokerState,
@@ -55,7 +55,9 @@ def address(broker: BrokerProcess, ca: Path | None = None, name: str = "broker-m
 
 async def test_topology_is_declared_and_read_over_tls(broker: BrokerProcess, authority: Authority) -> None:
     client = await ManagementClient.connect(address(broker, authority.ca), login=Login("operator", "secret"))
-    exchanges = [Entry(EntityType.EXCHANGE, f"x{n}", ExchangeDeclaration(exchange_type="Topic")) for n in range(50)]
+    exchanges = [
+        ListedEntity(EntityType.EXCHANGE, f"x{n}", ExchangeDeclaration(exchange_type="Topic")) for n in range(50)
+    ]
     assert {answer.status for answer in await client.create_all(exchanges)} == {201}
     assert {answer.status for answer in await client.create_all(exchanges)} == {200}
     subscriptions = [

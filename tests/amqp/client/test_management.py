@@ -15,7 +15,7 @@ from support.proton_node import Asked, Cut, Node, Reject, Reply, Silence, servin
 
 from penstock_amqp.client.client import Address
 from penstock_amqp.client.errors import ManagementError, RequestRefused, TransportError
-from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementClient
+from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply
 from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_amqp.sasl.mechanisms import Verdict
 from penstock_api.management import (
@@ -63,7 +63,7 @@ async def test_a_declaration_travels_as_a_map_of_its_aliases() -> None:
         client = await ManagementClient.connect(node.address)
         answer = await client.create(declaration)
         await client.close()
-    assert answer == ManagementAnswer(
+    assert answer == ManagementReply(
         status=200,
         description="OK",
         body={"outcome": "Created"},
@@ -95,8 +95,8 @@ async def test_a_list_is_answered_entry_by_entry() -> None:
         return ok([made if entry["name"] == "x" else refused for entry in asked.body])
 
     entries = [
-        Entry(EntityType.EXCHANGE, "x", ExchangeDeclaration(exchange_type="Topic")),
-        Entry(EntityType.EXCHANGE, "y", ExchangeDeclaration(exchange_type="Direct", durable=False)),
+        ListedEntity(EntityType.EXCHANGE, "x", ExchangeDeclaration(exchange_type="Topic")),
+        ListedEntity(EntityType.EXCHANGE, "y", ExchangeDeclaration(exchange_type="Direct", durable=False)),
     ]
     async with serving(Node(answer)) as node:
         client = await ManagementClient.connect(node.address)

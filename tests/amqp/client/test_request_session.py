@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.client.errors import TransportError
-from penstock_amqp.client.request_session import Answer, Ended, Ready, Refusal, RequestSession, Settings
+from penstock_amqp.client.request_session import Ended, Ready, Refusal, Reply, RequestSession, SessionSettings
 from penstock_amqp.frames.frames import AMQP_HEADER, FrameReader, encode_frame, read_body
 from penstock_amqp.frames.performatives import (
     Accepted,
@@ -28,11 +28,11 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.whole import Message, Properties, decode_message, encode_message
+from penstock_amqp.messages.message_codec import Message, Properties, decode_message, encode_message
 from penstock_amqp.types.composites import Composite
 from penstock_amqp.types.values import Symbol
 
-SETTINGS = Settings(container_id="c", node="$management", reply_to="me", credit=4)
+SETTINGS = SessionSettings(container_id="c", node="$management", reply_to="me", credit=4)
 HEARTBEAT = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
 
@@ -220,7 +220,7 @@ def test_an_echo_is_answered(theirs: int | None, ours: int | None) -> None:
 def test_answers_are_settled_in_runs_and_credit_is_topped_up() -> None:
     session = begun()
     events = session.feed(answer_frames(0) + answer_frames(1) + answer_frames(2, settled=True))
-    assert [event.message.body for event in events if isinstance(event, Answer)] == ["answer"] * 3
+    assert [event.message.body for event in events if isinstance(event, Reply)] == ["answer"] * 3
     (settled, _), (granted, _) = sent(session)
     assert settled == Disposition(role=True, first=0, last=1, settled=True, state=Accepted())
     assert isinstance(granted, Flow)
@@ -230,7 +230,7 @@ def test_answers_are_settled_in_runs_and_credit_is_topped_up() -> None:
 def test_an_answer_comes_in_several_frames() -> None:
     session = begun()
     (event,) = session.feed(answer_frames(0, pieces=5, body="y" * 100))
-    assert isinstance(event, Answer)
+    assert isinstance(event, Reply)
     assert event.message.body == "y" * 100
 
 
@@ -240,7 +240,7 @@ def test_an_aborted_answer_is_dropped() -> None:
     aborted = encode_frame(head, payload=b"\x00\x53") + frames(Transfer(handle=9, aborted=True))
     assert session.feed(aborted) == []
     (event,) = session.feed(answer_frames(1))
-    assert isinstance(event, Answer)
+    assert isinstance(event, Reply)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_what_is_not_amqp_ends_it(data: bytes) -> None:
 
 
 def test_an_answer_that_never_ends_ends_the_connection() -> None:
-    session = RequestSession(Settings(container_id="c", node="n", reply_to="me", max_message_size=100))
+    session = RequestSession(SessionSettings(container_id="c", node="n", reply_to="me", max_message_size=100))
     session.feed(opening())
     head = Transfer(handle=9, delivery_id=0, more=True)
     (event,) = session.feed(encode_frame(head, payload=b"x" * 60) * 2)

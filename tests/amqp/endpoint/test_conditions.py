@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_amqp.endpoint.engine_faults import Fault, fault_of
+from penstock_amqp.endpoint.conditions import Fault, fault_of
 from penstock_amqp.endpoint.events import AmqpError
 
 FLOW, TRANSFER, DISPOSITION, DETACH = 0x13, 0x14, 0x15, 0x16

@@ -19,9 +19,9 @@ from penstock_amqp.endpoint.events import (
     Detached,
     Ended,
     Entry,
+    EventKind,
     Flowed,
     Held,
-    Kind,
     Opened,
     Outcome,
     Settled,
@@ -44,11 +44,11 @@ def entries(*bodies: bytes) -> list[Entry]:
 
 
 def arrivals(events: list[EndpointEvent]) -> list[Arrival]:
-    return [arrival for event in events if event[0] is Kind.MESSAGES for arrival in event[2]]
+    return [arrival for event in events if event[0] is EventKind.MESSAGES for arrival in event[2]]
 
 
 def accepted(events: list[EndpointEvent]) -> list[Held]:
-    return [held for event in events if event[0] is Kind.ACCEPTED for held in event[2]]
+    return [held for event in events if event[0] is EventKind.ACCEPTED for held in event[2]]
 
 
 def received(link: Link) -> list[bytes]:
@@ -202,7 +202,7 @@ def test_messages_come_in_one_batch_and_are_accepted(pair: EnginePair) -> None:
         sender.stream(b"message %d" % number)
         sender.advance()
     (event,) = pair.exchange()
-    assert event[0] is Kind.MESSAGES
+    assert event[0] is EventKind.MESSAGES
     assert event[1] is link
     assert [(data, settled) for _, data, settled in event[2]] == [
         (b"message 0", False),
@@ -299,7 +299,7 @@ def test_messages_go_out_and_accepts_come_back_in_one_batch(pair: EnginePair) ->
         delivery.update(Delivery.ACCEPTED)
         delivery.settle()
     pair.exchange()
-    batches = [event[2] for event in pair.events if event[0] is Kind.ACCEPTED]
+    batches = [event[2] for event in pair.events if event[0] is EventKind.ACCEPTED]
     assert batches == [[(link, entry, 77) for entry in sent]]
     assert pair.endpoint.held_by(link) == []
 
@@ -491,7 +491,7 @@ def test_silence_is_noticed_and_told(pair: EnginePair) -> None:
     assert events == []
     pair.endpoint.tick(61_001, events)
     (event,) = events
-    assert event[0] is Kind.OTHER
+    assert event[0] is EventKind.OTHER
     assert isinstance(event[2], Closed)
     assert event[2].error is not None
     assert event[2].error.condition == "amqp:resource-limit-exceeded"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock_amqp.frames.echo import LinkState, answer
+from penstock_amqp.frames.flow_echo import LinkState, echo_frame
 from penstock_amqp.frames.frames import read_body
 from penstock_amqp.frames.performatives import Flow
 
@@ -10,7 +10,7 @@ SESSION = Flow(next_incoming_id=7, incoming_window=1024, next_outgoing_id=40, ou
 
 
 def answered(flow: Flow, link: LinkState | None) -> Flow:
-    frame = answer(flow, 3, SESSION, link)
+    frame = echo_frame(flow, 3, SESSION, link)
     assert frame[6:8] == b"\x00\x03"
     return read_body(frame[8:], Flow)[0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_amqp.frames.fitting import fitted
+from penstock_amqp.frames.frame_sizes import fitted
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Attach, Close, Detach, End, Error, Flow, Open, Source, Target
 from penstock_amqp.types.values import Described, Symbol

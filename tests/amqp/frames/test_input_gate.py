@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame, frame_of
-from penstock_amqp.frames.gate import Gate
+from penstock_amqp.frames.input_gate import InputGate
 from penstock_amqp.frames.performatives import (
     Accepted,
     Attach,
@@ -31,7 +31,7 @@ def attach(name: str, channel: int = 0) -> bytes:
     return encode_frame(Attach(name=name, handle=0, role=True, target=Target()), channel)
 
 
-def given(gate: Gate, data: bytes, *, step: int = 1 << 20) -> list[bytes]:
+def given(gate: InputGate, data: bytes, *, step: int = 1 << 20) -> list[bytes]:
     """What the engine gets of `data`, in the pieces in which it gets it; the engine holds what is incomplete."""
     pieces: list[bytes] = []
     held = unread = b""
@@ -58,20 +58,20 @@ def rest_of(data: bytes) -> bytes:
 
 def test_what_comes_often_is_not_looked_through() -> None:
     data = TRANSFER + BEGIN + FLOW + attach("l")
-    assert given(Gate(65_536), data) == [data]
+    assert given(InputGate(65_536), data) == [data]
 
 
 @pytest.mark.parametrize("step", [1 << 20, 1, 3, 50])
 def test_an_open_and_each_begin_end_a_piece(step: int) -> None:
     data = AMQP_HEADER + HEARTBEAT + OPEN + BEGIN + attach("l") + TRANSFER + DETACH + BEGIN + TRANSFER
-    pieces = given(Gate(65_536), data, step=step)
+    pieces = given(InputGate(65_536), data, step=step)
     assert b"".join(pieces) == data
     assert all(BEGIN not in piece[: -len(BEGIN)] and OPEN not in piece[: -len(OPEN)] for piece in pieces)
 
 
 @pytest.mark.parametrize("step", [1 << 20, 1, 40])
 def test_a_name_that_the_engine_has_gets_a_number(step: int) -> None:
-    gate = Gate(65_536)
+    gate = InputGate(65_536)
     given(gate, attach("l"))
     assert gate.attached(0, "l") == "l"
     (renamed,) = given(gate, attach("l"), step=step)
@@ -86,7 +86,7 @@ def test_a_name_that_the_engine_has_gets_a_number(step: int) -> None:
 
 
 def test_namesakes_in_one_write_are_told_apart() -> None:
-    gate = Gate(65_536)
+    gate = InputGate(65_536)
     dealt, instead = gate.next(memoryview(attach("l") * 2), 0, 0, 512)
     assert (dealt, instead) == (len(attach("l")), None)
 
@@ -95,8 +95,8 @@ def test_other_ways_to_write_a_descriptor_become_the_usual_one() -> None:
     fields = BEGIN[11:]
     by_symbol, by_long = b"\x00\xa3\x0famqp:begin:list", b"\x00\x80" + bytes(7) + b"\x11"
     for descriptor in (by_symbol, by_long):
-        assert given(Gate(65_536), frame_of(descriptor + fields)) == [BEGIN]
-    gate = Gate(65_536)
+        assert given(InputGate(65_536), frame_of(descriptor + fields)) == [BEGIN]
+    gate = InputGate(65_536)
     given(gate, frame_of(by_symbol + fields))
     assert given(gate, TRANSFER + frame_of(by_symbol + fields)) == [TRANSFER, BEGIN], "now every frame is looked at"
 
@@ -111,7 +111,7 @@ def with_symbol(frame: bytes, number: bytes, symbol: bytes) -> bytes:
 
 def test_symbols_within_an_attach_count_as_well() -> None:
     """Whoever describes a source so may describe outcomes so."""
-    gate = Gate(65_536)
+    gate = InputGate(65_536)
     by_number = encode_frame(Attach(name="l", handle=0, role=True, source=Source(), target=Target()))
     assert given(gate, with_symbol(by_number, b"\x53\x28", b"\xa3\x10amqp:source:list")) == [by_number]
     accepts = encode_frame(Disposition(role=True, first=0, settled=True, state=Accepted()))
@@ -123,4 +123,4 @@ def test_symbols_within_an_attach_count_as_well() -> None:
     "data", [b"\0\0\0\x04\x02\0\0\0", b"\x7f\0\0\x04\x02\0\0\0" + b"?" * 20, frame_of(b"\x00\xa3"), frame_of(b"\xff")]
 )
 def test_what_can_t_be_read_is_for_the_engine_to_refuse(data: bytes) -> None:
-    assert b"".join(given(Gate(65_536), data)) == data
+    assert b"".join(given(InputGate(65_536), data)) == data

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from penstock_amqp.errors import DecodeError, TapError, WireError
 from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame
+from penstock_amqp.frames.input_tap import InputTap, TappedAttach
 from penstock_amqp.frames.performatives import Attach, Coordinator, Flow, Modified, Source, Target, Transfer
-from penstock_amqp.frames.tap import InputTap, TappedAttach
 from penstock_amqp.types.values import Described, Symbol, UInt, ULong
 
 ROOM = 8192

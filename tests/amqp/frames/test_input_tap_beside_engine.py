@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame
+from penstock_amqp.frames.input_tap import InputTap, TappedAttach
 from penstock_amqp.frames.performatives import Attach, Begin, Flow, Open, Performative, Source, Target, Transfer
-from penstock_amqp.frames.tap import InputTap, TappedAttach
 from penstock_amqp.types.values import Symbol
 
 importlib.import_module("cproton")  # initialises the engine

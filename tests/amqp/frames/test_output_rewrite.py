@@ -8,8 +8,8 @@ import pytest
 
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.frames.frames import AMQP_HEADER, encode_frame
+from penstock_amqp.frames.output_rewrite import rewrite_frames
 from penstock_amqp.frames.performatives import Attach, Begin, Close, End, Modified, Open, Performative, Source, Target
-from penstock_amqp.frames.rewrite import rewrite_frames
 from penstock_amqp.types.values import Symbol
 
 SHARED_SUBS = Symbol("SHARED-SUBS")

@@ -25,8 +25,9 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.types.codec import decode_one, encode
 from penstock_amqp.types.composites import Composite, from_value, to_value
+from penstock_amqp.types.decoder import decode_one
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Array, Described, Symbol, UByte, UInt, ULong, UShort, Value
 
 DRAWN = [

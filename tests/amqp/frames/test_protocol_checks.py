@@ -8,7 +8,7 @@ import pytest
 
 from penstock_amqp.errors import ProtocolError
 from penstock_amqp.frames.performatives import Attach, Transfer
-from penstock_amqp.frames.scrutiny import check_attach, check_begin, check_open, check_transfer
+from penstock_amqp.frames.protocol_checks import check_attach, check_begin, check_open, check_transfer
 
 FIRST = Transfer(handle=3, delivery_id=7, delivery_tag=b"tag", message_format=0, more=True)
 

@@ -20,7 +20,7 @@ from penstock_amqp.messages.fields import (
     group_fields,
     properties_field,
 )
-from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.message_head import read_head
 from penstock_amqp.messages.sections import Section, check_sections, end_of, find_section
 from penstock_amqp.messages.selected_fields import SelectedFields
 from penstock_amqp.types.values import Byte, Int, Timestamp, ULong, Value
@@ -211,7 +211,7 @@ def test_the_identifiers_of_jms_stand_for_fields_of_amqp() -> None:
     names = ["JMSDeliveryMode", "JMSPriority", "JMSXDeliveryCount", "JMSMessageID", "JMSCorrelationID", "JMSType",
              "JMSTimestamp", "JMSExpiration", "JMSDestination", "JMSReplyTo", "JMSXUserID", "JMSXGroupID",
              "JMSXGroupSeq"]  # fmt: skip
-    assert SelectedFields(names).read(MESSAGE, inspect(MESSAGE)) == {
+    assert SelectedFields(names).read(MESSAGE, read_head(MESSAGE)) == {
         "JMSDeliveryMode": "PERSISTENT",
         "JMSPriority": 7,
         "JMSXDeliveryCount": 1,
@@ -230,13 +230,13 @@ def test_the_identifiers_of_jms_stand_for_fields_of_amqp() -> None:
 
 def test_every_other_identifier_is_an_application_property() -> None:
     names = ["colour", "weight", "ok", "price", "raw", "none", "absent"]
-    read = SelectedFields(names).read(MESSAGE, inspect(MESSAGE))
+    read = SelectedFields(names).read(MESSAGE, read_head(MESSAGE))
     assert read == {"colour": "röt", "weight": 256, "ok": True, "price": 3.0}
 
 
 def test_what_a_message_lacks_has_no_value() -> None:
     names = ["JMSType", "JMSMessageID", "JMSTimestamp", "colour", "JMSDeliveryMode", "JMSPriority"]
-    read = SelectedFields(names).read(BODY, inspect(BODY))
+    read = SelectedFields(names).read(BODY, read_head(BODY))
     assert read == {"JMSDeliveryMode": "NON_PERSISTENT", "JMSPriority": 4}
 
 
@@ -252,12 +252,12 @@ def test_what_a_message_lacks_has_no_value() -> None:
 )
 def test_a_message_id_is_shown_as_the_jms_client_shows_it(encoded: bytes, shown: str) -> None:
     data = described(0x73, fields(encoded)) + BODY
-    assert SelectedFields(["JMSMessageID"]).read(data, inspect(data)) == {"JMSMessageID": shown}
+    assert SelectedFields(["JMSMessageID"]).read(data, read_head(data)) == {"JMSMessageID": shown}
 
 
 def test_a_correlation_id_is_shown_without_a_prefix_of_ours() -> None:
     data = described(0x73, fields(*[b"\x40"] * 5, string("order 7"))) + BODY
-    assert SelectedFields(["JMSCorrelationID"]).read(data, inspect(data)) == {"JMSCorrelationID": "order 7"}
+    assert SelectedFields(["JMSCorrelationID"]).read(data, read_head(data)) == {"JMSCorrelationID": "order 7"}
 
 
 def test_a_ulong_is_told_from_other_integers() -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.encoded_messages import amqp_value, described, fields, mapping, string, symbol
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.message import Header
-from penstock_amqp.messages.whole import Message, Properties, decode_message, encode_message
+from penstock_amqp.messages.message_codec import Message, Properties, decode_message, encode_message
+from penstock_amqp.messages.message_head import Header
 from penstock_amqp.types.values import Symbol
 
 proton: Any = importlib.import_module("proton")  # it has no complete type information

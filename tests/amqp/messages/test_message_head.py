@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from support.encoded_messages import amqp_value, described, fields, mapping, string, symbol
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages import message
-from penstock_amqp.messages.message import Head, forwarded, inspect, with_annotations, with_delivery_count, with_header
+from penstock_amqp.messages import message_head
+from penstock_amqp.messages.message_head import (
+    Head,
+    forwarded,
+    read_head,
+    with_annotations,
+    with_delivery_count,
+    with_header,
+)
 from penstock_amqp.types.values import Symbol
 
 BODY = amqp_value("hello")
@@ -23,7 +30,7 @@ DELIVERY_ANNOTATIONS = described(0x71, mapping(symbol("x-opt-hop"), b"\x41"))
 
 @pytest.fixture(autouse=True)
 def forget_headers() -> Iterator[None]:
-    message._memo.clear()  # pyright: ignore[reportPrivateUsage]  # each test starts without a memory
+    message_head._memo.clear()  # pyright: ignore[reportPrivateUsage]  # each test starts without a memory
     yield
 
 
@@ -64,26 +71,26 @@ HEADS = [
 
 @pytest.mark.parametrize(("data", "head"), HEADS)
 def test_the_head_is_read_the_first_time_and_every_other_time(data: bytes, head: Head) -> None:
-    assert inspect(data) == head
-    assert inspect(data) == head
-    assert inspect(data + b"") == head
+    assert read_head(data) == head
+    assert read_head(data) == head
+    assert read_head(data + b"") == head
 
 
 @pytest.mark.parametrize(("data", "head"), HEADS)
 def test_a_remembered_header_is_not_mistaken_for_another_message(data: bytes, head: Head) -> None:
-    inspect(data)
+    read_head(data)
     for other in HEADS:
-        assert inspect(other.values[0]) == other.values[1]  # type: ignore[arg-type]  # values of the table above
+        assert read_head(other.values[0]) == other.values[1]  # type: ignore[arg-type]  # values of the table above
 
 
 def test_delivery_annotations_of_another_length_are_measured_again() -> None:
     for name in ("x-opt-a", "x-opt-longer", "x-opt-b"):
         annotations = described(0x71, mapping(symbol(name), b"\x41"))
-        assert inspect(DURABLE + annotations + BODY).start == len(DURABLE + annotations)
+        assert read_head(DURABLE + annotations + BODY).start == len(DURABLE + annotations)
 
 
 def test_a_plain_header_is_remembered() -> None:
-    assert inspect(DURABLE + BODY) is inspect(DURABLE + amqp_value("another body"))
+    assert read_head(DURABLE + BODY) is read_head(DURABLE + amqp_value("another body"))
 
 
 @pytest.mark.parametrize(
@@ -105,53 +112,53 @@ def test_a_plain_header_is_remembered() -> None:
 def test_a_malformed_head_is_a_decode_error(data: bytes) -> None:
     for _ in range(2):
         with pytest.raises(DecodeError):
-            inspect(data)
+            read_head(data)
 
 
 def test_the_message_goes_on_as_it_came() -> None:
     data = FULL_HEADER + BODY
-    assert forwarded(data, inspect(data)) is data
+    assert forwarded(data, read_head(data)) is data
 
 
 def test_delivery_annotations_stay_here() -> None:
     data = FULL_HEADER + DELIVERY_ANNOTATIONS + BODY
-    assert forwarded(data, inspect(data)) == FULL_HEADER + BODY
+    assert forwarded(data, read_head(data)) == FULL_HEADER + BODY
 
 
 def test_the_delivery_count_is_rewritten_and_nothing_else() -> None:
     data = FULL_HEADER + DELIVERY_ANNOTATIONS + BODY
     expected = bytes.fromhex("005370 c0 0c 05 41 50 09 70 0000ea60 40 52 03") + BODY
-    assert with_delivery_count(data, inspect(data), 3) == expected
+    assert with_delivery_count(data, read_head(data), 3) == expected
 
 
 def test_a_message_without_header_gets_one() -> None:
-    assert with_delivery_count(BODY, inspect(BODY), 1) == bytes.fromhex("005370 c0 07 05 40 40 40 40 52 01") + BODY
+    assert with_delivery_count(BODY, read_head(BODY), 1) == bytes.fromhex("005370 c0 07 05 40 40 40 40 52 01") + BODY
 
 
 def test_the_time_left_to_live_is_rewritten() -> None:
     data = FULL_HEADER + BODY
     expected = bytes.fromhex("005370 c0 09 05 41 50 09 52 7b 41 52 02") + BODY
-    assert with_header(data, inspect(data), ttl=123, delivery_count=2) == expected
+    assert with_header(data, read_head(data), ttl=123, delivery_count=2) == expected
 
 
 def test_annotations_are_merged_into_those_that_are_there() -> None:
     annotations = described(0x72, mapping(symbol("a"), string("old"), symbol("b"), b"\x41"))
     data = DURABLE + annotations + BODY
     changed = described(0x72, mapping(symbol("a"), string("new"), symbol("b"), b"\x41", symbol("c"), b"\x42"))
-    merged = with_annotations(data, inspect(data), {Symbol("a"): "new", Symbol("c"): False})
+    merged = with_annotations(data, read_head(data), {Symbol("a"): "new", Symbol("c"): False})
     assert merged == DURABLE + changed + BODY
 
 
 def test_annotations_are_added_where_there_are_none() -> None:
     data = DURABLE + BODY
     expected = DURABLE + described(0x72, mapping(symbol("a"), b"\x41")) + BODY
-    assert with_annotations(data, inspect(data), {Symbol("a"): True}) == expected
+    assert with_annotations(data, read_head(data), {Symbol("a"): True}) == expected
 
 
 def test_the_memory_is_bounded() -> None:
-    for ttl in range(message.MEMO_ENTRIES + 10):
-        inspect(b"\x00\x53\x70\xc0\x08\x03\x40\x40\x70" + ttl.to_bytes(4, "big") + BODY)
-    assert len(message._memo) <= message.MEMO_ENTRIES  # pyright: ignore[reportPrivateUsage]
+    for ttl in range(message_head.MEMO_ENTRIES + 10):
+        read_head(b"\x00\x53\x70\xc0\x08\x03\x40\x40\x70" + ttl.to_bytes(4, "big") + BODY)
+    assert len(message_head._memo) <= message_head.MEMO_ENTRIES  # pyright: ignore[reportPrivateUsage]
 
 
 @given(
@@ -168,10 +175,10 @@ def test_what_is_rewritten_reads_as_it_was_meant(
     life = b"\x40" if ttl is None else b"\x70" + ttl.to_bytes(4, "big")
     header = fields(flag, bytes((0x50, priority)), life, b"\x40", b"\x70" + count.to_bytes(4, "big"))
     data = described(0x70, header) + BODY
-    head = inspect(data)
+    head = read_head(data)
     assert head[:5] == (bool(durable), priority, ttl, False, count)
     rewritten = with_delivery_count(data, head, new_count)
-    assert inspect(rewritten)[:5] == (bool(durable), priority, ttl, False, new_count)
+    assert read_head(rewritten)[:5] == (bool(durable), priority, ttl, False, new_count)
     assert rewritten.endswith(BODY)
 
 
@@ -180,7 +187,7 @@ def test_no_bytes_make_it_raise_anything_else(junk: bytes, at: int, patch: bytes
     whole = FULL_HEADER + DELIVERY_ANNOTATIONS + BODY
     for data in (junk, b"\x00\x53\x70" + junk, whole[:at] + patch + whole[at + len(patch) :]):
         try:
-            head = inspect(data)
+            head = read_head(data)
         except DecodeError:
             continue
         assert 0 <= head.header_end <= head.start <= len(data)

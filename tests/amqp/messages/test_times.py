@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from support.encoded_messages import amqp_value, described, fields, mapping, string, symbol
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.message_codec import Message, Properties, decode_message, encode_message
+from penstock_amqp.messages.message_head import read_head
 from penstock_amqp.messages.times import may_expire, wishes, without_expiry
-from penstock_amqp.messages.whole import Message, Properties, decode_message, encode_message
 from penstock_core.message_times import NO_REQUESTED_TIMES, RequestedTimes
 
 NULL = b"\x40"
@@ -29,7 +29,7 @@ def annotated(*items: bytes) -> bytes:
 
 
 def said(data: bytes) -> RequestedTimes:
-    return wishes(data, inspect(data))
+    return wishes(data, read_head(data))
 
 
 # What the JMS client writes: id, user, to, subject, reply-to, correlation, type, encoding, expiry, creation.
@@ -96,7 +96,7 @@ def test_a_message_of_a_body_alone_wishes_nothing() -> None:
 def test_properties_that_are_cut_short_are_malformed(end: int) -> None:
     data = described(0x73, fields(*JMS, NULL, time(5)))[:end]
     with pytest.raises(DecodeError):
-        wishes(data, inspect(b"\x00\x53\x77\x40")._replace(start=0))
+        wishes(data, read_head(b"\x00\x53\x77\x40")._replace(start=0))
 
 
 def test_a_message_without_expiry_is_the_same_otherwise() -> None:
@@ -108,7 +108,7 @@ def test_a_message_without_expiry_is_the_same_otherwise() -> None:
             body="x",
         )
     )
-    again = decode_message(without_expiry(data, inspect(data)))
+    again = decode_message(without_expiry(data, read_head(data)))
     assert (again.header.durable, again.header.ttl, again.header.delivery_count) == (True, None, None)
     assert again.properties == Properties(message_id="m", creation_time=8, group_id="g")
     assert (again.annotations, again.application_properties, again.body) == ({"x-opt-a": 1}, {"k": "v"}, "x")
@@ -116,4 +116,4 @@ def test_a_message_without_expiry_is_the_same_otherwise() -> None:
 
 def test_properties_without_expiry_are_left_byte_by_byte() -> None:
     section = described(0x73, fields(ID, wide=True)) + amqp_value("x")
-    assert without_expiry(section, inspect(section)).endswith(section)
+    assert without_expiry(section, read_head(section)).endswith(section)

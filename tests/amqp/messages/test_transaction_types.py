@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock_amqp.errors import DecodeError
-from penstock_amqp.messages.transactions import Declare, Discharge, read_request
+from penstock_amqp.messages.transaction_types import Declare, Discharge, read_request
 
 DECLARE = bytes.fromhex("005377 005331 45")
 DISCHARGE = bytes.fromhex("005377 005332 c0 06 02 a0 02 6162 41")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock_amqp.errors import SaslError
 from penstock_amqp.sasl.client import Login, NotAuthenticated, SaslClient
-from penstock_amqp.sasl.frames import Mechanisms, Outcome, SaslCode, sasl_frame
+from penstock_amqp.sasl.frames import Mechanisms, SaslCode, SaslOutcome, sasl_frame
 from penstock_amqp.sasl.mechanisms import MECHANISMS, Table, Verdict, Verify
 from penstock_amqp.sasl.server import Authenticated, SaslServer
 from penstock_amqp.types.values import Symbol
@@ -84,7 +84,7 @@ def test_an_outcome_code_nobody_knows_is_the_servers_trouble() -> None:
     client = SaslClient(Login())
     client.feed(SASL + sasl_frame(Mechanisms(sasl_server_mechanisms=(Symbol("ANONYMOUS"),))))
     with pytest.raises(NotAuthenticated) as caught:
-        client.feed(sasl_frame(Outcome(code=77)))
+        client.feed(sasl_frame(SaslOutcome(code=77)))
     assert caught.value.code is SaslCode.SYS
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock_amqp.sasl.credentials import (
     CredentialError,
-    Record,
+    CredentialRecord,
     SecretCache,
     fake_record,
     fits,
@@ -107,9 +107,9 @@ def test_a_user_that_does_not_exist_looks_the_same_each_time_and_like_one_that_d
     assert not fits("secret", fake)
 
 
-def record(word: str) -> Record:
+def record(word: str) -> CredentialRecord:
     """A record in which `word` stands for the key."""
-    return Record({"SCRAM-SHA-256": ScramKeys(SALT, 4096, word.encode(), b"")})
+    return CredentialRecord({"SCRAM-SHA-256": ScramKeys(SALT, 4096, word.encode(), b"")})
 
 
 def test_the_cache_knows_only_what_was_found_right() -> None:

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from penstock_amqp.errors import SaslError
 from penstock_amqp.sasl.frames import SaslCode
-from penstock_amqp.sasl.mechanisms import MECHANISMS, Accept, Answer, Ask, Mechanism, Refuse, Step, Verdict, Verify
+from penstock_amqp.sasl.mechanisms import (
+    MECHANISMS,
+    Accept,
+    Ask,
+    CredentialAnswer,
+    Mechanism,
+    Refuse,
+    Step,
+    Verdict,
+    Verify,
+)
 from penstock_amqp.sasl.server import MAX_UNAUTHENTICATED, Authenticated, Refused, Result, SaslServer
 
 AMQP = b"AMQP\x00\x01\x00\x00"
@@ -167,7 +177,7 @@ class Parrot:
     def respond(self, message: bytes | None) -> Step:
         return Ask(b"again")
 
-    def answered(self, answer: Answer) -> Step:
+    def answered(self, answer: CredentialAnswer) -> Step:
         return Refuse("nothing was to be verified")
 
 
@@ -180,7 +190,7 @@ class AskAfterVerdict:
     def respond(self, message: bytes | None) -> Step:
         return Accept("alice") if self._right else Verify("X", "alice", b"")
 
-    def answered(self, answer: Answer) -> Step:
+    def answered(self, answer: CredentialAnswer) -> Step:
         self._right = True
         return Ask(b"proof")
 

@@ -9,7 +9,7 @@ from support.broker_process import BrokerProcess
 from support.raw_client import RawClient
 
 from penstock_amqp.frames.performatives import Detach, Disposition, Target, Transfer
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_broker.settings.settings import BrokerSettings
 
 KIB = 1024

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_amqp.sasl.credentials import Record, fits, format_record, make_record
+from penstock_amqp.sasl.credentials import CredentialRecord, fits, format_record, make_record
 from penstock_broker.access.users import Absent, Users, in_folder, one_user
 from penstock_core.login_end import LoginEnd
 
@@ -18,7 +18,7 @@ def users_of(folder: Path | None, **given: str) -> Users:
     return Users(given, in_folder(folder), key=KEY, rounds=4096)
 
 
-def loaded(users: Users, user: str) -> Record:
+def loaded(users: Users, user: str) -> CredentialRecord:
     record = users.load(user)
     assert record is not None
     assert users.ready(user) == record
@@ -27,7 +27,7 @@ def loaded(users: Users, user: str) -> Record:
 
 def test_a_password_of_the_settings_is_ready_at_once() -> None:
     record = users_of(None, ann="secret").ready("ann")
-    assert isinstance(record, Record)
+    assert isinstance(record, CredentialRecord)
     assert fits("secret", record)
 
 

@@ -20,7 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin, Subprotocol
 
 from penstock_amqp.frames.performatives import Target, Transfer
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.sasl.client import ClientMechanism, Login, NotAuthenticated
 
 AMQP = (Subprotocol("amqp"),)

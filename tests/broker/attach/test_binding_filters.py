@@ -15,7 +15,7 @@ from support.topic_links import LINK_DETACH, NEVER, SELECTOR, Connections, check
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Attach, Source, Target, Transfer
-from penstock_amqp.messages.whole import Message, Properties, decode_message, encode_message
+from penstock_amqp.messages.message_codec import Message, Properties, decode_message, encode_message
 from penstock_amqp.types.values import Described, Symbol, UInt, ULong, Value
 from penstock_api.management import (
     ExchangeDeclaration,

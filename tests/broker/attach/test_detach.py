@@ -20,7 +20,7 @@ from support.topic_links import (
 )
 
 from penstock_amqp.frames.performatives import Attach, Target
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.types.values import Symbol
 
 

@@ -12,7 +12,7 @@ from support.raw_client import RawClient, symbols
 
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Accepted, Attach, Detach, Disposition, Flow, Source, Target, Transfer
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.types.values import Described, Symbol
 
 HELLO = encode_message(Message(body="hello"))

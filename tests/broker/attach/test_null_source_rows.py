@@ -10,7 +10,7 @@ from support.raw_client import symbols
 from support.topic_links import NEVER, Connections, asked, check_refusal, check_reply, publish, topic
 
 from penstock_amqp.frames.performatives import Detach
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.types.values import Symbol
 
 # Rows with a null source: SHARED and GLOBAL come from the link's desired capabilities.

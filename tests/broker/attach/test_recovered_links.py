@@ -21,7 +21,7 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
 
 QUEUE = symbols("queue")
 OLD, NEW = (encode_message(Message(body=body)) for body in ("old", "new"))

@@ -24,7 +24,7 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.whole import Message, Properties, decode_message, encode_message
+from penstock_amqp.messages.message_codec import Message, Properties, decode_message, encode_message
 from penstock_amqp.types.values import Array, Described, Symbol, ULong, Value
 from penstock_api.management import EntityType
 

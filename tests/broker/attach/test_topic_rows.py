@@ -21,7 +21,7 @@ from support.topic_links import (
 )
 
 from penstock_amqp.frames.performatives import Detach
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.types.values import Symbol
 
 # Rows with a source: SHARED, GLOBAL, DURABLE -> capabilities of the reply's source.

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from penstock_broker.log import Log
+import itertools
+from pathlib import Path
 
-__all__ = ["a_queue", "settle"]
+from broker.log.simulated_files import SimulatedFiles
+
+from penstock_broker.log import LargePayload, Log, LogOptions, Recovered, SyncChoice
+from penstock_broker.log.blocks import seed_of
+from penstock_broker.log.scan import SegmentData, find_blocks
+from penstock_broker.log.spare_segments import number_of
+
+__all__ = ["SMALL", "a_queue", "end_of_log", "opened", "settle", "whole"]
+
+SMALL = LogOptions(segment_bytes=16384, inline_bytes=2000, sync=SyncChoice.INLINE)
+
+
+def opened(folder: Path, files: SimulatedFiles) -> tuple[Log, Recovered]:
+    """A log in small segments, by whose clock a millisecond passes at each look."""
+    return Log.open(folder, files=files, options=SMALL, clock=itertools.count(1).__next__)
 
 
 def a_queue(log: Log, key: str = "q") -> tuple[int, int]:
@@ -21,3 +36,17 @@ def settle(log: Log) -> None:
     while log.wants_maintenance:
         log.maintain(1000)
         log.collect()
+
+
+def whole(payload: bytes) -> bytes:
+    """All of a payload, what lies in segments included."""
+    return payload.read(0, len(payload)) if isinstance(payload, LargePayload) else payload
+
+
+def end_of_log(files: SimulatedFiles, log_id: bytes) -> int:
+    """The offset in the newest segment at which the next block will be written."""
+    disk = files.copy()  # to look at a file makes its content durable
+    newest = max(path for path in disk.paths() if path.name.startswith("segment-"))
+    content = bytes(disk.content(newest))
+    segment = SegmentData(number_of(newest.name), len(content), lambda number: content)
+    return find_blocks(segment, seed_of(log_id))[-1].end

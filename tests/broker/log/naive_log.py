@@ -19,14 +19,15 @@ class NaiveState:
 
     documents: dict[DocumentKey, tuple[int, bytes]] = field(default_factory=dict[DocumentKey, tuple[int, bytes]])
     queues: dict[int, dict[int, NaiveMessage]] = field(default_factory=dict[int, dict[int, NaiveMessage]])
-    marks: dict[int, int] = field(default_factory=dict[int, int])
+    delivered_up_to: dict[int, int] = field(default_factory=dict[int, int])
     counts: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
-
     remarks: dict[tuple[int, int], bytes] = field(default_factory=dict[tuple[int, int], bytes])
 
     def copy(self) -> "NaiveState":
         queues = {incarnation: dict(queue) for incarnation, queue in self.queues.items()}
-        return NaiveState(dict(self.documents), queues, dict(self.marks), dict(self.counts), dict(self.remarks))
+        return NaiveState(
+            dict(self.documents), queues, dict(self.delivered_up_to), dict(self.counts), dict(self.remarks)
+        )
 
     def topology(self, key: DocumentKey, incarnation: int, payload: bytes) -> None:
         before = self.documents.get(key, (0, b""))[0]

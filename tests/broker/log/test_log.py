@@ -1,8 +1,6 @@
 """The log as the broker uses it, on the real file system and on one that fails."""
 
-import itertools
 import os
-import select
 import subprocess
 import sys
 from pathlib import Path
@@ -11,22 +9,22 @@ import pytest
 from broker.log.log_steps import a_queue, settle
 from broker.log.simulated_files import SimulatedFiles
 
-from penstock_broker.log import FolderLocked, Log, Outcome, RecordTooLarge, Settings, SyncChoice
+from penstock_broker.log import EndReason, FolderLocked, Log, LogOptions, RecordTooLarge, SyncChoice
 
-SMALL = Settings(segment_bytes=16384, sync=SyncChoice.INLINE)
+SMALL = LogOptions(segment_bytes=16384, sync=SyncChoice.INLINE)
 
 
 def test_what_was_put_and_not_acked_is_there_again(tmp_path: Path) -> None:
-    log, before = Log.open(tmp_path, settings=SMALL)
+    log, before = Log.open(tmp_path, options=SMALL)
     assert before.documents == () and before.messages == {} and not before.clean
     incarnation, route = a_queue(log)
     log.topology("exchange", "orders", b'{"type":"Topic"}')
     first, second, third = (log.put(route, text, 7, 1) for text in (b"one", b"two", b"three"))
     log.write()
     log.ack(incarnation, second)
-    log.ack(incarnation, third, Outcome.EXPIRED)
+    log.ack(incarnation, third, EndReason.EXPIRED)
     log.close()
-    log, after = Log.open(tmp_path, settings=SMALL)
+    log, after = Log.open(tmp_path, options=SMALL)
     log.close()
     assert after.clean and after.epoch == 1
     assert {(item.kind, item.key, item.payload) for item in after.documents} == {
@@ -39,7 +37,7 @@ def test_what_was_put_and_not_acked_is_there_again(tmp_path: Path) -> None:
 
 
 def test_one_turn_is_one_block_and_an_empty_turn_none(tmp_path: Path) -> None:
-    log, _ = Log.open(tmp_path, settings=SMALL)
+    log, _ = Log.open(tmp_path, options=SMALL)
     _, route = a_queue(log)
     start = log.sequence
     log.put(route, b"1", 0)
@@ -50,7 +48,7 @@ def test_one_turn_is_one_block_and_an_empty_turn_none(tmp_path: Path) -> None:
 
 
 def test_a_rebind_drops_the_messages_and_a_deletion_the_queue(tmp_path: Path) -> None:
-    log, _ = Log.open(tmp_path, settings=SMALL)
+    log, _ = Log.open(tmp_path, options=SMALL)
     _, route = a_queue(log, "rebound")
     gone, gone_route = a_queue(log, "deleted")
     log.put(route, b"old", 0)
@@ -61,34 +59,17 @@ def test_a_rebind_drops_the_messages_and_a_deletion_the_queue(tmp_path: Path) ->
     log.delete("queue", "never was")
     log.ack(gone, kept)
     log.close()
-    log, after = Log.open(tmp_path, settings=SMALL)
+    log, after = Log.open(tmp_path, options=SMALL)
     log.close()
     assert [item.number for item in after.messages[rebound]] == [kept]
     assert set(after.messages) == {rebound}
-
-
-@pytest.mark.parametrize("choice", [SyncChoice.AUTO, SyncChoice.AIO, SyncChoice.THREAD, SyncChoice.INLINE])
-def test_the_descriptor_tells_when_a_sync_has_ended(tmp_path: Path, choice: SyncChoice) -> None:
-    log, _ = Log.open(tmp_path, settings=Settings(segment_bytes=16384, sync=choice))
-    _, route = a_queue(log)
-    log.put(route, b"x", 0)
-    sequence = log.write()
-    assert log.synced < sequence
-    log.request_sync()
-    poll = select.epoll()
-    poll.register(log.descriptor, select.EPOLLIN)
-    while log.synced < sequence:
-        assert poll.poll(60)
-        log.collect()
-    poll.close()
-    log.close()
 
 
 def test_numbers_are_never_given_twice(tmp_path: Path) -> None:
     seen: set[int] = set()
     incarnations: set[int] = set()
     for _ in range(4):
-        log, _ = Log.open(tmp_path, settings=SMALL)
+        log, _ = Log.open(tmp_path, options=SMALL)
         _, route = a_queue(log)
         for number in (log.next_message(), log.put(route, b"", 0), log.next_message()):
             assert number not in seen
@@ -102,16 +83,16 @@ def test_numbers_are_never_given_twice(tmp_path: Path) -> None:
 def test_what_was_concluded_from_a_power_failure_holds_in_later_lives(tmp_path: Path) -> None:
     """After it every message may have been delivered. A life that is killed at once must not take that back."""
     files = SimulatedFiles()
-    log, _ = Log.open(tmp_path, files=files, settings=SMALL)
+    log, _ = Log.open(tmp_path, files=files, options=SMALL)
     incarnation, route = a_queue(log)
     log.put(route, b"x", 0)
     settle(log)
-    os.close(log._lock)  # pyright: ignore[reportPrivateUsage]
+    log.crash()
     files.crash(lambda length: length, names_kept=0)
     for life in range(3):
-        log, recovered = Log.open(tmp_path, files=files, settings=SMALL)
+        log, recovered = Log.open(tmp_path, files=files, options=SMALL)
         assert [message.delivered for message in recovered.messages[incarnation]] == [True], life
-        os.close(log._lock)  # pyright: ignore[reportPrivateUsage]
+        log.crash()
         files.kill()
 
 
@@ -119,7 +100,7 @@ def test_each_start_begins_a_higher_epoch_also_after_a_crash(tmp_path: Path) -> 
     files = SimulatedFiles()
     epochs: list[int] = []
     for _ in range(4):
-        log, recovered = Log.open(tmp_path, files=files, settings=SMALL)
+        log, recovered = Log.open(tmp_path, files=files, options=SMALL)
         assert recovered.epoch == (epochs[-1] if epochs else 0), "it was synced before anything else"
         epochs.append(log.epoch)
         log.close()
@@ -128,46 +109,45 @@ def test_each_start_begins_a_higher_epoch_also_after_a_crash(tmp_path: Path) -> 
 
 
 def test_a_second_broker_is_told_who_has_the_folder(tmp_path: Path) -> None:
-    log, _ = Log.open(tmp_path, settings=SMALL)
+    log, _ = Log.open(tmp_path, options=SMALL)
     with pytest.raises(FolderLocked, match=f"in use by process {os.getpid()}:"):
-        Log.open(tmp_path, settings=SMALL)
+        Log.open(tmp_path, options=SMALL)
     log.close()
-    again, _ = Log.open(tmp_path, settings=SMALL)
+    again, _ = Log.open(tmp_path, options=SMALL)
     again.close()
 
 
 def test_the_lock_ends_with_the_process(tmp_path: Path) -> None:
     code = (
         "import os, pathlib; from penstock_broker.log import *;"
-        f"Log.open(pathlib.Path({str(tmp_path)!r}), settings=Settings(segment_bytes=16384)); os.kill(os.getpid(), 9)"
+        f"Log.open(pathlib.Path({str(tmp_path)!r}), options=LogOptions(segment_bytes=16384)); os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    log, recovered = Log.open(tmp_path, settings=SMALL)
+    log, recovered = Log.open(tmp_path, options=SMALL)
     assert not recovered.clean and recovered.epoch == 1
     log.close()
 
 
-def test_a_queue_in_steady_flow_needs_few_segments(tmp_path: Path) -> None:
-    files = SimulatedFiles()
-    log, _ = Log.open(tmp_path, files=files, settings=SMALL)
+def test_a_crash_gives_the_folder_free_and_leaves_what_was_not_written(tmp_path: Path) -> None:
+    log, _ = Log.open(tmp_path, options=SMALL)
     incarnation, route = a_queue(log)
-    for _ in range(200):
-        number = log.put(route, b"x" * 1000, 0)
-        log.write()
-        log.ack(incarnation, number)
-        settle(log)
-    assert log.segments <= 3
-    assert len([path for path in files.paths() if path.name.startswith("spare")]) <= 4
+    kept = log.put(route, b"written", 0)
+    log.write()
+    log.put(route, b"pending", 0)
+    log.crash()
+    log, after = Log.open(tmp_path, options=SMALL)
     log.close()
+    assert not after.clean
+    assert [item.number for item in after.messages[incarnation]] == [kept]
 
 
 def test_a_turn_larger_than_a_segment_is_split(tmp_path: Path) -> None:
-    log, _ = Log.open(tmp_path, settings=SMALL)
+    log, _ = Log.open(tmp_path, options=SMALL)
     incarnation, route = a_queue(log)
     numbers = [log.put(route, bytes([index]) * 3000, index) for index in range(20)]
     log.ack(incarnation, numbers[3])
     log.close()
-    log, after = Log.open(tmp_path, settings=SMALL)
+    log, after = Log.open(tmp_path, options=SMALL)
     assert [item.number for item in after.messages[incarnation]] == numbers[:3] + numbers[4:]
     assert all(item.payload == bytes([item.arrival]) * 3000 for item in after.messages[incarnation])
     for item in after.messages[incarnation]:
@@ -178,20 +158,20 @@ def test_a_turn_larger_than_a_segment_is_split(tmp_path: Path) -> None:
 
 
 def test_many_acks_in_one_turn_become_several_records(tmp_path: Path) -> None:
-    log, _ = Log.open(tmp_path, settings=SMALL)
+    log, _ = Log.open(tmp_path, options=SMALL)
     incarnation, route = a_queue(log)
     numbers = [log.put(route, b"", 0) for _ in range(3000)]
     log.write()
     for number in numbers[::2]:
         log.ack(incarnation, number)
     log.close()
-    log, after = Log.open(tmp_path, settings=SMALL)
+    log, after = Log.open(tmp_path, options=SMALL)
     log.close()
     assert [item.number for item in after.messages[incarnation]] == numbers[1::2]
 
 
 def test_too_large_is_said_at_once(tmp_path: Path) -> None:
-    log, _ = Log.open(tmp_path, settings=SMALL)
+    log, _ = Log.open(tmp_path, options=SMALL)
     with pytest.raises(RecordTooLarge):
         log.topology("queue", "q", bytes(9000), 77)
     log.close()
@@ -199,97 +179,12 @@ def test_too_large_is_said_at_once(tmp_path: Path) -> None:
 
 def test_segment_sizes_that_cannot_work_are_refused() -> None:
     with pytest.raises(ValueError, match="multiple of 4096"):
-        Settings(segment_bytes=20000)
-
-
-class Full:
-    """A log that was filled until it refused publishers, on a disk of `segments` segments."""
-
-    def __init__(self, folder: Path, segments: int) -> None:
-        self.files = SimulatedFiles()
-        self.files.space = segments * 16384
-        self.clock = itertools.count(1, 500)
-        self.log, _ = Log.open(folder, files=self.files, settings=SMALL, clock=lambda: next(self.clock))
-        self.incarnation, self.route = a_queue(self.log)
-        self.messages: list[int] = []
-        while self.log.accepts_publishing():
-            self.publish()
-            assert len(self.messages) < 1000, "a full disk was never noticed"
-
-    def publish(self) -> None:
-        self.messages.append(self.log.put(self.route, b"m" * 500, 0))
-        self.log.write()
-        self.log.maintain(1000)
-        self.log.sync()
-
-
-def test_a_full_disk_refuses_publishing_and_can_be_drained(tmp_path: Path) -> None:
-    full = Full(tmp_path, segments=8)
-    log = full.log
-    assert log.full and log.failed is None
-    assert len(full.messages) > 80, "most of the space held messages"
-    for message in full.messages:
-        log.ack(full.incarnation, message)
-        log.topology("exchange", "still possible", b"x" * 100)
-        log.write()
-        log.sync()
-        log.maintain(1000)
-        log.collect()
-    assert log.failed is None
-    assert log.accepts_publishing()
-    full.publish()
-    log.close()
-
-
-def test_draining_in_any_order_finds_room(tmp_path: Path) -> None:
-    full = Full(tmp_path, segments=8)
-    backwards = full.messages[::-1]
-    for message in backwards:
-        full.log.ack(full.incarnation, message)
-        settle(full.log)
-    assert full.log.failed is None
-    assert full.log.accepts_publishing()
-    full.log.close()
-
-
-def test_more_space_ends_the_refusal(tmp_path: Path) -> None:
-    full = Full(tmp_path, segments=8)
-    full.files.space *= 2
-    assert not full.log.accepts_publishing()
-    for _ in range(4):
-        next(full.clock)  # it looks again after a second
-    settle(full.log)
-    assert full.log.accepts_publishing() and not full.log.full
-    full.log.close()
-
-
-def test_a_failed_sync_is_never_repeated_and_nothing_is_promised_after_it(tmp_path: Path) -> None:
-    files = SimulatedFiles()
-    log, _ = Log.open(tmp_path, files=files, settings=SMALL)
-    _, route = a_queue(log)
-    log.put(route, b"x", 0)
-    sequence = log.write()
-    files.broken.add("fdatasync")
-    log.request_sync()
-    log.collect()
-    assert log.failed is not None and "fdatasync failed" in log.failed
-    assert log.synced < sequence
-    files.broken.clear()
-    calls = files.synced_calls
-    log.put(route, b"y", 0)
-    later = log.write()
-    log.request_sync()
-    log.collect()
-    log.maintain(1000)
-    assert files.synced_calls == calls
-    assert log.synced < sequence <= later
-    assert not log.accepts_publishing()
-    log.close()
+        LogOptions(segment_bytes=20000)
 
 
 def test_a_failed_write_ends_durable_work(tmp_path: Path) -> None:
     files = SimulatedFiles()
-    log, _ = Log.open(tmp_path, files=files, settings=SMALL)
+    log, _ = Log.open(tmp_path, files=files, options=SMALL)
     _, route = a_queue(log)
     log.write()
     files.broken.add("pwrite")
@@ -304,15 +199,15 @@ def test_a_failed_write_ends_durable_work(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_another_segment_size_goes_on_with_the_new_one(tmp_path: Path) -> None:
-    log, _ = Log.open(tmp_path, settings=SMALL)
+    log, _ = Log.open(tmp_path, options=SMALL)
     incarnation, route = a_queue(log)
     first = log.put(route, b"x" * 5000, 0)
     log.close()
-    larger = Settings(segment_bytes=32768, sync=SyncChoice.INLINE)
-    log, _ = Log.open(tmp_path, settings=larger)
+    larger = LogOptions(segment_bytes=32768, sync=SyncChoice.INLINE)
+    log, _ = Log.open(tmp_path, options=larger)
     route = log.route_set((incarnation,))
     numbers = [log.put(route, b"y" * 9000, 0) for _ in range(4)]
     log.close()
-    log, after = Log.open(tmp_path, settings=larger)
+    log, after = Log.open(tmp_path, options=larger)
     log.close()
     assert [item.number for item in after.messages[incarnation]] == [first, *numbers]

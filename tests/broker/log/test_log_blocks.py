@@ -1,4 +1,4 @@
-"""Header page and block header against bytes typed by hand from docs/log-format.md."""
+"""Header page and block header against bytes typed by hand from docs/reference/log-format.md."""
 
 from zlib import crc32
 

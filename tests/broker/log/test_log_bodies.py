@@ -4,18 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker.log.log_steps import a_queue, settle
+from broker.log.log_steps import a_queue, opened, settle
 from broker.log.simulated_files import SimulatedFiles
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_broker.log import CommitPut, LargePayload, Log, NoRoom, Outcome, Recovered, Settings, SyncChoice
-
-SMALL = Settings(segment_bytes=16384, inline_bytes=2000, sync=SyncChoice.INLINE)
-
-
-def opened(folder: Path, files: SimulatedFiles) -> tuple[Log, Recovered]:
-    return Log.open(folder, files=files, settings=SMALL)
+from penstock_broker.log import CommitPut, EndReason, LargePayload, Log, NoRoom
 
 
 def move_on(log: Log) -> None:
@@ -303,7 +297,7 @@ def test_a_full_disk_takes_no_bodies(tmp_path: Path) -> None:
     log.discard(body)
     settle(log)
     assert log.accepts_publishing()
-    log.ack(incarnation, log.put(route, b"x", 0), Outcome.ACCEPTED)
+    log.ack(incarnation, log.put(route, b"x", 0), EndReason.ACCEPTED)
     log.close()
 
 

@@ -1,19 +1,21 @@
-"""Every record type against bytes typed by hand from docs/log-format.md."""
+"""Every record type against bytes typed by hand from docs/reference/log-format.md."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_broker.log.blocks import NewerFormat
-from penstock_broker.log.encoding import (
+from penstock_broker.log.record_codec import (
+    Malformed,
     ack_record,
     checkpoint_records,
     closed_record,
     commit_record,
     count_record,
+    decode_records,
     deleted_record,
+    delivered_up_to_record,
     document_record,
-    mark_record,
     part_prefix,
     put_record,
     remark_record,
@@ -29,10 +31,9 @@ from penstock_broker.log.records import (
     Commit,
     Count,
     Deleted,
+    DeliveredUpTo,
     Document,
-    Malformed,
-    Mark,
-    Outcome,
+    EndReason,
     Part,
     Put,
     Record,
@@ -40,7 +41,6 @@ from penstock_broker.log.records import (
     Route,
     StagedPut,
     Start,
-    decode_records,
 )
 
 BOOT = bytes.fromhex("a0a1a2a3a4a5a6a7a8a9aaabacadaeaf")
@@ -78,7 +78,7 @@ CASES = [
         id="put",
     ),
     pytest.param(
-        ack_record(1, [5, 7], Outcome.EXPIRED),
+        ack_record(1, [5, 7], EndReason.EXPIRED),
         "06020000 18000000 0100000000000000 0500000000000000 0700000000000000",
         Ack(1, (5, 7), 2),
         id="ack",
@@ -90,10 +90,10 @@ CASES = [
         id="ack-range",
     ),
     pytest.param(
-        mark_record([(1, 5), (2, 6)]),
+        delivered_up_to_record([(1, 5), (2, 6)]),
         "08000000 20000000 0100000000000000 0500000000000000 0200000000000000 0600000000000000",
-        Mark(((1, 5), (2, 6))),
-        id="mark",
+        DeliveredUpTo(((1, 5), (2, 6))),
+        id="delivered up to",
     ),
     pytest.param(
         count_record([(1, 5, 3)]),
@@ -121,7 +121,7 @@ CASES = [
         id="staged-put",
     ),
     pytest.param(
-        commit_record([put_record(4, 5, 6, b"abc"), ack_record(1, [5], Outcome.REJECTED)]),
+        commit_record([put_record(4, 5, 6, b"abc"), ack_record(1, [5], EndReason.REJECTED)]),
         "12000000 43000000 05000000 1b000000 04000000 00000000 0500000000000000 0600000000000000 616263"
         "07010000 18000000 0100000000000000 0500000000000000 0500000000000000",
         Commit((Put(4, 5, 6, b"abc", 0), Ack(1, (5,), 1))),
@@ -137,7 +137,7 @@ def plain(record: Record) -> Record:
     """Ack numbers come as arrays and ranges; compare them as tuples."""
     match record:
         case Ack():
-            return Ack(record.incarnation, tuple(record.messages), record.outcome)
+            return Ack(record.incarnation, tuple(record.messages), record.reason)
         case Commit():
             return Commit(tuple(plain_within(each) for each in record.records))
         case Part():
@@ -147,7 +147,7 @@ def plain(record: Record) -> Record:
 
 
 def plain_within(record: Put | StagedPut | Ack) -> Put | StagedPut | Ack:
-    return Ack(record.incarnation, tuple(record.messages), record.outcome) if isinstance(record, Ack) else record
+    return Ack(record.incarnation, tuple(record.messages), record.reason) if isinstance(record, Ack) else record
 
 
 @pytest.mark.parametrize(("written", "by_hand", "meaning"), CASES)

@@ -26,9 +26,9 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.transactions import Declare
-from penstock_amqp.messages.whole import Message as WholeMessage
-from penstock_amqp.messages.whole import encode_message
+from penstock_amqp.messages.message_codec import Message as WholeMessage
+from penstock_amqp.messages.message_codec import encode_message
+from penstock_amqp.messages.transaction_types import Declare
 from penstock_amqp.types.composites import to_value
 from penstock_amqp.types.values import Described, Symbol, ULong, Value
 
@@ -235,11 +235,11 @@ def test_parts_of_a_byte_are_taken_some_per_turn_and_held_as_one_piece(timed: St
         came = [0]
         while came[-1] < 2008:
             timed.turn()
-            came.append(link.part_bytes)
+            came.append(link.partial.bytes)
             assert len(came) < 200
         assert max(after - before for before, after in pairwise(came)) <= 500
-        assert b"".join(link.parts) == b"\x00\x53\x75\xb0\x00\x01\x00\x00" + b"x" * 2000
-        assert len(link.parts) <= 2
+        assert b"".join(link.partial.parts) == b"\x00\x53\x75\xb0\x00\x01\x00\x00" + b"x" * 2000
+        assert len(link.partial.parts) <= 2
 
 
 def test_messages_that_never_end_take_so_much_memory_of_a_connection(timed: SteppedBroker) -> None:
@@ -258,9 +258,9 @@ def test_messages_that_never_end_take_so_much_memory_of_a_connection(timed: Step
             for _ in range(15):
                 stream.sendall(encode_frame(Transfer(handle=number, more=True), 0, bytes(60_000)))
                 timed.turn()
-        while connection.has_unread or links[-1].part_bytes < 15 * 60_000:
+        while connection.has_unread or links[-1].partial.bytes < 15 * 60_000:
             timed.turn()
-        held = sum(len(part) for each in links for part in each.parts)
-        assert held == links[0].gathering.bytes
+        held = sum(len(part) for each in links for part in each.partial.parts)
+        assert held == links[0].partial.memory.bytes
         assert held <= 16 * 1024 * 1024 + 40 * 65_536  # of 36 MB
-        assert all(each.part_bytes == 15 * 60_000 + len(head) for each in links)
+        assert all(each.partial.bytes == 15 * 60_000 + len(head) for each in links)

@@ -9,7 +9,7 @@ import pytest
 from support.raw_client import RawClient
 from support.stepped_broker import SteppedBroker, SteppedStream
 
-from penstock_amqp.endpoint.ffi import INPUT_BYTES
+from penstock_amqp.endpoint.buffers import INPUT_BYTES
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Source, Target, Transfer
 

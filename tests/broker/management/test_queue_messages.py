@@ -13,7 +13,7 @@ from proton import Message, symbol
 from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected, publish, take
 
-from penstock_amqp.client.management import ManagementAnswer, ManagementClient
+from penstock_amqp.client.management import ManagementClient, ManagementReply
 from penstock_api.management import (
     DeliveryPolicy,
     EntityType,
@@ -42,7 +42,7 @@ async def ask(
     name: str,
     body: ManagementDocument,
     kind: EntityType = EntityType.QUEUE,
-) -> ManagementAnswer:
+) -> ManagementReply:
     return await client.request(operation, kind, name, body)
 
 

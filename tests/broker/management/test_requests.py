@@ -11,7 +11,7 @@ from proton.utils import LinkDetached, SendException
 from support.broker_process import BrokerProcess
 from support.proton_client import Subscribed, connected, publish, take
 
-from penstock_amqp.client.management import Entry, ManagementAnswer, ManagementClient
+from penstock_amqp.client.management import ListedEntity, ManagementClient, ManagementReply
 from penstock_api.management import (
     BrokerState,
     Deletion,
@@ -39,17 +39,17 @@ async def client(broker_process: BrokerProcess) -> AsyncIterator[ManagementClien
     await client.close()
 
 
-async def ask(client: ManagementClient, body: SubscriptionDeclaration, name: str | None = None) -> ManagementAnswer:
+async def ask(client: ManagementClient, body: SubscriptionDeclaration, name: str | None = None) -> ManagementReply:
     """CREATE, whatever the answer."""
     return await client.request(Operation.CREATE, EntityType.SUBSCRIPTION, name, body)
 
 
-def body_of(answer: ManagementAnswer) -> dict[str, object]:
+def body_of(answer: ManagementReply) -> dict[str, object]:
     """The body of a refusal."""
     return answer.attributes
 
 
-async def delete(client: ManagementClient, deletion: Deletion) -> ManagementAnswer:
+async def delete(client: ManagementClient, deletion: Deletion) -> ManagementReply:
     """DELETE, whatever the answer."""
     return await client.request(Operation.DELETE, EntityType.SUBSCRIPTION, NAME, deletion)
 
@@ -156,9 +156,9 @@ async def test_a_subscription_in_use_or_not_empty_is_deleted_only_if_asked(
 
 async def test_a_list_is_answered_entry_by_entry(client: ManagementClient) -> None:
     entries = [
-        Entry(EntityType.EXCHANGE, "orders", ORDERS),
-        Entry(EntityType.SUBSCRIPTION, None, BILLING),
-        Entry(EntityType.SUBSCRIPTION, None, BILLING.model_copy(update={"exchange": "nowhere"})),
+        ListedEntity(EntityType.EXCHANGE, "orders", ORDERS),
+        ListedEntity(EntityType.SUBSCRIPTION, None, BILLING),
+        ListedEntity(EntityType.SUBSCRIPTION, None, BILLING.model_copy(update={"exchange": "nowhere"})),
     ]
     answers = await client.create_all(entries)
     assert [(answer.status, answer.reason) for answer in answers] == [
@@ -172,7 +172,7 @@ async def test_long_lists_come_in_pages_in_name_order(client: ManagementClient) 
     await client.create(ORDERS, "orders")
     bare = BILLING.model_copy(update={"owner": None})
     declarations = [bare.model_copy(update={"subscription_name": f"s{number:03}"}) for number in range(120)]
-    await client.create_all([Entry(EntityType.SUBSCRIPTION, None, each) for each in declarations])
+    await client.create_all([ListedEntity(EntityType.SUBSCRIPTION, None, each) for each in declarations])
     page = await client.query(EntityType.SUBSCRIPTION, offset=100, count=50)
     assert (len(page.results), page.total_count) == (20, 120)
     assert page.results[0]["subscriptionName"] == "s100"

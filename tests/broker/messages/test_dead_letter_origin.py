@@ -15,7 +15,7 @@ from support.transaction_client import TransactionClient
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.errors import DecodeError
 from penstock_amqp.frames.performatives import Accepted, Modified, Rejected
-from penstock_amqp.messages.whole import Message, Properties, encode_message
+from penstock_amqp.messages.message_codec import Message, Properties, encode_message
 from penstock_amqp.types.values import Symbol, Value
 from penstock_api.management import DeliveryPolicy, EntityType, Operation, QueueDeclaration
 from penstock_api.message_operations import HandledMessages, MessageSelection, PeekReply, PeekRequest

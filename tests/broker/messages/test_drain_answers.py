@@ -12,7 +12,7 @@ from support.broker_process import BrokerProcess
 from support.raw_client import RawClient
 
 from penstock_amqp.frames.performatives import Flow, Source, Target, Transfer
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
 
 QUEUE = Source(address="drained")
 LONG = encode_message(Message(body=b"x" * 100_000))

@@ -20,7 +20,7 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.whole import Message, Properties, decode_message, encode_message
+from penstock_amqp.messages.message_codec import Message, Properties, decode_message, encode_message
 
 QUEUE = symbols("queue")
 SHORT, LONG = (encode_message(Message(body=b"x" * size)) for size in (100, 3000))

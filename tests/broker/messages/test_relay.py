@@ -11,7 +11,7 @@ from support.raw_client import RawClient, symbols
 from support.topic_links import Connections, topic
 
 from penstock_amqp.frames.performatives import Accepted, Detach, Disposition, Flow, Rejected, Source, Target, Transfer
-from penstock_amqp.messages.whole import Message, Properties, decode_message, encode_message
+from penstock_amqp.messages.message_codec import Message, Properties, decode_message, encode_message
 from penstock_amqp.types.values import Byte, Symbol, Value
 
 ALL = symbols("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")

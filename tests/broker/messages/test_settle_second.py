@@ -22,7 +22,7 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.types.encoding import encode
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, ULong
 
 ACCEPTED = 0x24

@@ -15,7 +15,7 @@ from support.raw_client import RawClient
 from support.stepped_broker import SteppedBroker, SteppedStream
 
 from penstock_broker.access.connection import Connection, Phase
-from penstock_broker.log.files import FileLayer
+from penstock_broker.log import FileLayer
 
 BOUND = 2 * MIB
 READ = 64 * 1024

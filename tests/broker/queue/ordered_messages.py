@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.encoded_messages import amqp_value, described, fields, mapping, string
 
 from penstock_amqp.endpoint.events import Entry
-from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.message_head import read_head
 from penstock_broker.queue.cursor import SelectorCursor
 from penstock_broker.queue.flags import order_flags
 
@@ -38,4 +38,4 @@ def message(priority: int = 4, group: str | None = None, *, closing: bool = Fals
 
 def entry(number: int, data: bytes | None = None, flags: int = 0) -> Entry:
     data = message() if data is None else data
-    return (number, data, 0, 0, flags | order_flags(data, inspect(data)))
+    return (number, data, 0, 0, flags | order_flags(data, read_head(data)))

@@ -6,8 +6,8 @@ from typing import NoReturn
 
 import pytest
 
-from penstock_amqp.messages import message
-from penstock_amqp.messages.whole import Message, Properties, encode_message
+from penstock_amqp.messages import message_head
+from penstock_amqp.messages.message_codec import Message, Properties, encode_message
 from penstock_amqp.types.values import Symbol, Value
 from penstock_broker.queue.admission import Admission, AdmissionSet, IsForeign
 from penstock_core.selector import Lookup, Selector, compile_selector
@@ -23,7 +23,7 @@ def taking(selection: AdmissionSet[str], properties: dict[str, Value], subject: 
     data = encode_message(
         Message(properties=Properties(subject=subject), application_properties=properties, body="body")
     )
-    return selection.taking(data, message.inspect(data), None)
+    return selection.taking(data, message_head.read_head(data), None)
 
 
 def test_each_selector_is_asked() -> None:
@@ -70,4 +70,4 @@ def test_a_thousand_equalities_are_not_evaluated() -> None:
 def test_what_cannot_be_read_is_selected_by_nobody() -> None:
     selection = AdmissionSet([("eu", selecting("region <> 'x'")), ("foreign", Admission(None, lambda _: True))])
     data = b"\x00\x53\x74\xc1\x09\x02\xa1\x06region"  # a map that ends within its only pair
-    assert selection.taking(data, message.inspect(b"\x00\x53\x77\x40"), None) == ["foreign"]
+    assert selection.taking(data, message_head.read_head(b"\x00\x53\x77\x40"), None) == ["foreign"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.encoded_messages import amqp_value, described, fields, mapping, string, symbol
 
 from penstock_amqp.messages.fields import Field, properties_field
-from penstock_amqp.messages.message import inspect
+from penstock_amqp.messages.message_head import read_head
 from penstock_broker.queue.flags import (
     GROUPED,
     LOOK_INSIDE,
@@ -35,7 +35,7 @@ def test_the_flags_of_a_message_say_its_priority_and_whether_it_has_a_group(
     priority: int, group: str | None, flags: int
 ) -> None:
     data = message(priority, group)
-    assert order_flags(data, inspect(data)) == flags
+    assert order_flags(data, read_head(data)) == flags
 
 
 @pytest.mark.parametrize("priority", range(10))
@@ -49,14 +49,14 @@ def test_an_empty_or_unreadable_group_is_none() -> None:
         described(0x73, fields(*([NULL] * 10), NULL, b"\x43")) + BODY,  # a group-sequence alone
         b"\x00\x53\x73\xc0\x05\x0b\xa1\xff" + BODY,
     ):
-        assert order_flags(data, inspect(data)) & GROUPED == 0
+        assert order_flags(data, read_head(data)) & GROUPED == 0
 
 
 def test_the_group_and_its_end_are_read() -> None:
     data = message(group="orders")
-    assert group_of(entry(1, data), inspect(data)) == ("orders", False)
+    assert group_of(entry(1, data), read_head(data)) == ("orders", False)
     data = message(group="orders", closing=True)
-    assert group_of(entry(1, data), inspect(data)) == ("orders", True)
+    assert group_of(entry(1, data), read_head(data)) == ("orders", True)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_message_cut_short_is_looked_into() -> None:
 
 
 def test_what_begins_alike_has_the_same_header() -> None:
-    begins = MessagePrefix(message(9), inspect(message(9)))
+    begins = MessagePrefix(message(9), read_head(message(9)))
     assert (begins.flags, begins.durable, begins.ttl_us, begins.start) == (208, False, 0, 9)
     assert message(9, "g").startswith(begins.prefix) is False
     assert begins.prefix == message(9)[:12]
@@ -92,7 +92,7 @@ def test_what_begins_alike_has_the_same_header() -> None:
 
 def test_delivery_annotations_are_dropped_and_nothing_is_taken_for_alike() -> None:
     data = described(0x71, mapping()) + described(0x73, fields(NULL)) + BODY
-    begins = MessagePrefix(data, inspect(data))
+    begins = MessagePrefix(data, read_head(data))
     assert not data.startswith(begins.prefix)
     assert begins.start == 0
 
@@ -113,7 +113,7 @@ def messages(draw: st.DrawFn) -> bytes:
 
 @given(messages(), messages())
 def test_a_glance_overlooks_no_group(one: bytes, other: bytes) -> None:
-    begins = MessagePrefix(one, inspect(one))
+    begins = MessagePrefix(one, read_head(one))
     if other.startswith(begins.prefix) and other[begins.count_at] <= MAX_UNGROUPED:
-        assert not properties_field(other, inspect(other).start, Field.GROUP_ID)
-        assert begins.durable == inspect(other).durable
+        assert not properties_field(other, read_head(other).start, Field.GROUP_ID)
+        assert begins.durable == read_head(other).durable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock_amqp.endpoint.buffers import NULL
 from penstock_amqp.endpoint.events import Entry, Held
-from penstock_amqp.endpoint.ffi import NULL
 from penstock_amqp.endpoint.links import OutLink, Session
 from penstock_broker.queue.disposal import Disposal
 from penstock_broker.queue.queue import Queue

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock_broker.log import Log, Settings
+from penstock_broker.log import Log, LogOptions
 from penstock_broker.state.sync_queue import SyncQueue
 from penstock_broker.topology.store import Topology
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
-    log, _ = Log.open(tmp_path / "log", settings=Settings(segment_bytes=1024 * 1024))
+    log, _ = Log.open(tmp_path / "log", options=LogOptions(segment_bytes=1024 * 1024))
     yield log
     log.close()
 

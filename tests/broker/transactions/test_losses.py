@@ -16,8 +16,8 @@ from support.transaction_client import TransactionClient, condition_of
 
 from penstock_amqp.client.management import ManagementClient
 from penstock_amqp.frames.performatives import Accepted, Rejected, Source, Target
-from penstock_amqp.messages.transactions import TransactionalState
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
+from penstock_amqp.messages.transaction_types import TransactionalState
 from penstock_amqp.types.values import Symbol
 from penstock_api.management import EntityType, QueueDeclaration
 

@@ -22,8 +22,8 @@ from penstock_amqp.frames.performatives import (
     Released,
     Transfer,
 )
-from penstock_amqp.messages.transactions import Declare, Discharge, TransactionalState
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
+from penstock_amqp.messages.transaction_types import Declare, Discharge, TransactionalState
 from penstock_amqp.types.values import Described, Symbol, ULong
 from penstock_api.management import EntityType, ExchangeDeclaration, QueueDeclaration, QueueLimits
 

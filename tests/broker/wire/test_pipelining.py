@@ -29,10 +29,10 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.transactions import Declared
-from penstock_amqp.messages.whole import Message, encode_message
-from penstock_amqp.types.codec import encode
+from penstock_amqp.messages.message_codec import Message, encode_message
+from penstock_amqp.messages.transaction_types import Declared
 from penstock_amqp.types.composites import Composite, to_value
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, Symbol, Value
 
 HELLO = encode_message(Message(body="hello"))

@@ -26,11 +26,11 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.whole import Message, encode_message
+from penstock_amqp.messages.message_codec import Message, encode_message
 from penstock_amqp.sasl.client import Login, NotAuthenticated
 from penstock_amqp.sasl.frames import Init, SaslCode, sasl_frame
-from penstock_amqp.types.codec import encode
 from penstock_amqp.types.composites import to_value
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, Descriptor, Symbol, UInt, ULong, UShort, Value
 
 ATTACH = Attach(

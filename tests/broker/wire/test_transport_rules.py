@@ -29,9 +29,9 @@ from penstock_amqp.frames.performatives import (
     Target,
     Transfer,
 )
-from penstock_amqp.messages.whole import Message, encode_message
-from penstock_amqp.sasl.frames import Challenge, Init, Mechanisms, Outcome, sasl_frame
-from penstock_amqp.types.codec import encode
+from penstock_amqp.messages.message_codec import Message, encode_message
+from penstock_amqp.sasl.frames import Challenge, Init, Mechanisms, SaslOutcome, sasl_frame
+from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Described, Symbol, UByte, UInt, ULong, UShort, Value
 
 HELLO = encode_message(Message(body="hello"))
@@ -137,7 +137,7 @@ def test_behind_sasl_only_our_version_of_amqp_is_taken(broker: BrokerProcess, he
     """2.2: a header that is not supported is answered with one that is, and the end of the connection."""
     with closing(stranger(broker)) as connection:
         connection.sendall(SASL_HEADER + sasl_frame(Init(mechanism=Symbol("ANONYMOUS"), initial_response=b"")))
-        accepted = sasl_frame(Outcome(code=0))
+        accepted = sasl_frame(SaslOutcome(code=0))
         answer = b""
         while not answer.endswith(accepted):
             answer += connection.recv(65_536)
@@ -157,7 +157,7 @@ def test_a_client_may_leave_sasl_out_where_anonymous_is_allowed(broker: BrokerPr
     [
         sasl_frame(Mechanisms(sasl_server_mechanisms=symbols("X"))),
         sasl_frame(Challenge(challenge=b"")),
-        sasl_frame(Outcome(code=0)),
+        sasl_frame(SaslOutcome(code=0)),
         OPEN,
     ],
     ids=["mechanisms", "challenge", "outcome", "open"],
@@ -167,7 +167,7 @@ def test_what_a_client_may_not_say_ends_the_dialogue(broker: BrokerProcess, wron
     with closing(stranger(broker)) as connection:
         connection.sendall(SASL_HEADER + wrong)
         answer = read_to_end(connection)
-    assert sasl_frame(Outcome(code=0)) not in answer
+    assert sasl_frame(SaslOutcome(code=0)) not in answer
     assert AMQP_HEADER not in answer
 
 
@@ -175,7 +175,7 @@ def test_an_unknown_mechanism_fails_with_code_auth(broker: BrokerProcess) -> Non
     """5.3.2: the connection is closed with the authentication-failure code."""
     with closing(stranger(broker)) as connection:
         connection.sendall(SASL_HEADER + sasl_frame(Init(mechanism=Symbol("NONE-SUCH"), hostname="anywhere")))
-        assert read_to_end(connection).endswith(sasl_frame(Outcome(code=1)))
+        assert read_to_end(connection).endswith(sasl_frame(SaslOutcome(code=1)))
 
 
 # -- 2.4: connections -----------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_an_unknown_mechanism_fails_with_code_auth(broker: BrokerProcess) -> Non
             [encode_frame(Open(container_id="c"), 1)], "amqp:connection:framing-error", id="open-on-channel-1"
         ),
         pytest.param([encode_frame(BEGIN)], "amqp:illegal-state", id="begin-before-open"),
-        pytest.param([OPEN, sasl_frame(Outcome(code=0))], "amqp:connection:framing-error", id="sasl-frame"),
+        pytest.param([OPEN, sasl_frame(SaslOutcome(code=0))], "amqp:connection:framing-error", id="sasl-frame"),
         pytest.param([OPEN, frame(0x99)], "amqp:connection:framing-error", id="unknown-performative"),
     ],
 )

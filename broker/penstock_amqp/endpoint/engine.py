@@ -1,0 +1,185 @@
+"""The seam between one connection's protocol and the engine that carries its messages.
+
+`Engine` is what an endpoint needs for messages. `proton.engine.ProtonEngine` provides it in Python, one call into
+proton's library for each step of each message. A compiled back end can stand in its place: it provides the same methods
+and makes one call for a whole batch. Neither `Endpoint` nor the broker changes for it.
+
+**What is plain.** Only what is frequent goes through batches:
+
+- a message is plain if it lies in the engine as a whole, is shorter than `InLink.read_bytes`, and its link is open,
+  is not `unproven` and receives no message in parts (`InLink.partial.bytes` is 0);
+- an outcome is plain if it is `accepted` for a delivery in `Engine.unsettled`, and the delivery is settled by it: its
+  link does not have `settles_second`, or the peer has settled the delivery already;
+- an entry is plain if its data is no streamed message, or fits one frame of the peer's.
+
+**What is handed to Python.** Everything else. `Engine.drain` stops at the first event that is not plain and returns a
+`Notice` of it, and goes on behind it at the next call. `Engine.send` returns a streamed entry that is too long for one
+frame, and what stands behind it. So an engine calls nobody: there are no callbacks, and no reference leads from the
+engine to its user (the broker runs without Python's garbage collector).
+
+**Order.** Events and notices come in the order in which the peer's frames came. A run of plain messages of one link is
+one event, so is a run of plain outcomes of one link: what is plain joins the last event of `out` if that is a run of
+its kind and its link. It does not join a run of messages whose link is `unproven`.
+
+**Pointers.** A `Ptr` is an object of proton's in every engine, as `cproton_ffi` shows it: a compiled back end uses the
+same library and includes the same declarations. What is not plain is done in Python with these pointers, by the other
+modules of `endpoint.proton`.
+
+- A delivery that was received is valid until it is settled, or its link is freed. Who took it out of an event owns it,
+  and has to give it to `accept`, `settle` or `answer`, unless its link is not open any more.
+- A delivery that was sent is valid while it is in `unsettled`. The engine puts it there and takes it out.
+- The pointers of a notice are valid until the next call of `drain`; those of a link, a session or a delivery that
+  nobody has freed or settled stay valid beyond that.
+- The engine knows a link by `Engine.receivers` (links on which we receive) and by the entries of `unsettled` (links on
+  which we send). Whoever frees a link calls `forget` first, because proton uses the addresses of freed objects again.
+
+**Buffers.** All engines of the process share `buffers.INPUT`, `OUTPUT` and `MESSAGE`. What stands in them is valid
+until the next call to any engine. The data of an event are copies: bytes that belong to the event.
+
+Must not know sessions, attaches, flows, queues or subscriptions. Source: AMQP 1.0 part 2, 2.6.12 and 2.7.5.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Literal, Protocol, TypeAlias
+
+from penstock_amqp.endpoint.buffers import Buffer, Ptr
+from penstock_amqp.endpoint.events import Entry, Event, Held
+from penstock_amqp.endpoint.links import InLink, OutLink
+
+__all__ = ["BareKind", "Engine", "Notice", "NoticeKind", "Unsent"]
+
+
+class NoticeKind(enum.Enum):
+    """What `Engine.drain` came to that is not plain. In brackets: the pointer of the notice."""
+
+    ARRIVAL = enum.auto()
+    """A message, or a part of one, came (delivery). It has to be read, advanced and handed out by the user. As many of
+    its bytes as the detail of the notice says stand in `buffers.MESSAGE` already."""
+    OUTCOME = enum.auto()
+    """The peer gave a delivery of ours a state, or settled it (delivery). The detail is what stood in
+    `Engine.unsettled`, from which the delivery has been taken out."""
+    STATE = enum.auto()
+    """The peer may have settled a delivery that is in `Engine.unconfirmed` (delivery)."""
+    FLOW = enum.auto()
+    """A flow came for a link (link)."""
+    LINK_OPENED = enum.auto()
+    """The peer attached a link (link)."""
+    LINK_DETACHED = enum.auto()
+    """The peer detached a link, which may come back (link)."""
+    LINK_CLOSED = enum.auto()
+    """The peer detached a link for good (link)."""
+    SESSION_OPENED = enum.auto()
+    """The peer began a session (session)."""
+    SESSION_CLOSED = enum.auto()
+    """The peer ended a session (session)."""
+    CONNECTION_OPENED = enum.auto()
+    """The peer's Open came (no pointer)."""
+    CONNECTION_CLOSED = enum.auto()
+    """The peer's Close came (no pointer)."""
+    FAILED = enum.auto()
+    """The engine takes no more: an error of the peer's, or its silence (no pointer)."""
+
+
+BareKind: TypeAlias = Literal[
+    NoticeKind.STATE,
+    NoticeKind.FLOW,
+    NoticeKind.LINK_OPENED,
+    NoticeKind.LINK_DETACHED,
+    NoticeKind.LINK_CLOSED,
+    NoticeKind.SESSION_OPENED,
+    NoticeKind.SESSION_CLOSED,
+    NoticeKind.CONNECTION_OPENED,
+    NoticeKind.CONNECTION_CLOSED,
+    NoticeKind.FAILED,
+]
+"""Kinds of notices without a detail."""
+
+Notice: TypeAlias = (
+    tuple[Literal[NoticeKind.ARRIVAL], Ptr, int]
+    | tuple[Literal[NoticeKind.OUTCOME], Ptr, Held]
+    | tuple[BareKind, Ptr, None]
+)
+"""What is to be done in Python: its kind, the object that it concerns, and what the kind says beside that."""
+
+Unsent: TypeAlias = tuple[Ptr, Entry, list[Entry]]
+"""What `Engine.send` left to its user: the delivery that it made for a streamed entry, that entry, those behind it."""
+
+
+class Engine(Protocol):
+    """The messages of one connection. The module says what is plain, and who owns what for how long."""
+
+    receivers: dict[Ptr, InLink]
+    """The links on which messages are received: entered by the user once a link is attached."""
+    unsettled: dict[Ptr, Held]
+    """Deliveries that were sent and are not settled, by their pointers, in the order in which they were sent."""
+    unconfirmed: dict[Ptr, InLink]
+    """Deliveries that we answered and that the peer settles first: entered and taken out by the user."""
+    frame_bytes: int
+    """Longest message that surely fits one frame of the peer's; 0 until its Open is answered. Set by the user."""
+    unwritten_sessions: int
+    """Sessions that were opened since the engine last wrote."""
+    has_failed: bool
+    """The engine wrote nothing because it is at its end, when `output` was last called."""
+
+    def room(self) -> int:
+        """How many bytes `push` takes; 0 or less if the engine takes no more."""
+        ...
+
+    def push(self, data: Buffer | bytes, size: int) -> int:
+        """Take the first `size` bytes of `data` or fewer, at least one; return how many. 0 or less: none any more."""
+        ...
+
+    def drain(self, out: list[Event]) -> Notice | None:
+        """Append what the pushed bytes mean to `out` up to the next notice, and return that; None if that is all."""
+        ...
+
+    def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> Unsent | None:
+        """Send `entries`, at most as many as the link's credit, which the caller counts down; None if all are sent.
+
+        Each is in `unsettled` from then on with `now_us` (microseconds since the epoch), unless the link is presettled.
+        """
+        ...
+
+    def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> Ptr | None:
+        """Send `data` in the place of the entry's own bytes. A pointer: the delivery of a streamed message, unsent."""
+        ...
+
+    def finish(self, delivery: Ptr, held: Held) -> None:
+        """All bytes of a streamed message are with the engine: treat its delivery as `send` treats others."""
+        ...
+
+    def accept(self, deliveries: Iterable[Ptr]) -> None:
+        """Accept and settle deliveries that were received."""
+        ...
+
+    def settle(self, deliveries: Iterable[Ptr]) -> None:
+        """Settle deliveries without an outcome."""
+        ...
+
+    def credit(self, link: InLink, count: int) -> None:
+        """Let the peer send `count` messages more."""
+        ...
+
+    def forget(self, link: InLink | OutLink) -> None:
+        """Drop every pointer that belongs to a link, which is about to be freed."""
+        ...
+
+    def open_session(self, session: Ptr) -> None:
+        """Answer a Begin. It is written with the next output, or before the engine runs out of channels."""
+        ...
+
+    def write(self) -> None:
+        """Put what is to be sent into frames now, for `output`: so the engine takes transfers for sessions that it has
+        opened, and gives handles of links that have gone to others.
+        """
+        ...
+
+    def output(self) -> int:
+        """Move what is to be sent into `buffers.OUTPUT`; return how many bytes. Call until it returns 0.
+
+        What it returned counts as sent. Each call ends on a frame boundary unless it filled the buffer.
+        """
+        ...

@@ -1,0 +1,136 @@
+"""What flows ask for: credit and drains of consumers, and the flows that we owe the peer and the engine does not send.
+
+Proton swallows `echo`, and does not answer a drain of credit that is used up already. Those flows are answered here,
+behind the engine's output. Must not know queues or subscriptions. Source: AMQP 1.0 part 2, 2.6.7, 2.6.10 and 2.7.4.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock_amqp.endpoint.attachments import Attachments
+from penstock_amqp.endpoint.buffers import OUTPUT_VIEW, Ptr
+from penstock_amqp.endpoint.engine import Engine
+from penstock_amqp.endpoint.events import Acquires, Event, EventKind, Flowed
+from penstock_amqp.endpoint.links import InLink, OutLink, Session
+from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams
+from penstock_amqp.endpoint.proton import links
+from penstock_amqp.frames import flow_echo
+from penstock_amqp.frames.frames import read_body, walk
+from penstock_amqp.frames.input_tap import InputTap, TappedFlow
+from penstock_amqp.frames.performatives import Flow
+
+__all__ = ["FlowAnswers"]
+
+_TXN_ID: Final = "txn-id"
+"""Property of a flow that asks to take messages within a transaction (part 4, 4.4.3)."""
+
+
+class FlowAnswers:
+    """Reads the flows of one connection, and holds those that are to be answered by a flow."""
+
+    __slots__ = ("_attachments", "_engine", "_owed", "_streams", "_tap")
+
+    def __init__(self, engine: Engine, tap: InputTap, attachments: Attachments, streams: OutgoingStreams) -> None:
+        self._engine = engine
+        self._tap = tap
+        self._attachments = attachments
+        self._streams = streams
+        self._owed: list[TappedFlow] = []
+        """Flows that are to be answered behind the engine's output."""
+
+    def __len__(self) -> int:
+        return len(self._owed)
+
+    def flowed(self, ptr: Ptr, out: list[Event]) -> None:
+        """A flow came for the link at `ptr`."""
+        link = self._attachments.at(ptr)
+        if isinstance(link, OutLink):
+            link.credit = links.credit_of(ptr)
+            if link.credit < 0 and self._tap.is_current and self._allows_more(link):
+                link.credit = flow_echo.MOST_CREDIT
+            if self._streams:  # the engine counts what is not sent as a whole as not sent
+                link.credit -= self._streams.unsent(link)
+            link.drain = links.peer_drains(ptr)
+            out.append((EventKind.OTHER, None, Flowed(link)))
+        if self._tap.is_current:
+            self._note_questions(link, out)
+
+    def _note_questions(self, link: InLink | OutLink | None, out: list[Event]) -> None:
+        """See what the flows of the chunk ask that the engine does not hear."""
+        if isinstance(link, OutLink) and link.drain:
+            asked = [each for each in self._tap.drains() if self._attachments.named(each) is link]
+            if link.credit <= 0:
+                self._owed += [each for each in asked if not each.flow.echo]
+            elif asked:
+                link.draining_flow = asked[-1]
+        for tapped in self._tap.echoes():
+            named = self._attachments.named(tapped)
+            if isinstance(named, OutLink) and _TXN_ID in (tapped.flow.properties or {}):
+                out.append((EventKind.OTHER, None, Acquires(named)))
+            elif tapped.flow.echo:
+                self._owed.append(tapped)
+
+    def note_echoes_of_sessions(self) -> None:
+        """The chunk is short: it may hold flows of sessions, for which the engine raises no event."""
+        self._owed += self._tap.echoes_of_sessions()
+
+    def _allows_more(self, link: OutLink) -> bool:
+        """True if the link's last flow allows so much that the engine takes it for less than nothing."""
+        named = self._attachments.named
+        flows = self._tap.performatives((Flow.CODE,))
+        told = [each for at, each in flows if isinstance(each, Flow) and named(TappedFlow(at, each)) is link]
+        return bool(told) and (told[-1].link_credit or 0) > flow_echo.MOST_CREDIT
+
+    def drained(self, link: OutLink) -> None:
+        """Nothing is left to send: give back the credit of a consumer that drains, once all is out.
+
+        Of credit that the messages used up the engine says nothing, and credit below 0 it would take for a number to
+        give back: it would count messages that it sent as not sent, and send others without credit.
+        """
+        if self._streams.drain_later(link):
+            return
+        asked, link.draining_flow = link.draining_flow, None
+        if links.credit_of(link.ptr) > 0:
+            links.drained(link.ptr)
+            link.credit = 0
+        elif asked is not None:
+            self._owed.append(asked)
+        link.drain = False
+
+    def take(self) -> bytes:
+        """The flow frames that we owe the peer.
+
+        A drain is answered behind what used its credit up, also if the session's window keeps that back.
+        """
+        owed, self._owed = self._owed, []
+        return b"".join(self._answer(tapped) for tapped in owed)
+
+    def clear(self) -> None:
+        """The connection is closed: nothing is answered."""
+        self._owed.clear()
+
+    def _answer(self, tapped: TappedFlow) -> bytes:
+        flow = tapped.flow
+        session = self._attachments.session_on(tapped.channel)
+        if session is None or session.local_channel is None:
+            return b""
+        if flow.handle is None:
+            told = self._session_state(session)
+            return b"" if told is None else flow_echo.echo_frame(flow, session.local_channel, told, None)
+        link = self._attachments.named(tapped)
+        if link is None or not link.is_open or link.local is None:
+            return b""
+        if flow.drain and links.outgoing_bytes(session.ptr):
+            self._owed.append(tapped)
+            return b""
+        told = self._session_state(session)
+        state = flow_echo.LinkState(link.local[1], isinstance(link, OutLink), link.credit)
+        return b"" if told is None else flow_echo.echo_frame(flow, session.local_channel, told, state)
+
+    def _session_state(self, session: Session) -> Flow | None:
+        """What the engine says of a session: setting its capacity anew makes it write a flow. None if it has failed."""
+        self._attachments.set_window(session.ptr)
+        written = OUTPUT_VIEW[: self._engine.output()].tobytes()
+        flows = [read_body(written[body:end], Flow)[0] for _, end, _, _, body in walk(written)]
+        return flows[-1] if flows else None

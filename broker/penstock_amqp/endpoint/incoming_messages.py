@@ -1,0 +1,270 @@
+"""Messages that come in any other way than as a whole on a link that is known to work.
+
+A message that comes in several reads is gathered in memory up to a length, and beyond it in a sink of the user's. The
+first messages of a link are looked at closely. What came of a message that is aborted or too long, or whose link goes,
+is dropped. Must not know where sinks store. Source: AMQP 1.0 part 2, 2.6.13, 2.6.14 and 2.7.5.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock_amqp.endpoint.attachments import Attachments
+from penstock_amqp.endpoint.buffers import MESSAGE_BYTES, Ptr
+from penstock_amqp.endpoint.conditions import AmqpError
+from penstock_amqp.endpoint.engine import Engine
+from penstock_amqp.endpoint.events import Event, EventKind, Missed, TooLarge, Unstored
+from penstock_amqp.endpoint.links import InLink, PartialMessage
+from penstock_amqp.endpoint.proton.deliveries import (
+    RELEASED,
+    advance,
+    is_aborted,
+    is_partial,
+    is_settled,
+    link_of,
+    read,
+    read_before,
+    settle,
+    tag_of,
+    update,
+)
+from penstock_amqp.endpoint.transactional_states import named_transaction
+from penstock_amqp.errors import DecodeError
+from penstock_amqp.frames import protocol_checks
+from penstock_amqp.frames.input_tap import InputTap
+from penstock_amqp.messages.message_head import is_streamed
+from penstock_amqp.messages.sections import body_at, check_sections
+
+__all__ = ["GATHERED_BYTES", "HEAD_BYTES", "SPOOL_BYTES", "IncomingMessages", "drop_partial"]
+
+SPOOL_BYTES: Final = 1024 * 1024
+"""What may be in memory of a message that is still coming; a longer one goes to a sink."""
+
+GATHERED_BYTES: Final = 16 * 1024 * 1024
+"""What may be in memory of all messages that are still coming on a connection: beyond it, those longer than
+`HEAD_BYTES` go to sinks. Where there is no sink twice as much may be, and what would be more ends its link.
+"""
+
+SMALL_PART: Final = 2048
+"""Parts of a message below this are put together as they come: the others are copied once, when it is whole."""
+
+BODY_BYTES: Final = 1024
+"""Of the body, what stays with the sections before it: enough to see that it begins."""
+
+HEAD_BYTES: Final = 64 * 1024
+"""The beginning of a longer message that stays in memory; more if the sections before the body take more."""
+
+
+class IncomingMessages:
+    """Reads the messages of one connection that the engine does not hand out by itself."""
+
+    __slots__ = ("_attachments", "_engine", "_tap", "parts")
+
+    def __init__(self, engine: Engine, tap: InputTap, attachments: Attachments) -> None:
+        self._engine = engine
+        self._tap = tap
+        self._attachments = attachments
+        self.parts = 0
+        """Parts of messages since they were last weighed: whoever weighs them sets this back."""
+
+    def arrived(self, received: Ptr, already: int, out: list[Event]) -> None:
+        """Read what came of a delivery, of which the engine has read `already` bytes; hand a whole message out.
+
+        Raises `WireError` if a transfer of a new link is not as AMQP wants it.
+        """
+        link = self._engine.receivers.get(link_of(received))
+        if link is None:  # detached by us; the peer does not know yet
+            _report_missed(received, out)
+            settle(received)
+            return
+        is_proven = not link.unproven
+        if not is_proven:
+            self._check_transfers()
+            if link.resumed and self._passes_over(received, link, out):
+                return
+        data = self._read(received, link, already, out)
+        if data is None:
+            return
+        advance(link.ptr)
+        unsound = None if is_proven else _check_message(received, link, data)
+        if unsound is not None:
+            out.append((EventKind.OTHER, None, unsound))
+            return
+        last = out[-1] if out and is_proven else None
+        if last is not None and last[0] is EventKind.MESSAGES and last[1] is link:
+            last[2].append((received, data, is_settled(received)))
+        else:
+            out.append((EventKind.MESSAGES, link, [(received, data, is_settled(received))]))
+
+    def _check_transfers(self) -> None:
+        """Judge the transfers of new links in the chunk at hand. Raises `WireError`."""
+        if not self._tap.is_current:
+            return
+        for channel, transfer in self._tap.take_transfers():
+            link = self._attachments.at_handle(channel, transfer.handle)
+            if isinstance(link, InLink) and link.unproven:
+                if transfer.resume and transfer.delivery_tag is not None:
+                    link.resumed = {transfer.delivery_tag, *(link.resumed or ())}
+                link.first_transfer = protocol_checks.check_transfer(
+                    link.first_transfer, transfer, settles_second=link.second is not None
+                )
+
+    def _passes_over(self, received: Ptr, link: InLink, out: list[Event]) -> bool:
+        """Release a delivery that the peer resumes, which we know nothing of: it may send it anew. False: another."""
+        tag = tag_of(received)
+        if link.resumed is None or tag not in link.resumed or is_aborted(received):
+            return False
+        while read(link.ptr):
+            pass
+        if not is_partial(received):
+            link.resumed.discard(tag)
+            _report_missed(received, out)
+            advance(link.ptr)
+            update(received, RELEASED)
+            settle(received)
+            self._engine.credit(link, 1)
+        return True
+
+    def _read(self, received: Ptr, link: InLink, already: int, out: list[Event]) -> bytes | None:
+        """The message once it is whole; None if there is none (yet)."""
+        is_part = is_partial(received) or link.partial.bytes > 0
+        beginning = read_before(already) if already else b""
+        if not is_part and not already and not is_aborted(received):
+            beginning = read(link.ptr, link.read_bytes)
+            if len(beginning) < link.read_bytes:
+                return beginning
+        message = self._gather(received, link, beginning, out)
+        if is_part and message is None:
+            self.parts += 1
+        return message
+
+    def _gather(self, received: Ptr, link: InLink, beginning: bytes, out: list[Event]) -> bytes | None:
+        """Put what came behind what came before; the message once it is whole. `beginning`: read already."""
+        if is_aborted(received):
+            self._drop(received, link)
+            return None
+        partial = link.partial
+        partial.delivery = received
+        if beginning:
+            _take(link, beginning, out)
+        while piece := read(link.ptr):
+            _take(link, piece, out)
+            if len(piece) < MESSAGE_BYTES:
+                break
+        if is_partial(received):
+            return None
+        if partial.bytes > link.max_bytes:
+            self._drop(received, link)
+            return None
+        head = b"".join(partial.parts)
+        sink = partial.sink
+        drop_partial(link)
+        if sink is None:
+            return head
+        message = sink.finish(head)
+        if isinstance(message, bytes):
+            return message
+        advance(link.ptr)
+        unstored = Unstored(link, received, is_settled(received), message, named_transaction(received))
+        out.append((EventKind.OTHER, None, unstored))
+        return None
+
+    def _drop(self, received: Ptr, link: InLink) -> None:
+        """Nobody hears of this delivery; its credit is the sender's again."""
+        drop_partial(link)
+        advance(link.ptr)
+        settle(received)
+        if link.max_bytes:
+            self._engine.credit(link, 1)
+
+
+def drop_partial(link: InLink) -> None:
+    """Drop what came so far of a message."""
+    partial = link.partial
+    if partial.parts:
+        _keep(link, b"")
+    partial.sink, partial.delivery = None, None
+    partial.bytes = 0
+
+
+def _report_missed(received: Ptr, out: list[Event]) -> None:
+    """A message for a link that we have detached: the peer does not know yet, and its transaction has to."""
+    txn_id = named_transaction(received)
+    if txn_id is not None:
+        out.append((EventKind.OTHER, None, Missed(txn_id)))
+
+
+def _check_message(received: Ptr, link: InLink, data: bytes) -> Unstored | None:
+    """Count a message of a new link as looked at; why it can't be taken if its sections are not those of a message."""
+    link.unproven = link.unproven - 1 if link.spool is not None else 0  # whoever keeps messages whole decodes them
+    if link.spool is None or is_streamed(data):
+        return None
+    try:
+        check_sections(data, 0)
+    except (DecodeError, IndexError) as error:
+        told = AmqpError("amqp:decode-error", f"The message can't be read: {error}")
+        return Unstored(link, received, is_settled(received), told, named_transaction(received))
+    return None
+
+
+def _take(link: InLink, data: bytes, out: list[Event]) -> None:
+    partial = link.partial
+    partial.bytes += len(data)
+    if partial.bytes > link.max_bytes or _is_too_much(link, len(data)):
+        if link.max_bytes:
+            _keep(link, b"")
+            partial.sink = None
+            link.max_bytes = 0  # say it once
+            out.append((EventKind.OTHER, None, TooLarge(link, named_transaction(partial.delivery))))
+    elif partial.sink is not None:
+        partial.sink.append(data)
+    elif link.spool is not None and _outgrows(link, data):
+        whole = b"".join([*partial.parts, data])
+        _keep(link, _head_of(whole))
+        partial.sink = link.spool()
+        partial.sink.append(whole)
+    else:
+        _append(partial, data)
+
+
+def _append(partial: PartialMessage, data: bytes) -> None:
+    """Keep `data` in memory. Small parts in a row become one: a message of parts of one byte shall not take fifty times
+    its size.
+    """
+    partial.memory.bytes += len(data)
+    parts = partial.parts
+    if parts and len(data) < SMALL_PART and len(parts[-1]) < SMALL_PART:
+        last = parts[-1] = bytearray(parts[-1]) if isinstance(parts[-1], bytes) else parts[-1]
+        last += data
+    else:
+        parts.append(data)
+
+
+def _outgrows(link: InLink, data: bytes) -> bool:
+    """Whether a message is not kept in memory any longer; an early one has its sections, which the head has to hold."""
+    if link.partial.bytes > SPOOL_BYTES:
+        return True
+    if link.partial.bytes <= HEAD_BYTES or link.partial.memory.bytes + len(data) <= GATHERED_BYTES:
+        return False
+    try:
+        return body_at(b"".join(link.partial.parts)) is not None
+    except DecodeError:
+        return True
+
+
+def _is_too_much(link: InLink, more: int) -> bool:
+    return link.spool is None and link.partial.memory.bytes + more > 2 * GATHERED_BYTES
+
+
+def _keep(link: InLink, head: bytes) -> None:
+    link.partial.memory.bytes += len(head) - sum(map(len, link.partial.parts))
+    link.partial.parts = [head] if head else []
+
+
+def _head_of(whole: bytes) -> bytes:
+    """What stays in memory of a long message: more than usual only if the sections before the body take it."""
+    try:
+        body = body_at(whole[:HEAD_BYTES]) or body_at(whole[:SPOOL_BYTES])
+    except DecodeError:
+        body = None  # the sink says so
+    return whole[: min(max(HEAD_BYTES, body + BODY_BYTES), SPOOL_BYTES)] if body is not None else whole[:SPOOL_BYTES]

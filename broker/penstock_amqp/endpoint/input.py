@@ -1,0 +1,207 @@
+"""The input of one connection: given to the engine piece by piece; what the engine leaves to us goes to the parts.
+
+Small frames may cost much (attaches, requests): what a piece brought is weighed before the next one is given.
+Must not know queues or subscriptions. Source: AMQP 1.0 part 2, 2.2 and 2.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock_amqp import errors
+from penstock_amqp.endpoint.attachments import Attachments
+from penstock_amqp.endpoint.buffers import INPUT, INPUT_BYTES, INPUT_VIEW, Buffer, at
+from penstock_amqp.endpoint.connection_state import ConnectionState
+from penstock_amqp.endpoint.engine import Engine, Notice, NoticeKind
+from penstock_amqp.endpoint.events import Event, effort, weight
+from penstock_amqp.endpoint.flow_answers import FlowAnswers
+from penstock_amqp.endpoint.incoming_messages import IncomingMessages
+from penstock_amqp.endpoint.settlement import Settlement
+from penstock_amqp.frames import input_tap
+from penstock_amqp.frames.frames import SASL_HEADER
+from penstock_amqp.frames.input_gate import InputGate
+from penstock_amqp.frames.input_tap import InputTap
+
+__all__ = ["UNBOUNDED", "Input"]
+
+UNBOUNDED: Final = 1 << 62
+"""A budget that is never used up."""
+
+PIECE_BYTES: Final = 8192
+"""Bytes handed to the engine at a time: what it takes by itself at first. After each it is seen what they weighed."""
+SMALL_PIECE_BYTES: Final = 512
+"""The same after a piece that weighed much (`HEAVY_PIECE`); it doubles with each that weighs little (`LIGHT_PIECE`)."""
+HEAVY_PIECE: Final = 16
+LIGHT_PIECE: Final = 3
+
+_SASL_BEGINNING: Final = SASL_HEADER[:5]
+_NO_PROTOCOL: Final = 0xFF
+"""A protocol-id that the engine answers by its own header and the end of the connection."""
+
+# Names of the module cost less than members of an enum, which are looked up in its class each time.
+_ARRIVAL: Final = NoticeKind.ARRIVAL
+_FLOW: Final = NoticeKind.FLOW
+_OUTCOME: Final = NoticeKind.OUTCOME
+
+
+class Input:
+    """Reads the bytes of one connection. It is made of the parts that what comes is handed to."""
+
+    __slots__ = (
+        "_attachments",
+        "_engine",
+        "_flows",
+        "_gate",
+        "_has_begun",
+        "_incoming",
+        "_piece",
+        "_settlement",
+        "_state",
+        "_tap",
+        "left",
+    )
+
+    def __init__(
+        self,
+        engine: Engine,
+        gate: InputGate,
+        tap: InputTap,
+        *,
+        state: ConnectionState,
+        attachments: Attachments,
+        flows: FlowAnswers,
+        incoming: IncomingMessages,
+        settlement: Settlement,
+    ) -> None:
+        self._engine = engine
+        self._gate = gate
+        self._tap = tap
+        self._state = state
+        self._attachments = attachments
+        self._flows = flows
+        self._incoming = incoming
+        self._settlement = settlement
+        self._has_begun = False
+        self._piece = SMALL_PIECE_BYTES
+        """Bytes that the engine gets next."""
+        self.left = 0
+        """What the last `receive` left of its budget; below 0 if it went beyond: a frame can't be cut."""
+
+    def receive(self, size: int, out: list[Event], budget: int = UNBOUNDED) -> int:
+        """Take the first `size` bytes of `buffers.INPUT`, append what they mean to `out`; return how many were taken.
+
+        Less than `size` once the events weigh more than `budget`: small frames that cost much (attaches, requests)
+        shall not keep others waiting. Messages in a row weigh as one. `left` says what is left.
+        """
+        self.left = budget
+        if not self._has_begun:
+            self._has_begun = True
+            # The engine would begin a dialogue of its own, in which nobody is asked who they are.
+            if INPUT_VIEW[:5].tobytes() == _SASL_BEGINNING:
+                INPUT_VIEW[4] = _NO_PROTOCOL
+        start = 0
+        tap = self._tap
+        while start < size and budget > 0 and not self._state.is_awaited:
+            piece = max(self._piece, tap.missing)  # the rest of one frame weighs no more than any frame
+            dealt, instead = self._gate.next(INPUT_VIEW[start:size], tap.held, tap.missing, piece)
+            last = max(len(out) - 1, 0)  # a batch goes on from piece to piece
+            weighed = -len(self._flows) - sum(map(weight, out[last:]))
+            try:
+                if instead is None:
+                    dealt = self._give(at(INPUT, start), INPUT_VIEW[start : start + min(dealt, piece)], out)
+                elif not self._give_all(instead, out):
+                    return size
+            except errors.WireError as error:
+                self._state.break_off(error, out)
+                return size
+            if dealt == 0:
+                return size
+            start += dealt
+            weighed += self._weigh(out[last:])
+            budget -= weighed
+            if weighed > HEAVY_PIECE:
+                self._piece = SMALL_PIECE_BYTES
+            elif weighed <= LIGHT_PIECE and self._piece < PIECE_BYTES:
+                self._piece *= 2
+        self.left = budget
+        return start
+
+    def receive_bytes(self, data: bytes, out: list[Event], budget: int = UNBOUNDED) -> int:
+        """`receive` for bytes that are not in `buffers.INPUT` yet (TLS, what followed a SASL dialogue)."""
+        for start in range(0, len(data), INPUT_BYTES):
+            piece = data[start : start + INPUT_BYTES]
+            INPUT_VIEW[: len(piece)] = piece
+            taken = self.receive(len(piece), out, budget)
+            budget = self.left
+            if taken < len(piece):
+                return start + taken
+        return len(data)
+
+    def _weigh(self, events: Sequence[Event]) -> int:
+        """What came, and what it took to read it."""
+        parts, self._incoming.parts = self._incoming.parts, 0
+        looked, self._gate.looked = self._gate.looked, 0
+        small = effort(self._tap.take_decoded(), parts, looked)
+        return sum(map(weight, events)) + len(self._flows) + small
+
+    def _give(self, data: Buffer | bytes, chunk: memoryview, out: list[Event]) -> int:
+        """Give the engine what it takes of `chunk`, which `data` holds; how many bytes: 0 if it takes no more."""
+        engine = self._engine
+        room = engine.room()
+        if room <= 0:
+            self._state.fail(out)
+            return 0
+        taken = engine.push(data, min(room, len(chunk)))
+        if taken <= 0:
+            self.drain(out)
+            self._state.fail(out)
+            return 0
+        self._tap.pushed(chunk[:taken], engine.room())
+        self.drain(out)
+        self._tap.is_current = False
+        if taken <= input_tap.SHORT:
+            self._flows.note_echoes_of_sessions()
+        if engine.unwritten_sessions:
+            engine.write()
+        return taken
+
+    def _give_all(self, data: bytes, out: list[Event]) -> bool:
+        """Give the engine all of `data`; False if it takes no more."""
+        while data:
+            taken = self._give(data, memoryview(data), out)
+            if not taken:
+                return False
+            data = data[taken:]
+        return True
+
+    def drain(self, out: list[Event]) -> None:
+        """Hand out what the engine has to say. Raises `WireError`."""
+        drain = self._engine.drain
+        while (notice := drain(out)) is not None:
+            self._handle(notice, out)
+
+    def _handle(self, notice: Notice, out: list[Event]) -> None:
+        """Do what the engine leaves to us; the most frequent first. Raises `WireError`."""
+        if notice[0] is _ARRIVAL:
+            self._incoming.arrived(notice[1], notice[2], out)
+        elif notice[0] is _FLOW:
+            self._flows.flowed(notice[1], out)
+        elif notice[0] is _OUTCOME:
+            self._settlement.ended(notice[1], notice[2], out)
+        elif notice[0] is NoticeKind.STATE:
+            self._settlement.confirmed(notice[1])
+        elif notice[0] is NoticeKind.LINK_OPENED:
+            self._attachments.attach(notice[1], self._state.peer_max_frame, out)
+        elif notice[0] is NoticeKind.LINK_DETACHED or notice[0] is NoticeKind.LINK_CLOSED:
+            self._attachments.detach(notice[1], closed=notice[0] is NoticeKind.LINK_CLOSED, out=out)
+        elif notice[0] is NoticeKind.SESSION_OPENED:
+            self._attachments.begin(notice[1], is_open=self._state.peer_opened)
+        elif notice[0] is NoticeKind.SESSION_CLOSED:
+            self._attachments.end(notice[1], out)
+        elif notice[0] is NoticeKind.CONNECTION_OPENED:
+            self._state.open_came(out)
+        elif notice[0] is NoticeKind.CONNECTION_CLOSED:
+            self._state.close_came(out)
+        else:
+            self._state.fail(out)

@@ -1,0 +1,166 @@
+"""Messages that are sent in pieces: read from where they are stored as their links get on, never as a whole in memory.
+
+A link carries one delivery at a time, so what is sent behind a streamed message waits in its `Stream`; other links of
+the session go on between its frames. A peer that settles a delivery before it has all of it gets the rest aborted.
+Must not know where messages are stored. Source: AMQP 1.0 part 2, 2.6.12 to 2.6.14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from penstock_amqp.endpoint.buffers import Ptr
+from penstock_amqp.endpoint.engine import Engine, Unsent
+from penstock_amqp.endpoint.events import DATA, Entry, Event, EventKind, Held
+from penstock_amqp.endpoint.links import OutLink
+from penstock_amqp.endpoint.proton import deliveries, links
+from penstock_amqp.messages.message_head import streamed
+
+__all__ = ["LEAST_PIECE", "OutgoingStreams", "Stream", "Waiting"]
+
+LEAST_PIECE: Final = 16_384
+"""Bytes of one stream per turn, however many others there are on its connection."""
+
+Waiting = tuple[Entry, bytes, int]
+"""What is to be sent behind a stream: the entry, the bytes to send for it, when it was handed over (microseconds)."""
+
+
+class Stream:
+    """The delivery that a link is sending in pieces."""
+
+    __slots__ = ("_left", "_offset", "behind", "data", "delivery", "drains", "held")
+
+    def __init__(self, delivery: Ptr, held: Held, data: bytes, behind: list[Waiting]) -> None:
+        self.delivery = delivery
+        self.held = held
+        self.data = data
+        self.behind = behind
+        """What the link sends next."""
+        self.drains = False
+        """The link's credit is to be given back once all is sent."""
+        self._offset = 0
+        self._left = len(data)
+
+    @property
+    def is_sent(self) -> bool:
+        """The engine has all of it."""
+        return not self._left
+
+    @property
+    def is_settled_early(self) -> bool:
+        """The peer has ended the delivery before it has all of it."""
+        return deliveries.is_settled(self.delivery) or deliveries.remote_state(self.delivery) in deliveries.FINAL
+
+    def send(self, link: OutLink, most: int) -> None:
+        """Hand up to `most` bytes to the engine. Raises OSError if they can't be read."""
+        piece = streamed(self.data).read(self._offset, min(most, self._left))
+        deliveries.send_part(link.ptr, piece)
+        self._offset += len(piece)
+        self._left -= len(piece)
+
+    def all_held(self) -> list[Held]:
+        """What the link has taken over and not settled: this delivery and those behind it."""
+        link = self.held[0]
+        return [self.held, *((link, entry, now_us) for entry, _, now_us in self.behind)]
+
+
+class OutgoingStreams:
+    """The streams of one connection: true while there are any."""
+
+    __slots__ = ("_engine", "_streams")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._streams: dict[OutLink, Stream] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._streams)
+
+    def __contains__(self, link: OutLink) -> bool:
+        return link in self._streams
+
+    def begin(self, link: OutLink, unsent: Unsent, now_us: int) -> None:
+        """Send in pieces what `Engine.send` left."""
+        delivery, entry, rest = unsent
+        behind = [(each, each[DATA], now_us) for each in rest]
+        self._streams[link] = Stream(delivery, (link, entry, now_us), entry[DATA], behind)
+
+    def append(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> None:
+        """Send `entries` behind the link's stream."""
+        self._streams[link].behind += [(entry, entry[DATA], now_us) for entry in entries]
+
+    def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> None:
+        """Send `data` in the place of the entry's own bytes: at once, in pieces, or behind the link's stream."""
+        if self._streams and link in self._streams:
+            self._streams[link].behind.append((entry, data, now_us))
+            return
+        delivery = self._engine.send_as(link, entry, data, now_us)
+        if delivery is not None:
+            self._streams[link] = Stream(delivery, (link, entry, now_us), data, [])
+
+    def unsent(self, link: OutLink) -> int:
+        """How many messages of the link's credit are here, which the engine counts as not sent."""
+        stream = self._streams.get(link)
+        return 0 if stream is None else 1 + len(stream.behind)
+
+    def drain_later(self, link: OutLink) -> bool:
+        """If the link has a stream, its credit is to be given back once all is sent; False if it has none."""
+        stream = self._streams.get(link)
+        if stream is not None:
+            stream.drains = True
+        return stream is not None
+
+    def advance(self, most: int, held_back: int, out: list[Event], drained: Callable[[OutLink], None]) -> bool:
+        """Send about `most` bytes more; False if no stream could get on.
+
+        A session for which the engine holds more than `held_back` bytes is passed over. `drained` gives a link's credit
+        back. Raises OSError if a message can't be read: the connection is of no use then.
+        """
+        got_on = False
+        for link, stream in tuple(self._streams.items()):
+            if stream.is_settled_early:
+                self._cut(link, stream, out)
+            elif links.outgoing_bytes(link.session.ptr) > held_back:
+                continue
+            else:
+                stream.send(link, max(LEAST_PIECE, most // len(self._streams)))
+                if not stream.is_sent:
+                    got_on = True
+                    continue
+                self._engine.finish(stream.delivery, stream.held)
+            self._send_behind(link, stream)
+            if stream.drains:
+                drained(link)
+            got_on = True
+        return got_on
+
+    def _cut(self, link: OutLink, stream: Stream, out: list[Event]) -> None:
+        """The peer settled what it has only a part of."""
+        delivery, held = stream.delivery, stream.held
+        state = deliveries.remote_state(delivery)
+        if state == deliveries.ACCEPTED:
+            out.append((EventKind.ACCEPTED, link, [held]))
+        elif not link.presettled:
+            out.append((EventKind.OTHER, None, deliveries.outcome(delivery, state, held)))
+        deliveries.abort(delivery)
+
+    def _send_behind(self, link: OutLink, stream: Stream) -> None:
+        """Send what waited behind the stream, up to the next one."""
+        del self._streams[link]
+        for entry, data, now_us in stream.behind:
+            self.send_as(link, entry, data, now_us)
+
+    def forget(self, link: OutLink) -> None:
+        """The link goes: nothing more is sent on it."""
+        self._streams.pop(link, None)
+
+    def clear(self) -> None:
+        """All links go."""
+        self._streams.clear()
+
+    def all_held(self) -> Iterator[Held]:
+        """What is being sent, or waits for it, and will have to be settled; per link the oldest first."""
+        for link, stream in self._streams.items():
+            if not link.presettled:
+                yield from stream.all_held()

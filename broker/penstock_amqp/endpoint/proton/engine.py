@@ -1,0 +1,282 @@
+"""The messages of one connection on proton's C engine, in Python: the `Engine` of `endpoint.engine`.
+
+Written for speed: `drain`, `send` and `accept` carry every message.
+
+Rules of proton 0.40 that hold here: an incoming delivery is advanced as soon as it is read, or its link stands still
+while the accept is deferred; addresses are used again, so a pointer leaves its dict before the object is freed;
+`pn_event_delivery` is NULL for events of other kinds, which saves asking for the kind; proton raises flows for our own
+transfers. Must not know sessions, attaches, queues or subscriptions. Source: AMQP 1.0 part 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from penstock_amqp.endpoint.buffers import MESSAGE, NULL, OUTPUT, OUTPUT_BYTES, Buffer, Ptr, at
+from penstock_amqp.endpoint.engine import BareKind, Notice, NoticeKind, Unsent
+from penstock_amqp.endpoint.events import DATA, Arrival, Entry, Event, EventKind, Held
+from penstock_amqp.endpoint.links import InLink, OutLink
+from penstock_amqp.endpoint.proton import ffi
+from penstock_amqp.endpoint.proton.connection import ProtonConnection
+from penstock_amqp.endpoint.proton.ffi import (
+    ACCEPTED,
+    TAG,
+    TAG_VIEW,
+    collector_peek,
+    collector_pop,
+    delivery,
+    delivery_link,
+    delivery_partial,
+    delivery_readable,
+    delivery_remote_state,
+    delivery_settle,
+    delivery_settled,
+    delivery_update,
+    event_delivery,
+    event_type,
+    link_advance,
+    link_recv,
+    link_send,
+    transport_peek,
+    transport_pop,
+    unpack,
+)
+from penstock_amqp.messages.message_head import is_streamed
+
+__all__ = ["ProtonEngine"]
+
+SESSIONS_AT_ONCE: Final = 16
+"""Sessions that are opened before proton writes. With no channel left it would fall silent for good."""
+
+# Names of the module cost less than members of an enum, which are looked up in its class each time.
+_MESSAGES: Final = EventKind.MESSAGES
+_ACCEPTED_RUN: Final = EventKind.ACCEPTED
+_ARRIVAL: Final = NoticeKind.ARRIVAL
+_OUTCOME: Final = NoticeKind.OUTCOME
+
+
+def _no_pointer(_: Ptr) -> Ptr:
+    return NULL
+
+
+_NOTICES: Final[dict[int, tuple[BareKind, Callable[[Ptr], Ptr]]]] = {
+    ffi.LINK_FLOW: (NoticeKind.FLOW, ffi.event_link),
+    ffi.LINK_REMOTE_OPEN: (NoticeKind.LINK_OPENED, ffi.event_link),
+    ffi.LINK_REMOTE_DETACH: (NoticeKind.LINK_DETACHED, ffi.event_link),
+    ffi.LINK_REMOTE_CLOSE: (NoticeKind.LINK_CLOSED, ffi.event_link),
+    ffi.SESSION_REMOTE_OPEN: (NoticeKind.SESSION_OPENED, ffi.event_session),
+    ffi.SESSION_REMOTE_CLOSE: (NoticeKind.SESSION_CLOSED, ffi.event_session),
+    ffi.CONNECTION_REMOTE_OPEN: (NoticeKind.CONNECTION_OPENED, _no_pointer),
+    ffi.CONNECTION_REMOTE_CLOSE: (NoticeKind.CONNECTION_CLOSED, _no_pointer),
+    ffi.TRANSPORT_ERROR: (NoticeKind.FAILED, _no_pointer),
+    ffi.TRANSPORT_TAIL_CLOSED: (NoticeKind.FAILED, _no_pointer),
+}
+"""Events of proton's that are handed to the user, and the function that gives the pointer of the notice."""
+
+
+class ProtonEngine:
+    """Carries the messages of a `ProtonConnection`. One call at a time over all engines of the process."""
+
+    __slots__ = (
+        "_collector",
+        "_has_notice",
+        "_tag",
+        "_transport",
+        "frame_bytes",
+        "has_failed",
+        "receivers",
+        "unconfirmed",
+        "unsettled",
+        "unwritten_sessions",
+    )
+
+    def __init__(self, connection: ProtonConnection) -> None:
+        """`connection` is its maker's to free, once the engine is not used any more."""
+        self._transport = connection.transport
+        self._collector = connection.collector
+        self._tag = 0
+        self._has_notice = False
+        """The first event of the collector is the notice that `drain` returned."""
+        self.receivers: dict[Ptr, InLink] = {}
+        self.unsettled: dict[Ptr, Held] = {}
+        self.unconfirmed: dict[Ptr, InLink] = {}
+        self.frame_bytes = 0
+        self.unwritten_sessions = 0
+        self.has_failed = False
+
+    def room(self) -> int:
+        """How many bytes `push` takes; 0 or less if the engine takes no more."""
+        return ffi.transport_capacity(self._transport)
+
+    def push(self, data: Buffer | bytes, size: int) -> int:
+        """Take the first `size` bytes of `data` or fewer, at least one; return how many. 0 or less: none any more."""
+        return ffi.transport_push(self._transport, data, size)
+
+    def drain(self, out: list[Event]) -> Notice | None:
+        """Append what the pushed bytes mean to `out` up to the next notice, and return that; None if that is all."""
+        collector = self._collector
+        receivers = self.receivers
+        take_unsettled = self.unsettled.pop
+        batch_link: InLink | None = None
+        batch: list[Arrival] = []
+        held_link: OutLink | None = None
+        held_batch: list[Held] = []
+        if self._has_notice:
+            self._has_notice = False
+            collector_pop(collector)
+        if out:
+            last = out[-1]  # go on with the batch of the call before, if nothing else came between
+            if last[0] is _MESSAGES and not last[1].unproven:
+                batch_link, batch = last[1], last[2]
+            elif last[0] is _ACCEPTED_RUN:
+                held_link, held_batch = last[1], last[2]
+        while event := collector_peek(collector):
+            received = event_delivery(event)
+            if not received:
+                notice = _NOTICES.get(event_type(event))
+                if notice is not None:
+                    self._has_notice = True
+                    return notice[0], notice[1](event), None
+            elif held := take_unsettled(received, None):
+                if delivery_remote_state(received) != ACCEPTED:
+                    self._has_notice = True
+                    return _OUTCOME, received, held
+                if held[0] is held_link:
+                    delivery_settle(received)
+                    held_batch.append(held)
+                elif held[0].settles_second and not delivery_settled(received):
+                    self._has_notice = True
+                    return _OUTCOME, received, held
+                else:
+                    delivery_settle(received)
+                    held_link, held_batch, batch_link = held[0], [held], None
+                    out.append((_ACCEPTED_RUN, held_link, held_batch))
+            elif delivery_readable(received):
+                link = receivers.get(delivery_link(received))
+                if link is None or link.unproven or delivery_partial(received) or link.partial.bytes:
+                    self._has_notice = True
+                    return _ARRIVAL, received, 0
+                size = link_recv(link.ptr, MESSAGE, link.read_bytes)
+                if size >= link.read_bytes or size < 0:
+                    self._has_notice = True
+                    return _ARRIVAL, received, max(size, 0)
+                data = unpack(MESSAGE, size)
+                link_advance(link.ptr)
+                if link is not batch_link:
+                    batch_link, batch, held_link = link, [], None
+                    out.append((_MESSAGES, link, batch))
+                batch.append((received, data, delivery_settled(received)))
+            elif self.unconfirmed and received in self.unconfirmed:
+                self._has_notice = True
+                return NoticeKind.STATE, received, None
+            collector_pop(collector)
+        return None
+
+    def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> Unsent | None:
+        """Send `entries`, at most as many as the link's credit, which the caller counts down; None if all are sent."""
+        ptr = link.ptr
+        tag = self._tag
+        unsettled = self.unsettled
+        presettled = link.presettled
+        most = self.frame_bytes
+        rest = iter(entries)
+        for entry in rest:
+            tag = (tag + 1) & 0xFFFFFFFF
+            TAG_VIEW[0] = tag
+            sent = delivery(ptr, TAG)
+            data = entry[DATA]
+            size = len(data)
+            if size > most and is_streamed(data):
+                self._tag = tag
+                return sent, entry, list(rest)
+            link_send(ptr, data, size)
+            link_advance(ptr)
+            if presettled:
+                delivery_settle(sent)
+            else:
+                unsettled[sent] = (link, entry, now_us)
+        self._tag = tag
+        return None
+
+    def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> Ptr | None:
+        """Send `data` in the place of the entry's own bytes. A pointer: the delivery of a streamed message, unsent."""
+        self._tag = (self._tag + 1) & 0xFFFFFFFF
+        TAG_VIEW[0] = self._tag
+        sent = delivery(link.ptr, TAG)
+        if len(data) > self.frame_bytes and is_streamed(data):
+            return sent
+        link_send(link.ptr, data, len(data))
+        self.finish(sent, (link, entry, now_us))
+        return None
+
+    def finish(self, delivery: Ptr, held: Held) -> None:
+        """All bytes of a streamed message are with the engine: treat its delivery as `send` treats others."""
+        link = held[0]
+        link_advance(link.ptr)
+        if link.presettled:
+            delivery_settle(delivery)
+        else:
+            self.unsettled[delivery] = held
+
+    def accept(self, deliveries: Iterable[Ptr]) -> None:
+        """Accept and settle deliveries that were received."""
+        for received in deliveries:
+            delivery_update(received, ACCEPTED)
+            delivery_settle(received)
+
+    def settle(self, deliveries: Iterable[Ptr]) -> None:
+        """Settle deliveries without an outcome."""
+        for received in deliveries:
+            delivery_settle(received)
+
+    def credit(self, link: InLink, count: int) -> None:
+        """Let the peer send `count` messages more."""
+        ffi.link_flow(link.ptr, count)
+
+    def forget(self, link: InLink | OutLink) -> None:
+        """Drop every pointer that belongs to a link, which is about to be freed."""
+        if isinstance(link, InLink):
+            self.receivers.pop(link.ptr, None)
+            for ptr in [ptr for ptr, each in self.unconfirmed.items() if each is link]:
+                del self.unconfirmed[ptr]
+        elif ffi.link_unsettled(link.ptr):
+            for ptr in [ptr for ptr, held in self.unsettled.items() if held[0] is link]:
+                del self.unsettled[ptr]
+
+    def open_session(self, session: Ptr) -> None:
+        """Answer a Begin. It is written with the next output, or before the engine runs out of channels."""
+        ffi.session_open(session)
+        self.unwritten_sessions += 1
+        if self.unwritten_sessions >= SESSIONS_AT_ONCE:
+            # Those that ended meanwhile keep their channels until proton has written that they did.
+            transport_peek(self._transport, OUTPUT, 0)
+            self.unwritten_sessions = 0
+
+    def write(self) -> None:
+        """Put what is to be sent into frames now, for `output`."""
+        transport_peek(self._transport, OUTPUT, 0)
+        self.unwritten_sessions = 0
+        self._pass_over_own()
+
+    def output(self) -> int:
+        """Move what is to be sent into `buffers.OUTPUT`; return how many bytes. Call until it returns 0."""
+        transport = self._transport
+        filled = 0
+        while filled < OUTPUT_BYTES:
+            size = transport_peek(transport, at(OUTPUT, filled), OUTPUT_BYTES - filled)
+            if size <= 0:
+                self.has_failed = size < 0
+                break
+            transport_pop(transport, size)
+            filled += size
+        self.unwritten_sessions = 0
+        self._pass_over_own()
+        return filled
+
+    def _pass_over_own(self) -> None:
+        """Proton tells us of our own transfers as flows; a flow that `drain` finds shall be the peer's."""
+        collector = self._collector
+        self._has_notice = False
+        while (event := collector_peek(collector)) and event_type(event) != ffi.TRANSPORT_ERROR:
+            collector_pop(collector)

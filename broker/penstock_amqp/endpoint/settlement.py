@@ -1,0 +1,157 @@
+"""How deliveries end: those that were received, and, as their receivers say, those that were sent.
+
+What is plain the engine settles in batches. Here are the rest: outcomes other than accepted, outcomes in a transaction,
+the default outcome of a source, and links on which the receiver settles second.
+
+Must not know queues or subscriptions. Source: AMQP 1.0 part 2, 2.6.12; part 3, 3.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from penstock_amqp.endpoint import conditions, transactional_states
+from penstock_amqp.endpoint.buffers import Ptr
+from penstock_amqp.endpoint.engine import Engine
+from penstock_amqp.endpoint.events import Accepted, AmqpError, Event, EventKind, Held, Outcome, Settled
+from penstock_amqp.endpoint.links import InLink, SecondSettlement
+from penstock_amqp.endpoint.proton import deliveries
+from penstock_amqp.endpoint.proton.deliveries import ACCEPTED, RECEIVED, REJECTED, RELEASED
+
+__all__ = ["Settlement"]
+
+
+class Settlement:
+    """The settlement of one connection's deliveries."""
+
+    __slots__ = ("_engine", "_second")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._second: dict[Ptr, InLink] = {}
+        """Links on which we settle after the peer. Few peers ask for it."""
+
+    def settle_second(self, link: InLink) -> None:
+        """On this link, the peer settles what we answered, and then we do."""
+        link.second = SecondSettlement()
+        self._second[link.ptr] = link
+
+    def forget(self, link: InLink) -> None:
+        """The link goes, and its deliveries with it."""
+        self._second.pop(link.ptr, None)
+
+    def clear(self) -> None:
+        """All links go."""
+        self._second.clear()
+
+    def ended(self, delivery: Ptr, held: Held, out: list[Event]) -> None:
+        """The peer gave `held`, which was sent, a state or settled it; it is out of the engine's unsettled ones."""
+        state = deliveries.remote_state(delivery)
+        if state == ACCEPTED:
+            out.append((EventKind.OTHER, None, Accepted(held, delivery)))
+            return
+        if state in (0, RECEIVED):
+            if deliveries.is_settled(delivery):
+                self._ended_without_outcome(delivery, held, out)
+            else:
+                self._engine.unsettled[delivery] = held
+            return
+        if state == transactional_states.TRANSACTIONAL:
+            in_transaction = transactional_states.enlisted(delivery, held)
+            if in_transaction is not None:
+                if not out or not transactional_states.joined(out[-1], in_transaction):
+                    out.append((EventKind.OTHER, None, in_transaction))
+                if in_transaction.is_settled:
+                    deliveries.settle(delivery)
+                else:
+                    self._engine.unsettled[delivery] = held
+                return
+        end = deliveries.outcome(delivery, state, held)
+        if held[0].settles_second and state and not deliveries.is_settled(delivery):
+            out.append((EventKind.OTHER, None, replace(end, delivery=delivery)))
+            return
+        out.append((EventKind.OTHER, None, end))
+        deliveries.settle(delivery)
+
+    def _ended_without_outcome(self, delivery: Ptr, held: Held, out: list[Event]) -> None:
+        """The default outcome of the link's source holds; without one the delivery comes back."""
+        link = held[0]
+        deliveries.settle(delivery)
+        if link.default_outcome is None:
+            out.append((EventKind.OTHER, None, Settled(held, Outcome.NONE)))
+            return
+        end = transactional_states.outcome_of(link.default_outcome, held)
+        out.append((EventKind.ACCEPTED, link, [held]) if end is None else (EventKind.OTHER, None, end))
+
+    def conclude(self, delivery: Ptr, held: Held, end: Settled | None) -> bool:
+        """Settle what the peer left unsettled as `end` says (None: accept it); False if it is unsettled no more."""
+        unsettled = self._engine.unsettled
+        if unsettled.get(delivery) is not held:
+            return False
+        del unsettled[delivery]
+        self._settle_as(delivery, end)
+        return True
+
+    def confirm(self, ended: Accepted | Settled) -> None:
+        """Settle, as the peer did, what it settles after us; if its link is gone there is nothing to do."""
+        delivery = ended.delivery
+        if delivery is not None and ended.held[0].is_open:
+            self._settle_as(delivery, ended if isinstance(ended, Settled) else None)
+
+    def _settle_as(self, delivery: Ptr, end: Settled | None) -> None:
+        if end is None:
+            deliveries.update(delivery, ACCEPTED)
+        else:
+            deliveries.set_outcome(delivery, end)
+        deliveries.settle(delivery)
+
+    def accept(self, received: Iterable[Ptr]) -> None:
+        """Accept and settle deliveries of links that are open.
+
+        As with `reject` and `release`, what came over a link that settles second is settled once the peer did.
+        """
+        if self._second:
+            self._answer(received, ACCEPTED)
+        else:
+            self._engine.accept(received)
+
+    def reject(self, received: Iterable[Ptr], error: AmqpError) -> None:
+        """Reject and settle."""
+        for delivery in received:
+            deliveries.set_rejected(delivery, conditions.fitted(error, self._engine.frame_bytes))
+            self._answer((delivery,), REJECTED)
+
+    def release(self, received: Iterable[Ptr]) -> None:
+        """Hand back and settle: the sender may try again."""
+        self._answer(received, RELEASED)
+
+    def _answer(self, received: Iterable[Ptr], state: int) -> None:
+        for delivery in received:
+            deliveries.update(delivery, state)
+            link = self._second.get(deliveries.link_of(delivery))
+            if link is None or link.second is None or deliveries.is_settled(delivery):
+                deliveries.settle(delivery)
+            else:
+                self._engine.unconfirmed[delivery] = link
+                link.second.unconfirmed += 1
+
+    def confirmed(self, delivery: Ptr) -> None:
+        """Something came about a delivery that we answered: the peer may have settled it."""
+        link = self._engine.unconfirmed.get(delivery)
+        if link is not None and link.second is not None and deliveries.is_settled(delivery):
+            del self._engine.unconfirmed[delivery]
+            deliveries.settle(delivery)
+            link.second.unconfirmed -= 1
+            self.credit(link, 0)
+
+    def credit(self, link: InLink, count: int) -> None:
+        """Let the peer send `count` messages more; for those that it has not settled yet, once it settles them."""
+        second = link.second
+        if second is not None:
+            second.withheld += count
+            count = max(second.withheld - second.unconfirmed, 0)
+            second.withheld -= count
+        if count:
+            link.credit += count
+            self._engine.credit(link, count)

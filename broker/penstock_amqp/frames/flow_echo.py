@@ -1,0 +1,62 @@
+"""Answers a flow that asks for an echo, which the engine swallows.
+
+The state of the session is what the engine says in a flow of its own; that of the link is what it says, and what the
+flow that asked says. The answer goes out behind the engine's output of the turn.
+
+Must not know the engine. Source: AMQP 1.0 part 2, 2.5.6 and 2.6.7.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from penstock_amqp.frames.frames import encode_frame
+from penstock_amqp.frames.performatives import Flow
+
+__all__ = ["MOST_CREDIT", "LinkState", "echo_frame"]
+
+MOST_CREDIT = 2**31 - 1
+"""Credit beyond this, which a peer may give (2.6.7), is as good as this."""
+
+_SERIAL = 0xFFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """Our end of the link that the flow names."""
+
+    handle: int
+    """Ours: that of the attach we sent."""
+    is_sender: bool
+    credit: int
+    """What is left of it now that the engine's output is out. Below 0: more was sent than the peer still allows."""
+    available: int | None = None
+    """Messages that wait for credit, if we send."""
+
+
+def echo_frame(flow: Flow, channel: int, session: Flow, link: LinkState | None) -> bytes:
+    """Write the frame that answers `flow`: the state of `session`, and of `link` if it names one. `channel` is ours."""
+    told = Flow(
+        next_incoming_id=session.next_incoming_id,
+        incoming_window=session.incoming_window,
+        next_outgoing_id=session.next_outgoing_id,
+        outgoing_window=session.outgoing_window,
+    )
+    if link is not None:
+        told = replace(
+            told,
+            handle=link.handle,
+            delivery_count=_delivery_count(flow, link),
+            link_credit=max(link.credit, 0),
+            available=link.available if link.is_sender else None,
+            drain=flow.drain if link.is_sender else None,
+        )
+    return encode_frame(told, channel)
+
+
+def _delivery_count(flow: Flow, link: LinkState) -> int:
+    """The receiver sets how far a link may go, the sender counts how far it went."""
+    told = flow.delivery_count or 0
+    if not link.is_sender:
+        return told
+    return (told + (flow.link_credit or 0) - link.credit) & _SERIAL

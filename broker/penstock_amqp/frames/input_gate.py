@@ -1,0 +1,177 @@
+"""What the engine may have next of a connection's input, and what it gets in the place of frames that it can't take.
+
+The engine (proton 0.40) takes no transfer for a session before it has written its own begin, gives the connection up
+where a link name is attached twice on a session, and knows performatives by their numbers alone. So an open or a begin
+ends what it is given, to be answered first; a second attach of a name gets another name; descriptors that are symbols
+become numbers.
+
+Only input that begins with something else than a transfer, flow or disposition is looked through: they come in such
+numbers that looking at each would cost 0.2 us a message, and who begins, attaches or describes by symbols does it
+first. A frame of another kind that has not come whole is kept here until it has.
+
+Must not know the engine's functions or any rule. Source: AMQP 1.0 part 1, 1.3; part 2, 2.4.1, 2.5.6 and 2.6.1.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock_amqp.errors import WireError
+from penstock_amqp.frames.frames import AMQP_FRAME, AMQP_HEADER, HEAD_BYTES, frame_of, parse_head, performative_code
+from penstock_amqp.frames.performatives import Attach, Begin, Disposition, Flow, Open, Transfer
+from penstock_amqp.types.composites import numbered
+from penstock_amqp.types.decoder import decode
+from penstock_amqp.types.encoder import encode
+from penstock_amqp.types.values import Described
+
+__all__ = ["InputGate"]
+
+_CODE_AT: Final = 10
+"""Where the number of a performative stands in a frame as nearly everybody writes it."""
+
+_SMALL_ULONG: Final = 0x53
+_OFTEN: Final = frozenset((Flow.CODE, Transfer.CODE, Disposition.CODE))
+_AWAITED: Final = frozenset((Open.CODE, Begin.CODE))
+_PROTOCOL: Final = AMQP_HEADER[:4]
+_MOST_ATTACHES: Final = 8
+"""Attaches that the engine is given in one go, so that it can be seen what they weigh."""
+_SECOND: Final = "\x1f"
+"""Between a name that is attached already and the number that tells the second one apart."""
+
+
+class InputGate:
+    """The input of one connection, before the engine. What it can't read it passes on: the engine says why."""
+
+    __slots__ = ("_is_unusual", "_kept", "_max_frame", "_names", "_originals", "_renamed", "looked")
+
+    def __init__(self, max_frame: int) -> None:
+        """`max_frame`: frames that are longer are not waited for."""
+        self._max_frame = max_frame
+        self._kept = b""
+        self._names: set[tuple[int, str]] = set()
+        """The links that the engine has, by channel."""
+        self._originals: dict[str, str] = {}
+        self._renamed = 0
+        self.looked = 0
+        """Frames that were looked at, for whoever weighs them to set back."""
+        self._is_unusual = False
+        """The peer describes performatives, or what is in an attach, by other than numbers: each frame is looked at."""
+
+    def attached(self, channel: int, name: str) -> str:
+        """Note that the engine has a link `name` on `channel`; the name that the peer gave it."""
+        self._names.add((channel, name))
+        return self._originals.get(name, name)
+
+    def detached(self, channel: int, name: str) -> None:
+        """The peer has detached the link that the engine calls `name`."""
+        self._names.discard((channel, name))
+        self._originals.pop(name, None)
+
+    def ended(self, channel: int) -> None:
+        """The peer has ended the session on `channel`."""
+        for name in [name for at, name in self._names if at == channel]:
+            self.detached(channel, name)
+
+    def next(self, data: memoryview, held: int, missing: int, piece: int) -> tuple[int, bytes | None]:
+        """How many bytes of `data`, which is not empty, are dealt with, and what the engine gets for them: None stands
+        for the bytes themselves, b"" for nothing yet.
+
+        `held`: how many bytes of an incomplete frame the engine holds, of which `missing` lie ahead (0: its size is
+        not known yet either). About `piece` bytes are looked at.
+        """
+        if self._kept:
+            return self._gather(data)
+        if held and not missing:
+            return min(len(data), max(HEAD_BYTES - held, 1)), None
+        if missing >= len(data):
+            return len(data), None
+        first = missing + _CODE_AT
+        if first < len(data) and data[first] in _OFTEN and data[first - 1] == _SMALL_ULONG and not self._is_unusual:
+            return len(data), None
+        return (missing, None) if missing else self._look(data, bytes(data[:piece]))
+
+    def _gather(self, data: memoryview) -> tuple[int, bytes | None]:
+        """Go on with a frame whose beginning was kept."""
+        kept, self._kept = self._kept, b""
+        taken = min(_extent(kept, 0)[0] - len(kept), len(data))
+        whole = kept + bytes(data[:taken])
+        _, instead = self._look(memoryview(whole), whole)
+        return taken, whole if instead is None else instead
+
+    def _look(self, data: memoryview, part: bytes) -> tuple[int, bytes | None]:
+        """The same as `next` where a frame begins. `part`: the beginning of `data`."""
+        at = attaches = 0
+        seen: set[tuple[int, str]] = set()
+        while at < len(part):
+            self.looked += 1
+            try:
+                end, kind, channel, body = _extent(part, at)
+            except WireError:
+                return len(part), None
+            code = performative_code(part, body)
+            if end > len(part):
+                return (at, None) if at else self._begun(data, part, end, code)
+            if code in _AWAITED:
+                return end, None
+            attaches += code == Attach.CODE
+            if attaches > _MOST_ATTACHES:
+                return at, None
+            if kind == AMQP_FRAME and body < end and (self._is_unusual or code in (None, Attach.CODE)):
+                instead = self._instead(part[body:end], code, channel, seen)
+                if instead is not None:
+                    return (at, None) if at else (end, instead)
+            at = end
+        return at, None
+
+    def _begun(self, data: memoryview, part: bytes, end: int, code: int | None) -> tuple[int, bytes | None]:
+        """The first frame ends beyond what was looked at."""
+        if code in _OFTEN or end > self._max_frame:
+            return len(part), None
+        if end <= len(data):
+            return self._look(data, bytes(data[:end]))
+        self._kept = bytes(data)
+        return len(data), b""
+
+    def _instead(self, body: bytes, code: int | None, channel: int, seen: set[tuple[int, str]]) -> bytes | None:
+        """What the engine gets for an attach, or for what has no small number; None: as it is.
+
+        `seen`: links that the frames before attach, as the engine will know them once it has those frames.
+        """
+        try:
+            value, end = decode(body)
+        except WireError:
+            return None
+        if not isinstance(value, Described):
+            return None
+        known = numbered(value)
+        told = self._renamed_attach(known, channel, seen) if known.descriptor == Attach.CODE else known
+        is_usual = code is not None and known == value
+        if is_usual and told is known:
+            return None
+        self._is_unusual = self._is_unusual or not is_usual
+        return frame_of(encode(told) + body[end:], channel)
+
+    def _renamed_attach(self, attach: Described, channel: int, seen: set[tuple[int, str]]) -> Described:
+        """An attach under another name if the engine has a link of its name."""
+        fields = attach.value
+        if not isinstance(fields, list) or not fields or not isinstance(fields[0], str):
+            return attach
+        name = fields[0]
+        if (channel, name) not in self._names and (channel, name) not in seen:
+            seen.add((channel, name))
+            return attach
+        self._renamed += 1
+        told = f"{name}{_SECOND}{self._renamed}"
+        self._originals[told] = name
+        return Described(attach.descriptor, [told, *fields[1:]])
+
+
+def _extent(data: bytes, at: int) -> tuple[int, int, int, int]:
+    """End, type, channel and begin of the body of what begins at `at`; of its head alone if that is not whole.
+
+    Raises `DecodeError` for what is no frame.
+    """
+    if data.startswith(_PROTOCOL, at) or len(data) - at < HEAD_BYTES:
+        return at + HEAD_BYTES, -1, 0, at + HEAD_BYTES
+    size, kind, channel, body = parse_head(data, at)
+    return at + size, kind, channel, at + body

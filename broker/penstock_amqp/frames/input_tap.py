@@ -1,0 +1,334 @@
+"""The frame tap: reads in a connection's input what the engine hides, only where the engine says there is something.
+
+The engine (proton 0.40) does not show a link's desired capabilities, cannot tell a null source from a null address or
+an absent expiry policy from session-end, swallows `echo`, and takes an absent mandatory field for 0. The tap keeps the
+bytes of the frame that the engine holds in part, and looks into a chunk of input only if the engine raised an open, a
+begin, an attach or a flow while it took that chunk, or a link is new. A chunk without any costs one call, 0.5 us.
+
+Used so, for every chunk and in this order:
+
+    taken = push(transport, chunk)              # at most capacity bytes
+    tap.pushed(chunk[:taken], capacity(transport))
+    drain the events:
+        on a remote open:   tap.open_channel()
+        on a remote begin:  tap.take_begin()
+        on a remote attach: tap.take_attach(name of the link)
+        on a flow:          tap.echoes()
+
+Each begin and each attach frame makes one remote-open event, in the same order, so both are queues; the name of a link
+is compared to be sure. Must not know the engine's functions or any rule. Source: AMQP 1.0 part 2, 2.3 and 2.7.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from penstock_amqp.errors import DecodeError, TapError
+from penstock_amqp.frames.frames import AMQP_FRAME, performative_code, read_body, walk
+from penstock_amqp.frames.performatives import Attach, Begin, Detach, Flow, Open, Performative, Transfer
+from penstock_amqp.types.composites import from_value, missing_field
+from penstock_amqp.types.decoder import decode
+from penstock_amqp.types.values import Described, UInt, ULong, Value
+
+__all__ = ["SHORT", "InputTap", "TappedAttach", "TappedBegin", "TappedFlow"]
+
+SHORT: Final = 512
+"""A chunk of so many bytes or fewer is looked through for a flow of a session, for which the engine raises no event."""
+
+_SIZE_BYTES = 4
+"""Bytes of a frame's size, which it begins with."""
+
+_PIECE_BYTES: Final = 4096
+"""A shorter piece of a frame is joined with the next."""
+
+_ECHO_FIELD = 9
+"""Position of `echo` in a flow: a shorter one, which is nearly every flow, need not be decoded."""
+
+_HANDLE_MAX_FIELD = 4
+"""Position of `handle-max` in a begin."""
+
+_STATE_FIELD = 7
+"""Position of `state` in a transfer."""
+
+_TRANSFER_BYTES = 32
+"""About what is decoded of a transfer; its payload is not."""
+
+_FLOW_MARK = bytes((0x00, 0x53, Flow.CODE))
+
+_MANDATORY: Final[dict[int, type[Performative]]] = {each.CODE: each for each in (Open, Begin, Detach)}
+"""Of these only the mandatory fields are looked at: odd properties may not keep a client out."""
+
+
+@dataclass(frozen=True, slots=True)
+class TappedAttach:
+    """An attach as the peer sent it. (channel, attach.handle) names the link until it is detached."""
+
+    channel: int
+    attach: Attach
+
+
+@dataclass(frozen=True, slots=True)
+class TappedBegin:
+    """A begin: its channel, and the highest handle that its sender takes (None: any)."""
+
+    channel: int
+    handle_max: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TappedFlow:
+    """A flow as the peer sent it, on its channel; `flow.handle` is the one of its attach (None: the session alone)."""
+
+    channel: int
+    flow: Flow
+
+
+class InputTap:
+    """The input of one connection. All errors it raises are `WireError`: close this connection, and no other."""
+
+    __slots__ = (
+        "_attaches",
+        "_begins",
+        "_chunk",
+        "_decoded",
+        "_echoes",
+        "_held",
+        "_held_before",
+        "_input_size",
+        "_open_channel",
+        "_transfers_taken",
+        "_walked",
+        "held",
+        "is_current",
+        "missing",
+    )
+
+    def __init__(self, capacity: int) -> None:
+        """`capacity` is what the engine's transport can take before it was given anything."""
+        self._input_size = capacity
+        self._held: list[bytes] = []
+        """What the engine holds of an incomplete frame, in the pieces in which it came: joined only if it is read."""
+        self.is_current = False
+        """The engine's events are those of the chunk that was pushed last: for the user to set back behind them."""
+        self.held = 0
+        """How many bytes of an incomplete frame the engine holds."""
+        self._held_before: list[bytes] = []
+        self._chunk: bytes | memoryview = b""
+        self._walked = True
+        self._attaches: deque[TappedAttach] = deque()
+        self._begins: deque[TappedBegin] = deque()
+        self._open_channel = 0
+        self._transfers_taken = False
+        self._echoes: tuple[TappedFlow, ...] = ()
+        self._decoded = 0
+        self.missing = 0
+        """Bytes of the incomplete frame that have not come; 0 also where its size has not."""
+
+    def pushed(self, chunk: bytes | memoryview, capacity: int) -> None:
+        """Note that the engine took all of `chunk` and has room for `capacity` bytes now (below 0: it failed).
+
+        `chunk` is borrowed until the next call. Raises `TapError` if an attach was left untaken.
+        """
+        if self._attaches:
+            raise TapError(f"the engine raised no event for the attach of link {self._attaches[0].attach.name!r}")
+        self.is_current = True
+        self._held_before = self._held
+        self._chunk = chunk
+        self._walked = self._transfers_taken = False
+        partial = self.held = self._partial(capacity)
+        if partial == 0:
+            self._held = []
+            self.missing = 0
+            return
+        if partial <= len(chunk):
+            self._held = [bytes(chunk[len(chunk) - partial :])]
+        else:
+            self._held = _followed(self._held_before, bytes(chunk))
+        size = int.from_bytes(_beginning(self._held, _SIZE_BYTES))
+        self.missing = max(size - partial, 0) if partial >= _SIZE_BYTES else 0
+
+    def open_channel(self) -> int:
+        """The channel of the chunk's Open."""
+        self._walk()
+        return self._open_channel
+
+    def take_begin(self) -> TappedBegin:
+        """The chunk's next Begin."""
+        self._walk()
+        if not self._begins:
+            raise TapError("the engine began a session, but the input holds no such begin")
+        return self._begins.popleft()
+
+    def take_attach(self, name: str) -> TappedAttach:
+        """Return the next attach of the chunk, which the engine says is that of the link `name`."""
+        self._walk()
+        if not self._attaches:
+            raise TapError(f"the engine attached link {name!r}, but the input holds no such attach")
+        tapped = self._attaches.popleft()
+        if tapped.attach.name != name:
+            raise TapError(f"the engine attached link {name!r}, the input names {tapped.attach.name!r}")
+        return tapped
+
+    def echoes(self) -> tuple[TappedFlow, ...]:
+        """Take the flows in the chunk that ask for an echo, which `echo.answer` writes, or name a transaction."""
+        self._walk()
+        echoes, self._echoes = self._echoes, ()
+        return echoes
+
+    def echoes_of_sessions(self) -> tuple[TappedFlow, ...]:
+        """The same for a chunk of at most `SHORT` bytes, whether the engine raised a flow or not."""
+        if not self._walked:
+            # A frame that began before the chunk is a short one, or its descriptor stands at its beginning.
+            if _FLOW_MARK not in _beginning(self._held_before, SHORT) + bytes(self._chunk):
+                return ()
+            self._walk(every_flow=True)
+        return self.echoes()
+
+    def take_decoded(self) -> int:
+        """Bytes of frames that were decoded since the last call: that costs us more than the engine."""
+        decoded, self._decoded = self._decoded, 0
+        return decoded
+
+    def drains(self) -> Iterator[TappedFlow]:
+        """The chunk's flows that drain a link: what the engine says to them may be nothing."""
+        for channel, flow in self.performatives((Flow.CODE,)):
+            if isinstance(flow, Flow) and flow.drain:
+                yield TappedFlow(channel, flow)
+
+    def take_transfers(self) -> Iterator[tuple[int, Transfer]]:
+        """The chunk's transfers, by channel, without their states; none if they were taken. Raises `DecodeError`."""
+        taken, self._transfers_taken = self._transfers_taken, True
+        data = b"" if taken else self._whole()
+        for _start, end, kind, channel, body in walk(data):
+            if kind == AMQP_FRAME and body != end and performative_code(data, body) == Transfer.CODE:
+                self._decoded += _TRANSFER_BYTES
+                yield channel, _transfer(data[body:end], body)
+
+    def performatives(self, codes: Collection[int]) -> Iterator[tuple[int, Performative]]:
+        """The chunk's performatives with these descriptors, by channel. Raises `DecodeError` where one is malformed."""
+        data = self._whole()
+        for _start, end, kind, channel, body in walk(data):
+            if kind == AMQP_FRAME and body != end and performative_code(data, body) in codes:
+                yield channel, read_body(data[body:end], Performative)[0]
+
+    def _partial(self, capacity: int) -> int:
+        """How many bytes of an incomplete frame the engine holds: its buffer less its room.
+
+        The buffer grows by what the engine chooses, but only when one incomplete frame fills it to the last byte.
+        """
+        total = self.held + len(self._chunk)
+        if capacity < 0:
+            return 0
+        if total >= self._input_size and self._fills_buffer(total):
+            self._input_size = total + capacity
+            return total
+        partial = self._input_size - capacity
+        if not 0 <= partial <= total:
+            raise TapError(f"the engine has room for {capacity} of {self._input_size} bytes after {total} were given")
+        return partial
+
+    def _fills_buffer(self, total: int) -> bool:
+        start = _beginning([*self._held_before, bytes(self._chunk[:8])], 8)
+        return total == self._input_size and not start.startswith(b"AMQP") and int.from_bytes(start[:4]) > total
+
+    def _whole(self) -> bytes:
+        """The whole frames that the engine took with the chunk."""
+        data = b"".join([*self._held_before, self._chunk])
+        return data[: len(data) - self.held]
+
+    def _walk(self, *, every_flow: bool = False) -> None:
+        if self._walked:
+            return
+        self._walked = True
+        self._begins.clear()
+        echoes: list[TappedFlow] = []
+        for channel, performative, size in _attaches_and_flows(self._whole(), every_flow):
+            self._decoded += size
+            match performative:
+                case Attach():
+                    self._attaches.append(TappedAttach(channel, performative))
+                case Flow() if performative.echo or performative.properties:
+                    echoes.append(TappedFlow(channel, performative))
+                case TappedBegin():
+                    self._begins.append(performative)
+                case Open.CODE:
+                    self._open_channel = channel
+                case _:
+                    pass
+        self._echoes = tuple(echoes)
+
+
+def _followed(pieces: list[bytes], piece: bytes) -> list[bytes]:
+    """The pieces and one more; few however small they come."""
+    if pieces and len(pieces[-1]) < _PIECE_BYTES:
+        return [*pieces[:-1], pieces[-1] + piece]
+    return [*pieces, piece]
+
+
+def _beginning(pieces: list[bytes], size: int) -> bytes:
+    """The first `size` bytes of pieces in a row, or all."""
+    if pieces and len(pieces[0]) >= size:
+        return pieces[0][:size]
+    return b"".join(pieces)[:size]
+
+
+def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Performative | TappedBegin | int, int]]:
+    """Yield (channel, performative, bytes) of the attaches and flows in `data`, which holds whole frames; of opens
+    and detaches the descriptor stands for the performative, of begins what is taken. Raises `DecodeError` where a
+    mandatory field lacks.
+    """
+    for _start, end, kind, channel, body in walk(data):
+        if kind != AMQP_FRAME or body == end:
+            continue
+        code = performative_code(data, body)
+        if code in _MANDATORY:
+            fields = _checked(_MANDATORY[code], data[body:end], body)
+            yield channel, TappedBegin(channel, _handle_max(fields)) if code == Begin.CODE else code, end - body
+            continue
+        if code is not None and code not in (Attach.CODE, Flow.CODE):
+            continue
+        if code == Flow.CODE and not every_flow and _field_count(data, body) <= _ECHO_FIELD:
+            continue
+        # A descriptor written in any other way is rare, and has to be read to be known.
+        try:
+            performative, _ = read_body(data[body:end], Performative)
+        except DecodeError as error:
+            raise DecodeError(error.reason, body + error.offset) from None
+        yield channel, performative, end - body
+
+
+def _checked(kind: type[Performative], frame_body: bytes, at: int) -> list[Value]:
+    """The fields of a performative that has those that are mandatory."""
+    value, _ = decode(frame_body)
+    missing = missing_field(kind, value)
+    if missing is not None:
+        raise DecodeError(f"{kind.NAME} lacks its mandatory field {missing}", at)
+    return value.value if isinstance(value, Described) and isinstance(value.value, list) else []
+
+
+def _handle_max(fields: list[Value]) -> int | None:
+    """That of a Begin."""
+    told = fields[_HANDLE_MAX_FIELD] if len(fields) > _HANDLE_MAX_FIELD else None
+    return told if isinstance(told, UInt) else None
+
+
+def _transfer(frame_body: bytes, at: int) -> Transfer:
+    """A transfer but for its state, which concerns its delivery alone."""
+    value, _ = decode(frame_body)
+    fields = value.value if isinstance(value, Described) and isinstance(value.value, list) else []
+    kept = [None if position == _STATE_FIELD else field for position, field in enumerate(fields)]
+    return from_value(Described(ULong(Transfer.CODE), kept), Transfer, at)
+
+
+def _field_count(data: bytes, body: int) -> int:
+    """How many fields the list of a performative has whose descriptor takes three bytes."""
+    match data[body + 3 : body + 4]:
+        case b"\xc0":
+            return int.from_bytes(data[body + 5 : body + 6])
+        case b"\xd0":
+            return int.from_bytes(data[body + 8 : body + 12])
+        case _:
+            return 0

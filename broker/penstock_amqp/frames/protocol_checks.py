@@ -1,0 +1,91 @@
+"""What the engine lets pass and AMQP does not allow, judged on frames that the tap has decoded.
+
+Each function raises `ProtocolError`, with the condition to close with. Must not know the engine. Source: AMQP 1.0
+part 2, 2.4.1, 2.7.1, 2.7.2, 2.7.3 and 2.7.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from penstock_amqp.errors import ProtocolError
+from penstock_amqp.frames.frame_sizes import ATTACH_BYTES
+from penstock_amqp.frames.performatives import Attach, Source, Target, Transfer
+
+__all__ = [
+    "LONGEST_TAG",
+    "check_attach",
+    "check_begin",
+    "check_handle_left",
+    "check_open",
+    "check_reply_fits",
+    "check_transfer",
+]
+
+LONGEST_TAG: Final = 32
+"""Bytes of a delivery-tag (2.8.7)."""
+
+_SECOND: Final = 1
+_INVALID: Final = "amqp:invalid-field"
+
+
+def check_open(channel: int) -> None:
+    """Open comes on channel 0: before it, no other channel is negotiated."""
+    if channel != 0:
+        raise ProtocolError("amqp:connection:framing-error", f"Open came on channel {channel}; send it on channel 0.")
+
+
+def check_begin(channel: int, in_use: Collection[int], *, is_open: bool) -> None:
+    """A session begins behind the Open, on a channel that carries none."""
+    if not is_open:
+        raise ProtocolError("amqp:illegal-state", "Begin came before Open; open the connection first.")
+    if channel in in_use:
+        raise ProtocolError("amqp:not-allowed", f"Channel {channel} carries a session already; end it first.")
+
+
+def check_attach(channel: int, attach: Attach, *, handle_in_use: bool) -> None:
+    """A link is attached to a handle that is free."""
+    if handle_in_use:
+        told = f"Handle {attach.handle} is that of another link of the session; detach it first."
+        raise ProtocolError("amqp:session:handle-in-use", told, channel)
+
+
+def check_handle_left(channel: int, links: int, handle_max: int | None) -> None:
+    """We have a handle for one link more than `links`: the engine falls silent where the peer takes none."""
+    if handle_max is not None and links > handle_max:
+        told = f"Your handle-max of {handle_max} leaves no handle to answer another attach with; detach a link first."
+        raise ProtocolError("amqp:resource-limit-exceeded", told, channel)
+
+
+def check_reply_fits(channel: int, attach: Attach, max_frame_size: int) -> None:
+    """The least answer to an attach, which names the link and the address of our terminus, fits the peer's frames."""
+    terminus = attach.source if attach.role else attach.target
+    address = terminus.address if isinstance(terminus, Source | Target) else None
+    needed = len(attach.name.encode()) + len((address or "").encode()) + ATTACH_BYTES
+    if needed > max_frame_size:
+        told = f"The answer to the attach takes {needed} bytes, your frames {max_frame_size}; use shorter names."
+        raise ProtocolError("amqp:frame-size-too-small", told, channel)
+
+
+def check_transfer(first: Transfer | None, transfer: Transfer, *, settles_second: bool = False) -> Transfer | None:
+    """Judge one transfer of a link on which the receiver settles first, or `settles_second`.
+
+    `first` is the transfer that the delivery began with, None if this one is it. Returns what is `first` for the next.
+    """
+    if first is not None:
+        _check_continuation(first, transfer)
+    elif transfer.delivery_id is None or transfer.delivery_tag is None:
+        raise ProtocolError(_INVALID, "The first transfer of a delivery lacks its delivery-id or delivery-tag.")
+    elif len(transfer.delivery_tag) > LONGEST_TAG:
+        raise ProtocolError(_INVALID, f"The delivery-tag has {len(transfer.delivery_tag)} bytes; use {LONGEST_TAG}.")
+    if transfer.rcv_settle_mode == _SECOND and not settles_second:
+        raise ProtocolError(_INVALID, "rcv-settle-mode is second, where the link has negotiated first.")
+    return (first or transfer) if transfer.more and not transfer.aborted else None
+
+
+def _check_continuation(first: Transfer, transfer: Transfer) -> None:
+    if transfer.message_format is not None and transfer.message_format != (first.message_format or 0):
+        raise ProtocolError(_INVALID, "The message-format is not that of the first transfer of the delivery.")
+    if transfer.delivery_tag is not None and transfer.delivery_tag != first.delivery_tag:
+        raise ProtocolError(_INVALID, "The delivery-tag is not that of the first transfer of the delivery.")

@@ -1,0 +1,245 @@
+"""Torn tails, damage and remains, byte by byte: what recovery keeps, cuts, names and refuses."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from broker.log.log_steps import end_of_log
+from broker.log.simulated_files import PowerCut, SimulatedFiles
+
+from penstock_broker.log import ForeignSegment, Log, LogOptions, NewerFormat, Recovered, SyncChoice
+from penstock_broker.log.blocks import BlockFlag, BlockHeader, seal_block, seed_of
+
+LOG_ID = b"\7" * 16
+SMALL = LogOptions(segment_bytes=16384, sync=SyncChoice.INLINE)
+
+
+def open_log(folder: Path, files: SimulatedFiles, log_id: bytes = LOG_ID) -> tuple[Log, Recovered]:
+    ticks: Iterator[int] = itertools.count(1)
+    return Log.open(folder, files=files, options=SMALL, clock=lambda: next(ticks), entropy=lambda size: log_id)
+
+
+def numbers(recovered: Recovered, incarnation: int) -> list[int]:
+    return [message.number for message in recovered.messages[incarnation]]
+
+
+def segment(folder: Path, number: int = 1) -> Path:
+    return folder / f"segment-{number:016x}.log"
+
+
+def fates(*survive: bool) -> Callable[[int], int]:
+    """Which unsynced blocks survive, in order; the zeros of spares always do."""
+    fate = iter(survive)
+    return lambda length: length if length >= 4096 or next(fate) else 0
+
+
+class Filled:
+    """A log with one queue and `blocks` one-message blocks, the first `synced` of them synced."""
+
+    def __init__(self, folder: Path, blocks: int, synced: int, size: int = 10) -> None:
+        self.folder = folder
+        self.files = SimulatedFiles()
+        log, _ = open_log(folder, self.files)
+        self.incarnation = log.next_incarnation()
+        log.topology("queue", "q", b"", self.incarnation)
+        log.write()
+        route = log.route_set((self.incarnation,))
+        self.messages: list[int] = []
+        self.ends: list[int] = []  # where each message's block ends in the segment
+        for index in range(blocks):
+            self.messages.append(log.put(route, bytes([index]) * size, 0))
+            log.write()
+            self.ends.append(end_of_log(self.files, LOG_ID))
+            if index + 1 == synced:
+                log.sync()
+        log.crash()
+
+    def reopened(self, files: SimulatedFiles | None = None) -> Recovered:
+        log, recovered = open_log(self.folder, files or self.files)
+        log.close()
+        return recovered
+
+    def found(self, files: SimulatedFiles | None = None) -> list[int]:
+        return numbers(self.reopened(files), self.incarnation)
+
+
+def test_a_tail_torn_at_any_byte_keeps_the_whole_blocks_before_it(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, blocks=4, synced=1)
+    for kept in range(filled.ends[0], filled.ends[3] + 1):
+        disk = filled.files.copy()
+        content = disk.content(segment(tmp_path))
+        content[kept:] = bytes(len(content) - kept)
+        whole = sum(1 for end in filled.ends if end <= kept + 50)  # its padding may be lacking: zeros
+        found = filled.found(disk)
+        assert found in (filled.messages[:whole], filled.messages[: whole - 1])
+        assert len(found) >= sum(1 for end in filled.ends if end <= kept)
+
+
+@pytest.mark.parametrize("survivors", list(itertools.product([False, True], repeat=5)))
+def test_any_subset_of_unsynced_blocks_leaves_a_first_part(tmp_path: Path, survivors: tuple[bool, ...]) -> None:
+    filled = Filled(tmp_path, blocks=7, synced=2)
+    filled.files.crash(fates(*survivors), names_kept=0)
+    expected = 2 + len(list(itertools.takewhile(bool, survivors)))
+    assert filled.found() == filled.messages[:expected]
+    assert filled.found() == filled.messages[:expected], "and the same at the next start"
+
+
+def test_what_was_cut_never_comes_back(tmp_path: Path) -> None:
+    """Block 3 is lost, 4 and 5 are there: they are cut. New blocks of the same size then lead up to where they were."""
+    filled = Filled(tmp_path, blocks=5, synced=2)
+    filled.files.crash(fates(False, True, True), names_kept=0)
+    log, recovered = open_log(tmp_path, filled.files)
+    assert numbers(recovered, filled.incarnation) == filled.messages[:2]
+    number = log.put(log.route_set((filled.incarnation,)), b"new" * 3, 0)
+    log.write()
+    log.sync()
+    log.crash()
+    assert filled.found() == [*filled.messages[:2], number]
+
+
+def test_segments_behind_the_cut_are_deleted(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, blocks=5, synced=1, size=3000)
+    assert segment(tmp_path, 2) in filled.files.paths()
+    filled.files.content(segment(tmp_path))[filled.ends[1] :] = bytes(16384 - filled.ends[1])
+    assert filled.found() == filled.messages[:2]
+    assert segment(tmp_path, 2) not in filled.files.paths()
+
+
+def test_damage_is_named_set_aside_and_read_past(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, blocks=5, synced=4)
+    content = filled.files.content(segment(tmp_path))
+    start, end = filled.ends[0], filled.ends[1]
+    content[start + 70] ^= 1
+    before = bytes(content[start:end])
+    recovered = filled.reopened()
+    assert numbers(recovered, filled.incarnation) == [filled.messages[0], *filled.messages[2:]]
+    [damage] = recovered.damage
+    assert (damage.segment, damage.start, damage.end) == (1, start, end)
+    assert "blocks 4 to 4 were synced" in damage.reason
+    assert damage.copy is not None
+    assert filled.files.content(damage.copy) == before
+
+
+def test_damage_over_several_blocks_is_one_hole(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, blocks=5, synced=5)
+    log, _ = open_log(tmp_path, filled.files)
+    log.close()
+    content = filled.files.content(segment(tmp_path))
+    content[filled.ends[0] : filled.ends[2]] = bytes(filled.ends[2] - filled.ends[0])
+    recovered = filled.reopened()
+    assert numbers(recovered, filled.incarnation) == [filled.messages[0], *filled.messages[3:]]
+    [damage] = recovered.damage
+    assert (damage.start, damage.end) == (filled.ends[0], filled.ends[2])
+    assert "blocks 4 to 5 " in damage.reason
+
+
+def test_a_bad_block_that_no_later_one_calls_synced_is_cut_silently(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, blocks=5, synced=2)
+    content = filled.files.content(segment(tmp_path))
+    content[filled.ends[2] + 70] ^= 1
+    recovered = filled.reopened()
+    assert numbers(recovered, filled.incarnation) == filled.messages[:3]
+    assert recovered.damage == ()
+
+
+def test_lost_topology_is_told_with_the_messages_it_orphans(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, blocks=3, synced=3)
+    filled.reopened()
+    content = filled.files.content(segment(tmp_path))
+    content[4096 + 128 + 64] ^= 1  # the block of the document, behind the start record's
+    recovered = filled.reopened()
+    assert recovered.documents == ()
+    assert recovered.lost == {filled.incarnation: 3}
+    assert len(recovered.damage) == 1
+
+
+@pytest.mark.parametrize("offset", [0, 2048])
+def test_one_spoiled_copy_of_a_header_costs_nothing(tmp_path: Path, offset: int) -> None:
+    filled = Filled(tmp_path, blocks=3, synced=3)
+    filled.files.content(segment(tmp_path))[offset : offset + 64] = b"\xee" * 64
+    assert filled.found() == filled.messages
+
+
+def test_a_whole_segment_of_rubbish_is_damage(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, blocks=12, synced=12, size=3000)
+    assert segment(tmp_path, 4) in filled.files.paths()
+    filled.reopened()  # its blocks call all messages synced
+    filled.files.content(segment(tmp_path, 2))[:] = b"\xaa" * 16384
+    recovered = filled.reopened()
+    assert numbers(recovered, filled.incarnation) == filled.messages[:3] + filled.messages[6:]
+    assert [(damage.segment, damage.start, damage.end) for damage in recovered.damage] == [(2, 4096, 16384)]
+
+
+def test_a_lost_seal_before_a_recycled_segment_is_damage(tmp_path: Path) -> None:
+    """The segment after it is gone, so nobody else could tell that its end is not there any more."""
+    filled = Filled(tmp_path, blocks=12, synced=12, size=3000)
+    filled.reopened()  # its blocks call all messages synced
+    files = filled.files
+    files.unlink(segment(tmp_path, 2))
+    assert filled.reopened(files.copy()).damage == ()
+    files.content(segment(tmp_path, 1))[filled.ends[2] :] = bytes(16384 - filled.ends[2])
+    [damage] = filled.reopened().damage
+    assert (damage.segment, damage.start) == (1, filled.ends[2])
+
+
+def test_a_segment_of_another_log_is_refused(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, blocks=1, synced=1)
+    other = SimulatedFiles()
+    log, _ = open_log(tmp_path, other, log_id=b"\x08" * 16)
+    log.close()
+    handle = filled.files.open(segment(tmp_path, 2), create=True)
+    filled.files.pwrite(handle, bytes(other.content(segment(tmp_path))), 0)
+    filled.files.close(handle)
+    with pytest.raises(ForeignSegment, match="belongs to another log"):
+        open_log(tmp_path, filled.files)
+
+
+def test_a_record_of_a_newer_version_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, blocks=2, synced=2)
+    filled.reopened()
+    content = filled.files.content(segment(tmp_path))
+    disk = filled.files.copy()
+    log, _ = open_log(tmp_path, disk)
+    end, sequence = end_of_log(disk, LOG_ID), log.sequence
+    log.crash()
+    block = bytearray(64) + bytes.fromhex("63000000 00000000")
+    seal_block(block, seed_of(LOG_ID), BlockHeader(1, end, 8, BlockFlag.NONE, 9, sequence + 1, sequence, 0))
+    content[end : end + len(block)] = block
+    before = {path: bytes(filled.files.content(path)) for path in filled.files.paths()}
+    with pytest.raises(NewerFormat, match="record type 99 is unknown"):
+        open_log(tmp_path, filled.files)
+    assert {path: bytes(filled.files.content(path)) for path in filled.files.paths()} == before
+
+
+def test_recovery_can_be_interrupted_at_every_step(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, blocks=6, synced=3)
+    filled.files.crash(fates(True, False, True), names_kept=0)
+    steps = 0
+    for steps in range(1000):  # looked at behind the loop
+        disk = filled.files.copy()
+        disk.steps_left = steps
+        try:
+            log, _ = open_log(tmp_path, disk)
+        except PowerCut:
+            disk.crash((lambda length: length) if steps % 2 else (lambda length: length // 2), names_kept=steps % 3)
+            assert filled.found(disk) == filled.messages[:4]
+            continue
+        log.crash()
+        break
+    assert steps > 5
+
+
+def test_delivered_up_to_is_exact_after_a_kill_and_doubted_after_a_power_cut(tmp_path: Path) -> None:
+    filled = Filled(tmp_path, blocks=3, synced=3)
+    log, _ = open_log(tmp_path, filled.files)
+    log.delivered_up_to(filled.incarnation, filled.messages[1])
+    log.delivery_count(filled.incarnation, filled.messages[2], 4)
+    log.write()
+    log.crash()
+    filled.files.kill()
+    killed = filled.reopened(filled.files.copy()).messages[filled.incarnation]
+    assert [(message.delivered, message.deliveries) for message in killed] == [(True, 0), (True, 0), (True, 4)]
+    filled.files.crash(lambda length: 0, names_kept=0)
+    cut = filled.reopened().messages[filled.incarnation]
+    assert [(message.delivered, message.deliveries) for message in cut] == [(True, 0), (True, 0), (True, 0)]

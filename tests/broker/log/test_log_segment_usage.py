@@ -1,0 +1,125 @@
+"""Which segment is dead: the counts, and each reason to keep one."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from penstock_broker.log.segment_usage import Segment, SegmentUsage
+
+QUEUE, OTHER = 11, 12
+ALL = 1 << 60  # every block is synced, every topology restated later
+
+
+def usage_of(*first_messages: int) -> SegmentUsage:
+    """Segments 1, 2, 3... whose puts begin at these messages."""
+    result = SegmentUsage()
+    for number, first in enumerate(first_messages, 1):
+        result.add_segment(Segment(number, Path(f"{number}"), number, 16384, 4096, first))
+    result.begin_queue(QUEUE)
+    result.begin_queue(OTHER)
+    return result
+
+
+def put(usage: SegmentUsage, segment: int, messages: Sequence[int], *queues: int) -> None:
+    usage.put(usage.by_number[segment], queues or (QUEUE,), messages)
+
+
+def recyclable(usage: SegmentUsage, kept_from: int = ALL, synced: int = ALL) -> int | None:
+    segment = usage.recyclable(kept_from, synced)
+    return None if segment is None else segment.number
+
+
+def test_a_segment_is_dead_when_its_last_message_is_gone() -> None:
+    state = usage_of(1, 10)
+    put(state, 1, [1, 2, 3])
+    assert state.ack(QUEUE, [1, 3], 5) == {1}
+    assert recyclable(state) is None
+    state.ack(QUEUE, [2], 6)
+    assert recyclable(state) == 1
+
+
+def test_every_queue_must_have_let_go() -> None:
+    state = usage_of(1, 10)
+    put(state, 1, [1, 2], QUEUE, OTHER)
+    state.ack(QUEUE, [1, 2], 5)
+    assert recyclable(state) is None
+    state.end_queue(OTHER, 6)
+    assert recyclable(state) == 1
+
+
+def test_the_segment_being_written_is_never_dead() -> None:
+    assert recyclable(usage_of(1)) is None
+
+
+def test_a_segment_stays_until_the_block_that_emptied_it_is_synced() -> None:
+    state = usage_of(1, 10)
+    put(state, 1, [1])
+    state.ack(QUEUE, [1], 5)
+    assert recyclable(state, synced=4) is None
+    assert recyclable(state, synced=5) == 1
+
+
+def test_the_same_for_a_queue_that_ended() -> None:
+    state = usage_of(1, 10)
+    put(state, 1, [1])
+    state.end_queue(QUEUE, 5)
+    assert recyclable(state, synced=4) is None
+    assert recyclable(state, synced=5) == 1
+
+
+def test_topology_keeps_a_segment_until_a_later_checkpoint() -> None:
+    state = usage_of(1, 10, 20)
+    assert recyclable(state, kept_from=1) is None
+    assert recyclable(state, kept_from=2) == 1
+
+
+def test_acks_keep_their_segment_while_a_put_they_name_is_there() -> None:
+    state = usage_of(1, 10, 20)
+    put(state, 1, [1, 2])
+    put(state, 2, [10])
+    state.by_number[2].acks_into |= state.ack(QUEUE, [1], 5)
+    state.ack(QUEUE, [10], 6)
+    assert recyclable(state) is None
+    state.ack(QUEUE, [2], 7)
+    assert recyclable(state) == 1
+    state.remove_segment(state.by_number[1])
+    assert recyclable(state) == 2
+
+
+def test_acks_of_one_batch_find_their_segments() -> None:
+    state = usage_of(1, 10, 20)
+    put(state, 1, [1, 9])
+    put(state, 2, [10, 19])
+    put(state, 3, [20])
+    assert state.ack(QUEUE, [1, 9, 10, 20], 5) == {1, 2, 3}
+    assert [segment.live for segment in state.segments] == [0, 1, 0]
+
+
+def test_a_copy_out_of_order_is_counted_where_it_lies() -> None:
+    state = usage_of(1, 10)
+    state.restore(QUEUE, 5, 2)
+    state.restore(OTHER, 5, 2)
+    assert [segment.live for segment in state.segments] == [0, 2]
+    assert state.ack(QUEUE, [5], 9) == {2}
+    assert state.ack(OTHER, [5], 9) == {2}
+    assert [segment.live for segment in state.segments] == [0, 0]
+
+
+def test_acks_of_a_queue_that_ended_change_nothing() -> None:
+    state = usage_of(1, 10)
+    put(state, 1, [1], QUEUE, OTHER)
+    state.end_queue(QUEUE, 5)
+    assert state.ack(QUEUE, [1], 6) == set()
+    assert state.by_number[1].live == 1
+
+
+def test_a_message_acknowledged_twice_costs_space_and_no_other_message(caplog: pytest.LogCaptureFixture) -> None:
+    state = usage_of(1, 10)
+    put(state, 1, [1, 2])
+    state.ack(QUEUE, [1], 5)
+    with caplog.at_level(logging.ERROR):
+        state.ack(QUEUE, [1], 6)
+    assert recyclable(state) is None
+    assert "acknowledged twice" in caplog.text

@@ -1,0 +1,72 @@
+"""Segments in waiting: filled with zeros, recycled for good, given up when the disk is full."""
+
+from pathlib import Path
+
+from broker.log.simulated_files import SimulatedFiles
+
+from penstock_broker.log.spare_segments import SpareSegments, number_of, segment_name
+
+FOLDER = Path("/log")
+SIZE = 16384
+
+
+def spares(files: SimulatedFiles, wanted: int = 2) -> SpareSegments:
+    return SpareSegments(files, FOLDER, SIZE, wanted)
+
+
+def test_a_spare_is_written_full_of_zeros() -> None:
+    files = SimulatedFiles()
+    pool = spares(files)
+    assert pool.fill_one()
+    spare = pool.take()
+    assert spare is not None
+    assert files.content(spare.path) == bytes(SIZE)
+
+
+def test_a_recycled_segment_does_not_come_back_after_a_crash() -> None:
+    """Its acks may have been recycled by then: what they acknowledged would live again."""
+    files = SimulatedFiles()
+    path = FOLDER / segment_name(1)
+    handle = files.open(path, create=True)
+    files.fsync_folder(FOLDER)
+    spares(files).recycle(path, handle, SIZE)
+    files.crash(lambda length: length, names_kept=0)
+    assert path not in files.paths()
+
+
+def test_a_segment_of_another_size_is_deleted_for_good() -> None:
+    files = SimulatedFiles()
+    path = FOLDER / segment_name(1)
+    handle = files.open(path, create=True)
+    files.fsync_folder(FOLDER)
+    pool = spares(files)
+    pool.recycle(path, handle, SIZE * 2)
+    files.crash(lambda length: length, names_kept=0)
+    assert files.paths() == [] and len(pool) == 0
+
+
+def test_the_next_run_takes_over_whole_spares_and_finishes_a_half_filled_one() -> None:
+    files = SimulatedFiles()
+    before = spares(files, wanted=1)
+    assert before.fill_one()
+    half = files.open(FOLDER / "spare-00000000000000ff.log", create=True)
+    files.pwrite(half, bytes(4096), 0)
+    pool = spares(files, wanted=2)
+    pool.adopt(files.names(FOLDER))
+    assert len(pool) == 1 and pool.lacking
+    assert pool.fill_one() and not pool.lacking
+    assert len(files.paths()) == 2, "the half filled one was continued"
+
+
+def test_a_full_disk_is_noted_and_forgotten_when_there_is_room() -> None:
+    files = SimulatedFiles()
+    files.space = SIZE // 2
+    pool = spares(files)
+    assert not pool.fill_one() and pool.full
+    files.space = SIZE * 2
+    assert pool.fill_one() and not pool.full
+
+
+def test_numbers_in_names_are_hexadecimal() -> None:
+    assert segment_name(0x2A) == "segment-000000000000002a.log"
+    assert number_of("segment-000000000000002a.log") == 42
