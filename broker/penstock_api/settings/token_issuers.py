@@ -1,19 +1,19 @@
 """Token issuers: whose signed tokens (JWT) log a client in, and by which keys they are checked.
 
-The broker reads keys from a file, which the operator writes from a ConfigMap or fetches from the cluster: so a resource
-names a ConfigMap where the configuration names a file. Source: docs/security.md; docs/decisions/060-client-tokens.md.
+The broker reads keys from a file, which the operator writes from a ConfigMap or fetches from the cluster. So a
+resource names a ConfigMap, and the configuration a file: its model is `penstock_broker.settings.security.TokenIssuer`.
+Source: docs/security.md; docs/decisions/060-client-tokens.md.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from penstock_api import references, schema
 
-__all__ = ["CLUSTER", "TokenIssuer", "TokenIssuerSpec"]
+__all__ = ["CLUSTER", "TokenChecks", "TokenIssuerSpec"]
 
 CLUSTER: Final = "Cluster"
 """`issuer` of tokens that this Kubernetes cluster makes for the ServiceAccounts of pods."""
@@ -22,7 +22,7 @@ Signature = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 
 
-class TokenRules(schema.Spec):
+class TokenChecks(schema.Spec):
     """How a token is checked, and what it says of the user, whoever issued it."""
 
     algorithms: Annotated[tuple[Signature, ...], Field(min_length=1)] = ("RS256", "ES256")
@@ -33,16 +33,6 @@ class TokenRules(schema.Spec):
     """Claim that lists the user's groups."""
     leeway_seconds: Annotated[int, Field(ge=0, le=600)] = 30
     """Largest difference between the clocks of issuer and broker."""
-
-
-class TokenIssuer(TokenRules):
-    """One issuer in the broker's configuration."""
-
-    issuer: Annotated[str, Field(min_length=1)]
-    audiences: Annotated[tuple[str, ...], Field(min_length=1)]
-    """A token has to name one of them: `penstock.dev/NAMESPACE/BROKER` in a cluster."""
-    keys_file: Path
-    """A JWKS document or public keys in PEM; read again when it changes."""
 
 
 _KEYS: Final = schema.cel(
@@ -71,7 +61,7 @@ class IssuerSpec(schema.Spec):
     """Audiences; a token must name one of them. Left out: `penstock.dev/NAMESPACE/BROKER`."""
 
 
-class TokenIssuerSpec(TokenRules, IssuerSpec):
+class TokenIssuerSpec(TokenChecks, IssuerSpec):
     """Whose signed tokens (JWT) log a client in, and by which keys they are checked."""
 
     model_config = ConfigDict(json_schema_extra=schema.validations(_KEYS))

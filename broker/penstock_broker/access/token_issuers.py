@@ -20,7 +20,7 @@ from penstock_amqp.sasl.tokens import (
     read_keys,
 )
 from penstock_api.failure import Misuse
-from penstock_api.settings.token_issuers import TokenIssuer
+from penstock_broker.settings.security import TokenIssuer
 
 __all__ = ["TokenIssuers"]
 

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from penstock_amqp.transports.certificate_names import NamePart
 from penstock_api.schema import Spec
-from penstock_api.settings.token_issuers import TokenIssuer
+from penstock_api.settings.token_issuers import TokenChecks
 
 __all__ = [
     "MECHANISM_NAMES",
     "Authentication",
     "ClientCertificates",
     "Tls",
+    "TokenIssuer",
 ]
 
 MECHANISM_NAMES: Final = (
@@ -50,6 +51,16 @@ class Tls(Spec):
     client_certificates: ClientCertificates = ClientCertificates.REQUIRED
     """Has an effect only if `client_ca` is set."""
     minimum_version: Literal["1.2", "1.3"] = "1.2"
+
+
+class TokenIssuer(TokenChecks):
+    """One issuer in the broker's configuration."""
+
+    issuer: Annotated[str, Field(min_length=1)]
+    audiences: Annotated[tuple[str, ...], Field(min_length=1)]
+    """A token has to name one of them: `penstock.dev/NAMESPACE/BROKER` in a cluster."""
+    keys_file: Path
+    """A JWKS document or public keys in PEM; read again when it changes."""
 
 
 class Authentication(Spec):

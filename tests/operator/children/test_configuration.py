@@ -16,10 +16,9 @@ from penstock_api.settings.announcements import Announcements, FailoverServer
 from penstock_api.settings.auto_creation import AutoCreate, CreatedNodes, CreatedQueues
 from penstock_api.settings.client_limits import ConnectionLimits
 from penstock_api.settings.permissions import Grants
-from penstock_api.settings.token_issuers import TokenIssuer
 from penstock_api.settings.transaction_limits import TransactionSettings
 from penstock_broker.settings import settings
-from penstock_broker.settings.security import ClientCertificates, Tls
+from penstock_broker.settings.security import ClientCertificates, Tls, TokenIssuer
 from penstock_core.permissions import Action, Grant
 from penstock_operator.children import configuration, stateful_set
 
