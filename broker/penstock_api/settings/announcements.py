@@ -65,7 +65,8 @@ class Announcements(schema.Spec):
 class AnnouncementsSpec(Announcements):
     """What clients are told when they connect."""
 
-    failover_servers: Annotated[tuple[FailoverServerSpec, ...], Field(max_length=16)] = ()
+    # The models are immutable, so a narrower type is no danger.
+    failover_servers: Annotated[tuple[FailoverServerSpec, ...], Field(max_length=16)] = ()  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 def announcement_settings(announcements: AnnouncementsSpec) -> dict[str, object]:
