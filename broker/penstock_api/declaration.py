@@ -1,8 +1,8 @@
-"""Resource -> what is declared on the broker: names, owner mark, body of CREATE. Pure; operator and `penstock up`
-share it.
+"""From a resource to what is declared on the broker: names, owner mark, body of CREATE. Pure; the operator and
+`penstock up` share it.
 
 It must not know whether a reference may be followed: callers have resolved `exchangeRef` and checked permissions
-before. Source: section 5 of the design; docs/management.md.
+before. Source: docs/decisions/054-owner-mark.md; docs/management.md.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ def exchange_key(subscription: Subscription) -> tuple[str, str]:
 
 
 def owner_of(resource: Exchange | Subscription, cluster_id: str = LOCAL_CLUSTER) -> Owner:
-    """The mark that the broker keeps with what a resource declares. Without a uid (a file) namespace/name stands for
-    it.
+    """The owner mark that the broker keeps with what a resource declares.
+
+    A manifest in a file has no uid; then namespace/name is used instead.
     """
     metadata = resource.metadata
     kind: Literal["Exchange", "Subscription"] = "Exchange" if isinstance(resource, Exchange) else "Subscription"

@@ -1,9 +1,9 @@
-"""How a process of ours says that it can't go on: a cause, a cure and an exit code, for people and scripts alike.
+"""How a process of ours reports that it can't go on: a cause, a cure and an exit code, for people and for scripts.
 
-A `run()` of broker, observer, operator or lag job raises one of these; `penstock` prints it without a traceback and
-exits with its code. Whatever else a `run()` raises is a bug and keeps its traceback.
+The `run()` of the broker, the observer, the operator or the lag job raises one of these; `penstock` prints it without a
+traceback and exits with its code. Any other exception of a `run()` is a bug and keeps its traceback.
 
-    Failure       1  it was tried and did not work
+    Failure       1  something was tried and did not work
     ├─ Misuse     2  the command line, a setting or a manifest is wrong; nothing was tried
     └─ CannotRun  3  this machine lacks something that the command needs
 """
@@ -20,7 +20,7 @@ class Failure(Exception):
 
     Args:
         cause: what went wrong, one or more lines, for a person.
-        cure: what to do about it; empty if only the cause can be told.
+        cure: what to do about it; empty if only the cause is known.
     """
 
     exit_code: ClassVar[int] = 1

@@ -21,7 +21,7 @@ Name = Annotated[str, Field(min_length=1, max_length=512)]
 
 
 class LagState(StrEnum):
-    """States of a subscription over the window, in the order of the rules (first match wins)."""
+    """States of a subscription over the window, in the order of the rules: the first rule that matches decides."""
 
     UNKNOWN = "Unknown"
     IDLE = "Idle"
@@ -37,7 +37,7 @@ class LagState(StrEnum):
 
 
 def _known(word: object) -> object:
-    """A later release's lag job may know more states."""
+    """Read an unknown state as UNKNOWN: the lag job of a later release may know more states."""
     known = {state.value for state in LagState}
     return LagState.UNKNOWN if isinstance(word, str) and word not in known else word
 
@@ -56,7 +56,7 @@ class SubscriptionLag(ResultModel):
     owner_name: str | None = None
     owner_uid: str | None = None
     observed_time: AwareDatetime  # time of the last snapshot that went in
-    state: Annotated[LagState, BeforeValidator(_known)]  # a word of a later release reads as Unknown
+    state: Annotated[LagState, BeforeValidator(_known)]  # a state of a later release is read as Unknown
     message: Annotated[str, Field(max_length=1024)]  # one sentence: why this state, with figures
     messages: Count | None = None  # depth, in-flight included; absent when Unknown without any snapshot
     ready: Count | None = None
@@ -91,5 +91,7 @@ class LagResult(ResultModel):
     subscriptions: Annotated[tuple[SubscriptionLag, ...], Field(max_length=100_000)] = ()
 
     def to_json(self) -> str:
-        """The canonical bytes: keys in model order, no white space, absent optionals left out, a final newline."""
+        """The document as JSON, always the same for the same result: keys in model order, no white space, absent
+        optionals left out, a final newline.
+        """
         return self.model_dump_json(by_alias=True, exclude_none=True) + "\n"

@@ -1,11 +1,12 @@
-"""The snapshot ledger: what one row says, and how its segments are named.
+"""The snapshot ledger: the columns of its rows, and how its segments are named.
 
-The observer writes it, the lag job reads it; each derives its own schema (Arrow, Spark) from ``COLUMNS``, so this
-module knows neither library. A test holds the three together. Source: docs/lag.md.
+The observer writes it, the lag job reads it. Each derives its own schema (Arrow, Spark) from ``COLUMNS``, so this
+module knows neither library; a test checks that the three agree.
 
-One poll of a broker gives one row per subscription and then one broker row, which closes the poll: it is there also
-when the broker is idle or empty, so silence can be told from emptiness. Times are milliseconds since the epoch on
-the broker's clock.
+One poll of a broker gives one row per subscription and then one broker row, which closes the poll. The broker row is
+there also when the broker has no subscriptions, so a broker that is empty differs from one that does not answer. Times
+are milliseconds since the epoch on the broker's clock.
+Source: docs/lag.md; docs/decisions/063-ledger.md.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class ColumnType(enum.Enum):
 
 
 class RowKind(enum.StrEnum):
-    """What a row is about; values of column ``kind``."""
+    """What a row describes; values of column ``kind``."""
 
     BROKER = "broker"
     SUBSCRIPTION = "subscription"

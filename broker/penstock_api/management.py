@@ -1,15 +1,15 @@
-"""The messages of ``$management``: what the operator, the observer and ``penstock`` ask a broker, and what it answers.
+"""Requests to a broker's ``$management`` and its replies, as the operator, the observer and ``penstock`` send them.
 
 Source: AMQP Management 1.0 working draft 11 (CREATE, READ, UPDATE, DELETE, QUERY), with three additions that
-docs/management.md describes: CREATE is idempotent and says what it did, a CREATE or DELETE may carry a list, and QUERY
-takes ``changedSince``. Both ends import this module; neither may assume more than it says.
+docs/management.md describes: CREATE is idempotent and reports what it did, a CREATE or DELETE may carry a list, and
+QUERY takes ``changedSince``. Both ends import this module; neither may assume more than it says.
 
 Bodies are AMQP maps (amqp-value) whose keys are the camelCase aliases of the models below. Times are integer
 milliseconds since the epoch on the broker's clock, durations integer milliseconds, sizes integer bytes.
 
 Both ends may be of different releases. Later ones only add keys with a default, never change a default, and never take
-a key away; answers are read by `Document.read`, requests leave out what is at its default (`Request`), and
-`penstock_api.release_terms` tells what the other end knows. docs/management.md, "Other releases".
+a key away. Replies are read by `ManagementDocument.read`, requests leave out values at their default (`Request`), and
+`penstock_api.release_terms` lists what the other end knows. docs/management.md, "Other releases".
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from pydantic.alias_generators import to_camel
 
 NODE = "$management"
 
-# Application properties of a request and of its answer.
+# Application properties of a request and of its reply.
 OPERATION = "operation"
 TYPE = "type"
 NAME = "name"
 ENTITY_TYPE = "entityType"  # QUERY only
 OFFSET = "offset"
 COUNT = "count"
-CHANGED_SINCE = "changedSince"  # QUERY only: a `revision` of an earlier answer
+CHANGED_SINCE = "changedSince"  # QUERY only: the `revision` of an earlier reply
 STATUS_CODE = "statusCode"
 STATUS_DESCRIPTION = "statusDescription"
 ERROR_CONDITION = "errorCondition"  # an AMQP error condition, on failures
 REASON = "penstock:reason"  # a penstock_core.reason value, on failures
-REVISION = "revision"  # QUERY answers: pass it back as `changedSince`
-TOTAL = "totalCount"  # QUERY answers: entities that match, before offset and count
+REVISION = "revision"  # QUERY replies: pass it back as `changedSince`
+TOTAL = "totalCount"  # QUERY replies: entities that match, before offset and count
 
 MAX_COUNT = 1000
-"""Entities in one QUERY answer at most; a request for more gets this many."""
+"""Largest number of entities in one reply to QUERY; a request for more gets this many."""
 
 
 class Operation(StrEnum):
@@ -82,9 +82,10 @@ class StatusCode(IntEnum):
 
 
 class ManagementDocument(BaseModel):
-    """Base of every map that travels: camelCase on the wire, immutable.
+    """Base of every map that is sent: camelCase on the wire, immutable.
 
-    `model_validate` refuses unknown keys, as whoever obeys a document must; `read` is for whoever only looks at one.
+    `model_validate` refuses unknown keys: a broker must not ignore a part of a request. `read` ignores them: a reply
+    may come from a later release.
     """
 
     model_config = ConfigDict(
@@ -97,19 +98,19 @@ class ManagementDocument(BaseModel):
 
     @classmethod
     def read(cls, found: object) -> Self:
-        """The document in an answer of a broker of whatever release: keys that this release doesn't know are passed
-        over, here and in what is nested. Raises ValidationError.
+        """The document in the reply of a broker of any release. Keys that this release doesn't know are ignored, also
+        in nested documents. Raises ValidationError.
         """
         return cls.model_validate(found, extra="ignore")
 
 
 class Request(ManagementDocument):
-    """Base of what a broker is asked to do. What is at its default isn't sent: a broker that doesn't know the key
-    yet does as the default says.
+    """Base of the bodies of requests. A value at its default isn't sent, so that a broker of an earlier release, which
+    doesn't know the key, accepts the request and does what the default says.
     """
 
     def to_wire(self) -> dict[str, object]:
-        """The map to send: aliases as keys, what is at its default left out, enums as strings."""
+        """The map to send: aliases as keys, values at their default left out, enums as strings."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
@@ -117,7 +118,7 @@ Name = Annotated[str, Field(min_length=1, max_length=255)]
 
 
 class Owner(ManagementDocument):
-    """The mark of the resource that declared an entity; clients can't rebind or end what bears one.
+    """The owner mark: the resource that declared an entity. Clients can't rebind or end an entity that has one.
 
     A mark with the same namespace and name but another `uid` is adopted, never deleted (restores, `replace --force`).
     """
@@ -139,22 +140,22 @@ class QueueLimits(ManagementDocument):
 
 
 class DeliveryPolicy(ManagementDocument):
-    """What becomes of the messages of one subscription or queue that nobody takes in time, or nobody can take.
+    """What happens to messages of a subscription or queue that no consumer accepts in time, or at all.
 
     A destination is an address: a queue's name, or `exchange/key`. A plain name that is neither a queue nor an exchange
     is made a durable queue by the declaration that names it.
     """
 
     max_deliveries: int | None = Field(default=None, ge=1, le=1_000_000)
-    """Failed deliveries after which a message goes to `dead_letter`; absent, or without `dead_letter`: no limit."""
+    """Number of failed deliveries after which a message goes to `dead_letter`; without either of them: no limit."""
     dead_letter: Name | None = None
-    """Where messages go that were rejected or failed too often."""
+    """Destination of messages that were rejected, or whose delivery failed too often."""
     expiry: Name | None = None
-    """Where messages go whose time to live has passed; absent: they are dropped and counted."""
+    """Destination of messages whose time to live has passed; absent: they are dropped and counted."""
     max_ttl_ms: int | None = Field(default=None, ge=1)
-    """The longest time to live, and that of messages which say none."""
+    """The longest time to live in milliseconds; also that of messages without one."""
     exclusive_consumer: bool = False
-    """One link at a time gets the messages; the next in line takes over when it goes."""
+    """Only one link at a time gets the messages; when it detaches, the one that attached next takes over."""
 
 
 class ExchangeDeclaration(Request):
@@ -222,7 +223,7 @@ class Deletion(Request):
 
 
 class DeclarationOutcome(StrEnum):
-    """What a CREATE or UPDATE did; key `outcome` of the answer's body."""
+    """What a CREATE or UPDATE did; key `outcome` in the body of the reply."""
 
     CREATED = "Created"
     UNCHANGED = "Unchanged"
@@ -271,8 +272,8 @@ class SubscriptionState(ManagementDocument):
     depth_bytes: int
     ready: int
     in_flight: int
-    scheduled: int = 0  # wait for their delivery time; stranded ones count here too
-    stranded: int = 0  # rejected, failed too often or expired, and their destination doesn't take them
+    scheduled: int = 0  # wait for their delivery time; includes the stranded ones
+    stranded: int = 0  # should go to a dead-letter or expiry destination, which does not accept them now
     oldest_available_ms: int | None = None  # when the oldest unsettled message became available
     oldest_hold_ms: int | None = None  # when the longest-held delivery was sent
     consumers: int
@@ -345,8 +346,8 @@ class BrokerState(ManagementDocument):
     oldest_transaction_ms: int | None = None  # when the first work of the oldest of them came; absent: none has any
     transactions_committed: int = 0
     transactions_rolled_back: int = 0
-    refusals: dict[str, int] = {}  # connections turned away at the door since `started_ms`, by reason
-    understands: tuple[str, ...] | None = None  # terms of penstock_api.release_terms; absent: it didn't tell
+    refusals: dict[str, int] = {}  # connections refused before or at log-in since `started_ms`, by reason
+    understands: tuple[str, ...] | None = None  # penstock_api.release_terms; absent: an old release that lists none
 
 
 class ConnectionState(ManagementDocument):
@@ -377,4 +378,4 @@ class LinkState(ManagementDocument):
     unsettled: int
     transfers: int
     selector: str | None = None  # of a receiver on a queue; a subscription has its own
-    priority: int = 0  # a receiver's rank among those of its queue
+    priority: int = 0  # a consumer's priority among those of its queue

@@ -1,7 +1,8 @@
-"""The messages of ``$management`` that are about messages: PEEK, PURGE, MOVE and REDRIVE of one queue.
+"""Requests to ``$management`` that work on messages of one queue: PEEK, PURGE, MOVE and REDRIVE.
 
-A request names a `penstock.queue`, or a `penstock.subscription` by its queue's name. Deliveries in flight are never
-touched. docs/management.md says how the operations behave; the vocabulary is that of `penstock_api.management`.
+A request names a `penstock.queue`, or a `penstock.subscription` by its queue's name. Messages that are delivered and
+not settled are never touched. docs/management.md says how the operations behave; the terms are those of
+`penstock_api.management`.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from penstock_api.management import ManagementDocument, Name, Request
 __all__ = ["HandledMessages", "MessageSelection", "PeekReply", "PeekRequest", "PeekedMessage"]
 
 MAX_PEEKED = 100
-"""Messages in one answer to PEEK at most."""
+"""Largest number of messages in one reply to PEEK."""
 
 
 class PeekRequest(Request):
-    """Body of PEEK: which messages to show, from the next to be handed out on. Nothing changes by it."""
+    """Body of PEEK: which messages to show, in the order in which consumers would get them. They stay in the queue."""
 
-    offset: int = Field(default=0, ge=0)  # matching messages to leave out first
+    offset: int = Field(default=0, ge=0)  # matching messages to skip first
     count: int = Field(default=10, ge=1, le=MAX_PEEKED)
     selector: str | None = Field(default=None, max_length=8192)
     max_body_bytes: int = Field(default=1024, ge=0, le=65_536)
 
 
 class PeekedMessage(ManagementDocument):
-    """One message as it waits. Annotations and properties are plain values, what is no JSON becomes text."""
+    """One waiting message. Annotations and properties that are no JSON values are shown as text."""
 
     number: int
     state: Literal["Ready", "Scheduled", "Stranded"]
@@ -47,13 +48,13 @@ class PeekedMessage(ManagementDocument):
     group_id: str | None = None
     annotations: dict[str, object] = Field(default_factory=dict[str, object])
     application_properties: dict[str, object] = Field(default_factory=dict[str, object])
-    body: str = ""  # text as it is; anything else in hexadecimal
+    body: str = ""  # a text is shown as it is, anything else in hexadecimal
     body_form: Literal["Text", "Hexadecimal"] = "Text"
-    is_whole: bool = True  # False: the body goes on behind `max_body_bytes`
+    is_whole: bool = True  # False: the body is longer than `max_body_bytes`
 
 
 class PeekReply(ManagementDocument):
-    """Answer to PEEK."""
+    """Reply to PEEK."""
 
     messages: tuple[PeekedMessage, ...]
     depth: int
@@ -62,14 +63,14 @@ class PeekReply(ManagementDocument):
 class MessageSelection(Request):
     """Body of PURGE and REDRIVE, and with `destination` of MOVE: which messages, oldest first."""
 
-    count: int | None = Field(default=None, ge=1)  # at most so many; absent: all that waits now
+    count: int | None = Field(default=None, ge=1)  # largest number of messages; absent: all that wait now
     selector: str | None = Field(default=None, max_length=8192)
     destination: Name | None = None  # MOVE only: an address like that of a dead-letter destination
 
 
 class HandledMessages(ManagementDocument):
-    """Answer to PURGE, MOVE and REDRIVE. What was not handled is where it was."""
+    """Reply to PURGE, MOVE and REDRIVE. Messages that were not handled are still where they were."""
 
     messages: int  # purged, moved or redriven
-    left: int = 0  # matched, but could not go; `why` tells about the last of them
+    left: int = 0  # matched, but could not be moved; `why` is the reason for the last of them
     why: str | None = None

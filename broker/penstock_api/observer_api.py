@@ -1,6 +1,6 @@
-"""Paths and names of the observer's HTTP interface (docs/observer.md); observer, lag job, operator and CLI share them.
+"""Paths and documents of the observer's HTTP interface, for observer, lag job, operator and CLI (docs/observer.md).
 
-Every path but `HEALTH` wants `Authorization: Bearer TOKEN`. Errors have a JSON body, `Problem`.
+Every path but `HEALTH` needs `Authorization: Bearer TOKEN`. Errors have a JSON body, `Problem`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ PORT = 8080
 """Default TCP port of the observer."""
 
 MAX_RESULT_BYTES = 64 * 1024 * 1024
-"""Largest lag result that an observer takes."""
+"""Largest lag result that an observer accepts."""
 
 RUN_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?"
-"""Names of runs: those of Kubernetes resources and a little more. `latest` is taken."""
+"""Names of runs: those of Kubernetes resources, and capitals and underscores too. `latest` is not allowed."""
 
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
@@ -38,7 +38,7 @@ class ObserverModel(BaseModel):
 
 
 class Problem(ObserverModel):
-    """Body of every error: what is wrong, for a program and for a person."""
+    """Body of every error: `error` for a program, `message` for a person."""
 
     error: str  # one CamelCase word
     message: str
@@ -55,7 +55,7 @@ class SegmentInfo(ObserverModel):
 
 
 class SegmentList(ObserverModel):
-    """Body of `SEGMENTS`: the sealed segments in ledger order, and how the observer stands with its broker.
+    """Body of `SEGMENTS`: the sealed segments in ledger order, and whether the observer reaches its broker.
 
     `polled_ms` is the broker's time of the last successful poll; the last segment may end earlier, because one is
     sealed only every `segment_seconds`. `problem` is a sentence when the broker can't be reached or the ledger can't
@@ -73,7 +73,9 @@ class SegmentList(ObserverModel):
 
 
 class Scale(ObserverModel):
-    """Body of `SCALE`: figures to scale consumers by. `lag` counts what is in flight too: busy consumers are needed."""
+    """Body of `SCALE`: figures for an autoscaler of consumers. `lag` includes messages in flight: consumers that work
+    are needed.
+    """
 
     queue_name: str
     lag: Count
@@ -84,7 +86,7 @@ class Scale(ObserverModel):
 
 
 class Stored(ObserverModel):
-    """Answer to the PUT of a result."""
+    """Reply to the PUT of a result."""
 
     run_name: str
     outcome: Literal["Stored", "Unchanged"]

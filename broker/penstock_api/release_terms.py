@@ -1,9 +1,10 @@
-"""What a broker of one release can be asked for, so that an operator of another needn't find out by refusals.
+"""What a broker of one release understands, so that an operator of another release doesn't have to try and be refused.
 
-A broker announces what its declarations and its configuration file may say in `BrokerState.understands`; whoever writes
-one looks there for the terms that it needs. A term is `exchange.`, `subscription.`, `queue.` or `settings.` with the
-path of a key, such as `subscription.delivery.deadLetter`, or of a word, `subscription.scope=Container`. All are read
-off the models: no list of features is kept by hand. Pure. Source: docs/management.md, "Other releases".
+A broker lists what its declarations and its configuration file may say, in `BrokerState.understands`; whoever writes a
+declaration or a configuration looks there for the terms that it uses. A term is `exchange.`, `subscription.`, `queue.`
+or `settings.` with the path of a key, such as `subscription.delivery.deadLetter`, or with a key and a value,
+`subscription.scope=Container`. All are read from the models: no list of features is kept by hand. Pure.
+Source: docs/management.md, "Other releases"; docs/decisions/061-different-releases.md.
 """
 
 from __future__ import annotations
@@ -39,15 +40,17 @@ def vocabulary() -> tuple[str, ...]:
 
 
 def settings_vocabulary(model: type[BaseModel]) -> tuple[str, ...]:
-    """The same for the broker's configuration file, whose model only the broker knows: `settings.` and the path of a
-    key, sorted.
+    """The terms of the broker's configuration file, `settings.` and the path of a key, sorted.
+
+    `model` is the broker's `BrokerSettings`, which this package can't import.
     """
     return tuple(sorted({term for term in _terms(model, _SETTINGS) if "=" not in term}))
 
 
 def missing_settings(settings: object, understood: Set[str] | None) -> tuple[str, ...]:
-    """The keys of a configuration that a broker doesn't know, sorted; none if it doesn't say what it knows. Below a key
-    whose value the broker doesn't describe, such as a map by user, anything goes.
+    """The keys of a configuration that a broker doesn't know, sorted; none if it doesn't say what it knows.
+
+    Some values have keys of their own, such as a map by user; the broker doesn't list these, and they are not checked.
     """
     if understood is None or not any(term.startswith(f"{_SETTINGS}.") for term in understood):
         return ()
@@ -56,12 +59,12 @@ def missing_settings(settings: object, understood: Set[str] | None) -> tuple[str
 
 
 def settings_terms(settings: object) -> frozenset[str]:
-    """The terms of the keys that a configuration has, with those of maps whose keys are its own."""
+    """The terms of all keys in a configuration, keys of maps by user and the like included."""
     return frozenset(_keys(settings, _SETTINGS))
 
 
 def needs(declaration: ManagementDocument) -> frozenset[str]:
-    """The terms that a declaration uses: what is at its default needs nothing."""
+    """The terms that a declaration uses. A value at its default needs none."""
     return frozenset(_used(declaration, _ENTITIES[type(declaration)]))
 
 
@@ -119,7 +122,7 @@ def _used(document: ManagementDocument, path: str) -> Iterator[str]:
 
 
 def _parts(annotation: object) -> Iterator[object]:
-    """The types that an annotation is put together from; a map's keys and values are the sender's own."""
+    """The types that an annotation consists of; those of a map's keys and values are left out."""
     origin = get_origin(annotation)
     if origin in (tuple, Union, UnionType):
         for argument in get_args(annotation):

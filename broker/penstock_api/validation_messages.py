@@ -1,7 +1,8 @@
-"""What pydantic holds against a document, in words for whoever wrote it: the path of each field and what it should be.
+"""Pydantic's validation errors in words for the author of a document: the path of each field, and what is wrong with
+it.
 
-Pydantic speaks of inputs, tags and instances to those who know the models; people who write manifests, settings and
-requests know fields. Values are never repeated: they may be secret. Pure.
+Pydantic's own messages speak of inputs, tags and instances, for people who know the models. People who write manifests,
+settings and requests know fields. Values are never repeated, because they may be secret. Pure.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ _WORDS: Final = {
     "dict_type": "a map should be here",
     "tuple_type": "a list should be here",
 }
-"""By pydantic's type of error; what isn't here is plain enough as pydantic says it."""
+"""Our message by pydantic's type of error. For all other types pydantic's own message is used."""
 _OURS: Final = "Value error, "
-"""What pydantic puts before the sentence of a validator of ours."""
+"""What pydantic puts before the message of a validator of ours."""
 
 
 def validation_messages(error: ValidationError, *, whole: str = "document", leave_out: object = None) -> list[str]:
-    """One `path.of.the.field: what is wrong` for each fault, in the order of the document.
+    """One message `path.of.the.field: what is wrong` for each error, in the order of the document.
 
     Args:
-        whole: stands for the path where the document as a whole is wrong.
-        leave_out: a step that stands in paths without being a field, such as the kind by which a union is told apart.
+        whole: stands instead of a path where the document as a whole is wrong.
+        leave_out: a step of pydantic's paths that is not a field, such as the `kind` that selects a model of a union.
     """
     details = error.errors(include_url=False, include_input=False)
     return [f"{_path(each, leave_out) or whole}: {_sentence(each)}" for each in details]

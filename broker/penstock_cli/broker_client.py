@@ -1,6 +1,6 @@
-"""Asks a broker on behalf of a verb: connects, and turns what goes wrong into words for a person.
+"""Sends requests to a broker's `$management` on behalf of a verb, and turns errors into messages for a person.
 
-Must not know what is asked.
+It must not know what is asked.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 
 def ask(site: BrokerAccess, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
-    """Connect, ask, and leave.
+    """Connect, put the question, close the connection, and return the answer.
 
     Raises:
-        Misuse: the address or a file can't be used.
+        Misuse: the address, or a file that the options name, can't be used.
         Failure: the broker can't be reached, or refuses.
     """
     login = _login(site)
@@ -83,9 +83,9 @@ async def _asked(address: Address, login: Login | None, question: Callable[[Mana
 
 
 async def find(client: ManagementClient, name: str) -> tuple[EntityType, str]:
-    """What a person means by `name`: a queue, the queue of a subscription, or the one subscription of that name.
+    """Type and name of what a person means by `name`: a queue, the queue of a subscription, or a subscription.
 
-    Raises `Misuse` if it is nothing, or several.
+    Raises `Misuse` if the broker has nothing of this name, or several subscriptions.
     """
     queues = await client.query_all(EntityType.QUEUE, attributes=("name",))
     if any(each["name"] == name for each in queues):

@@ -1,4 +1,4 @@
-"""Where a broker's `$management` is, and who asks: the options of every verb that asks one."""
+"""The options of every verb that sends a request to a broker: the address of its `$management`, and the login."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """One broker, as it was named on the command line."""
+    """Address and login of one broker, as given on the command line."""
 
     broker: str
     user: str | None
@@ -26,7 +26,7 @@ class BrokerAccess:
 
 
 def on_broker(verb: Callable[..., int]) -> Callable[..., int]:
-    """Give a verb the options that say which broker; it gets them as its first argument, a `Site`."""
+    """Add these options to a verb, which gets them as its first argument, a `BrokerAccess`."""
 
     @click.option(
         "--broker",
@@ -34,11 +34,25 @@ def on_broker(verb: Callable[..., int]) -> Callable[..., int]:
         envvar="PENSTOCK_BROKER",
         show_envvar=True,
         metavar="unix:PATH|HOST:PORT",
-        help="Its management listener.",
+        help="Address of the broker's management listener.",
     )
-    @click.option("--user", envvar="PENSTOCK_USER", show_envvar=True, help="Who asks; a Unix socket needs nobody.")
-    @click.option("--password-file", type=FILE, envvar="PENSTOCK_PASSWORD_FILE", show_envvar=True, help="Of the user.")
-    @click.option("--ca-file", type=FILE, envvar="PENSTOCK_CA_FILE", show_envvar=True, help="Use TLS, trust this CA.")
+    @click.option(
+        "--user", envvar="PENSTOCK_USER", show_envvar=True, help="User to log in as. Not needed on a Unix socket."
+    )
+    @click.option(
+        "--password-file",
+        type=FILE,
+        envvar="PENSTOCK_PASSWORD_FILE",
+        show_envvar=True,
+        help="File with the password of --user.",
+    )
+    @click.option(
+        "--ca-file",
+        type=FILE,
+        envvar="PENSTOCK_CA_FILE",
+        show_envvar=True,
+        help="Connect with TLS and trust the CA certificates in this PEM file.",
+    )
     @wraps(verb)
     def with_site(
         *, broker: str, user: str | None, password_file: Path | None, ca_file: Path | None, **arguments: Any

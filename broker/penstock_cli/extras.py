@@ -1,4 +1,4 @@
-"""Importing what a verb needs: a missing extra is said as such, not as a traceback."""
+"""Imports of optional dependencies: if an extra of the package is not installed, say so instead of a traceback."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["needs_extra"]
 
 @contextmanager
 def needs_extra(extra: str) -> Generator[None, None, None]:
-    """Imports inside the block belong to an extra of the distribution.
+    """Context for imports of modules that belong to the given extra of the distribution.
 
     Raises:
-        CannotRun: one of them isn't installed.
+        CannotRun: one of these modules isn't installed.
     """
     try:
         yield

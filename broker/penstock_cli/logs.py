@@ -1,4 +1,4 @@
-"""How a process of ours logs: one line per event on standard error, UTC times."""
+"""Logging of every Penstock process: one line per event on standard error, with times in UTC."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def log_level(function: Function) -> Function:
         expose_value=False,
         is_eager=True,
         callback=_configure,
-        help="What is logged to standard error.",
+        help="Least severe messages that are logged to standard error.",
     )
     return option(function)

@@ -1,7 +1,7 @@
-"""The `penstock` command: which verbs there are, and how a failure reaches the person who typed it.
+"""The `penstock` command: its verbs, and how a failure is shown to the person who typed the command.
 
-The verbs' modules hold options only; each imports the process it starts inside its callback, so that `penstock --help`
-is quick and an image needs no more than its own extra.
+The modules of the verbs define options only. Each imports the code of its process when the verb runs, so that
+`penstock --help` is quick and a container image needs only the dependencies of the process it runs.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ from penstock_cli.verbs.up import up
 __all__ = ["main", "penstock", "run"]
 
 EXIT_CODES: Final = (
-    "Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 3 this machine lacks something the command needs."
+    "Exit codes: 0 success; 1 failure; 2 wrong usage, setting or manifest; 3 this machine lacks something that the "
+    "command needs."
 )
 
 
 class Verbs(click.Group):
-    """A group that lists its verbs in the order in which a newcomer meets them."""
+    """A group that lists its verbs in the order in which they were added, not by alphabet."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in the order they were added, not by alphabet."""
+        """Names of the verbs in the order in which they were added."""
         return list(self.commands)
 
 
 @click.group(cls=Verbs, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("penstock"), message="%(prog)s %(version)s")
 def penstock() -> None:
-    """AMQP 1.0 publish/subscribe in which the subscription is a resource.
+    """Penstock is an AMQP 1.0 message broker whose subscriptions are Kubernetes resources.
 
-    Try it on this machine:  penstock up examples/local
+    Try it on this machine, without Kubernetes:  penstock up examples/local
     """
 
 

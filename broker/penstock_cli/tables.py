@@ -1,4 +1,4 @@
-"""Rows for people and for scripts: a table, or one JSON object per line."""
+"""Output of rows: as a table for people, or as one JSON object per line for scripts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["as_lines", "as_table"]
 
 
 def as_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> str:
-    """Columns (key: heading) under each other, numbers to the right. What is absent is a dash."""
+    """A table with a heading per column (`columns`: key and heading). Numbers are aligned right; absent is a dash."""
     cells = [list(columns.values())]
     cells += [[_cell(row.get(key)) for key in columns] for row in rows]
     widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
@@ -30,6 +30,6 @@ def as_lines(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def _cell(value: object) -> str:
-    """One line, without control characters: messages come from strangers."""
+    """The value on one line, without control characters, which could trick a terminal: clients choose these values."""
     text = "-" if value is None else str(value)
     return "".join(letter if letter.isprintable() else " " for letter in text)

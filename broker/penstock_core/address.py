@@ -3,9 +3,9 @@
 An exact match of the whole address comes first, a queue before an exchange of the same name; then exchange and binding
 are split at the first ``/`` (not at position 0). ``topic://`` and ``queue://``, or the capabilities ``topic`` and
 ``queue`` (and the temporary ones of JMS), say which kind is meant and leave the other out. Unknown names are not-found
-unless auto-creation is on; then the kind decides, and an address that says none becomes a queue, or, if no queue may
-have that name, a topic. It must not know who holds the names: a ``Directory`` does. Source: section 3 of the design,
-"Addresses".
+unless auto-creation is on. Then the kind decides what is made; an address that says no kind becomes a queue, or, if no
+queue may have that name, a topic. It must not know who holds the names: a ``Directory`` does. Source:
+docs/addresses.md, docs/decisions/018-addresses.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What an attach with a topic source, or with none, leads to.
 
-``decide`` answers a source, ``look_up`` a null source. Both compute only: the caller finds what exists under the
-identities that ``attach_request.identities_to_look_up`` names, applies the decision, logs it and replies. Neither knows frames,
-logs or queues. Source: seed 000 (the rows and its pseudo code, of which the text is normative) and decisions 1 to 8,
-14, 16, 17 of the design.
+``decide`` decides about a topic source, ``look_up`` about a null source. Both only compute: the caller finds what
+exists under the identities that ``attach_request.identities_to_look_up`` names, applies the decision, logs it and
+replies. Neither knows frames, logs or queues. Source: seed 000 (the rows and its pseudo code; its text is normative),
+and decisions 1 to 8, 14, 16 and 17 (docs/decisions).
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Join:
     """Attach to what exists, as it is."""
 
     existing: ExistingSubscription
-    """What was there; if the link is stolen, with one consumer less."""
+    """The subscription before the attach; if a link is stolen, with one consumer less."""
     claims: LinkKey | None
-    """The owner to record: the first link on a managed, not-shared one (decision 4)."""
+    """The owner to record: the first link on a managed, not-shared subscription (decision 4)."""
     steals: bool
 
 
@@ -73,7 +73,7 @@ class Rebind:
     """Drop the backlog, start a new incarnation with the new binding, attach (decision 6). Nobody consumes."""
 
     existing: ExistingSubscription
-    """What was there; identity, exclusivity, lifetime, owner and user stay."""
+    """The subscription before the attach; identity, exclusivity, lifetime, owner and user stay."""
     binding: Binding
     claims: LinkKey | None
     steals: bool
@@ -92,8 +92,8 @@ Decision = Create | Join | Rebind | Refuse
 def decide(request: AttachRequest, existing: ExistingSubscription | None, live: LiveLink | None) -> Decision:
     """Decide an attach with a source.
 
-    ``existing_subscription`` is what the store holds for the one identity to look up, ``live`` the link that is attached now under
-    the same (container, link name), on whatever session. A ``Refuse`` changes neither (decision 10).
+    ``existing`` is what the store holds for the one identity to look up. ``live`` is the link that is attached now
+    under the same (container, link name), on any session. A ``Refuse`` changes neither (decision 10).
     """
     assert request.source is not None, "a null source is looked up, not decided"
     stealing = decide_steal(request.kind, live, request.user, request.may_use_others)
@@ -122,14 +122,18 @@ def look_up(request: AttachRequest, existing: Mapping[Identity, ExistingSubscrip
     )
 
 
-def _decide(request: AttachRequest, source: AskedSource, existing: ExistingSubscription | None, *, steals: bool) -> Decision:
+def _decide(
+    request: AttachRequest, source: AskedSource, existing: ExistingSubscription | None, *, steals: bool
+) -> Decision:
     binding = binding_asked(request, source)
     refused = check_binding(binding)
     if refused is not None:
         return refused
     if existing is None:
         return _create(request, binding, steals)
-    refused = permissions.check_owner(existing, request.user, request.may_use_others) or _check_exclusivity(request, existing)
+    refused = permissions.check_owner(existing, request.user, request.may_use_others) or _check_exclusivity(
+        request, existing
+    )
     if refused is not None:
         return refused
     claims = request.link if existing.exclusivity is Exclusivity.LINK and existing.owner is None else None
@@ -185,8 +189,10 @@ def _check_exclusivity(request: AttachRequest, existing: ExistingSubscription) -
     return None
 
 
-def _refuse_override(source: AskedSource, binding: Binding, existing: ExistingSubscription, managed: OwnerMark) -> Refuse | None:
-    """Decision 14: what an attach leaves unnamed is not asked for; what it names must be what is declared."""
+def _refuse_override(
+    source: AskedSource, binding: Binding, existing: ExistingSubscription, managed: OwnerMark
+) -> Refuse | None:
+    """Whether an attach may use a managed subscription: what it names must be as declared (decision 14)."""
     declared = existing.binding
     same_keys = source.keys is None or binding.keys == declared.keys
     same_headers = source.headers is None or binding.headers == declared.headers
@@ -219,7 +225,7 @@ def _by_resource(existing: ExistingSubscription) -> str:
 
 
 def _without(live: LiveLink | None, existing: ExistingSubscription | None) -> ExistingSubscription | None:
-    """Decision 5: what exists, as if the live link were gone."""
+    """The subscription as it would be without the live link (decision 5)."""
     if live is None or existing is None or live.identity != existing.identity:
         return existing
     return replace(existing, consumers=existing.consumers - 1)

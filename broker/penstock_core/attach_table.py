@@ -14,7 +14,17 @@ from typing import Final, NamedTuple
 
 from penstock_core.terms import Exclusivity
 
-__all__ = ["NULL_SOURCE", "SHARED_SUBS", "TABLE", "AttachKey", "NameScope", "Naming", "NullSourceKey", "NullSourceRow", "Row"]
+__all__ = [
+    "NULL_SOURCE",
+    "SHARED_SUBS",
+    "TABLE",
+    "AttachKey",
+    "NameScope",
+    "Naming",
+    "NullSourceKey",
+    "NullSourceRow",
+    "Row",
+]
 
 SHARED_SUBS: Final = "SHARED-SUBS"
 """The capability that every topic link is offered; the page also spells it SHARED-SUB and SHARED_SUB, clients know this
@@ -81,8 +91,8 @@ TABLE: Final[dict[AttachKey, Row]] = {
     AttachKey(NO,  YES, YES): Row(Naming.LINK,   NameScope.GLOBAL,    Exclusivity.LINK,   YES, ("topic", "global")),
     AttachKey(YES, NO,  NO):  Row(Naming.PREFIX, NameScope.CONTAINER, Exclusivity.SHARED, NO,  ("topic", "shared")),
     AttachKey(YES, NO,  YES): Row(Naming.PREFIX, NameScope.CONTAINER, Exclusivity.SHARED, YES, ("topic", "shared")),
-    AttachKey(YES, YES, NO):  Row(Naming.PREFIX, NameScope.GLOBAL,    Exclusivity.SHARED, NO,  ("topic", "shared", "global")),
-    AttachKey(YES, YES, YES): Row(Naming.PREFIX, NameScope.GLOBAL,    Exclusivity.SHARED, YES, ("topic", "shared", "global")),
+    AttachKey(YES, YES, NO):  Row(Naming.PREFIX, NameScope.GLOBAL,    Exclusivity.SHARED, NO,  ("topic", "shared", "global")),  # noqa: E501
+    AttachKey(YES, YES, YES): Row(Naming.PREFIX, NameScope.GLOBAL,    Exclusivity.SHARED, YES, ("topic", "shared", "global")),  # noqa: E501
 }
 
 #       SHARED GLOBAL

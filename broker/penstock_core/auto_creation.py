@@ -1,7 +1,7 @@
 """What may be made because a client named it: auto-creation.
 
-Each kind has a rule of its own: patterns of names, and how many there may be. It must not know what exists. Source:
-section 3 of the design, "Addresses" ("Unknown names are not-found unless auto-creation is on").
+Queues and topics each have a rule: patterns of names, and how many there may be. It must not know what exists.
+Source: docs/decisions/019-auto-creation.md.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Filter:
     selector: str | None = None
     """The selector's normalised text; None takes every message."""
     no_local: bool = False
-    """Leave out messages of one's own (decision 17); never set for a shared subscription."""
+    """Leave out messages that the consumer itself published (decision 17); never set for a shared subscription."""
 
     @property
     def is_empty(self) -> bool:

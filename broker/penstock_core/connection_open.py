@@ -1,8 +1,8 @@
-"""What the Open reply offers, and what becomes of a second connection of one container.
+"""What the Open reply offers, and what happens to a second connection of one container.
 
-Source: decisions 13 and 15 of the design; "Enforcing Connection Uniqueness 1.0" for sole-connection-for-container; what
-the JMS client expects: an Open with ``amqp:connection-establishment-failed``, then a Close with invalid-field and info
-``invalid-field: container-id``.
+Source: docs/decisions/013-container-uniqueness.md, docs/decisions/015-offered-capabilities.md; "Enforcing Connection
+Uniqueness 1.0" for sole-connection-for-container; and what the JMS client expects: an Open with
+``amqp:connection-establishment-failed``, then a Close with invalid-field and info ``invalid-field: container-id``.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ class Capability(enum.Enum):
 
 
 def offer(working: Collection[Capability]) -> tuple[str, ...]:
-    """The offered capabilities: those that work now and no others, since an offer silences the client's own check."""
+    """The offered capabilities: those that work now and no others, because a client does not check again what is
+    offered.
+    """
     return tuple(capability.value for capability in Capability if capability in working)
 
 
 class Enforcement(enum.Enum):
-    """How the newcomer wants uniqueness enforced (property ``sole-connection-enforcement-policy``); values as on the
-    wire.
+    """How the new connection wants uniqueness enforced (property ``sole-connection-enforcement-policy``); values are
+    those on the wire.
     """
 
     REFUSE = 0
@@ -70,7 +72,7 @@ class Predecessor:
     """The connection that is open under the same container-id."""
 
     is_sole: bool
-    """It was promised to be the only one."""
+    """It asked to be the only connection of its container, and the broker agreed."""
     user: str
     probe: ProbeResult
 
@@ -82,15 +84,15 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Find out first whether the predecessor's peer is still there (an empty frame and TCP_INFO), then decide again."""
+    """First find out whether the predecessor's peer still answers (an empty frame and TCP_INFO), then decide again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClosePredecessor:
-    """Close the predecessor, then open the newcomer."""
+    """Close the predecessor, then open the new connection."""
 
     told: Refuse
-    """What the predecessor is told, if anybody still listens."""
+    """The error that the predecessor is closed with; its peer may be gone and never read it."""
 
 
 SoleDecision = Admit | Probe | ClosePredecessor | Refuse
@@ -110,7 +112,10 @@ def decide_sole_connection(
     may_use_others: bool,
     predecessor: Predecessor | None,
 ) -> SoleDecision:
-    """Decide an Open whose container-id another connection may hold; it is unique if either side was to be alone."""
+    """Decide an Open whose container-id another connection may hold.
+
+    Only one of the two may stay if either of them asked to be the only one.
+    """
     if predecessor is None or not (asks_sole or predecessor.is_sole):
         return Admit()
     match predecessor.probe:

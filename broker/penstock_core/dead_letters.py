@@ -1,9 +1,9 @@
-"""What becomes of a message that nobody could take: back into its queue, to its destination, or gone.
+"""What happens to a message that no consumer accepted: back into its queue, to its destination, or dropped.
 
-Released never counts. What counts one failed delivery is `modified` with delivery-failed, the oldest unsettled delivery
-of a link that is lost, and a rollback; who counts is the caller. A rejected message is not tried again. Without a
-dead-letter destination there is no limit, because there would be nowhere to go. Source: AMQP 1.0 part 3, 3.4; section 4
-of the design ("Limits").
+A released delivery never counts as a failure. Three things count as one failure: `modified` with delivery-failed, the
+oldest unsettled delivery of a link that is lost, and a rollback; the caller counts them. A rejected message is not
+tried again. Without a dead-letter destination there is no limit on failures, because the message would have nowhere to
+go. Source: AMQP 1.0 part 3, 3.4; docs/decisions/032-delivery-attempts.md, docs/decisions/033-dead-letters.md.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class DeathReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """Back into the queue."""
+    """Put it back into the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """To the address; only once it is there does it leave the queue."""
+    """Send it to the address. The message leaves its queue only once it is stored there."""
 
     address: str
     cause: DeathReason
@@ -37,7 +37,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Gone, and counted."""
+    """Drop it, and count it as dropped."""
 
 
 def after_rejection(dead_letter: str | None) -> Forward | Drop:
@@ -46,7 +46,7 @@ def after_rejection(dead_letter: str | None) -> Forward | Drop:
 
 
 def after_failure(attempts: int, max_deliveries: int, dead_letter: str | None) -> Forward | Requeue:
-    """A delivery failed; it was the message's `attempts`-th failure. `max_deliveries` 0: any number may."""
+    """A delivery failed, which was the message's failure number `attempts`. `max_deliveries` 0: no limit."""
     if dead_letter is None or not 0 < max_deliveries <= attempts:
         return Requeue()
     return Forward(dead_letter, DeathReason.DELIVERY_LIMIT)

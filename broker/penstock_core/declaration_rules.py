@@ -1,13 +1,10 @@
-"""What the declaration, or the deletion, of a subscription by a resource or an administrator leads to.
+"""What the declaration or the deletion of a subscription or an exchange leads to.
 
-A declaration is idempotent. Unlike a client's attach it may change the binding of a subscription in use: how far, its
-rebind policy says. A declaration never takes messages away unless its policy says so. It must not know Kubernetes: a
-resource is a mark. Source: decisions 4, 6 and 14, section 5 of the design (``rebindPolicy``, owner mark, deletion),
-``docs/management.md``.
-
-What may be declared as an exchange, and when one may go.
-
-Source: sections 3 ("Addresses") and 5 of the design.
+Resources and administrators declare; clients attach. A declaration is idempotent. Unlike a client's attach it may
+change the binding of a subscription in use: how far, its rebind policy says. A declaration never drops messages unless
+its policy says so. It must not know Kubernetes: a resource is known by its owner mark. Source: decisions 4, 6 and 14;
+docs/decisions/018-addresses.md, docs/decisions/053-rebind-policy.md, docs/decisions/054-owner-mark.md,
+docs/decisions/055-deletion.md; docs/management.md.
 """
 
 from __future__ import annotations
@@ -22,7 +19,23 @@ from penstock_core.identity import Identity, subscription_name
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, RebindPolicy
 
-__all__ = ["DeclaredSubscription", 'DeleteExisting', 'DropAndRebind', 'Keep', 'Make', 'NothingToDelete', 'RebindInPlace', 'Rebinding', 'SameBinding', 'Wait', 'decide_declaration', 'decide_deletion', 'decide_exchange_declaration', 'decide_exchange_deletion', 'decide_rebind']
+__all__ = [
+    "DeclaredSubscription",
+    "DeleteExisting",
+    "DropAndRebind",
+    "Keep",
+    "Make",
+    "NothingToDelete",
+    "RebindInPlace",
+    "Rebinding",
+    "SameBinding",
+    "Wait",
+    "decide_declaration",
+    "decide_deletion",
+    "decide_exchange_declaration",
+    "decide_exchange_deletion",
+    "decide_rebind",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +48,7 @@ class DeclaredSubscription:
     binding: Binding
     rebind_policy: RebindPolicy
     managed: OwnerMark | None
-    """The mark of the resource; None if an administrator declares."""
+    """The owner mark of the resource; None if an administrator declares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +83,16 @@ class Make:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The subscription is there: put mark, lifetime and limits as declared, and the binding as ``rebinding`` says."""
+    """The subscription exists: set owner mark, lifetime and limits as declared; the binding as ``rebinding`` says."""
 
     adopts: bool
-    """It had no mark; from now on the resource is the authority and it is no user's own."""
+    """It had no owner mark; from now on it belongs to the resource and no longer to a user."""
     rebinding: Rebinding
 
 
-def decide_declaration(declared: DeclaredSubscription, existing: ExistingSubscription | None, depth: int) -> Make | Keep | Refuse:
+def decide_declaration(
+    declared: DeclaredSubscription, existing: ExistingSubscription | None, depth: int
+) -> Make | Keep | Refuse:
     """Decide CREATE or UPDATE of a subscription that holds ``depth`` messages; the exchange was found and can route."""
     refused = _check(declared)
     if refused is not None:
@@ -122,7 +137,7 @@ class DeleteExisting:
 
 @dataclass(frozen=True, slots=True)
 class NothingToDelete:
-    """It is gone already: success."""
+    """There is no such subscription: success."""
 
 
 def decide_deletion(
@@ -196,12 +211,13 @@ def _check_mark(declared: DeclaredSubscription, existing: ExistingSubscription) 
         f"Another resource declared the {existing.identity} before; choose another name, or delete one of the two.",
     )
 
+
 def decide_exchange_declaration(name: str, asked: ExchangeType, there: ExchangeType | None) -> Refuse | None:
     """None if the exchange may be made, or kept as it is; ``there`` is the type of the one that exists."""
     if there is None:
         return check_exchange_name(name)
     if there is asked:
-        return check_exchange_name(name)  # one with a reserved name is nobody's to declare
+        return check_exchange_name(name)  # nobody may declare one with a reserved name
     return Refuse(
         Reason.IMMUTABLE,
         f"The exchange {name!r} is of type {there.value} and a type never changes; choose another name than for "

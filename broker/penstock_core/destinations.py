@@ -3,7 +3,7 @@
 A destination is an address like that of a target: a queue's name, ``exchange`` or ``exchange/key``. A plain name that
 nothing has is a queue to be made; an exchange that isn't there yet may come later, so that declarations can arrive in
 any order. Nobody puts messages into a subscription past its exchange, and none into ``$management``. It must not know
-who holds the names. Source: section 4 of the design, "Limits"; docs/management.md.
+who holds the names. Source: docs/decisions/033-dead-letters.md; docs/management.md.
 """
 
 from __future__ import annotations
@@ -31,26 +31,28 @@ __all__ = ["FoundDestination", "MakeQueue", "MissingDestination", "decide_destin
 
 @dataclass(frozen=True, slots=True)
 class FoundDestination:
-    """It is there."""
+    """The destination exists."""
 
     address: ExchangeAddress | QueueAddress
 
 
 @dataclass(frozen=True, slots=True)
 class MakeQueue:
-    """It is not there; a declaration that names it makes it, a durable queue."""
+    """There is no such queue; a declaration that names it makes a durable one."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class MissingDestination:
-    """Its exchange is not there, or not yet; until it is, messages stay where they are."""
+    """The exchange does not exist, or not yet. Until it does, messages stay where they are."""
 
     address: str
 
 
-def decide_destination(address: str, directory: Directory) -> FoundDestination | MakeQueue | MissingDestination | Refuse:
+def decide_destination(
+    address: str, directory: Directory
+) -> FoundDestination | MakeQueue | MissingDestination | Refuse:
     """Find out what the destination of a policy means."""
     parsed = parse_target(address, (), directory, auto_create=ANYTHING)
     match parsed:

@@ -1,7 +1,7 @@
 """What a detach does to the subscription behind the link.
 
-Source: seed 000 "Link Detach", seed 001 "Unsubscribe", decisions 8, 9, 10, 14 and 16 of the design. What ends by its
-lifetime once the link is gone is decided by ``lifetimes``, not here.
+``subscription_lifetime`` decides what ends by its lifetime once the link is gone. Source: seed 000 "Link Detach", seed
+001 "Unsubscribe", decisions 8, 9, 10, 14 and 16 (docs/decisions).
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from penstock_core.identity import Identity
 from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Durability, Lifetime
 
-__all__ = ["DetachDecision", "DetachOnly", "DetachRequest", "EndSubscription", "RefuseClose", "SourceKind", "decide_detach"]
+__all__ = [
+    "DetachDecision",
+    "DetachOnly",
+    "DetachRequest",
+    "EndSubscription",
+    "RefuseClose",
+    "SourceKind",
+    "decide_detach",
+]
 
 
 class SourceKind(enum.Enum):
@@ -33,19 +41,19 @@ class DetachRequest:
     closed: bool
     source: SourceKind
     durability: Durability
-    """What the link's attach asked, not what it got; irrelevant for a null source."""
+    """The durability that the link's attach asked for, not what it got; irrelevant for a null source."""
     user: str
     may_use_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DetachOnly:
-    """The link goes; the subscription stays as far as its lifetime lets it."""
+    """The link is detached. The subscription stays, unless its lifetime ends with the link."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndSubscription:
-    """The link goes, and the subscription with its backlog, whatever its lifetime (decision 9)."""
+    """The link is detached, and the subscription ends with its messages, whatever its lifetime (decision 9)."""
 
     identity: Identity
     incarnation: int
@@ -53,8 +61,8 @@ class EndSubscription:
 
 @dataclass(frozen=True, slots=True)
 class RefuseClose:
-    """The link goes, its unsettled deliveries return; the subscription and the other links stay, and the detach says
-    why.
+    """The link is detached with an error that says why the subscription does not end. Its unsettled deliveries return
+    to the queue; the subscription and the other links stay.
     """
 
     refuse: Refuse
@@ -63,11 +71,13 @@ class RefuseClose:
 DetachDecision = DetachOnly | EndSubscription | RefuseClose
 
 
-def decide_detach(request: DetachRequest, existing: ExistingSubscription | None, other_consumers: int) -> DetachDecision:
+def decide_detach(
+    request: DetachRequest, existing: ExistingSubscription | None, other_consumers: int
+) -> DetachDecision:
     """Decide a detach.
 
-    ``existing_subscription`` is the subscription that the link consumes from or found, None if it is gone by now or the source is a
-    queue; ``other_consumers`` are the links that consume from it besides this one (all of them for a null source).
+    ``existing`` is the subscription that the link consumes from or found; None if it is gone by now, or if the source
+    is a queue. ``other_consumers`` are the links that consume from it besides this one (all of them for a null source).
     """
     if not request.closed or request.source is SourceKind.QUEUE or existing is None:
         return DetachOnly()
@@ -88,8 +98,10 @@ def decide_detach(request: DetachRequest, existing: ExistingSubscription | None,
     )
 
 
-def _close_managed(request: DetachRequest, existing: ExistingSubscription, managed: OwnerMark) -> DetachOnly | RefuseClose:
-    """Decision 14: a client that never asked for durability only leaves; one that means to end it is told who can."""
+def _close_managed(
+    request: DetachRequest, existing: ExistingSubscription, managed: OwnerMark
+) -> DetachOnly | RefuseClose:
+    """A client that never asked for durability only detaches; another one is told who can end it (decision 14)."""
     if request.source is SourceKind.TOPIC and not request.durability.is_durable:
         return DetachOnly()
     return RefuseClose(

@@ -1,7 +1,7 @@
-"""Who gets which message of a queue: priorities, groups, consumers that come first.
+"""Which consumer gets which message of a queue: message priorities, message groups, and the ranks of consumers.
 
 Source: AMQP 1.0 part 3, 3.2.1 (priority) and 3.2.4 (group-id, group-sequence); JMS 2.0, 3.4.10 and 3.5.10
-(JMSXGroupID, JMSXGroupSeq); section 4 of the design.
+(JMSXGroupID, JMSXGroupSeq); docs/decisions/031-queue-order.md.
 """
 
 from __future__ import annotations

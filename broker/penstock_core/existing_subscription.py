@@ -1,5 +1,6 @@
-"""What the store holds about one subscription, and what is live under one link name: the facts that decisions start
-from.
+"""What the store holds about one subscription, and which link is attached under one link name.
+
+Decisions about attaching, detaching and declaring start from these facts.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ __all__ = ["ExistingSubscription", "LinkKind", "LiveLink", "OwnerMark", "QueueLi
 
 @dataclass(frozen=True, slots=True)
 class OwnerMark:
-    """The mark of the resource that declares a subscription (decision 14)."""
+    """The owner mark: which resource declares a subscription (decision 14, docs/decisions/054-owner-mark.md)."""
 
     resource: str
     """The resource as a person names it: ``namespace/name``."""
     uid: str = ""
-    """Of the resource; another uid under the same name is the same owner, restored or replaced."""
+    """Kubernetes uid of the resource. Another uid under the same name is the same owner, restored or replaced."""
     cluster_id: str = ""
     client_overrides: ClientOverrides = ClientOverrides.REFUSE
 
@@ -31,11 +32,11 @@ class OwnerMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExistingSubscription:
-    """One subscription that is there."""
+    """A subscription that the broker has."""
 
     identity: Identity
     incarnation: int
-    """The log-wide number of the present life of its queue."""
+    """Number of its queue, unique in the log; a rebind starts a new one."""
     exclusivity: Exclusivity
     lifetime: Lifetime
     binding: Binding

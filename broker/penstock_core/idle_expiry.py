@@ -1,9 +1,9 @@
-"""When a subscription that nobody uses any more has been left behind.
+"""When a durable subscription that nobody uses any more is ended (the setting `idleExpirySeconds`).
 
-Only what a client made, and only where the broker is told to: a resource's subscription is its owner's to end. Time
-counts since the last consumer left. What a broker's downtime adds is not held against anybody: for some minutes after
-a start nothing ends, so that whoever was kept out has time to come back. Source: issue "Orphans and ClientID in
-clusters" of facts/amqp.md 5; docs/broker.md.
+This concerns only subscriptions that a client made, and only where the setting is given: a subscription that a resource
+declares is ended by its resource. The time counts from when the last consumer left. Time during which the broker was
+down must not end anything: for some minutes after a start no subscription is ended, so that clients can come back.
+Source: docs/broker.md, "delivery"; docs/decisions/002-durability-and-lifetime.md.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from typing import Final
 __all__ = ["GRACE_SECONDS", "has_idled"]
 
 GRACE_SECONDS: Final = 600
-"""After a start, unless the limit itself is shorter."""
+"""Nothing is ended for so long after a start, or for the limit itself if that is shorter."""
 
 
 def has_idled(
     *, now_us: int, unused_since_us: int, started_us: int, limit_seconds: int | None, is_lasting: bool, managed: bool
 ) -> bool:
-    """True if the subscription is to be ended. `unused_since_us` is 0 while somebody consumes; `is_lasting`: durable
-    and permanent, all others end by their lifetime.
+    """True if the subscription is to be ended.
+
+    Args:
+        now_us, unused_since_us, started_us: microseconds since the epoch; `unused_since_us` is 0 while a link consumes.
+        is_lasting: the subscription is durable and permanent; all others end by their lifetime.
+        managed: a resource declares it.
     """
     if limit_seconds is None or managed or not is_lasting or not unused_since_us:
         return False

@@ -1,7 +1,8 @@
-"""Whether an attach takes over the link that is live under its (container, link name).
+"""Whether an attach takes over the link that is attached now under its (container, link name).
 
-Decide first, steal after: the caller decides as if the live link were gone, and only a success ends it (decision 5).
-Source: AMQP 1.0 part 2, section 2.6.1 ("link stealing"), seed 001 "Server handling", decisions 5 and 16 of the design.
+First decide, then steal: the caller decides as if the live link were gone, and only a success ends it (decision 5).
+Source: AMQP 1.0 part 2, section 2.6.1 ("link stealing"); seed 001 "Server handling";
+docs/decisions/005-decide-then-steal.md, docs/decisions/016-owner-user.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Why a connection that has logged in may not stay, and what its peer is told.
 
-What a login stands on can end while the connection is open: a token's time, the key that signed it, the user, the
-password. Must not know files, tokens or clocks. Source: docs/security.md, "When a login ends".
+A login can become invalid while the connection is open: the token expires, the key that signed it is removed, the user
+is removed, the password changes. It must not know files, tokens or clocks. Source: docs/security.md, "When a login
+ends".
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ __all__ = ["LoginEnd", "refusal"]
 
 
 class LoginEnd(Enum):
-    """What has become of that on which a login stood."""
+    """Why a login is no longer valid."""
 
     EXPIRED = auto()
-    """The token's time is over, leeway included."""
+    """The token has expired, with the leeway included."""
     KEY_REMOVED = auto()
-    """The issuer's keys do not hold the one any more that signed the token."""
+    """The key that signed the token is not among the issuer's keys any more."""
     USER_REMOVED = auto()
     SECRET_CHANGED = auto()
 
 
 def refusal(end: LoginEnd, user: str) -> Refuse:
-    """What the connection is closed with."""
+    """The error with which the connection is closed."""
     match end:
         case LoginEnd.EXPIRED:
             told = f"The token by which {user!r} logged in has expired: connect again with a new one."

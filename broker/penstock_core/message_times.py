@@ -1,11 +1,11 @@
 """When a message may be delivered, and until when.
 
-Time to live counts from when the broker got the message, and is not prolonged by a delay (JMS 2.0, 3.4.5 and 7.9); an
-absolute expiry is the sender's clock against ours. The earlier of the two wins, and a queue's upper bound over both.
-A delivery time is absolute and has no time zone; a delay counts from when the broker got the message. What lies in the
-past, or is zero or negative, asks for nothing.
+Time to live counts from when the broker got the message, and a delay does not prolong it (JMS 2.0, 3.4.5 and 7.9). An
+absolute expiry is a time on the sender's clock, compared with the broker's. The earlier of the two holds, and neither
+may be later than the queue's upper bound. A delivery time is absolute and has no time zone; a delivery delay counts
+from when the broker got the message. A time in the past, zero or a negative number is as good as none.
 
-Times are microseconds since the epoch on the broker's clock, durations and what messages say are milliseconds.
+Times are microseconds since the epoch on the broker's clock; durations, and what messages say, are milliseconds.
 Source: AMQP 1.0 part 3, 3.2.1 and 3.2.4; `x-opt-delivery-time` and `x-opt-delivery-delay` as JMS clients send them.
 """
 
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 __all__ = ["NO_REQUESTED_TIMES", "RequestedTimes", "available_at", "bounded", "expires_at"]
 
 FOREVER_MS = 1 << 62
-"""Beyond this a number is no time but somebody's "never"."""
+"""A greater number is not a time: some clients write "never" so."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedTimes:
-    """What a message says about its times; None: nothing."""
+    """The times that a message asks for; None where it asks for none."""
 
     absolute_expiry_ms: int | None = None
     delivery_time_ms: int | None = None
@@ -41,7 +41,7 @@ def expires_at(arrived_us: int, ttl_ms: int | None, absolute_expiry_ms: int | No
 
 
 def bounded(expires_us: int, arrived_us: int, max_ttl_us: int) -> int:
-    """The same in a queue that keeps nothing longer than `max_ttl_us` (0: as long as they like)."""
+    """The expiry in a queue that keeps no message longer than `max_ttl_us` (0: no bound)."""
     if not max_ttl_us:
         return expires_us
     latest = arrived_us + max_ttl_us
@@ -49,7 +49,7 @@ def bounded(expires_us: int, arrived_us: int, max_ttl_us: int) -> int:
 
 
 def available_at(arrived_us: int, wishes: RequestedTimes) -> int:
-    """When the message may be delivered: on arrival, or later. A delivery time goes over a delay."""
+    """When the message may be delivered: on arrival or later. With both, the delivery time holds, not the delay."""
     wished = 0
     if wishes.delivery_time_ms is not None:
         wished = wishes.delivery_time_ms * 1000

@@ -1,10 +1,9 @@
-"""Who may do what: grants for users and groups on exchanges, subscriptions, queues and management.
+"""Who may do what: grants for users and groups on exchanges, subscriptions, queues and management; and whether a user
+may use a subscription that somebody else made.
 
-Where nobody spoke of permissions everything is allowed; else what no grant allows is refused. Patterns know one sign,
-`*` for any characters, also none. Must not know where grants come from. Source: design, section 3, decision 16;
-docs/security.md.
-
-Whether a user may use a subscription that somebody else made (decision 16: a container-id is only a claim).
+Without any setting about permissions everything is allowed; otherwise what no grant allows is refused. In patterns `*`
+stands for any characters, also none. It must not know where grants come from.
+Source: docs/decisions/016-owner-user.md (a container-id proves nothing about who uses it); docs/security.md.
 """
 
 from __future__ import annotations
@@ -18,7 +17,19 @@ from penstock_core.identity import Identity
 from penstock_core.patterns import matches
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ['ALLOWED', 'EVERYTHING', 'Action', 'Allowed', 'Grant', 'Need', 'Permissions', "Principal", "TargetKind", "check_owner", 'needs_to_subscribe']
+__all__ = [
+    "ALLOWED",
+    "EVERYTHING",
+    "Action",
+    "Allowed",
+    "Grant",
+    "Need",
+    "Permissions",
+    "Principal",
+    "TargetKind",
+    "check_owner",
+    "needs_to_subscribe",
+]
 
 
 class Action(enum.Enum):
@@ -33,7 +44,7 @@ class Action(enum.Enum):
 
 
 class TargetKind(enum.Enum):
-    """What something is done to. Values are words of refusals."""
+    """What an action is done to. Values appear in refusals."""
 
     EXCHANGE = "exchange"
     SUBSCRIPTION = "subscription"
@@ -44,7 +55,7 @@ class TargetKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody that has logged in. A user "anonymous" is everybody that did not say who it is."""
+    """A user who has logged in. All clients that logged in without a name are the user "anonymous"."""
 
     user: str
     groups: frozenset[str] = frozenset()
@@ -65,7 +76,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Go on."""
+    """The action is allowed."""
 
 
 ALLOWED: Final = Allowed()
@@ -73,7 +84,7 @@ ALLOWED: Final = Allowed()
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One thing that has to be allowed."""
+    """One action that has to be allowed."""
 
     action: Action
     kind: TargetKind
@@ -81,11 +92,11 @@ class Need:
 
 
 def needs_to_subscribe(identity: Identity, existing: ExistingSubscription | None, exchange: str) -> tuple[Need, ...]:
-    """What an attach to a topic source needs.
+    """The actions that an attach to a topic source needs.
 
-    Of what a resource or an administrator declared: the subscription, whose messages are its consumers' alone. Of
-    everything else the exchange; and a durable subscription that is not there yet has to be allowed itself, because it
-    stays. Whose it is when it is there, is another rule (``ownership``).
+    If a resource or an administrator declared the subscription: to consume from the subscription. Otherwise: to consume
+    from the exchange; and a durable subscription that does not exist yet needs a permission to be made, because it
+    stays. Whether the user may use one that another user made is a rule of its own (``check_owner``).
     """
     if existing is not None and existing.user is None:
         return (Need(Action.CONSUME, TargetKind.SUBSCRIPTION, identity.name),)
@@ -115,7 +126,7 @@ def _is_for(grant: Grant, who: Principal) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """All grants. `is_open`: nobody ever spoke of permissions, so everything is allowed."""
+    """All grants. `is_open`: the configuration says nothing about permissions, so everything is allowed."""
 
     grants: tuple[Grant, ...] = ()
     is_open: bool = False
@@ -139,18 +150,22 @@ class Permissions:
         )
 
     def allows(self, who: Principal, action: Action, kind: TargetKind, name: str) -> bool:
-        """The same as a yes or no. Where all is open still nobody may ``MANAGE``: what one made is one's own."""
+        """Whether ``decide`` would allow it. But nobody may ``MANAGE`` without a grant: what a user made is the user's
+        own.
+        """
         if self.is_open and action is Action.MANAGE:
             return False
         return isinstance(self.decide(who, action, kind, name), Allowed)
 
 
 EVERYTHING: Final = Permissions(is_open=True)
-"""As long as nobody speaks of permissions."""
+"""The permissions of a broker whose configuration says nothing about permissions."""
+
 
 def check_owner(existing: ExistingSubscription, user: str, may_use_others: bool) -> Refuse | None:
-    """None if ``user`` may attach to, steal from, look up or end ``existing_subscription``; what a resource declared is nobody's
-    own.
+    """None if ``user`` may attach to, steal from, look up or end ``existing``.
+
+    A subscription that a resource or an administrator declared belongs to no user.
     """
     if existing.user is None or existing.user == user or may_use_others:
         return None

@@ -1,7 +1,7 @@
 """Whether a message that reaches a durable queue is written to the log.
 
-AMQP's default is not durable, and people lose backlogs that way: so what a resource declares keeps everything unless it
-says otherwise. Source: section 4 of the design, "What is durable".
+AMQP's default is not durable, and people lose messages because they forget to ask: so an exchange or a subscription
+that a resource declares keeps every message unless it says otherwise. Source: docs/decisions/036-what-is-durable.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a link may do with a queue that it names as a queue.
+"""What a link may do with a queue that its address names.
 
-On a queue ``copy`` browses and all else consumes (decision 11). The queue of a subscription can be looked into by
-whoever may manage it, and only browsed: its messages leave by the subscription alone. Source: section 3 of the design,
-"Addresses".
+On a queue the distribution mode ``copy`` browses, and any other mode consumes (decision 11). Whoever may manage a
+subscription can browse its queue, but not consume from it by the queue's name: messages of a subscription are consumed
+by attaching to the subscription. Source: docs/decisions/011-browsing.md, docs/decisions/018-addresses.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Why something was refused: a closed set of reasons, and the AMQP error condition of each.
 
 A reason travels as ``penstock:reason`` in the error's info map and in management answers, and conditions of Kubernetes
-resources copy it; nobody parses descriptions. Source: section 2 of the design; conditions from AMQP 1.0 part 2,
-sections 2.8.15 to 2.8.18, and part 4, section 4.5.8.
+resources copy it; no program needs to parse descriptions. Source: docs/decisions/066-reasons-of-refusals.md;
+conditions from AMQP 1.0 part 2, sections 2.8.15 to 2.8.18, and part 4, section 4.5.8.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ CONDITIONS: Final[dict[Reason, ErrorCondition]] = {
     Reason.INVALID_NAME:             ErrorCondition.INVALID_FIELD,
     Reason.INVALID_ADDRESS:          ErrorCondition.INVALID_FIELD,
     Reason.INVALID_REQUEST:          ErrorCondition.INVALID_FIELD,
-    Reason.CONTAINER_IN_USE:         ErrorCondition.INVALID_FIELD,  # what the JMS client turns into InvalidClientIDException
+    Reason.CONTAINER_IN_USE:         ErrorCondition.INVALID_FIELD,  # the JMS client: InvalidClientIDException
     Reason.OTHER_USER:               ErrorCondition.UNAUTHORIZED_ACCESS,
     Reason.NOT_PERMITTED:            ErrorCondition.UNAUTHORIZED_ACCESS,
     Reason.LOGIN_EXPIRED:            ErrorCondition.UNAUTHORIZED_ACCESS,
@@ -144,11 +144,11 @@ _INVALID_FIELD: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """A refusal. It carries no effect: whoever receives one tells the peer and changes nothing (decision 10)."""
+    """A refusal. Whoever gets one tells the peer and changes nothing (decision 10)."""
 
     reason: Reason
     description: str
-    """Cause and cure, for a person."""
+    """For a person: why, and what to do about it."""
     info: tuple[tuple[str, InfoValue], ...] = ()
     """Further entries of the error's info map, in order."""
 

@@ -1,8 +1,9 @@
-"""When a subscription ends by itself, and whether it outlives the process.
+"""When a subscription ends by itself, and whether it outlives the broker's process.
 
-"Session-end" and "connection-close" of a shared subscription mean the last session or connection that attached, not the
-creator's (decision 9); ``Users`` remembers them. Links of a null source use nothing and are never added. Source: seed
-000 "Assumptions", decisions 2, 8 and 9 and section 4 ("What is durable") of the design.
+"Session-end" and "connection-close" of a shared subscription mean the last session or connection that attached to it,
+not that of its creator (decision 9); ``AttachedSessions`` remembers them. Links of a null source use nothing and are
+never added. Source: seed 000 "Assumptions"; docs/decisions/002-durability-and-lifetime.md,
+docs/decisions/009-closing-detach.md, docs/decisions/036-what-is-durable.md; decision 8.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Temporary queues and topics: what a dynamic source or target makes, who may consume from it, and when it goes.
+"""Temporary queues and topics: what a dynamic source or target makes, who may consume from it, and when it is deleted.
 
 A dynamic node has a generated, unguessable name; anybody who learns it may send there, but only the connection that
-made it may consume. It goes by its lifetime policy, and at the latest with that connection: nobody else could take its
-messages. It must not know links or queues: the caller counts them. Source: AMQP 1.0 part 3, sections 3.5.9
-(``dynamic``, node properties) and 3.5.10 to 3.5.13 (lifetime policies); seed 002 "Temporary Queues/Topics".
+made it may consume. It is deleted as its lifetime policy says, and at the latest with that connection: nobody else
+could consume its messages. It must not know links or queues: the caller counts them. Source: AMQP 1.0 part 3, sections
+3.5.9 (``dynamic``, node properties) and 3.5.10 to 3.5.13 (lifetime policies); seed 002 "Temporary Queues/Topics".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 _PREFIX: Final[dict[NodeKind, str]] = {NodeKind.QUEUE: "temporary-queue:", NodeKind.TOPIC: "temporary-topic:"}
 
 TEMPORARY_PREFIXES: Final = tuple(_PREFIX.values())
-"""No other queue or exchange has a name that begins so."""
+"""No other queue or exchange may have a name that begins with one of these."""
 
 
 class LifetimePolicy(enum.Enum):
@@ -53,7 +53,7 @@ class MakeTemporary:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a temporary node is used by now."""
+    """Who uses a temporary node now."""
 
     has_creator: bool
     """The link whose attach made it is still attached."""
@@ -117,7 +117,7 @@ def check_consumer(name: str, owner: int, connection: int, *, durable: bool = Fa
 
 
 def is_over(policy: LifetimePolicy, use: Use) -> bool:
-    """True if a node with this policy goes now; the connection that made it is still there."""
+    """True if a node with this policy is deleted now; the connection that made it is still open."""
     match policy:
         case LifetimePolicy.DELETE_ON_CLOSE:
             return not use.has_creator

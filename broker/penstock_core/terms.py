@@ -1,7 +1,7 @@
 """The words of the rules, as closed enums.
 
 Values are the spellings of the Kubernetes resources, except where a word belongs to AMQP: those have AMQP's symbols or
-numbers. Source: sections 1, 3 and 5 of the design; AMQP 1.0 part 3, sections 3.5.5 to 3.5.7.
+numbers. Source: docs/rules.md; AMQP 1.0 part 3, sections 3.5.5 to 3.5.7.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The life of one local transaction as far as rules decide about it: what it takes, when it is over, what a discharge
-leads to.
+"""The rules about one local transaction: what it may hold, when it is over, and what a discharge leads to.
 
-A transaction is open until it is discharged, or rolled back for a reason of the broker's: then its controller learns
-that from the next discharge. Its age counts from its first work, not from its declaration, because clients declare the
-next transaction as soon as one has ended and may then wait for hours for a message. A message that the broker does not
-take dooms its transaction: nothing of it is to be committed without what its sender put into it.
+A transaction is open until it is discharged, or until the broker rolls it back; in that case its controller learns of
+it from the reply to the next discharge. Its age counts from its first work, not from its declaration, because clients
+declare the next transaction as soon as one has ended, and may then wait for hours for a message. If the broker refuses
+a message in a transaction, the transaction can't be committed any more: nothing of it may be committed without what its
+sender put into it.
 
-Must not know messages, links or clocks. Source: AMQP 1.0 part 4; issue 4 ("Transactions").
+It must not know messages, links or clocks. Source: AMQP 1.0 part 4; docs/decisions/035-transactions.md.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TransactionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What all open transactions of a connection hold."""
+    """What all open transactions of a connection hold, in bytes."""
 
     open: int = 0
     bytes: int = 0
@@ -76,11 +76,11 @@ class TransactionState:
     memory: int = 0
     """Those of the bytes that are in memory."""
     since_ms: int | None = None
-    """When its first work came; None: it has done nothing."""
+    """When its first work came, in milliseconds; None: it has done nothing."""
     fault: Refuse | None = None
-    """Why it can't be committed any more; what it posted is given up."""
+    """Why it can't be committed any more; None: it still can. What it posted is dropped."""
     is_over: bool = False
-    """It was rolled back without having been discharged: nothing is left but to say so."""
+    """The broker rolled it back before it was discharged; the reply to the discharge will say so."""
 
     @property
     def is_sound(self) -> bool:
@@ -95,14 +95,14 @@ class BeginTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The work is part of the transaction, which is in `state` now."""
+    """The work is accepted; `state` is the transaction with it."""
 
     state: TransactionState
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The work is not taken, for the reason `refuse`; the transaction is doomed, in `state`."""
+    """The work is refused for the reason `refuse`; the transaction, now in `state`, can't be committed any more."""
 
     state: TransactionState
     refuse: Refuse
@@ -110,12 +110,12 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class CommitTransaction:
-    """Apply everything; if that can't be, `failed_commit` says what to tell."""
+    """Apply everything. If that fails, `failed_commit` gives the error for the controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollBackTransaction:
-    """Undo everything, and tell `refuse` if there is one: a commit was asked for, or the transaction is not known."""
+    """Undo everything. `refuse` is the error for a controller that asked for a commit; None: it asked for this."""
 
     refuse: Refuse | None
 
@@ -129,7 +129,7 @@ UNKNOWN: Final = Refuse(
 
 
 def decide_declare(usage: Usage, limits: TransactionLimits, *, names_global: bool) -> BeginTransaction | Refuse:
-    """May a transaction begin? `names_global`: the declaration carries the name of a distributed one."""
+    """Whether a transaction may begin. `names_global`: the declaration carries a global-id, for a distributed one."""
     if names_global:
         return Refuse(
             Reason.NOT_IMPLEMENTED, "Distributed transactions are not implemented; declare without a global-id."
@@ -153,8 +153,12 @@ def decide_post(
     in_memory: int | None = None,
     messages: int = 1,
 ) -> Taken | Fail:
-    """May a message of `size` bytes be sent in this transaction? `in_memory`: so many of them are not in the log yet,
-    None: all. `messages`: so many at once, `size` is of all; if that fails, some of them may be taken one by one.
+    """Whether messages may be sent in this transaction.
+
+    Args:
+        size: bytes of all of them.
+        in_memory: how many of these bytes are not in the log yet; None: all.
+        messages: how many messages. If several together are refused, fewer of them may still be accepted.
     """
     in_memory = size if in_memory is None else in_memory
     if state.fault is not None:
@@ -171,9 +175,11 @@ def decide_post(
     return Taken(replace(begun, messages=begun.messages + messages, bytes=begun.bytes + size, memory=memory))
 
 
-def decide_settle(state: TransactionState, limits: TransactionLimits, now_ms: int, deliveries: int = 1) -> TransactionState:
-    """Deliveries were settled in this transaction. They can't be refused: beyond the limit they doom the
-    transaction.
+def decide_settle(
+    state: TransactionState, limits: TransactionLimits, now_ms: int, deliveries: int = 1
+) -> TransactionState:
+    """The transaction after deliveries were settled in it. They can't be refused: beyond the limit the transaction
+    can't be committed any more.
     """
     begun = _begun(state, now_ms)
     refuse = _too_many(state, deliveries, limits) if state.is_sound else None
@@ -182,19 +188,19 @@ def decide_settle(state: TransactionState, limits: TransactionLimits, now_ms: in
 
 
 def doom(state: TransactionState, fault: Refuse) -> TransactionState:
-    """It can't be committed any more; the first fault is the one that is told."""
+    """The transaction, which can't be committed any more because of `fault`; an earlier fault stays."""
     return state if state.fault is not None else replace(state, fault=fault, bytes=0, memory=0)
 
 
 def age_deadline_ms(state: TransactionState, limits: TransactionLimits) -> int | None:
-    """When its time is over; None: never, as it stands."""
+    """When it is rolled back for its age, in milliseconds; None: not as it is now."""
     if not limits.age_ms or state.since_ms is None or state.is_over:
         return None
     return state.since_ms + limits.age_ms
 
 
 def time_out(state: TransactionState, limits: TransactionLimits) -> TransactionState:
-    """Its time is over: it is rolled back now, and its controller is told at the next opportunity."""
+    """The transaction after it was rolled back for its age; the reply to its discharge will say so."""
     told = Refuse(
         Reason.TRANSACTION_TIMED_OUT,
         f"The transaction was rolled back {limits.age_ms // 1000} s after its first work (transactions.maxAgeSeconds); "
@@ -204,7 +210,7 @@ def time_out(state: TransactionState, limits: TransactionLimits) -> TransactionS
 
 
 def abandon(state: TransactionState) -> TransactionState:
-    """It was rolled back by the broker."""
+    """The transaction after the broker rolled it back."""
     return replace(state, is_over=True, messages=0, bytes=0, memory=0)
 
 
@@ -222,7 +228,7 @@ def decide_discharge(state: TransactionState | None, *, fail: bool) -> Discharge
 
 
 def failed_commit(cause: Refuse) -> Refuse:
-    """What to tell whoever asked for a commit that could not be."""
+    """The error for a controller whose commit failed."""
     return Refuse(
         Reason.TRANSACTION_ROLLED_BACK,
         f"The transaction was rolled back: {cause.description}",

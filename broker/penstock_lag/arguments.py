@@ -1,4 +1,4 @@
-"""The options of the lag job: the same for `penstock lag`, for `python -m penstock_lag` and for a SparkApplication."""
+"""The options of the lag job, the same for `penstock lag`, `python -m penstock_lag` and a SparkApplication."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def parse(arguments: Sequence[str]) -> LagJobSettings:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="penstock lag", description="Compute the lag of every subscription of a broker."
+        prog="penstock lag",
+        description="Compute the lag of every subscription of a broker, from the ledgers of its observers.",
     )
     add = parser.add_argument
     add(
@@ -42,26 +43,51 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         metavar="URL[,URL...]",
-        help="observers, in order of their ordinals",
+        help="base URL of each observer, in the order of the pods' ordinals; the first one stores the result",
     )
-    add("--broker", required=True, help="name of the Broker")
-    add("--namespace", required=True, help="namespace of the Broker")
-    add("--run-name", help=f"default: ${RUN_NAME_VARIABLE}, else the name of the Spark application")
-    add("--token-file", type=Path, help=f"file with the observers' token; default: ${TOKEN_VARIABLE}")
-    add("--ca-file", type=Path, help="certificates that the observers' are checked against")
-    add("--window", type=int, default=300, metavar="SECONDS", help="length of the window (default: %(default)s)")
-    add("--stale", type=int, default=180, metavar="SECONDS", help="a broker silent for longer is missing (%(default)s)")
+    add("--broker", required=True, help="name of the Broker resource")
+    add("--namespace", required=True, help="namespace of the Broker resource")
+    add("--run-name", help=f"name of this run (default: ${RUN_NAME_VARIABLE}, else the name of the Spark application)")
+    add(
+        "--token-file",
+        type=Path,
+        help=f"file with the bearer token of the observers (default: the token in ${TOKEN_VARIABLE})",
+    )
+    add(
+        "--ca-file",
+        type=Path,
+        help="CA certificates (PEM) that must have signed those of the observers (default: the system's)",
+    )
+    add(
+        "--window",
+        type=int,
+        default=300,
+        metavar="SECONDS",
+        help="length of the window that is analysed (default: %(default)s)",
+    )
+    add(
+        "--stale",
+        type=int,
+        default=180,
+        metavar="SECONDS",
+        help="a broker whose rows end this long before the window does counts as missing (default: %(default)s)",
+    )
     add(
         "--patience",
         type=int,
         default=30,
         metavar="SECONDS",
-        help="how long a silent observer is asked again (%(default)s)",
+        help="how long to retry an observer that does not answer (default: %(default)s)",
     )
-    add("--as-of", type=_time, metavar="TIME", help="end of the window, ISO 8601 (default: the last sealed row)")
-    add("--no-publish", action="store_true", help="do not PUT the result to the first observer")
-    add("--output", type=Path, metavar="FILE", help="write the result here too; - is the standard output")
-    add("--table", action="store_true", help="print a table")
+    add(
+        "--as-of",
+        type=_time,
+        metavar="TIME",
+        help="end of the window, ISO 8601 (default: time of the last row in a finished segment)",
+    )
+    add("--no-publish", action="store_true", help="do not store the result at the first observer")
+    add("--output", type=Path, metavar="FILE", help="also write the result to this file; - is the standard output")
+    add("--table", action="store_true", help="print the result as a table")
     return parser
 
 

@@ -1,6 +1,6 @@
-"""Log2 buckets of durations as numbers: what a bucket stands for.
+"""Log2 buckets of durations: which duration a bucket number stands for.
 
-Bucket i holds durations d with 2**(i/8) < d <= 2**((i+1)/8) milliseconds, bucket -1 everything up to 1 ms
+Bucket i holds durations d with 2**(i/8) < d <= 2**((i+1)/8) milliseconds; bucket -1 holds everything up to 1 ms
 (penstock_api.management).
 """
 
@@ -15,5 +15,7 @@ PER_OCTAVE: Final = 8
 
 
 def midpoint_ms(bucket: int) -> int:
-    """The whole millisecond nearest to the geometric middle: within 4.5 % and half a millisecond of what is inside."""
+    """The bucket's geometric middle in whole milliseconds: at most 4.5 % plus half a millisecond off any duration in
+    it.
+    """
     return round(math.exp2((bucket + 0.5) / PER_OCTAVE))

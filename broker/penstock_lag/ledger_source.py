@@ -2,8 +2,9 @@
 
 Options: ``segments`` (JSON list of [observer URL, segment name]), ``token_file`` and ``ca_file`` (paths, may be
 empty), ``patience_seconds``. Planning and reading happen in Python workers, so nothing here holds a connection, and
-the token itself is never an option, which plans show. Traps it avoids: Spark checks Arrow types exactly and only on
-the first batch; an empty list of partitions would be read as one. Source: docs/lag.md, "How Spark reads the ledger".
+the token itself is never an option, which plans show. Two properties of Spark matter here: it checks Arrow types
+exactly, but only on the first batch; and it reads an empty list of partitions as one partition. Source: docs/lag.md,
+"How Spark reads the ledger".
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -40,7 +41,7 @@ FORMAT: Final = "penstock_ledger"
 
 
 class SegmentMismatch(Exception):
-    """A file is no segment of this ledger; the message names it and the column."""
+    """A file is not a segment of this ledger; the message names the file and the column."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class SegmentPartition(InputPartition):
 
 
 class LedgerSource(DataSource):
-    """The data source; see the module."""
+    """The data source that this module describes."""
 
     @classmethod
     def name(cls) -> str:

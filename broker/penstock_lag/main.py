@@ -1,6 +1,7 @@
-"""The lag job: asks the observers, lets Spark make figures of the ledger, judges them, hands out the result.
+"""The lag job: asks the observers, lets Spark compute figures from the ledger, judges them, and delivers the result.
 
-Only wiring and I/O; every decision is in `windows`, `rules` and `document`. Source: design section 6; docs/lag.md.
+Only wiring and I/O; every decision is in `windows`, `rules` and `result_document`.
+Source: docs/lag.md; docs/decisions/062-exact-lag.md.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(settings: LagJobSettings, sessions: Sessions = local_session) -> int:
-    """One run. Returns 0, or raises Failure: Spark failed, or the result could not be handed out."""
+    """One run. Returns 0, or raises Failure: Spark failed, or the result could not be delivered."""
     token = read_token(settings.token_file)
     observers = [Observer(url, token, settings.ca_file, settings.patience_seconds) for url in settings.observers]
     result = analyse(settings, observers, sessions)
@@ -64,7 +65,7 @@ def run(settings: LagJobSettings, sessions: Sessions = local_session) -> int:
 
 
 def analyse(settings: LagJobSettings, observers: Sequence[Observer], sessions: Sessions) -> LagResult:
-    """Ask, plan, compute, judge. The only clock reading is for a ledger without any row."""
+    """Ask the observers, plan the window, compute, judge. The clock is only read for a ledger without any row."""
     brokers = list_segments(observers, settings.broker, settings.namespace)
     window_ms, stale_ms = settings.window_seconds * 1000, settings.stale_seconds * 1000
     as_of_ms = None if settings.as_of is None else _milliseconds(settings.as_of)

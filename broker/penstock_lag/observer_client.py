@@ -1,6 +1,6 @@
-"""Talking to observers over HTTP: GET and PUT with a bearer token, size-bounded, with errors as sentences.
+"""A client of observers over HTTP: GET and PUT with a bearer token, limited in size, with errors as sentences.
 
-Standard library only: it runs in Spark's Python workers too. Source: docs/observer.md.
+It uses the standard library only, because it also runs in Spark's Python workers. Source: docs/observer.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_BYTES: Final = 256 * 1024 * 1024
 
 
 class ObserverError(Exception):
-    """An observer could not be asked, or said no. The message is a sentence without its full stop."""
+    """An observer could not be reached, or answered with an error. The message is a sentence without its full stop."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -34,20 +34,20 @@ class ObserverError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """One observer's address and what it takes to be let in. Picklable: it holds no connection."""
+    """Address, token and CA of one observer. It can be pickled: it holds no connection."""
 
     url: str
     token: str
     ca_file: Path | None = None
     patience_seconds: float = 0.0
-    """How long to go on trying while nobody answers: a restart, or a proxy that catches up, is no reason to fail."""
+    """How long to retry while nobody answers: the observer may be restarting, or a proxy may not know it yet."""
 
     def get(self, path: str) -> bytes:
-        """The body of a 200 answer. Raises ObserverError for every other end."""
+        """The body of a reply with status 200. Raises ObserverError in every other case."""
         return self._send(urllib.request.Request(self._at(path), headers=self._headers()))
 
     def put(self, path: str, body: bytes) -> bytes:
-        """The body of a 200 or 201 answer. Raises ObserverError for every other end."""
+        """The body of a reply with status 200 or 201. Raises ObserverError in every other case."""
         headers = {**self._headers(), "Content-Type": "application/json"}
         return self._send(urllib.request.Request(self._at(path), data=body, headers=headers, method="PUT"))
 
@@ -83,7 +83,7 @@ class Observer:
         return body
 
     def _opener(self) -> urllib.request.OpenerDirector:
-        """No proxies: observers are near. No redirects: they would carry the token elsewhere."""
+        """No proxies: observers are in the same cluster. No redirects: they would send the token to another host."""
         context = ssl.create_default_context(cafile=None if self.ca_file is None else str(self.ca_file))
         opener = urllib.request.OpenerDirector()
         opener.add_handler(urllib.request.HTTPHandler())

@@ -1,6 +1,6 @@
-"""The result document from figures: states, units, order. The same input gives the same bytes.
+"""The result document from the figures: states, units, order. The same input gives the same bytes.
 
-Pure. Source: penstock_api.lag_result; docs/lag.md, "The result".
+Pure. Source: penstock_api.lag_result; docs/lag.md, "The result"; docs/decisions/064-result-documents.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock_lag.windows import Plan
 __all__ = ["EPOCH", "MINIMUM_COMPLETIONS", "Run", "make_result"]
 
 MINIMUM_COMPLETIONS: Final = 20
-"""Percentiles of fewer accepted messages are left out: they would be noise."""
+"""Percentiles of fewer accepted messages are left out, because they would depend on chance."""
 
 MESSAGE_LENGTH: Final = 1024
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -26,7 +26,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Which run this is, and of what."""
+    """Name of a run, and the broker that it is about."""
 
     broker: str
     namespace: str

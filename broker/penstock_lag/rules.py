@@ -1,7 +1,8 @@
 """The state of a subscription over a window: a fixed list of rules over figures, the first that matches decides.
 
 Pure: no Spark, no clock. The rules judge progress over the window, not counts, because a count that is much for one
-application is nothing for another. Source: docs/lag.md, "States"; the order is that of penstock_api.lag_result.LagState.
+application is nothing for another. The order is that of
+penstock_api.lag_result.LagState. Source: docs/lag.md, "States".
 """
 
 from __future__ import annotations
@@ -18,20 +19,22 @@ __all__ = ["RULES", "Figures", "LagVerdict", "Thresholds", "judge"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """What counts as much, long or enough."""
+    """The bounds that the rules compare figures with."""
 
     allowed_messages: int = 0
     """A depth up to this is no backlog."""
     allowed_age_ms: int = 1_000
     """A backlog whose oldest message is no older than this is work in progress."""
     stop_after_ms: int = 60_000
-    """Without a consumer for longer: Unconsumed. A roll-out takes less."""
+    """A subscription without a consumer for longer is Unconsumed. The roll-out of a new version takes less."""
     stall_after_ms: int = 120_000
-    """Nothing gone for longer, and for three times the 99th percentile of hold: Stalled."""
+    """A subscription from which no message went for longer than this, and than three times the 99th percentile of hold,
+    is Stalled.
+    """
     stale_after_ms: int = 180_000
     minimum_snapshots: int = 3
     minimum_complete_percent: int = 50
-    """Polls there are, of those that the interval promises between first and last."""
+    """Least share of polls that must be present, of those expected from the interval between first and last."""
     poison_percent: int = 90
 
 
@@ -98,7 +101,9 @@ class Figures:
 
     @property
     def without_consumer_ms(self) -> int:
-        """How long there has been no consumer; 0 while there is one. The broker's own word goes before the samples."""
+        """How long there has been no consumer; 0 while there is one. What the broker reports is preferred to the
+        samples.
+        """
         if self.consumers > 0:
             return 0
         since_ms = self.unused_since_ms
@@ -108,7 +113,7 @@ class Figures:
 
     @property
     def without_progress_ms(self) -> int:
-        """How long no message has gone, as far as the window shows."""
+        """How long no message has left the queue, as far as the window shows."""
         return max(self.observed_ms - self.progressed_ms, 0)
 
 

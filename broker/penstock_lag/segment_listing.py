@@ -1,4 +1,6 @@
-"""Asking each observer for its segments. One that does not answer, or is another one, is absent, with the reason."""
+"""The segments of every observer. An observer that does not answer, or is another one, becomes absent, with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,12 @@ def _ask_one(ordinal: int, observer: Observer, broker: str, namespace: str) -> P
 
 
 def parse_listing(body: bytes, ordinal: int, broker: str, namespace: str) -> PresentBroker | AbsentBroker:
-    """What an answer means. It is untrusted: names become addresses, so only those of segments pass."""
+    """The listing in a reply. It is not trusted: names become parts of URLs, so only names of segments are accepted."""
     try:
         listing = SegmentList.model_validate_json(body)
     except ValidationError as error:
-        return AbsentBroker(ordinal, f"the observer's list of segments was not understood: {validation_messages(error)[0]}")
+        reason = validation_messages(error)[0]
+        return AbsentBroker(ordinal, f"the observer's list of segments was not understood: {reason}")
     asked, answers = (namespace, broker, ordinal), (listing.namespace, listing.broker, listing.ordinal)
     if asked != answers:
         return AbsentBroker(

@@ -1,6 +1,6 @@
 """The Spark session of a run: its own on this machine, or the one that spark-submit prepared.
 
-Source: docs/lag.md, "How Spark runs"; facts about workers: they need the interpreter that has pyarrow and this package.
+Spark's Python workers need the interpreter that has pyarrow and this package. Source: docs/lag.md, "How Spark runs".
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ LOCAL_OPTIONS: Final[Mapping[str, str]] = {
 
 
 def started_by_spark_submit(environment: Mapping[str, str] = os.environ) -> bool:
-    """True in a driver that spark-submit started: master, name and resources are its business then."""
+    """True in a driver that spark-submit started, which then sets master, name and resources."""
     return "PYSPARK_GATEWAY_PORT" in environment
 
 
 INTERPRETED_ROWS: Final = 500_000
-"""Up to here, compiling the plan takes longer than interpreting it: 10 against 6 s of processor time for a few rows."""
+"""Up to this many rows it takes longer to compile the plan than to interpret it: 10 s of processor time, not 6 s."""
 
 
 def tune(spark: SparkSession, rows: int) -> None:
-    """Set a session up for a ledger of so many rows."""
+    """Set the options of a session that depend on the number of rows."""
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if rows <= INTERPRETED_ROWS else "FALLBACK")
 
 

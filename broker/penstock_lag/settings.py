@@ -1,4 +1,4 @@
-"""What one run of the lag job is told; checked once. Source: docs/lag.md, "Run it by hand"."""
+"""The settings of one run of the lag job, checked once. Source: docs/lag.md, "Run it by hand"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A result as a table for people."""
+"""The result of a run as a table for people."""
 
 from __future__ import annotations
 

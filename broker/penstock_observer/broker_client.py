@@ -1,7 +1,7 @@
-"""Polling a broker over ``$management``: one READ of the broker, then QUERY of the subscriptions page by page.
+"""Polls of a broker over ``$management``: one READ of the broker, then QUERY of the subscriptions, page by page.
 
-Pages are separate answers, so a subscription may come or go between them; a poll that saw this is repeated, and if
-it goes on, marked as not complete. Source: docs/management.md.
+Pages are separate replies, so a subscription may be made or deleted between them. A poll during which that happened is
+repeated; if it happens again and again, the poll is marked as not complete. Source: docs/management.md.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 3
 FAILURES: Final = (OSError, ManagementError, RequestRefused, NotAuthenticated)
-"""What the client raises when the broker is away or says no; TransportError and TimeoutError are OSErrors."""
+"""What the client raises when it can't reach the broker, or is refused; TransportError and TimeoutError are OSErrors.
+"""
 
 
 class QueryPage(Protocol):
-    """One answer to a QUERY."""
+    """One reply to a QUERY."""
 
     @property
     def results(self) -> Sequence[Mapping[str, object]]:
@@ -56,7 +57,7 @@ class ManagementConnection(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         ...
 
 
@@ -64,7 +65,7 @@ Connect = Callable[[], Awaitable[ManagementConnection]]
 
 
 def over_unix_socket(socket: Path) -> Connect:
-    """Connects to the broker's Unix socket."""
+    """A function that connects to the broker's Unix socket."""
 
     async def connect() -> ManagementConnection:
         return await ManagementClient.connect(f"unix:{socket}", container_id="penstock-observer")
@@ -73,14 +74,14 @@ def over_unix_socket(socket: Path) -> Connect:
 
 
 class PolledBroker:
-    """A broker behind a management connection, which is made when first needed and again after every failure."""
+    """A broker polled over a management connection, which is opened when needed and again after a failure."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
         self._client: ManagementConnection | None = None
 
     async def poll(self) -> Poll:
-        """Ask for everything. Raises BrokerAway with the reason; the connection is then given up."""
+        """Read the broker and all its subscriptions. On a failure, close the connection and raise BrokerAway."""
         try:
             if self._client is None:
                 self._client = await self._connect()
@@ -95,7 +96,7 @@ class PolledBroker:
             ) from error
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         client, self._client = self._client, None
         if client is not None:
             try:

@@ -1,4 +1,4 @@
-"""The observer's HTTP interface: routes, who may come in, and errors as JSON.
+"""The observer's HTTP interface: routes, the check of the token, and errors as JSON.
 
 Paths and bodies are those of penstock_api.observer_api. Handlers read the live view, list the ledger and hand results
 to the store; they decide nothing about brokers or lag. Source: docs/observer.md.
@@ -63,7 +63,7 @@ class Api:
     now: Callable[[], datetime]
 
     async def health(self, _: web.Request) -> web.StreamResponse:
-        """The process serves. It says nothing of the broker, so that a restart is never asked for in vain."""
+        """Answer that this process serves, whatever the broker's state: restarting the observer would not mend that."""
         return web.Response(text="ok\n")
 
     async def metrics(self, _: web.Request) -> web.StreamResponse:
@@ -75,12 +75,12 @@ class Api:
         )
 
     async def subscriptions(self, _: web.Request) -> web.StreamResponse:
-        """Live states; 503 while the broker is away."""
+        """Live states; 503 while the broker does not answer."""
         states = [state.to_wire() for state in self._poll().subscriptions]
         return web.json_response(states)
 
     async def scale(self, request: web.Request) -> web.StreamResponse:
-        """Figures for an autoscaler; 503 while the broker is away, so that nobody takes a gap for an empty queue."""
+        """Figures for an autoscaler; 503 while the broker does not answer, which must not look like an empty queue."""
         poll = self._poll()
         queue_name = request.match_info["queue_name"]
         for state in poll.subscriptions:
@@ -91,7 +91,7 @@ class Api:
         )
 
     async def segments(self, _: web.Request) -> web.StreamResponse:
-        """The sealed segments; answered also while the broker is away."""
+        """The sealed segments; served also while the broker does not answer."""
         known = self.live.known
         problem = known.problem or known.ledger_problem
         return _reply(
@@ -158,7 +158,7 @@ class Api:
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let in who shows the token, and give every error a JSON body."""
+        """Check the token, and give every error a JSON body."""
         if request.path != HEALTH and not self.token.allows(request.headers.get("Authorization")):
             body = Problem(error="Unauthorized", message="send 'Authorization: Bearer TOKEN' with the observer's token")
             return _reply(body, 401, {"WWW-Authenticate": "Bearer"})

@@ -1,7 +1,7 @@
-"""The ledger folder: takes polls, seals segments, lists them, forgets old ones, and survives restarts and full disks.
+"""The ledger folder: takes polls, seals segments, lists them, deletes old ones, and survives restarts and full disks.
 
 Synchronous and single-threaded; the caller keeps it off the event loop. Time is an argument. It knows nothing of
-brokers or HTTP. Source: docs/lag.md, "Ledger"; design section 4, "Observer".
+brokers or HTTP. Source: docs/lag.md, "Ledger"; docs/decisions/063-ledger.md, docs/decisions/048-observer.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ WriteSegment = Callable[[Path, SegmentName, Sequence[Row]], int]
 LOCK: Final = ".lock"
 
 HELD_SEGMENTS: Final = 4
-"""While the disk can't be written, this many segments' worth of rows wait in memory; then they are given up."""
+"""While the disk can't be written, rows for this many segments are kept in memory; if there are more, they are
+dropped.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +45,15 @@ class SealLimits:
 
 
 class LedgerFull(Exception):
-    """A segment could not be written; its rows are kept for the next attempt. The message has cause and cure."""
+    """A segment could not be written; its rows are kept for the next attempt. The message says why and what to do."""
 
 
 class Ledger:
     """One ledger folder, opened for writing. Only one process may have it open.
 
     Raises Failure if the folder can't be made or read, or if another process has it open. Files of other names are
-    left alone; hidden ones that an earlier process left half written are removed; unreadable segments are reported,
-    never listed, and go by age like all others.
+    left alone; hidden files that an earlier process left half written are removed; unreadable segments are reported in
+    the log, never listed, and deleted by age like all others.
     """
 
     def __init__(
@@ -102,13 +104,15 @@ class Ledger:
         return self.folder / name if parsed is not None and parsed in self._sealed else None
 
     def close(self) -> None:
-        """Let another process have the folder. Rows that are not sealed are lost: seal first."""
+        """Release the folder for another process. Rows that are not sealed are lost: call `seal` before."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def append(self, poll: Poll) -> None:
-        """Take one poll and seal what is due. Raises LedgerFull if that failed; the poll is kept in memory then."""
+        """Add one poll, and seal the segment if it is due. Raises LedgerFull if that failed; the poll stays in memory
+        then.
+        """
         life = (poll.broker.instance_id, poll.broker.epoch, poll.broker.now_ms // HOUR_MS)
         failure: LedgerFull | None = None
         if self._rows and life != self._life:
@@ -116,7 +120,7 @@ class Ledger:
                 self.seal(poll.broker.now_ms)
             except LedgerFull as error:
                 failure = error
-                self._forget_waiting()  # rows of two lives can't share a segment
+                self._forget_waiting()  # rows of two epochs or hours can't share a segment
         rows = rows_of(poll, self._writer, self._next_seq)
         self._next_seq += len(rows)
         if not self._rows:
@@ -129,7 +133,8 @@ class Ledger:
             raise failure
 
     def seal(self, now_ms: int) -> None:
-        """Write the rows in memory as a segment, then forget what is surplus. Without rows, only the latter.
+        """Write the rows in memory as a segment, then delete segments beyond the retention limits. Without rows, only
+        delete.
 
         Raises LedgerFull if the segment could not be written; the rows stay in memory, up to a bound.
         """
@@ -162,7 +167,7 @@ class Ledger:
                 self._forget_waiting()
             raise LedgerFull(
                 f"segment {name} could not be written to {self.folder}: {error}. Free space on the ledger volume "
-                f"or lower --retain-bytes; {len(self._rows)} rows wait in memory, {self.dropped_rows} were given up"
+                f"or lower --retain-bytes; {len(self._rows)} rows wait in memory, {self.dropped_rows} were dropped"
             ) from error
         times = [_int(row, "time_ms") for row in self._rows]
         self._sealed[name] = SegmentInfo(
@@ -172,7 +177,7 @@ class Ledger:
 
     def _forget_waiting(self) -> None:
         self.dropped_rows += len(self._rows)
-        log.error("the ledger can't be written: %d rows are given up, lag has a gap there", len(self._rows))
+        log.error("the ledger can't be written: %d rows are dropped, and lag will have a gap there", len(self._rows))
         self._rows, self._bytes = [], 0
 
     def _retain(self, now_ms: int) -> None:
@@ -181,7 +186,7 @@ class Ledger:
             try:
                 (self.folder / str(name)).unlink(missing_ok=True)
             except OSError as error:
-                log.error("segment %s is surplus but can't be removed: %s; will be tried again", name, error)
+                log.error("segment %s should be deleted but can't be: %s; it will be tried again", name, error)
                 continue
             self._sealed.pop(name, None)
             self._damaged.pop(name, None)
@@ -219,7 +224,7 @@ class Ledger:
 
 
 def _lock(folder: Path) -> int:
-    """Take the folder for this process until the descriptor is closed; the system lets go when the process dies."""
+    """Lock the folder for this process until the descriptor is closed; the system unlocks it when the process dies."""
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

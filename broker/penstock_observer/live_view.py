@@ -1,6 +1,6 @@
-"""What the observer knows of its broker right now; the poller writes it, HTTP and metrics read it.
+"""What the observer knows about its broker now; the poller writes it, HTTP and metrics read it.
 
-Held in memory only. What is known stays known while the broker is away, marked as such.
+Held in memory only. While the broker does not answer, the last answer stays, together with the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class BrokerView:
     poll: Poll | None = None
     """The last successful poll, None before the first."""
     problem: str | None = "the broker has not answered yet"
-    """Why the broker can't be reached, None while it answers."""
+    """Why the broker can't be reached; None while it answers."""
     ledger_problem: str | None = None
     """Why the ledger can't be written, None while it can."""
     polls: int = 0

@@ -1,6 +1,6 @@
 """The observer process: puts the parts together, serves, and stops in order.
 
-Called by the command line with settings; no decision is made here. Source: design section 4, "Observer".
+Called by the command line with settings; no decision is made here. Source: docs/decisions/048-observer.md.
 """
 
 from __future__ import annotations

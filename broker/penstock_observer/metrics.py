@@ -1,8 +1,8 @@
-"""The observer's metrics, made from the current view at each scrape.
+"""The observer's metrics, made from the live view at each scrape.
 
-Nothing is registered per subscription: a series exists as long as the broker names the subscription, with or without
-consumers, and is gone with it. Labels are namespace, exchange and subscription (its queue name, which is unique) only.
-Source: docs/observer.md, "Metrics"; buckets as in penstock_api.management.Histogram.
+Nothing is registered per subscription: a series exists as long as the broker has the subscription, with or without
+consumers. Labels are only namespace, exchange and subscription (its queue name, which is unique).
+Source: docs/observer.md, "Metrics"; buckets as in penstock_api.management.DurationHistogram.
 """
 
 from __future__ import annotations

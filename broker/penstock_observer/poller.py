@@ -1,6 +1,6 @@
-"""The loop that asks the broker at a fixed rate and hands each answer to the live view and the ledger.
+"""The loop that polls the broker at a fixed rate and hands each poll to the live view and the ledger.
 
-It owns no socket and no file: both are behind the protocols it is given. A broker that is away is normal here.
+It owns no socket and no file: it is given objects for both. A broker that does not answer is a normal case here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["BrokerAway", "BrokerSource", "Poller"]
 log = logging.getLogger(__name__)
 
 POLL_TIMEOUT_SECONDS: Final = 30.0
-"""A poll of a hundred thousand subscriptions takes a few seconds; a broker that needs longer counts as away."""
+"""A poll of a hundred thousand subscriptions takes a few seconds; a broker that needs longer counts as unreachable."""
 
 
 class BrokerAway(Exception):
@@ -29,11 +29,11 @@ class BrokerSource(Protocol):
     """Where polls come from."""
 
     async def poll(self) -> Poll:
-        """Ask the broker for everything. Raises BrokerAway; the next call then tries again from the start."""
+        """Read the broker and all its subscriptions. Raises BrokerAway; the next call then starts anew."""
         ...
 
     async def close(self) -> None:
-        """Let go of the connection; harmless when there is none."""
+        """Close the connection, if there is one."""
         ...
 
 

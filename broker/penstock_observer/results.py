@@ -85,7 +85,9 @@ def read_result(body: bytes) -> LagResult:
     try:
         result = LagResult.model_validate_json(body)
     except ValidationError as error:
-        raise RejectedResult("NotAResult", f"{validation_messages(error)[0]} ({error.error_count()} faults in all)") from error
+        raise RejectedResult(
+            "NotAResult", f"{validation_messages(error)[0]} ({error.error_count()} faults in all)"
+        ) from error
     if result.version != VERSION:
         raise RejectedResult(
             "OtherVersion",
@@ -149,10 +151,14 @@ class ResultStore:
                 "NotKeptHere", "results are kept by the observer of ordinal 0, this is another", conflict=True
             )
         if _RUN_NAME.fullmatch(run_name) is None or run_name == "latest":
-            raise RejectedResult("BadRunName", f"{run_name!r} can't name a run: it must match {RUN_NAME} and not be 'latest'")
+            raise RejectedResult(
+                "BadRunName", f"{run_name!r} can't name a run: it must match {RUN_NAME} and not be 'latest'"
+            )
         result = read_result(body)
         if result.run_name != run_name:
-            raise RejectedResult("BadRunName", f"the document is of run {result.run_name!r}, the address says {run_name!r}")
+            raise RejectedResult(
+                "BadRunName", f"the document is of run {result.run_name!r}, the address says {run_name!r}"
+            )
         if (result.broker, result.namespace) != (self._place.broker, self._place.namespace):
             raise RejectedResult(
                 "OtherBroker",

@@ -1,4 +1,4 @@
-"""Which segments a ledger gives up: by age first, then by size, oldest first, never the newest.
+"""Which segments a ledger deletes: by age first, then by size, oldest first, never the newest.
 
 Pure. Source: docs/observer.md, "Retention".
 """
@@ -15,7 +15,7 @@ __all__ = ["KeptSegment", "RetentionLimits", "surplus"]
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
-    """How much a ledger keeps."""
+    """How much a ledger keeps: milliseconds of age, and bytes."""
 
     age_ms: int
     bytes: int
@@ -31,7 +31,7 @@ class KeptSegment:
 
 
 def surplus(segments: Iterable[KeptSegment], limits: RetentionLimits, now_ms: int) -> list[SegmentName]:
-    """Names to delete, in order. The newest stays, however old or big: it tells where seq goes on."""
+    """Names to delete, in order. The newest stays, however old or big: the next segment begins after its last seq."""
     ordered = sorted(segments, key=lambda segment: segment.name)
     size = sum(segment.bytes for segment in ordered)
     gone: list[SegmentName] = []

@@ -1,4 +1,4 @@
-"""Turning one poll of a broker into ledger rows.
+"""Ledger rows from one poll of a broker.
 
 Pure: no clock, no files, no Arrow. Source: penstock_api.ledger_format, which says what each column means.
 """
@@ -33,7 +33,7 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class RowOrigin:
-    """Who writes the rows: columns that are the same in all of them."""
+    """From which broker the rows come: columns that are the same in all of them."""
 
     broker: str
     ordinal: int
@@ -60,7 +60,7 @@ def rows_of(poll: Poll, writer: RowOrigin, first_seq: int) -> list[Row]:
 
 
 def estimated_bytes(poll: Poll) -> int:
-    """About what the rows of one poll take in memory; only for deciding when to seal."""
+    """Estimated bytes of one poll's rows in memory; only used to decide when to seal a segment."""
     buckets = sum(len(s.sojourn.indexes) + len(s.wait.indexes) + len(s.hold.indexes) for s in poll.subscriptions)
     return (len(poll.subscriptions) + 1) * ROW_BYTES + buckets * BUCKET_BYTES
 

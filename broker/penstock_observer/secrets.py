@@ -1,6 +1,7 @@
 """The bearer token and the server certificate, read from mounted files that may be replaced while the observer runs.
 
-A Secret that is rotated shows as another modification time. A bad replacement is reported and the old one stays in use.
+A Secret that was replaced shows as another modification time of the file. If the new content can't be used, that is
+logged and the old one stays in use.
 """
 
 from __future__ import annotations

@@ -78,13 +78,13 @@ async def test_run_once_returns_the_exit_code_and_keeps_the_output(tmp_path: Pat
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from penstock_cli.up.children import Child, keep_running
+from penstock_cli.up.children import ChildProcess, keep_running
 log = Path(sys.argv[1])
 async def started(pid):
     while not log.read_text():  # until then it may not be tied to us
         await asyncio.sleep(0.01)
     print(pid, flush=True)
-child = Child("child", (sys.executable, "-uc", "import time; print('runs'); time.sleep(600)"), log)
+child = ChildProcess("child", (sys.executable, "-uc", "import time; print('runs'); time.sleep(600)"), log)
 asyncio.run(keep_running(child, asyncio.Event(), print, started))
 """
 

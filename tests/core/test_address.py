@@ -1,4 +1,4 @@
-"""Addresses (section 3 of the design)."""
+"""Addresses (docs/addresses.md)."""
 
 from __future__ import annotations
 

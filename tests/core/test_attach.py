@@ -1,4 +1,4 @@
-"""Attach decisions 1 to 8, 11, 14, 16 and 17 of the design, expected values typed from the page."""
+"""Attach: decisions 1 to 8, 11, 14, 16 and 17 (docs/decisions), expected values typed from the page."""
 
 from __future__ import annotations
 
@@ -268,7 +268,9 @@ def test_decision_07_another_lifetime_joins(expiry: ExpiryPolicy | None) -> None
 
 def test_decision_08_found_while_others_consume_and_whoever_owns_it() -> None:
     existing = there(identity("sub"), exclusivity=Exclusivity.LINK, owner=LinkKey("other", "x"), consumers=1)
-    assert look_up(attaching(global_=True, null_source=True), {existing.identity: existing}) == FoundSubscription(existing)
+    assert look_up(attaching(global_=True, null_source=True), {existing.identity: existing}) == FoundSubscription(
+        existing
+    )
 
 
 def test_decision_08_not_found() -> None:

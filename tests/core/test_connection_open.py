@@ -1,4 +1,4 @@
-"""Open: decisions 13 and 15 of the design."""
+"""Open: decisions 13 and 15 (docs/decisions)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a container-id is contested: decision 13 of the design."""
+"""When a container-id is contested: docs/decisions/013-container-uniqueness.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What becomes of a message that nobody could take: section 4 of the design, "Limits"."""
+"""What happens to a message that no consumer accepted: docs/decisions/032-delivery-attempts.md and
+033-dead-letters.md.
+"""
 
 from __future__ import annotations
 

@@ -104,7 +104,9 @@ def live_for(draw: st.DrawFn, request: AttachRequest, existing: ExistingSubscrip
 
 
 @given(situations())
-def test_every_attach_has_an_answer(situation: tuple[AttachRequest, ExistingSubscription | None, LiveLink | None]) -> None:
+def test_every_attach_has_an_answer(
+    situation: tuple[AttachRequest, ExistingSubscription | None, LiveLink | None],
+) -> None:
     request, existing, live = situation
     decision = decide(request, existing, live)
     assert isinstance(decision, Create | Join | Rebind | Refuse)
@@ -117,7 +119,9 @@ def test_every_attach_has_an_answer(situation: tuple[AttachRequest, ExistingSubs
 
 
 @given(situations())
-def test_a_busy_queue_is_never_rebound(situation: tuple[AttachRequest, ExistingSubscription | None, LiveLink | None]) -> None:
+def test_a_busy_queue_is_never_rebound(
+    situation: tuple[AttachRequest, ExistingSubscription | None, LiveLink | None],
+) -> None:
     request, existing, live = situation
     decision = decide(request, existing, live)
     if isinstance(decision, Rebind):

@@ -1,7 +1,4 @@
-"""Declarations by resources: decisions 4 and 14, `rebindPolicy` and deletion of section 5 of the design.
-
-Declaring and deleting exchanges.
-"""
+"""Declarations and deletions of subscriptions and exchanges: decisions 4, 14, 53 and 55 (docs/decisions)."""
 
 from __future__ import annotations
 
@@ -77,7 +74,8 @@ def test_another_uid_of_the_same_name_is_the_same_owner() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [OwnerMark("hidden/other", uid="u2", cluster_id="c1"), OwnerMark("shop/orders-eu", uid="u1", cluster_id="c2")]
+    "other",
+    [OwnerMark("hidden/other", uid="u2", cluster_id="c1"), OwnerMark("shop/orders-eu", uid="u1", cluster_id="c2")],
 )
 def test_of_two_resources_the_first_wins_and_is_not_named(other: OwnerMark) -> None:
     existing = there(identity(), user=None, managed=other)
@@ -188,6 +186,7 @@ def test_deletion_by_a_resource_that_lost_it() -> None:
     existing = there(identity(), user=None, managed=resource())
     assert reason(decide_deletion(existing, 0, owner_uid="other")) is Reason.MANAGED
     assert decide_deletion(there(identity()), 0, owner_uid="other") == DeleteExisting()
+
 
 @pytest.mark.parametrize("exchange_type", list(ExchangeType))
 def test_every_type_can_be_declared(exchange_type: ExchangeType) -> None:

@@ -1,4 +1,4 @@
-"""Which live link an attach takes over: decisions 5 and 16 of the design."""
+"""Which live link an attach takes over: decisions 5 and 16 (docs/decisions)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which messages are kept: section 4 of the design, "What is durable"."""
+"""Which messages are kept: docs/decisions/036-what-is-durable.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues named as queues: decision 11 and "Addresses" of the design."""
+"""Links to a queue that an address names: decision 11 (docs/decisions) and docs/addresses.md."""
 
 from __future__ import annotations
 

@@ -218,7 +218,9 @@ class Rules(RuleBasedStateMachine):
             )
             self.apply_close(close, found.existing, found.existing.consumers, None)
 
-    def apply_close(self, asks: DetachRequest, existing: ExistingSubscription, others: int, link: LinkKey | None) -> None:
+    def apply_close(
+        self, asks: DetachRequest, existing: ExistingSubscription, others: int, link: LinkKey | None
+    ) -> None:
         decision = decide_detach(asks, existing, others)
         if link is not None:
             self.store.drop_link(link)
@@ -283,7 +285,9 @@ class Rules(RuleBasedStateMachine):
                 assert existing is not None
                 self.keep(decision, declared, existing, backlog)
 
-    def keep(self, decision: Keep, declared: DeclaredSubscription, existing: ExistingSubscription, backlog: int) -> None:
+    def keep(
+        self, decision: Keep, declared: DeclaredSubscription, existing: ExistingSubscription, backlog: int
+    ) -> None:
         binding, incarnation = existing.binding, existing.incarnation
         if isinstance(decision.rebinding, RebindInPlace):
             binding = declared.binding

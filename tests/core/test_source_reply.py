@@ -1,4 +1,4 @@
-"""The reply's source: decisions 2, 7, 8, 11, 14 and 17 of the design."""
+"""The reply's source: decisions 2, 7, 8, 11, 14 and 17 (docs/decisions)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words, as resources and AMQP spell them; typed from seed 000 and section 5 of the design."""
+"""The words, as resources and AMQP spell them; typed from seed 000 and docs/rules.md."""
 
 from __future__ import annotations
 

@@ -31,7 +31,9 @@ from penstock_core.transaction_rules import (
     time_out,
 )
 
-LIMITS = TransactionLimits(messages=3, bytes=100, connection_bytes=150, memory_bytes=1000, connection_open=2, age_ms=60_000)
+LIMITS = TransactionLimits(
+    messages=3, bytes=100, connection_bytes=150, memory_bytes=1000, connection_open=2, age_ms=60_000
+)
 FULL = Refuse(Reason.LIMIT_EXCEEDED, "The queue is full.")
 OTHER = Refuse(Reason.ADDRESS_NOT_FOUND, "No such place.")
 
@@ -81,7 +83,9 @@ def test_messages_and_deliveries_are_counted_from_the_first_work_on() -> None:
         (posted(60), Usage(1, 60, 961), 40),  # 1,001 bytes in the memory of the broker
     ],
 )
-def test_beyond_a_limit_a_message_is_refused_and_dooms_its_transaction(state: TransactionState, usage: Usage, size: int) -> None:
+def test_beyond_a_limit_a_message_is_refused_and_dooms_its_transaction(
+    state: TransactionState, usage: Usage, size: int
+) -> None:
     decision = decide_post(state, usage, size, LIMITS, 2_000)
     assert refused(decision) == ("amqp:resource-limit-exceeded", "LimitExceeded", False)
     assert (decision.state.bytes, decision.state.memory) == (0, 0)

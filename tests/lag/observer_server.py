@@ -37,7 +37,9 @@ def serving(folder: Path, polls: Sequence[Poll], ordinal: int = 0, rows_per_segm
     """Serve the polls, sealed, as broker `main` of namespace `shop`. The broker answers; a test may change that."""
     folder.mkdir(parents=True, exist_ok=True)
     token_file(folder)
-    ledger = Ledger(folder / "ledger", RowOrigin("main", ordinal, 10_000), SealLimits(3600, rows_per_segment, 10**9), KEEP)
+    ledger = Ledger(
+        folder / "ledger", RowOrigin("main", ordinal, 10_000), SealLimits(3600, rows_per_segment, 10**9), KEEP
+    )
     fill(ledger, polls)
     live = LiveView()
     if polls:

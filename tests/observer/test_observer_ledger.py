@@ -165,7 +165,9 @@ def test_a_segment_whose_name_lies_is_left_out(tmp_path: Path, ledger: Ledger) -
 
 def test_retention_removes_files_oldest_first(tmp_path: Path) -> None:
     """By age here; each poll is a segment of its own."""
-    ledger = Ledger(tmp_path, WRITER, SealLimits(seconds=60, rows=1, bytes=10**9), RetentionLimits(age_ms=5_000, bytes=10**12))
+    ledger = Ledger(
+        tmp_path, WRITER, SealLimits(seconds=60, rows=1, bytes=10**9), RetentionLimits(age_ms=5_000, bytes=10**12)
+    )
     for seconds in (0, 4, 9, 10):
         ledger.append(a_poll(START_MS + seconds * 1000))
     assert names(ledger) == [
@@ -230,7 +232,11 @@ def test_a_full_disk_still_lets_old_segments_go(tmp_path: Path) -> None:
     """Else it could never be written again."""
     disk = Disk()
     ledger = Ledger(
-        tmp_path, WRITER, SealLimits(seconds=60, rows=1, bytes=10**9), RetentionLimits(age_ms=1_000, bytes=10**12), disk.write
+        tmp_path,
+        WRITER,
+        SealLimits(seconds=60, rows=1, bytes=10**9),
+        RetentionLimits(age_ms=1_000, bytes=10**12),
+        disk.write,
     )
     ledger.append(a_poll(START_MS))
     ledger.append(a_poll(START_MS + 100))

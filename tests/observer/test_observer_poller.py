@@ -64,7 +64,9 @@ async def test_a_full_disk_is_known_and_polling_goes_on(tmp_path: Path) -> None:
             raise OSError(28, "No space left on device")
         return write_segment(folder, name, rows)
 
-    ledger = Ledger(tmp_path, RowOrigin("main", 0, 1000), SealLimits(1, 1, 10**9), RetentionLimits(10**12, 10**12), write)
+    ledger = Ledger(
+        tmp_path, RowOrigin("main", 0, 1000), SealLimits(1, 1, 10**9), RetentionLimits(10**12, 10**12), write
+    )
     live = LiveView()
     poller = Poller(ScriptedBroker([a_poll(), a_poll(START_MS + 1000)]), live, ledger, 1)
     await poller.once()

@@ -34,7 +34,10 @@ def test_too_old_goes() -> None:
 
 def test_too_big_goes_oldest_first() -> None:
     """Until the rest fits, whatever the order of the list."""
-    assert firsts(surplus([kept(31), kept(1), kept(21), kept(11)], RetentionLimits(age_ms=10**9, bytes=25), NOW)) == [1, 11]
+    assert firsts(surplus([kept(31), kept(1), kept(21), kept(11)], RetentionLimits(age_ms=10**9, bytes=25), NOW)) == [
+        1,
+        11,
+    ]
 
 
 def test_the_newest_stays_though_too_old_and_too_big() -> None:

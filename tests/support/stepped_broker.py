@@ -211,13 +211,20 @@ class SteppedBroker:
         return self._life.connect()
 
     def make_queue(
-        self, name: str, delivery: DeliveryPolicy | None = None, limits: QueueLimits | None = None, *, durable: bool = True
+        self,
+        name: str,
+        delivery: DeliveryPolicy | None = None,
+        limits: QueueLimits | None = None,
+        *,
+        durable: bool = True,
     ) -> Queue:
         """Declare a queue."""
         topology = self.broker.topology
         queue = Queue(name, topology.next_incarnation(), is_logged=durable, now_us=self.now_ms * 1000)
         topology.put_queue(
-            PointToPointQueue(name=name, durable=durable, queue=queue, delivery=delivery, limits=limits or QueueLimits())
+            PointToPointQueue(
+                name=name, durable=durable, queue=queue, delivery=delivery, limits=limits or QueueLimits()
+            )
         )
         self.turn()
         return queue

@@ -1,8 +1,9 @@
-"""The resources `penstock.dev/v1alpha1`: a module per kind, one per part of a spec, and how a manifest becomes one."""
+"""The resources `penstock.dev/v1alpha1`: a module for each kind, for large parts of a spec, and for manifests."""
 
 from __future__ import annotations
 
-from penstock_api.resources.base import API_VERSION, GROUP, VERSION, Condition, ObjectMeta, quantity_bytes
+from penstock_api.quantity import quantity_bytes
+from penstock_api.resources.base import API_VERSION, GROUP, VERSION, Condition, ObjectMeta
 from penstock_api.resources.broker import Broker, BrokerSpec, BrokerStatus
 from penstock_api.resources.exchange import Exchange, ExchangeSpec, ExchangeStatus
 from penstock_api.resources.manifest import AnyResource, InvalidManifest, load, parse

@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AwareDatetime, ConfigDict, Field, model_validator
 
+from penstock_api import quantity, references, schema
 from penstock_api.resources import base
 from penstock_api.resources.delivery import ClientDeliverySpec
 from penstock_api.resources.listeners import ClientListeners, MessageSize
@@ -18,7 +19,6 @@ from penstock_api.settings.permissions import Permissions
 from penstock_api.settings.transaction_limits import TransactionLimitsSpec
 
 __all__ = [
-    "Authentication",
     "Broker",
     "BrokerSpec",
     "BrokerStatus",
@@ -39,11 +39,11 @@ Labels = Annotated[dict[Annotated[str, Field(max_length=317)], LabelValue], Fiel
 Annotations = Annotated[
     dict[Annotated[str, Field(max_length=317)], Annotated[str, Field(max_length=4096)]], Field(max_length=32)
 ]
-Amounts = Annotated[dict[Annotated[str, Field(max_length=63)], base.Quantity], Field(max_length=8)]
+Amounts = Annotated[dict[Annotated[str, Field(max_length=63)], quantity.Quantity], Field(max_length=8)]
 Image = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^\S+$")]
 
 
-class Resources(base.Spec):
+class Resources(schema.Spec):
     """Compute resources of a container."""
 
     requests: Amounts = Field(default_factory=dict)
@@ -52,17 +52,19 @@ class Resources(base.Spec):
     """What the container may use at most."""
 
 
-class Storage(base.Spec):
+class Storage(schema.Spec):
     """The two volumes of each pod. Immutable, since a StatefulSet's claims are."""
 
     model_config = ConfigDict(
-        json_schema_extra=base.validations(base.paired("storageClassName")),
+        json_schema_extra=schema.validations(base.paired("storageClassName")),
     )
 
-    size: Annotated[base.Quantity, Field(json_schema_extra=base.immutable("storage.size", base.IS_QUANTITY))] = "10Gi"
+    size: Annotated[
+        quantity.Quantity, Field(json_schema_extra=base.immutable("storage.size", quantity.IS_QUANTITY))
+    ] = "10Gi"
     """Size of the volume `data`: messages and subscriptions."""
     ledger_size: Annotated[
-        base.Quantity, Field(json_schema_extra=base.immutable("storage.ledgerSize", base.IS_QUANTITY))
+        quantity.Quantity, Field(json_schema_extra=base.immutable("storage.ledgerSize", quantity.IS_QUANTITY))
     ] = "2Gi"
     """Size of the volume `ledger`: the history from which lag is computed."""
     storage_class_name: (
@@ -76,8 +78,8 @@ class Storage(base.Spec):
     """What becomes of the volumes when the Broker is deleted."""
 
 
-class PodOptions(base.Spec):
-    """What is put on broker pods beside what the operator needs."""
+class PodOptions(schema.Spec):
+    """Labels, annotations and scheduling of broker pods, in addition to what the operator sets."""
 
     labels: Labels = Field(default_factory=dict)
     """Further labels."""
@@ -88,10 +90,10 @@ class PodOptions(base.Spec):
     priority_class_name: Annotated[str, Field(max_length=253)] | None = None
     """Priority class."""
     termination_grace_period_seconds: Annotated[int, Field(ge=5, le=600)] = 30
-    """How long a pod may take to say goodbye to its clients."""
+    """How long a pod may take to close the connections of its clients."""
 
 
-class LagAnalysis(base.Spec):
+class LagAnalysis(schema.Spec):
     """The scheduled job that turns the ledger into `status.lag` of each Subscription."""
 
     backend: Literal["ScheduledSparkApplication", "CronJob", "None"] = "ScheduledSparkApplication"
@@ -101,14 +103,14 @@ class LagAnalysis(base.Spec):
     window_minutes: Annotated[int, Field(ge=1, le=1440)] = 15
     """How far back each run looks."""
     suspend: bool = False
-    """Keep the schedule, start no run."""
+    """Keep the schedule, but start no runs."""
     image: Image | None = None
     """Image of the job; left out: the operator's default."""
     memory: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}[mg]$")] = "1g"
     """Heap of the Spark driver, in Spark's notation."""
 
 
-_NO_WAY_IN: Final = base.cel(
+_NO_WAY_IN: Final = schema.cel(
     "!self.listeners.amqp || (has(self.authentication.mechanisms) "
     "? self.authentication.mechanisms.exists(it, it in ['SCRAM-SHA-512', 'SCRAM-SHA-256', 'ANONYMOUS'] "
     "|| (it != 'EXTERNAL' && self.authentication.allowInsecurePlain)) "
@@ -118,16 +120,16 @@ _NO_WAY_IN: Final = base.cel(
     "`listeners.amqp` has no TLS, and nobody could log in there: allow a mechanism that shows no secret, "
     "or set `authentication.allowInsecurePlain`",
 )
-_NEEDS_TLS: Final = base.cel(
+_NEEDS_TLS: Final = schema.cel(
     "self.listeners.amqps || self.listeners.webSocket || !has(self.authentication.clientCaSecretRef)",
     "`authentication.clientCaSecretRef` needs `listeners.amqps` or `listeners.webSocket`",
 )
 
 
-class BrokerSpec(base.Spec):
+class BrokerSpec(schema.Spec):
     """A message broker: pods, volumes, listeners."""
 
-    model_config = ConfigDict(json_schema_extra=base.validations(_NO_WAY_IN, _NEEDS_TLS))
+    model_config = ConfigDict(json_schema_extra=schema.validations(_NO_WAY_IN, _NEEDS_TLS))
 
     replicas: Annotated[int, Field(ge=0, le=1)] = 1
     """Broker pods. 0 stops the Broker and keeps its volumes."""
@@ -137,7 +139,7 @@ class BrokerSpec(base.Spec):
     """
     image_pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent"
     """When nodes fetch the image."""
-    image_pull_secrets: Annotated[tuple[base.LocalRef, ...], Field(max_length=8)] = ()
+    image_pull_secrets: Annotated[tuple[references.LocalRef, ...], Field(max_length=8)] = ()
     """Secrets with registry credentials."""
     resources: Resources = Resources()
     """Compute resources of the container `broker`."""
@@ -150,28 +152,28 @@ class BrokerSpec(base.Spec):
     authentication: AuthenticationSpec
     """How clients say who they are."""
     permissions: Permissions | None = None
-    """Who may do what; left out: whoever can connect may do everything but manage what others made. An empty list
-    allows nothing. A change holds within two minutes, without a restart; giving the first or taking the list away
-    restarts the pod.
+    """Who may do what; left out: every user may do everything except manage what other users made. An empty list allows
+    nothing. A change takes effect within two minutes, without a restart; adding or removing the whole list restarts the
+    pod.
     """
     limits: ClientLimitsSpec = ClientLimitsSpec()
     """What clients may hold at once."""
-    allowed_namespaces: base.AllowedNamespaces = ()
+    allowed_namespaces: references.AllowedNamespaces = ()
     """Other namespaces whose Exchanges and Subscriptions may use this Broker; `*` allows all."""
     max_message_size: MessageSize = "16Mi"
-    """Largest message that is taken; `listeners.options` may say otherwise for a listener."""
+    """Largest message that is accepted; `listeners.options` can set another size for a listener."""
     idle_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
-    """A client from which nothing is heard for so long is cut off."""
+    """A client from which nothing is received for so long is disconnected."""
     auto_create: AutoCreateSpec = AutoCreateSpec()
     """Queues and topic exchanges that are made when a client first names them."""
     announce: AnnouncementsSpec = AnnouncementsSpec()
-    """What clients are told when they connect: other servers, and how to write addresses."""
+    """What clients are told when they connect: servers for failover, and prefixes of addresses."""
     transactions: TransactionLimitsSpec = TransactionLimitsSpec()
     """How much transactions may hold, and for how long."""
     delivery: ClientDeliverySpec = ClientDeliverySpec()
-    """What becomes of messages in subscriptions and queues that no resource declares."""
+    """What happens to messages in subscriptions and queues that no resource declares."""
     pod: PodOptions = PodOptions()
-    """What is put on broker pods."""
+    """Labels, annotations and scheduling of broker pods."""
     lag_analysis: LagAnalysis = LagAnalysis()
     """The scheduled lag job."""
 
@@ -216,7 +218,7 @@ class LagAnalysisStatus(base.Status):
 
 
 class BrokerStatus(base.CommonStatus):
-    """What became of a Broker."""
+    """Observed state of a Broker."""
 
     replicas: int | None = None
     """Broker pods that exist (scale subresource)."""
@@ -248,8 +250,8 @@ class Broker(base.Resource):
     """A message broker."""
 
     model_config = ConfigDict(
-        json_schema_extra=base.validations(
-            base.cel(
+        json_schema_extra=schema.validations(
+            schema.cel(
                 "self.metadata.name.matches('^[a-z]([-a-z0-9]{0,28}[a-z0-9])?$')",
                 "a Broker's name must have at most 30 characters, start with a letter and hold only a-z, 0-9 and `-`",
             )

@@ -1,4 +1,4 @@
-"""Resource models -> CustomResourceDefinitions. Pure; `hack/crds` writes what this returns.
+"""CustomResourceDefinitions from the models of the resources. Pure; `hack/crds` writes what this returns.
 
 Kubernetes wants *structural* schemas: no references, no `anyOf` with null, no `const`, integers with a format. A
 default that is itself a map becomes `{}`, since the defaults inside it apply on their own; an empty list needs no
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
+from penstock_api import schema
 from penstock_api.resources import base
 from penstock_api.resources.broker import Broker
 from penstock_api.resources.exchange import Exchange
@@ -50,7 +51,7 @@ _AGE: Final = PrinterColumn("Age", ".metadata.creationTimestamp", "date")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceKind:
-    """What a CRD says beside its schema."""
+    """What a CRD contains besides its schema."""
 
     model: type[base.Resource]
     plural: str
@@ -178,8 +179,8 @@ def _root(model: type[base.Resource]) -> Schema:
             "status": {**status, "default": base.PENDING_STATUS},
         },
     }
-    if base.VALIDATIONS in raw:
-        root[base.VALIDATIONS] = raw[base.VALIDATIONS]
+    if schema.VALIDATIONS in raw:
+        root[schema.VALIDATIONS] = raw[schema.VALIDATIONS]
     return root
 
 

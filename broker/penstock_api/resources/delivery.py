@@ -1,5 +1,5 @@
-"""What becomes of messages that nobody takes in time, or nobody can take: as people write it in a Subscription, and in
-a Broker for what clients make themselves. Source: docs/management.md, "delivery".
+"""What happens to messages that no consumer accepts in time, or at all: `delivery` of a Subscription, and of a Broker
+for what clients make themselves. Source: docs/management.md, "delivery".
 """
 
 from __future__ import annotations
@@ -8,37 +8,37 @@ from typing import Annotated, Final, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from penstock_api import management
-from penstock_api.resources import base
+from penstock_api import management, schema
 
 __all__ = ["ClientDeliverySpec", "DeliverySpec", "client_settings", "delivery_policy"]
 
 Destination = Annotated[str, Field(min_length=1, max_length=255)]
 
-_LIMITED: Final = base.cel(
+_LIMITED: Final = schema.cel(
     "!has(self.maxDeliveries) || has(self.deadLetter)",
     "`maxDeliveries` needs `deadLetter`, the address to which messages go that failed so often",
 )
 
 
-class DeliverySpec(base.Spec):
-    """What becomes of messages that nobody takes in time, or nobody can take.
+class DeliverySpec(schema.Spec):
+    """What happens to messages that no consumer accepts in time, or at all.
 
-    An address is a queue's name, or `exchange/key`; a plain name that nothing has becomes a durable queue.
+    An address is a queue's name, or `exchange/key`. If neither a queue nor an exchange has the name, a durable queue is
+    made.
     """
 
-    model_config = ConfigDict(json_schema_extra=base.validations(_LIMITED))
+    model_config = ConfigDict(json_schema_extra=schema.validations(_LIMITED))
 
     max_deliveries: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Failed deliveries after which a message goes to `deadLetter`; left out: no limit."""
+    """Number of failed deliveries after which a message goes to `deadLetter`; left out: no limit."""
     dead_letter: Destination | None = None
     """Address of messages that consumers rejected, or that failed too often; left out: rejected ones are dropped."""
     expiry: Destination | None = None
     """Address of messages whose time to live has passed; left out: they are dropped and counted."""
     max_ttl_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
-    """The longest time to live, and that of messages which say none; left out: messages say it themselves."""
+    """The longest time to live, also for messages without one; left out: as each message says."""
     exclusive_consumer: bool = False
-    """One link at a time gets the messages; the next in line takes over when it goes."""
+    """Only one link at a time gets the messages; when it detaches, the one that attached next takes over."""
 
     @model_validator(mode="after")
     def _check_limit(self) -> Self:
@@ -48,10 +48,10 @@ class DeliverySpec(base.Spec):
 
 
 class ClientDeliverySpec(DeliverySpec):
-    """The same for subscriptions and queues that no resource declares."""
+    """What happens to messages in subscriptions and queues that no resource declares."""
 
     idle_expiry_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
-    """A client's durable subscription from which nobody has consumed for so long is ended with its messages; left
+    """A client's durable subscription from which no client has consumed for so long is ended with its messages; left
     out: never.
     """
 

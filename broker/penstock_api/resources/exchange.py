@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from penstock_api import references, schema
 from penstock_api.resources import base
 
 __all__ = ["Exchange", "ExchangeSpec", "ExchangeStatus"]
@@ -18,18 +19,18 @@ _NAME_MESSAGE: Final = (
     "an Exchange's name must have at most 61 characters, start with a letter and hold only a-z, 0-9 and `-`; "
     "`spec.exchangeName` may be anything"
 )
-_ALTERNATE: Final = base.cel(
+_ALTERNATE: Final = schema.cel(
     "(self.unroutable == 'Alternate') == has(self.alternateExchangeRef)",
     "`alternateExchangeRef` must be set if and only if `unroutable` is `Alternate`",
 )
 
 
-class ExchangeSpec(base.Spec):
+class ExchangeSpec(schema.Spec):
     """Where messages are published, and how they find subscriptions."""
 
-    model_config = ConfigDict(json_schema_extra=base.validations(base.paired("exchangeName"), _ALTERNATE))
+    model_config = ConfigDict(json_schema_extra=schema.validations(base.paired("exchangeName"), _ALTERNATE))
 
-    broker_ref: Annotated[base.BrokerRef, Field(json_schema_extra=base.immutable("brokerRef"))]
+    broker_ref: Annotated[references.BrokerRef, Field(json_schema_extra=base.immutable("brokerRef"))]
     """The Broker that has this exchange."""
     exchange_name: (
         Annotated[
@@ -48,18 +49,19 @@ class ExchangeSpec(base.Spec):
     )
     """Whether the exchange is still there after a restart of the broker."""
     unroutable: Literal["Accept", "Reject", "Alternate"] = "Accept"
-    """What becomes of a message that no subscription wants: taken and counted, refused, or sent to another exchange."""
-    alternate_exchange_ref: base.LocalRef | None = None
-    """The Exchange, in this namespace and on the same Broker, that gets what nobody wants here."""
+    """What happens to a message that matches no subscription: accepted and counted, rejected, or sent to another
+    exchange.
+    """
+    alternate_exchange_ref: references.LocalRef | None = None
+    """The Exchange, in this namespace and on the same Broker, that gets messages which match no subscription here."""
     persistence: Literal["AsSent", "Always"] = "Always"
-    """`Always` keeps messages over a restart even if the producer didn't ask for it, which is what AMQP programs
-    forget.
+    """`Always` keeps messages over a restart even if the producer didn't ask for it, which many AMQP programs forget.
     """
     deletion_policy: Literal["Delete", "DeleteWhenUnused", "Retain"] = "DeleteWhenUnused"
     """When the resource is deleted: remove the exchange at once, wait until no subscription is bound to it, or leave
     it.
     """
-    allowed_namespaces: base.AllowedNamespaces = ()
+    allowed_namespaces: references.AllowedNamespaces = ()
     """Other namespaces whose Subscriptions may bind to this exchange; `*` allows all. The Broker must allow them too.
     """
 
@@ -71,7 +73,7 @@ class ExchangeSpec(base.Spec):
 
 
 class ExchangeStatus(base.CommonStatus):
-    """What became of an Exchange."""
+    """Observed state of an Exchange."""
 
     exchange_name: Annotated[str, Field(max_length=255)] | None = None
     """Name that clients use."""
@@ -85,8 +87,8 @@ class Exchange(base.Resource):
     """Where messages are published."""
 
     model_config = ConfigDict(
-        json_schema_extra=base.validations(
-            base.cel("self.metadata.name.matches('^[a-z]([-a-z0-9]{0,59}[a-z0-9])?$')", _NAME_MESSAGE)
+        json_schema_extra=schema.validations(
+            schema.cel("self.metadata.name.matches('^[a-z]([-a-z0-9]{0,59}[a-z0-9])?$')", _NAME_MESSAGE)
         )
     )
 

@@ -1,6 +1,6 @@
-"""Binding to a Headers exchange, as people write it: which application properties a message must have.
+"""Bindings to a Headers exchange as people write them: which application properties a message must have.
 
-A value is a string, an integer or a boolean; each type has a field of its own, because a schema of Kubernetes can't say
+A value is a string, an integer or a boolean. Each type has a field of its own, because a Kubernetes schema can't say
 "one of these types". Source: docs/addresses.md, "Headers".
 """
 
@@ -11,21 +11,20 @@ from typing import Annotated, Final, Literal, Self, cast
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from penstock_api import management
-from penstock_api.resources import base
+from penstock_api import management, schema
 
 __all__ = ["HeaderBindingSpec", "HeaderBindings", "HeaderSpec", "as_declared", "as_text"]
 
-_ONE_VALUE: Final = base.cel(
+_ONE_VALUE: Final = schema.cel(
     "[has(self.string), has(self.integer), has(self.boolean)].filter(it, it).size() <= 1",
     "a header has at most one of `string`, `integer` and `boolean`; none asks for its presence alone",
 )
 
 
-class HeaderSpec(base.Spec):
+class HeaderSpec(schema.Spec):
     """One application property that a message must have."""
 
-    model_config = ConfigDict(json_schema_extra=base.validations(_ONE_VALUE))
+    model_config = ConfigDict(json_schema_extra=schema.validations(_ONE_VALUE))
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
     """Name of the property."""
@@ -49,18 +48,18 @@ class HeaderSpec(base.Spec):
 
 
 def _check_names(headers: tuple[HeaderSpec, ...]) -> tuple[HeaderSpec, ...]:
-    base.check_unique(tuple(header.name for header in headers))
+    schema.check_unique(tuple(header.name for header in headers))
     return headers
 
 
-class HeaderBindingSpec(base.Spec):
+class HeaderBindingSpec(schema.Spec):
     """One binding: a message matches if it has all, or any, of these."""
 
     match: Literal["All", "Any"] = "All"
     """Whether a message must have all of them, or any."""
     headers: Annotated[
         tuple[HeaderSpec, ...],
-        Field(min_length=1, max_length=32, json_schema_extra={base.LIST_TYPE: "map", base.LIST_KEYS: ["name"]}),
+        Field(min_length=1, max_length=32, json_schema_extra={schema.LIST_TYPE: "map", schema.LIST_KEYS: ["name"]}),
         AfterValidator(_check_names),
     ]
     """Application properties."""

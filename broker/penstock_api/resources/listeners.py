@@ -1,5 +1,5 @@
-"""Where clients connect to a Broker, and what differs from one listener to another: as people write it in its spec, and
-as the broker's configuration has it. Source: docs/broker.md, docs/security.md.
+"""Where clients connect to a Broker, and what differs from one listener to another: `listeners` of its spec, and the
+same for the broker's configuration. Source: docs/broker.md, docs/security.md.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from penstock_api.resources import base
+from penstock_api import quantity, schema
 
 __all__ = ["ClientListeners", "MessageSize", "listener_settings", "tls_settings"]
 
@@ -18,9 +18,9 @@ _MESSAGE: Final = ("must be at least 1Ki, the smallest maximum of messages", "1K
 ListenerName = Literal["amqps", "amqp", "webSocket"]
 
 MessageSize = Annotated[
-    base.Quantity,
-    Field(json_schema_extra=base.bounds_of_quantity(*_MESSAGE)),
-    AfterValidator(base.bounded_quantity(*_MESSAGE)),
+    quantity.Quantity,
+    Field(json_schema_extra=quantity.bounds_of_quantity(*_MESSAGE)),
+    AfterValidator(quantity.bounded_quantity(*_MESSAGE)),
 ]
 """The longest message that is taken."""
 
@@ -31,32 +31,32 @@ _ORIGIN: Final = (
 Origin = Annotated[str, Field(min_length=1, max_length=255, pattern=_ORIGIN)]
 
 
-class ListenerOptions(base.Spec):
-    """What one listener has for itself; what is left out is as the Broker has it."""
+class ListenerOptions(schema.Spec):
+    """Options of one listener; what is left out is as for the whole Broker."""
 
     max_message_size: MessageSize | None = None
-    """Largest message that is taken here; left out: `maxMessageSize` of the Broker."""
+    """Largest message that is accepted here; left out: `maxMessageSize` of the Broker."""
     idle_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
     """How long a client here may be silent; left out: `idleTimeoutSeconds` of the Broker."""
 
 
 class WebSocketOptions(ListenerOptions):
-    """The same for AMQP over WebSocket, which pages in browsers may open."""
+    """Options of the listener for AMQP over WebSocket, to which web pages in browsers can connect."""
 
     allowed_origins: (
         Annotated[
             tuple[Origin, ...],
-            Field(max_length=64, json_schema_extra={base.LIST_TYPE: "set"}),
-            AfterValidator(base.check_unique),
+            Field(max_length=64, json_schema_extra={schema.LIST_TYPE: "set"}),
+            AfterValidator(schema.check_unique),
         ]
         | None
     ) = None
     """Origins whose pages may connect, such as `https://shop.example`; `null`: files and sandboxes; `*`: any.
-    Left out: pages from the same host. What is no browser is let in anyway.
+    Left out: pages from the same host. Clients that are not browsers send no origin and are not checked.
     """
 
 
-class OptionsByListener(base.Spec):
+class OptionsByListener(schema.Spec):
     """Options of each listener that is on."""
 
     amqps: ListenerOptions | None = None
@@ -67,21 +67,21 @@ class OptionsByListener(base.Spec):
     """Of port 5443."""
 
 
-_ARE_ON: Final = base.cel(
+_ARE_ON: Final = schema.cel(
     "!has(self.options) || ((!has(self.options.amqps) || self.amqps) && (!has(self.options.amqp) || self.amqp) "
     "&& (!has(self.options.webSocket) || self.webSocket))",
     "`listeners.options` names a listener that is off; turn it on, or leave its options out",
 )
-_HAS_TLS: Final = base.cel(
+_HAS_TLS: Final = schema.cel(
     "!has(self.minimumTlsVersion) || self.amqps || self.webSocket",
     "`listeners.minimumTlsVersion` needs `listeners.amqps` or `listeners.webSocket`",
 )
 
 
-class ClientListeners(base.Spec):
+class ClientListeners(schema.Spec):
     """Where clients connect. The management listener always exists and has TLS."""
 
-    model_config = ConfigDict(json_schema_extra=base.validations(_ARE_ON, _HAS_TLS))
+    model_config = ConfigDict(json_schema_extra=schema.validations(_ARE_ON, _HAS_TLS))
 
     amqps: bool = True
     """Port 5671 with TLS; the certificate is the operator's, its CA in the ConfigMap `BROKER-ca`."""
@@ -112,7 +112,7 @@ def listener_settings(listeners: ClientListeners, name: ListenerName) -> dict[st
         return {}
     settings = options.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"max_message_size"})
     if options.max_message_size is not None:
-        settings["maxMessageBytes"] = base.quantity_bytes(options.max_message_size)
+        settings["maxMessageBytes"] = quantity.quantity_bytes(options.max_message_size)
     return settings
 
 

@@ -1,6 +1,5 @@
-"""How a manifest becomes a resource.
-
-`parse` takes one object, from a cluster or a file; `load` takes the text of a YAML file with any number of them.
+"""From a manifest to a resource: `parse` takes one object, from a cluster or a file; `load` takes the text of a YAML
+file with any number of them.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ def parse(manifest: Mapping[str, object]) -> AnyResource:
 
 
 def load(text: str) -> Iterator[AnyResource]:
-    """The resources of this group in a YAML file, in order; objects of other groups (Secrets, Deployments) are passed
-    over.
+    """The resources of this group in a YAML file, in order; objects of other groups (Secrets, Deployments) are skipped.
 
     Raises:
         InvalidManifest: the text isn't YAML, or one of the resources is bad.

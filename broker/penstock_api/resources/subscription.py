@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, model_validator
 
+from penstock_api import quantity, references, schema
 from penstock_api.resources import base
 from penstock_api.resources.delivery import DeliverySpec
 from penstock_api.resources.header_bindings import HeaderBindings
@@ -23,31 +24,31 @@ __all__ = [
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
 
-_CLIENT_ID: Final = base.cel(
+_CLIENT_ID: Final = schema.cel(
     "(self.scope == 'Container') == has(self.clientId)", "`clientId` must be set if and only if `scope` is `Container`"
 )
-_DECLARABLE: Final = base.cel(
+_DECLARABLE: Final = schema.cel(
     "self.sharing == 'Shared' || self.durability == 'Durable'",
     "an `Exclusive` `NonDurable` subscription ends with its link and can't be declared",
 )
-_PERMANENT: Final = base.cel(
+_PERMANENT: Final = schema.cel(
     "self.durability == 'NonDurable' || self.expiryPolicy == 'Never'",
     "`expiryPolicy` must be `Never` for a `Durable` subscription",
 )
-_NO_LOCAL: Final = base.cel(
+_NO_LOCAL: Final = schema.cel(
     "!has(self.filter) || !has(self.filter.noLocal) || !self.filter.noLocal || "
     "(self.sharing == 'Exclusive' && self.scope == 'Container')",
     "`filter.noLocal` needs `sharing: Exclusive` and `scope: Container`; a shared one has no messages of its own",
 )
-_ONE_WAY: Final = base.cel(
+_ONE_WAY: Final = schema.cel(
     "!has(self.bindingKeys) || size(self.bindingKeys) == 0 || !has(self.headerBindings) || "
     "size(self.headerBindings) == 0",
     "`bindingKeys` and `headerBindings` can't both be set: a Headers exchange takes the latter, the others the former",
 )
 
 
-class SubscriptionFilter(base.Spec):
-    """What a subscription leaves out of the messages that its binding keys let through."""
+class SubscriptionFilter(schema.Spec):
+    """Messages that a subscription does not get although its binding keys match."""
 
     selector: Annotated[str, Field(min_length=1, max_length=8192)] | None = None
     """A JMS selector, such as `region = 'eu' AND amount > 10`."""
@@ -55,19 +56,19 @@ class SubscriptionFilter(base.Spec):
     """Leave out messages that the subscription's own container-id published."""
 
 
-class SubscriptionLimits(base.Spec):
+class SubscriptionLimits(schema.Spec):
     """How much a subscription may hold, and what happens at the limit."""
 
-    max_bytes: base.Quantity | None = None
+    max_bytes: quantity.Quantity | None = None
     """Bytes; left out: a quarter of the volume."""
     max_messages: Annotated[int, Field(ge=1, le=2**53)] | None = None
     """Messages; left out: no limit."""
     overflow: Literal["DropOldest", "DropNewest", "Reject"] = "DropOldest"
-    """What gives way when it is full. `Reject` lets one dead subscription block its exchange."""
+    """What happens when it is full. With `Reject` a single full subscription blocks its exchange."""
 
 
-class LagThresholds(base.Spec):
-    """From when on a backlog is worth a condition; beyond any of them Lagging is True."""
+class LagThresholds(schema.Spec):
+    """Bounds of the backlog; beyond any of them the condition Lagging is True."""
 
     messages: Annotated[int, Field(ge=0, le=2**53)] | None = None
     """Unsettled messages."""
@@ -75,11 +76,11 @@ class LagThresholds(base.Spec):
     """Age of the oldest of them."""
 
 
-class SubscriptionSpec(base.Spec):
+class SubscriptionSpec(schema.Spec):
     """A named place in which messages of one exchange wait for one application; identity: scope, name, durability."""
 
     model_config = ConfigDict(
-        json_schema_extra=base.validations(
+        json_schema_extra=schema.validations(
             _CLIENT_ID,
             _DECLARABLE,
             _PERMANENT,
@@ -90,9 +91,9 @@ class SubscriptionSpec(base.Spec):
         )
     )
 
-    broker_ref: Annotated[base.BrokerRef, Field(json_schema_extra=base.immutable("brokerRef"))]
+    broker_ref: Annotated[references.BrokerRef, Field(json_schema_extra=base.immutable("brokerRef"))]
     """The Broker that has this subscription."""
-    exchange_ref: base.ExchangeRef
+    exchange_ref: references.ExchangeRef
     """The Exchange whose messages it gets. A change is a rebind, done as `rebindPolicy` says."""
     subscription_name: (
         Annotated[
@@ -122,28 +123,29 @@ class SubscriptionSpec(base.Spec):
         Literal["Never", "LinkDetach", "SessionEnd", "ConnectionClose"],
         Field(json_schema_extra=base.immutable("expiryPolicy")),
     ] = "Never"
-    """When it goes without anybody ending it."""
+    """When it ends by itself."""
     binding_keys: Annotated[
         tuple[Annotated[str, Field(max_length=255)], ...],
-        Field(max_length=256, json_schema_extra={base.LIST_TYPE: "set"}),
-        AfterValidator(base.check_unique),
+        Field(max_length=256, json_schema_extra={schema.LIST_TYPE: "set"}),
+        AfterValidator(schema.check_unique),
     ] = ()
-    """Which messages, by routing key, of several keys any; `*` is one word and `#` any number on a Topic exchange.
-    None: the default of the exchange's type (`#` on Topic).
+    """Routing keys of the messages to get; one of several keys has to match. On a Topic exchange `*` stands for one
+    word and `#` for any number of words. None: the default of the exchange's type (`#` on Topic).
     """
     header_bindings: HeaderBindings = ()
-    """The same on a Headers exchange: by application properties; of several bindings one has to match. None: all
-    messages.
+    """Application properties of the messages to get, on a Headers exchange; one of several bindings has to match. None:
+    all messages.
     """
     filter: SubscriptionFilter = SubscriptionFilter()
-    """What is left out of those."""
+    """Which of these messages to leave out."""
     rebind_policy: Literal["InPlace", "WhenIdle", "WhenIdleAndEmpty", "Never"] = "InPlace"
-    """What a change of exchange, keys or filter may do: apply to what comes from now on; drop the backlog once nobody
-    consumes (JMS); wait until it is also empty; nothing.
+    """When a change of exchange, keys or filter takes effect: `InPlace` at once, for new messages; `WhenIdle` once
+    nobody consumes, and the waiting messages are dropped (as JMS has it); `WhenIdleAndEmpty` once no message waits
+    either; `Never`.
     """
     deletion_policy: Literal["Delete", "DeleteWhenEmpty", "Retain"] = "Delete"
-    """When the resource is deleted: end the subscription with its backlog, wait until it is empty, or leave it there,
-    marked, for a resource of the same name.
+    """When the resource is deleted: end the subscription with its messages, wait until it is empty, or keep it with its
+    owner mark, for a new resource of the same name.
     """
     client_overrides: Literal["Refuse", "Ignore"] = "Refuse"
     """The answer to a client that asks for another exchange, key or filter: an error that names this resource, or the
@@ -154,9 +156,9 @@ class SubscriptionSpec(base.Spec):
     limits: SubscriptionLimits = SubscriptionLimits()
     """How much it may hold."""
     delivery: DeliverySpec = DeliverySpec()
-    """What becomes of messages that nobody takes in time, or nobody can take."""
+    """What happens to messages that no consumer accepts in time, or at all."""
     lag_thresholds: LagThresholds = LagThresholds()
-    """From when on condition Lagging is True."""
+    """Beyond which backlog the condition Lagging is True."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -174,7 +176,7 @@ class SubscriptionSpec(base.Spec):
 
 
 class Applied(base.Status):
-    """What the broker has, by its own answer."""
+    """What the broker has, as it reports."""
 
     exchange: Annotated[str, Field(max_length=255)]
     """Exchange."""
@@ -191,14 +193,14 @@ class Applied(base.Status):
 
 
 class Lag(base.Status):
-    """How far consumers are behind, by the newest run of the lag job. Absent: not known."""
+    """How far consumers are behind, by the newest run of the lag job. Figures that are not known are absent."""
 
     messages: Count | None = None
-    """Messages that nobody has settled yet, in flight included."""
+    """Messages that no consumer has settled yet, those in flight included."""
     ready: Count | None = None
-    """Those that another consumer could take now."""
+    """Messages that could be delivered now."""
     in_flight: Count | None = None
-    """Those that are with a consumer."""
+    """Messages that are delivered and not settled."""
     oldest_age_seconds: Count | None = None
     """How long the oldest has waited."""
     arrival_per_minute: Count | None = None
@@ -206,7 +208,7 @@ class Lag(base.Status):
     settled_per_minute: Count | None = None
     """Messages that consumers accepted, per minute of the window."""
     drain_seconds: Count | None = None
-    """When the backlog is gone at this pace; absent unless it shrinks."""
+    """Seconds until the backlog is empty at this pace; absent unless it shrinks."""
     state: Annotated[str, Field(max_length=32)]
     """OK, Idle, Lagging, Recovering, Unconsumed, Stalled, ... (docs/lag.md)."""
     observed_time: AwareDatetime
@@ -218,7 +220,7 @@ class Lag(base.Status):
 
 
 class SubscriptionStatus(base.CommonStatus):
-    """What became of a Subscription."""
+    """Observed state of a Subscription."""
 
     subscription_name: Annotated[str, Field(max_length=255)] | None = None
     """Name that clients subscribe with."""
@@ -227,7 +229,7 @@ class SubscriptionStatus(base.CommonStatus):
     address: Annotated[str, Field(max_length=1024)] | None = None
     """URL for clients: the Service and the name of its exchange."""
     applied: Applied | None = None
-    """What the broker has."""
+    """What the broker has, as it reports."""
     lag: Lag | None = None
     """How far consumers are behind."""
 

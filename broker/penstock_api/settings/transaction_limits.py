@@ -1,5 +1,7 @@
-"""How much transactions may hold on a Broker, and for how long: as people write it in its spec, and as the broker's
-configuration has it. Source: docs/transactions.md.
+"""How much transactions may hold on a broker, and for how long.
+
+The configuration file has sizes in bytes, and the defaults. A resource has quantities, and leaves out what it does not
+change. Source: docs/transactions.md.
 """
 
 from __future__ import annotations
@@ -8,27 +10,69 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from penstock_api.resources import base
+from penstock_api import quantity, schema
+from penstock_core.transaction_rules import TransactionLimits
 
-__all__ = ["TransactionLimitsSpec", "transaction_settings"]
+__all__ = ["TransactionLimitsSpec", "TransactionSettings", "transaction_settings"]
+
+SEGMENT_BYTES_PER_MESSAGE: Final = 256
+"""A commit is one log record of at most half a segment, and takes less than half of these bytes per message."""
+
+
+class TransactionSettings(schema.Spec):
+    """How much transactions may hold, and for how long. A transaction that exceeds a limit is rolled back."""
+
+    max_messages: int = Field(default=100_000, ge=1)
+    """Messages sent and deliveries settled in one transaction; fewer if log segments are small."""
+    max_bytes: int | None = Field(default=None, ge=1024)
+    """Bytes of messages sent in one transaction; absent: a quarter of a log segment, or the size of the largest message
+    that is accepted, if that is more.
+    """
+    max_bytes_per_connection: int = Field(default=256 * 1024 * 1024, ge=1024)
+    """Bytes of messages sent in all open transactions of a connection."""
+    max_bytes_in_memory: int = Field(default=512 * 1024 * 1024, ge=1024)
+    """Bytes of messages sent in all open transactions of all connections that are not in the log yet."""
+    max_open_per_connection: int = Field(default=256, ge=1)
+    max_age_seconds: int = Field(default=600, ge=0)
+    """Counted from the first message sent or delivery settled in it; 0: no limit."""
+
+    def check(self, segment_bytes: int) -> None:
+        """Raise `ValueError` if a transaction could be larger than the log takes at once."""
+        if (self.max_bytes or 0) > segment_bytes // 2:
+            raise ValueError(
+                f"transactions of {self.max_bytes} bytes don't fit log segments of {segment_bytes}: raise "
+                "log.segmentBytes to twice transactions.maxBytes, or lower that"
+            )
+
+    def limits(self, segment_bytes: int, max_message_bytes: int) -> TransactionLimits:
+        """The same in the terms of the rules."""
+        return TransactionLimits(
+            messages=min(self.max_messages, segment_bytes // SEGMENT_BYTES_PER_MESSAGE),
+            bytes=self.max_bytes or max(segment_bytes // 4, max_message_bytes),
+            connection_bytes=self.max_bytes_per_connection,
+            memory_bytes=self.max_bytes_in_memory,
+            connection_open=self.max_open_per_connection,
+            age_ms=self.max_age_seconds * 1000,
+        )
+
 
 _ONE: Final = ("must be 1Ki to 32Mi: a transaction has to fit half a segment of the log", "1Ki", "32Mi")
 """Bounds of one transaction. A Broker's spec doesn't change how long a segment is."""
 _ALL: Final = ("must be at least 1Ki", "1Ki")
 
 Size = Annotated[
-    base.Quantity,
-    Field(json_schema_extra=base.bounds_of_quantity(*_ONE)),
-    AfterValidator(base.bounded_quantity(*_ONE)),
+    quantity.Quantity,
+    Field(json_schema_extra=quantity.bounds_of_quantity(*_ONE)),
+    AfterValidator(quantity.bounded_quantity(*_ONE)),
 ]
 Total = Annotated[
-    base.Quantity,
-    Field(json_schema_extra=base.bounds_of_quantity(*_ALL)),
-    AfterValidator(base.bounded_quantity(*_ALL)),
+    quantity.Quantity,
+    Field(json_schema_extra=quantity.bounds_of_quantity(*_ALL)),
+    AfterValidator(quantity.bounded_quantity(*_ALL)),
 ]
 
 
-class TransactionLimitsSpec(base.Spec):
+class TransactionLimitsSpec(schema.Spec):
     """What transactions may hold; one that goes over a limit is rolled back, and its client told which."""
 
     max_messages: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
@@ -60,5 +104,5 @@ def transaction_settings(limits: TransactionLimitsSpec) -> dict[str, object]:
     for name, key in _SIZES.items():
         size = getattr(limits, name)
         if size is not None:
-            settings[key] = base.quantity_bytes(size)
+            settings[key] = quantity.quantity_bytes(size)
     return settings

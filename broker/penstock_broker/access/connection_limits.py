@@ -10,7 +10,6 @@ from collections import Counter
 from typing import Final
 
 from penstock_api.settings.client_limits import ConnectionLimits
-
 from penstock_broker.access.connection import Connection
 from penstock_broker.settings.settings import Role
 from penstock_core.reason import Reason, Refuse

@@ -13,7 +13,6 @@ from collections import Counter
 from typing import Final
 
 from penstock_api.settings.client_limits import ConnectionLimits
-
 from penstock_broker.access.connection import Connection
 from penstock_broker.access.listeners import Listener
 from penstock_broker.access.rejections import RejectionReason, Rejections

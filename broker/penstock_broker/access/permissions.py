@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import yaml
-from penstock_api.settings.permissions import Grants, Permission
 from pydantic import ValidationError
 
 from penstock_api.failure import Misuse
+from penstock_api.settings.permissions import Grants, Permission
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.access.connection import Connection, Login
 from penstock_broker.settings.settings import BrokerSettings, Role

@@ -60,10 +60,14 @@ def declare(broker: Broker, kind: EntityType, name: str | None, body: Value, *, 
             case _:
                 assert_never(kind)
     except ValidationError as error:
-        return invalid_request(f"The body does not fit {kind.value}: {'; '.join(validation_messages(error, whole='body'))}.")
+        return invalid_request(
+            f"The body does not fit {kind.value}: {'; '.join(validation_messages(error, whole='body'))}."
+        )
 
 
-def _response(outcome: DeclarationOutcome, state: entity_states.StateDocument, blocked_by: str | None = None) -> Response:
+def _response(
+    outcome: DeclarationOutcome, state: entity_states.StateDocument, blocked_by: str | None = None
+) -> Response:
     body: dict[Value, Value] = {**state, "outcome": outcome.value}
     if blocked_by is not None:
         body["blockedBy"] = blocked_by
@@ -103,7 +107,13 @@ def _exchange(broker: Broker, name: str | None, wanted: management.ExchangeDecla
         return _response(DeclarationOutcome.UNCHANGED, entity_states.exchange_state(exchange))
     topology.put_exchange(exchange)
     broker.routes.forget()
-    outcome = DeclarationOutcome.CREATED if existing is None else DeclarationOutcome.ADOPTED if adopted else DeclarationOutcome.UPDATED
+    outcome = (
+        DeclarationOutcome.CREATED
+        if existing is None
+        else DeclarationOutcome.ADOPTED
+        if adopted
+        else DeclarationOutcome.UPDATED
+    )
     return _response(outcome, entity_states.exchange_state(exchange))
 
 
@@ -170,7 +180,9 @@ def _subscription(
             assert_never(decision)
 
 
-def _declared(broker: Broker, name: str | None, wanted: management.SubscriptionDeclaration) -> DeclaredSubscription | Refuse:
+def _declared(
+    broker: Broker, name: str | None, wanted: management.SubscriptionDeclaration
+) -> DeclaredSubscription | Refuse:
     if (wanted.scope == "Container") != (wanted.client_id is not None):
         return Refuse(Reason.INVALID_REQUEST, "clientId goes with scope Container, and only with it.")
     scope = GLOBAL if wanted.client_id is None else Scope(wanted.client_id)
@@ -262,7 +274,9 @@ def _keep(
     )
 
 
-def _put_policies(subscription: Subscription, declared: DeclaredSubscription, wanted: management.SubscriptionDeclaration) -> None:
+def _put_policies(
+    subscription: Subscription, declared: DeclaredSubscription, wanted: management.SubscriptionDeclaration
+) -> None:
     subscription.lifetime = declared.lifetime
     subscription.queue.is_logged = subscription.is_logged
     subscription.persistence = Persistence(wanted.persistence) if wanted.persistence is not None else None
@@ -316,7 +330,10 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
     node.made_by_name = False
     broker.topology.put_queue(node)
     due_times.recheck_expiry(broker, node.queue)
-    return _response(DeclarationOutcome.CREATED if existing is None else DeclarationOutcome.UPDATED, entity_states.queue_state(node, {}))
+    return _response(
+        DeclarationOutcome.CREATED if existing is None else DeclarationOutcome.UPDATED,
+        entity_states.queue_state(node, {}),
+    )
 
 
 def _queue_policies(node: PointToPointQueue) -> tuple[object, ...]:

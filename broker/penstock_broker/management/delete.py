@@ -33,7 +33,9 @@ def delete(broker: Broker, kind: EntityType, name: str | None, body: Value) -> R
     try:
         wanted = management.Deletion.model_validate(body if body is not None else {})
     except ValidationError as error:
-        return invalid_request(f"The body does not fit a deletion: {'; '.join(validation_messages(error, whole='body'))}.")
+        return invalid_request(
+            f"The body does not fit a deletion: {'; '.join(validation_messages(error, whole='body'))}."
+        )
     match kind:
         case EntityType.EXCHANGE:
             return _delete_exchange(broker, name or "", wanted)

@@ -55,11 +55,15 @@ def handle(
             return refusal(matches) if isinstance(matches, Refuse) else PeekTask(queue, peek, matches)
         selection = MessageSelection.model_validate(body if body is not None else {})
     except ValidationError as error:
-        return invalid_request(f"The body does not fit {operation.value}: {'; '.join(validation_messages(error, whole='body'))}.")
+        return invalid_request(
+            f"The body does not fit {operation.value}: {'; '.join(validation_messages(error, whole='body'))}."
+        )
     return _selected(broker, operation, queue, selection)
 
 
-def _selected(broker: Broker, operation: Operation, queue: Queue, selection: MessageSelection) -> Response | MessagesTask:
+def _selected(
+    broker: Broker, operation: Operation, queue: Queue, selection: MessageSelection
+) -> Response | MessagesTask:
     matches = _matcher(selection.selector)
     if isinstance(matches, Refuse):
         return refusal(matches)

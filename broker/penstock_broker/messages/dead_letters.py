@@ -167,7 +167,9 @@ def _retry(broker: Broker) -> None:
     for queue in waiting:
         refused: set[str] = set()
         for number, condemned in list(islice(queue.stranded.items(), RETRIED_AT_ONCE)):
-            address = queue.policy.expiry_address if condemned.cause is DeathReason.EXPIRED else queue.policy.dead_letter
+            address = (
+                queue.policy.expiry_address if condemned.cause is DeathReason.EXPIRED else queue.policy.dead_letter
+            )
             if address in refused:
                 continue
             if address is None:

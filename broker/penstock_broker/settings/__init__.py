@@ -1,1 +1,1 @@
-"""What a broker is told at start."""
+"""The broker's configuration: the file's models, and how it is loaded."""

@@ -1,4 +1,4 @@
-"""Addresses as they are written in settings: HOST:PORT, [HOST]:PORT or unix:PATH. Pure."""
+"""Addresses of listeners as settings write them: HOST:PORT, [HOST]:PORT or unix:PATH. Pure."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""What a broker is told at start: the configuration file (YAML), with the command line's options laid over it.
+"""What a broker is told at start: the configuration file (YAML), whose values the options of the command line override.
 
-Keys are camelCase in the file. Times are seconds, sizes bytes. `--dev` is a shorthand for `Settings.for_dev`.
-
-What the properties of our Open tell clients beyond who we are: other servers to go to, and prefixes of addresses.
-
-Source: the Qpid JMS client, which reads ``failover-server-list``, ``queue-prefix`` and ``topic-prefix``.
+Keys are camelCase in the file. Times are seconds, sizes bytes. `--dev` is a shorthand for `BrokerSettings.for_dev`.
+Source: docs/broker.md.
 """
 
 from __future__ import annotations
@@ -12,28 +9,41 @@ from __future__ import annotations
 import ipaddress
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import yaml
-from penstock_api.settings.client_limits import ConnectionLimits
-from penstock_api.settings.permissions import Permission
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from penstock_amqp.transports.origins import normal_origin
 from penstock_amqp.types.values import Symbol, Value
 from penstock_api.failure import Misuse
 from penstock_api.management import DeliveryPolicy
+from penstock_api.schema import Spec
+from penstock_api.settings.announcements import Announcements, FailoverServer
 from penstock_api.settings.auto_creation import AutoCreate
+from penstock_api.settings.client_limits import ConnectionLimits
+from penstock_api.settings.permissions import Permission
 from penstock_api.settings.transaction_limits import TransactionSettings
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.settings.addresses import UNIX, Address, HostPort, split
-from penstock_broker.settings.security import MECHANISM_NAMES, Authentication, Model, Tls
+from penstock_broker.settings.security import MECHANISM_NAMES, Authentication, Tls
 
-__all__ = ['CLEARTEXT_MECHANISMS', 'Announcements', 'Authentication', "BrokerSettings", 'DeliverySettings', 'FailoverServer', 'ListenerKind', 'ListenerSettings', 'LogSettings', "ManagementListener", 'Role', 'load', 'open_properties']
-
+__all__ = [
+    "CLEARTEXT_MECHANISMS",
+    "Authentication",
+    "BrokerSettings",
+    "DeliverySettings",
+    "ListenerKind",
+    "ListenerSettings",
+    "LogSettings",
+    "ManagementListener",
+    "Role",
+    "load",
+    "open_properties",
+]
 
 CLEARTEXT_MECHANISMS: Final = frozenset(("PLAIN", "XOAUTH2", "OAUTHBEARER"))
-"""Mechanisms that show the secret itself to whoever listens in."""
+"""Mechanisms that send the secret itself, so that anybody who reads the network gets it."""
 
 
 class Role(Enum):
@@ -65,7 +75,7 @@ def _origin(text: str) -> str:
 Origin: TypeAlias = Annotated[str, AfterValidator(_origin)]
 
 
-class ListenerSettings(Model):
+class ListenerSettings(Spec):
     """Where clients connect. `address` is HOST:PORT, [HOST]:PORT or unix:PATH; port 0 lets the system choose."""
 
     name: str = "amqp"
@@ -102,7 +112,7 @@ class ListenerSettings(Model):
             return False
 
 
-class ManagementListener(Model):
+class ManagementListener(Spec):
     """The operator's access to `$management`: everything is allowed."""
 
     address: Address
@@ -113,21 +123,21 @@ class ManagementListener(Model):
 
 
 class DeliverySettings(DeliveryPolicy):
-    """The `delivery` of what clients make, or auto-creation does for them."""
+    """The delivery policy of subscriptions and queues that clients make, or auto-creation makes for them."""
 
     idle_expiry_seconds: int | None = Field(default=None, ge=1)
-    """End a client's durable subscription that nobody has consumed from for so long; absent: never."""
+    """A client's durable subscription that nobody has consumed from for so long is ended; absent: never."""
 
 
-class LogSettings(Model):
+class LogSettings(Spec):
     """The log's files."""
 
     segment_bytes: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
     max_unsynced_bytes: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
-    """Beyond so much of large messages that is written and not synced, nothing more is read from who sends them."""
+    """When so many bytes of large messages are written and not synced, their senders are not read any further."""
 
 
-class BrokerSettings(Model):
+class BrokerSettings(Spec):
     """One broker."""
 
     listeners: tuple[ListenerSettings, ...] = ()
@@ -145,7 +155,7 @@ class BrokerSettings(Model):
     delivery: DeliverySettings = DeliverySettings()
     transactions: TransactionSettings = TransactionSettings()
     auto_create: bool | AutoCreate = False
-    """Make queues and topic exchanges when they are first named: all, none, or as it says."""
+    """Make queues and topic exchanges that clients name: true (any name), false (none), or by rules."""
     announce: Announcements = Announcements()
     """What the Open tells clients."""
     temporary_per_connection: int = Field(default=1000, ge=0)
@@ -154,7 +164,7 @@ class BrokerSettings(Model):
     max_frame_bytes: Annotated[int, Field(ge=4096, le=65_536)] = 65_536
     idle_timeout_seconds: int = Field(default=60, ge=0)
     queue_max_bytes: int | None = Field(default=None, ge=1)
-    """How much a queue holds if nothing else is said; absent: a quarter of the volume of the data folder."""
+    """Largest size of a queue without limits of its own; absent: a quarter of the volume of the data folder."""
     link_credit: int = Field(default=1000, ge=2)
     """Messages that a producer may send ahead."""
 
@@ -180,15 +190,17 @@ class BrokerSettings(Model):
 
     @property
     def largest_message_bytes(self) -> int:
-        """What the most generous listener takes."""
+        """Largest message that any listener accepts."""
         return max(self.max_message_bytes, *(each.max_message_bytes or 0 for each in self.listeners), 0)
 
     def is_private(self, listener: ListenerSettings) -> bool:
-        """Whether secrets may cross this listener as they are."""
+        """Whether clients may send secrets on this listener."""
         return listener.tls is not None or listener.is_local or self.authentication.allow_insecure_plain
 
     def for_dev(self) -> BrokerSettings:
-        """`--dev`: ANONYMOUS, PLAIN guest/guest, and, if nothing else is said, what is named is made."""
+        """The settings for `--dev`: ANONYMOUS and guest/guest may log in, and what clients name is made, unless
+        `autoCreate` is set.
+        """
         authentication = self.authentication.model_copy(
             update={"anonymous": True, "users": {**self.authentication.users, "guest": "guest"}}
         )
@@ -209,45 +221,28 @@ def load(path: Path) -> BrokerSettings:
         wrong = "; ".join(validation_messages(error, whole="the file"))
         raise Misuse(f"The configuration {path} is wrong: {wrong}.", "docs/broker.md lists all keys.") from error
 
-class FailoverServer(Model):
-    """Another server that clients of this one may go to when they lose it."""
-
-    hostname: Annotated[str, Field(min_length=1)]
-    """Name for TLS and for the Open; also where to connect, unless `network_host` says otherwise."""
-    port: int = Field(ge=1, le=65_535)
-    scheme: Literal["amqp", "amqps", "amqpws", "amqpwss"] | None = None
-    network_host: str | None = None
-    path: str | None = None
-    """Of a WebSocket."""
-
-    def to_wire(self) -> Value:
-        """One entry of ``failover-server-list``."""
-        entry: dict[Value, Value] = {
-            Symbol("hostname"): self.hostname,
-            Symbol("network-host"): self.network_host or self.hostname,
-            Symbol("port"): self.port,
-        }
-        if self.scheme is not None:
-            entry[Symbol("scheme")] = self.scheme
-        if self.path is not None:
-            entry[Symbol("path")] = self.path
-        return entry
-
-
-class Announcements(Model):
-    """What the Open tells."""
-
-    failover_servers: tuple[FailoverServer, ...] = ()
-    """Clients replace the list of their failover URI by these: name this server too if they shall come back."""
-    prefixes: bool = False
-    """Have JMS clients write `queue://` and `topic://` before their addresses, also in messages and for replies."""
-
 
 def open_properties(announcements: Announcements) -> dict[str, Value]:
-    """The properties that announce it."""
+    """The properties of an Open that announce other servers and prefixes, as the Qpid JMS client reads them:
+    ``failover-server-list``, ``queue-prefix`` and ``topic-prefix``.
+    """
     properties: dict[str, Value] = {}
     if announcements.failover_servers:
-        properties["failover-server-list"] = [each.to_wire() for each in announcements.failover_servers]
+        properties["failover-server-list"] = [_failover_entry(each) for each in announcements.failover_servers]
     if announcements.prefixes:
         properties |= {"queue-prefix": "queue://", "topic-prefix": "topic://"}
     return properties
+
+
+def _failover_entry(server: FailoverServer) -> Value:
+    """One entry of ``failover-server-list``."""
+    entry: dict[Value, Value] = {
+        Symbol("hostname"): server.hostname,
+        Symbol("network-host"): server.network_host or server.hostname,
+        Symbol("port"): server.port,
+    }
+    if server.scheme is not None:
+        entry[Symbol("scheme")] = server.scheme
+    if server.path is not None:
+        entry[Symbol("path")] = server.path
+    return entry

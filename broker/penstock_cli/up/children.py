@@ -1,9 +1,7 @@
-"""When a child that died starts again. Pure: how long it lived goes in, how long to wait comes out.
-
-Child processes that stay up: start, tell when one died, start it again, end it when the command ends.
+"""Child processes that are kept running: start, wait, report an end, start again after a delay, end with the command.
 
 A child has its own session, so that Ctrl-C in the terminal reaches `penstock up` alone, which then ends its children in
-order. Their output goes to one log file each. It must not know what the children are.
+order. The output of each child goes to a log file. It must not know what the children are.
 """
 
 from __future__ import annotations
@@ -21,13 +19,22 @@ from typing import Any, Final
 
 from penstock_api.failure import Failure
 
-__all__ = ['FIRST_SECONDS', 'LONGEST_SECONDS', 'STEADY_SECONDS', 'Backoff', "ChildProcess", 'keep_running', 'run_once', 'tail']
+__all__ = [
+    "FIRST_SECONDS",
+    "LONGEST_SECONDS",
+    "STEADY_SECONDS",
+    "Backoff",
+    "ChildProcess",
+    "keep_running",
+    "run_once",
+    "tail",
+]
 
 
 FIRST_SECONDS: Final = 0.1
 LONGEST_SECONDS: Final = 10.0
 STEADY_SECONDS: Final = 30.0
-"""A child that lived so long was healthy: its next start is the first of a new row."""
+"""A child that ran for so long was healthy: if it ends, the delay before its next start is the shortest again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +44,20 @@ class Backoff:
     seconds: float = FIRST_SECONDS
 
     def after(self, lived_seconds: float) -> Backoff:
-        """The backoff of the start after next, given how long the child lived this time."""
+        """The delay after the next one, given how long the child ran this time."""
         if lived_seconds >= STEADY_SECONDS:
             return Backoff()
         return Backoff(min(self.seconds * 2, LONGEST_SECONDS))
 
+
 GRACE_SECONDS: Final = 20.0
 """Time between SIGTERM and SIGKILL."""
 HOPELESS: Final = frozenset({2, 3})
-"""Exit codes of `penstock` that another start won't change: wrong settings, something lacking."""
+"""Exit codes of `penstock` that another start won't change: wrong settings, or something that the machine lacks."""
 TAIL_LINES: Final = 15
 _SETPRIV: Final = shutil.which("setpriv")
 _TIED: Final = (_SETPRIV, "--pdeathsig", "TERM", "--") if _SETPRIV else ()
-"""Put before a command, so that the kernel ends the child (in order) should this process be killed outright."""
+"""Put before a command, so that the kernel sends SIGTERM to the child if this process is killed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""From manifests to what each child is told: the broker's configuration and the command lines. Pure."""
+"""The broker's configuration and the command line of each child process, made from the manifests. Pure."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often the observer looks, and how long a ledger segment stays open."""
+    """Seconds between two snapshots of the observer, and age at which a ledger segment is finished."""
 
     snapshot_seconds: float
     segment_seconds: float
 
 
 def broker_settings(broker: Broker, endpoints: Endpoints, layout: Layout, folder: Path) -> dict[str, object]:
-    """The broker's configuration: the resource's settings, with plain AMQP where this machine alone can reach it.
+    """The broker's configuration: the settings of the Broker resource, with listeners on this machine.
 
-    `folder`: of the manifests. Raises `Misuse` if they ask for what can't be had here.
+    `folder` holds the manifests. Raises `Misuse` if they ask for something that needs a cluster.
     """
     spec = broker.spec
     of_listener, security = security_settings(broker, folder, layout)
@@ -63,7 +63,7 @@ def broker_settings(broker: Broker, endpoints: Endpoints, layout: Layout, folder
     if endpoints.amqps is not None:
         listeners.append(encrypted_listener(broker, folder, layout, endpoints.amqps))
     return {
-        # Nothing said: everything that is named is made, unlike on Kubernetes.
+        # Without spec.autoCreate every queue and topic that a client names is made, unlike on Kubernetes.
         "autoCreate": True if spec.auto_create == AutoCreateSpec() else creation_settings(spec.auto_create),
         **security,
         **{key: value for key, value in further.items() if value},
@@ -77,13 +77,13 @@ def broker_settings(broker: Broker, endpoints: Endpoints, layout: Layout, folder
 
 
 def serves_plain(broker: Broker) -> bool:
-    """Whether somebody can log in without TLS; where only certificates say who a client is, nobody can."""
+    """Whether any client can log in without TLS; with certificates alone none can."""
     given = broker.spec.authentication
     return given.anonymous or given.users_secret_ref is not None or bool(given.tokens)
 
 
 def broker_child(broker: Broker, layout: Layout) -> ChildProcess:
-    """The broker; in development mode (ANONYMOUS, guest/guest) if its manifest keeps nobody out."""
+    """The broker, in development mode (ANONYMOUS, guest/guest) if its manifest lets everybody do everything."""
     mode = ("--dev",) if is_open(broker) else ()
     command = (*PENSTOCK, "broker", "--data", str(layout.data), "--config", str(layout.broker_config), *mode)
     return ChildProcess("broker", command, layout.log("broker"))

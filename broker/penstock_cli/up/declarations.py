@@ -1,7 +1,7 @@
-"""Declares a topology on a broker through its management socket, and says in a line each what became of it.
+"""Declares a topology on a broker through its management socket, and reports the outcome of each declaration.
 
-What bears our mark and is declared no more is named, and removed only if that is wished and its deletion policy
-allows it.
+What an earlier run declared and the manifests no longer do is reported as orphaned. It is deleted only with `--prune`,
+and only as its deletion policy allows.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ LOOK_SECONDS: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What the broker answered to one CREATE."""
+    """One CREATE and the broker's reply."""
 
     declared: DeclaredEntity
     answer: ManagementReply
 
     @property
     def is_news(self) -> bool:
-        """False if the broker had all of it already."""
+        """False if the broker had it already, just as declared."""
         return self._outcome != DeclarationOutcome.UNCHANGED.value
 
     @property
@@ -50,7 +50,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class OrphanedEntity:
-    """Something on the broker that a manifest declared once and none does now."""
+    """Something on the broker that an earlier manifest declared and none does now."""
 
     type: EntityType
     name: str
@@ -72,10 +72,10 @@ async def declare(
 ) -> list[Declaration | OrphanedEntity]:
     """Wait for the broker to serve its management socket, then declare all of `topology` in its order.
 
-    One refusal changes nothing of the others; it is in the answers.
+    A refused declaration does not affect the others; the refusal is in the result.
 
     Raises:
-        Failure: the broker does not serve within `seconds`, or goes while it is asked.
+        Failure: the broker does not serve within `seconds`, or closes the connection meanwhile.
     """
     client = await _connect(socket, seconds)
     try:
@@ -109,7 +109,7 @@ async def _orphans(client: ManagementClient, topology: Sequence[DeclaredEntity])
 
 
 async def _removed(client: ManagementClient, orphans: Sequence[OrphanedEntity]) -> list[OrphanedEntity]:
-    """The same, each with what came of removing it."""
+    """Delete the orphans as their policies allow; the same orphans, each with what happened to it."""
     done: list[OrphanedEntity] = []
     for orphan in orphans:
         policy = orphan.owner.deletion_policy

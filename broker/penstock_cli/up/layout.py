@@ -1,4 +1,4 @@
-"""Where `penstock up` keeps things: one folder for what lasts, one short-lived folder for Unix sockets.
+"""The files of `penstock up`: a folder that is kept, and a temporary folder for Unix sockets.
 
 Sockets have a folder of their own because their paths must be short (108 bytes), whatever the data folder is called.
 """
@@ -22,9 +22,9 @@ class Layout:
     """Paths of one `penstock up`."""
 
     root: Path
-    """Folder of this Broker; survives the command."""
+    """Folder of this Broker; it stays when the command ends."""
     sockets: Path
-    """Folder of the sockets; goes with the command."""
+    """Folder of the sockets; it is deleted when the command ends."""
 
     @property
     def data(self) -> Path:
@@ -48,12 +48,12 @@ class Layout:
 
     @property
     def secrets(self) -> Path:
-        """What the broker reads of users and issuers, from the manifests; made anew at each start."""
+        """Files of users and token issuers that the broker reads, made from the manifests at each start."""
         return self.root / "secrets"
 
     @property
     def tls(self) -> Path:
-        """The authority that signs the broker's certificate, where the manifests bring none."""
+        """CA and server certificate, if the manifests have none."""
         return self.root / "tls"
 
     @property
@@ -68,7 +68,7 @@ class Layout:
 
     @property
     def state(self) -> Path:
-        """What other programs want to know of a running `penstock up`: addresses and process ids, as JSON."""
+        """Addresses and process ids of a running `penstock up`, as JSON, for other programs."""
         return self.root / "up.json"
 
     def log(self, name: str) -> Path:
@@ -88,7 +88,7 @@ class Layout:
             raise CannotRun(told, "Name another one by --data, or give it to this user.") from error
 
     def write_state(self, state: Mapping[str, object]) -> None:
-        """Replace the state at once, so that a reader never sees half of it."""
+        """Replace the state file as a whole, so that nobody reads half of it."""
         hidden = self.state.with_suffix(".new")
         hidden.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
         hidden.replace(self.state)

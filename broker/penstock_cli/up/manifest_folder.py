@@ -1,8 +1,9 @@
-"""A folder of manifests becomes one Broker with its Exchanges and Subscriptions, or a list of everything wrong with it.
+"""A folder of manifests: read as one Broker with its Exchanges and Subscriptions, or refused with a list of all
+problems.
 
-The same files work with `kubectl apply`; objects of other groups are passed over. What the API server would refuse and
-what the operator would report as a condition (a missing reference, two resources that mean one subscription) are both
-told here, all at once, since there is nobody to watch conditions. It must not know processes.
+The same files work with `kubectl apply`; objects of other groups are skipped. Reported are both what the API server
+would refuse and what the operator would show as a condition (a missing reference, two resources for one subscription),
+all at once, because here nobody watches conditions. It must not know processes.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ def _parse(document: object, place: ManifestPlace, problems: list[str]) -> AnyRe
 
 
 def _assemble(placed: Sequence[_Placed], problems: list[str], folder: Path, *, all_read: bool) -> Manifests | None:
-    """`all_read`: no manifest was unreadable; else what is missing may be in one that was, and isn't complained of."""
+    """`all_read`: every manifest could be read. If not, a missing one is not reported: it may be in an unreadable
+    file.
+    """
     _report_repeated(placed, problems)
     brokers = [entry for entry in placed if isinstance(entry.resource, Broker)]
     if not brokers and not all_read:
@@ -163,7 +166,7 @@ def _report_repeated(placed: Sequence[_Placed], problems: list[str]) -> None:
 
 
 def _report_same_on_broker(placed: Sequence[_Placed], problems: list[str]) -> None:
-    """Two resources that mean one exchange or one subscription: on a cluster the oldest wins, files have no age."""
+    """Report two resources for one exchange or subscription: on a cluster the older one wins, but files have no age."""
     first: dict[str, _Placed] = {}
     for entry in placed:
         match entry.resource:

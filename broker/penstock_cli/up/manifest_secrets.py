@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps among the manifests of `penstock up`: what they hold, and the files that a broker reads of it.
+"""Secrets and ConfigMaps among the manifests of `penstock up`: their content, and the files made of it for the broker.
 
 Source: docs/security.md.
 """
@@ -23,7 +23,7 @@ OWNER_ONLY: Final = 0o700
 
 
 def write(folder: Path, given: Mapping[str, bytes]) -> Path:
-    """Write what a Secret or ConfigMap holds, a file per key, for its owner alone; the folder."""
+    """Write the content of a Secret or ConfigMap into `folder`, one file per key, readable only by its owner."""
     folder.mkdir(mode=OWNER_ONLY)
     for name, data in given.items():
         if "/" in name or name.startswith("."):
@@ -33,9 +33,9 @@ def write(folder: Path, given: Mapping[str, bytes]) -> Path:
 
 
 def content(broker: Broker, folder: Path, kind: str, name: str) -> Mapping[str, bytes]:
-    """What a Secret or ConfigMap of the Broker's namespace holds, by the folder's manifests.
+    """The content of a Secret or ConfigMap in the Broker's namespace, read from the manifests in `folder`.
 
-    Raises `Misuse` if it is not there.
+    Raises `Misuse` if there is none of this name.
     """
     found = find(broker, folder, kind, name)
     if found is None:
@@ -49,7 +49,7 @@ def content(broker: Broker, folder: Path, kind: str, name: str) -> Mapping[str, 
 
 
 def find(broker: Broker, folder: Path, kind: str, name: str) -> Mapping[str, bytes] | None:
-    """The same; None if it is not there."""
+    """Like `content`, but None if there is none of this name."""
     namespace = broker.metadata.namespace
     for manifest in _manifests(folder):
         metadata = manifest.get("metadata")

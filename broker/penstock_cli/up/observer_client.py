@@ -1,4 +1,4 @@
-"""What `penstock up` asks the observer: whether it serves, and the newest lag result."""
+"""Requests of `penstock up` to the observer: whether it serves, and the newest lag result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def wait_until_serving(base: str, seconds: float) -> None:
         try:
             await asyncio.to_thread(get, base + observer_api.HEALTH)
         except urllib.error.HTTPError:
-            return  # it answers, if only with a complaint about the broker
+            return  # it answers, even if with an error
         except OSError as error:
             if asyncio.get_running_loop().time() > deadline:
                 raise Failure(f"the observer does not answer at {base} after {seconds:.0f} s: {error}") from error

@@ -1,7 +1,7 @@
 """`penstock up`: starts broker and observer, declares the topology after each start, runs the lag job, ends everything.
 
-One task per concern in one task group; `stop` ends them all. The broker may die at any time: it is started again on the
-same port and data folder, and declared to again, which changes nothing unless the data folder was emptied.
+One task per concern in one task group; `stop` ends them all. If the broker dies, it is started again on the same port
+and data folder, and the topology is declared again, which changes nothing unless the data folder was emptied.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def run(options: Options, say: Callable[[str], None]) -> int:
 
 @contextmanager
 def _alone(layout: Layout) -> Generator[None, None, None]:
-    """Hold the folder for this command."""
+    """Lock the data folder for this command."""
     with (layout.root / "up.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -131,7 +131,7 @@ class _Up:
                 tasks.create_task(self._analyse_on_schedule())
 
     async def _broker_started(self, pid: int) -> None:
-        """Declare, then tell who waits that the broker can be used."""
+        """Declare the topology, then report that clients can connect."""
         topology = declared(self._manifests)
         prune = self._options.prune
         outcomes = await declarations.declare(self._layout.management, topology, READY_SECONDS, prune=prune)
@@ -162,7 +162,7 @@ class _Up:
         self._say(f"lag at any time: penstock {shlex.join(lag.command[len(commands.PENSTOCK) :])} --table")
 
     def _note(self, name: str, pid: int) -> None:
-        """Keep `up.json` true; it has a child's process id from the moment on that the child can be used."""
+        """Update `up.json`; it has a child's process id as soon as the child can be used."""
         self._pids[name] = pid
         state = {"observer": self._endpoints.observer_url, "management": f"unix:{self._layout.management}"}
         if commands.serves_plain(self._broker):
@@ -190,4 +190,4 @@ class _Up:
             result = await observer_client.latest_result(self._endpoints.observer_url, self._layout.token)
             self._say(as_table(result).rstrip())
         elif code is not None:
-            self._say(f"lag run {run_name} failed with code {code}; messages flow on.\n{tail(child.log)}")
+            self._say(f"lag run {run_name} failed with code {code}; the broker is not affected.\n{tail(child.log)}")

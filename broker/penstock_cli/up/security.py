@@ -1,8 +1,8 @@
 """Who may connect to the broker of `penstock up`, as its manifest says: users, keys of tokens, permissions, limits.
 
-What the operator mounts from Secrets and ConfigMaps comes from manifests of the same folder, and is written where the
-broker reads it, for its owner's eyes only. What can't be had without a cluster is refused in words: a broker that lets
-in whom its manifest keeps out would be worse than none. Source: docs/security.md.
+What the operator would mount from Secrets and ConfigMaps is taken from manifests in the same folder, and written to
+files that only their owner can read. A setting that needs a cluster is refused with an error: a broker that let in
+clients which its manifest excludes would be worse than none. Source: docs/security.md.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from penstock_api.settings.permissions import permission_settings
-from penstock_api.settings.token_issuers import TokenIssuerSpec
-
 from penstock_api.failure import Misuse
 from penstock_api.resources import GROUP, Broker
 from penstock_api.resources.security import AuthenticationSpec
+from penstock_api.settings.permissions import permission_settings
+from penstock_api.settings.token_issuers import TokenIssuerSpec
 from penstock_cli.up.layout import Layout
 from penstock_cli.up.manifest_secrets import OWNER_ONLY, content, write
 
@@ -23,15 +22,15 @@ __all__ = ["is_open", "security_settings"]
 
 
 def is_open(broker: Broker) -> bool:
-    """Whether anybody may do everything: then the broker runs in development mode, as on a first day."""
+    """Whether every client may do everything; then the broker runs in development mode."""
     return broker.spec.authentication == AuthenticationSpec(anonymous=True) and broker.spec.permissions is None
 
 
 def security_settings(broker: Broker, folder: Path, layout: Layout) -> tuple[dict[str, object], dict[str, object]]:
     """What the manifest means for the listener, and for the rest of the broker's configuration.
 
-    `folder`: of the manifests. Writes the users' and the issuers' files. Raises `Misuse` if the manifest asks for what
-    can't be had here.
+    `folder`: of the manifests. Writes the users' and the issuers' files. Raises `Misuse` if the manifest asks for
+    something that needs a cluster.
     """
     spec = broker.spec
     limits = spec.limits.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -46,7 +45,7 @@ def security_settings(broker: Broker, folder: Path, layout: Layout) -> tuple[dic
         "allowInsecurePlain": given.allow_insecure_plain,
         "groups": {group.name: list(group.users) for group in given.groups},
     }
-    shutil.rmtree(layout.secrets, ignore_errors=True)  # who is not in the manifests any more is nobody
+    shutil.rmtree(layout.secrets, ignore_errors=True)  # removes users who are no longer in the manifests
     layout.secrets.mkdir(mode=OWNER_ONLY)
     if given.users_secret_ref is not None:
         users = content(broker, folder, "Secret", given.users_secret_ref.name)
@@ -57,7 +56,7 @@ def security_settings(broker: Broker, folder: Path, layout: Layout) -> tuple[dic
     if given.client_ca_secret_ref is not None:
         part = given.certificate_user
         authentication["certificateUser"] = part[0].lower() + part[1:]
-    # A certificate is seen with TLS only.
+    # EXTERNAL needs the certificate that a client sends in TLS.
     mechanisms = None if given.mechanisms is None else [name for name in given.mechanisms if name != "EXTERNAL"]
     return {} if mechanisms is None else {"saslMechanisms": mechanisms}, {
         **settings,

@@ -1,9 +1,8 @@
-"""The listener with TLS of `penstock up`, where a Broker takes certificates of clients: its own certificate, and whose
-it accepts.
+"""The listener with TLS of `penstock up`, for a Broker that accepts certificates of clients.
 
-The server's certificate comes from the Secret `<broker>-amqp` among the manifests, as the operator would make it. If
-there is none, an authority of this folder's own makes one for `localhost`, and is kept, because clients trust it.
-Source: docs/security.md.
+The server's certificate comes from the Secret `<broker>-amqp` among the manifests, as on Kubernetes, where the operator
+makes it. If there is none, a CA that belongs to the data folder signs one for `localhost`. This CA is kept, because
+clients trust it. Source: docs/security.md; docs/decisions/059-credentials.md.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ def wants_tls(broker: Broker) -> bool:
 
 
 def trusted(broker: Broker, folder: Path, layout: Layout) -> Path | None:
-    """The CA that this folder has made, which clients have to trust; None if the manifests bring a certificate."""
+    """The CA certificate of the data folder, which clients have to trust; None if the manifests have a certificate."""
     return None if _given(broker, folder) is not None else layout.tls / "ca.crt"
 
 
 def encrypted_listener(broker: Broker, folder: Path, layout: Layout, address: str) -> dict[str, object]:
-    """The listener at `address`, as the broker's configuration has it; writes what it reads.
+    """The listener at `address`, as the broker's configuration has it. Writes the certificate files that it names.
 
-    `folder`: of the manifests. Raises `Misuse` if the CA of the clients is not among them.
+    `folder` holds the manifests. Raises `Misuse` if the CA of the clients is not among them.
     """
     given = broker.spec.authentication
     assert given.client_ca_secret_ref is not None
@@ -85,7 +84,7 @@ def _server(broker: Broker, folder: Path, layout: Layout) -> Path:
 
 
 def _own(broker: Broker, place: Path) -> Path:
-    """Make what is due: an authority, or a certificate for localhost."""
+    """Folder with CA and server certificate for localhost; makes those that are missing or expire soon."""
     now = datetime.now(UTC)
     place.mkdir(mode=OWNER_ONLY, exist_ok=True)
     ca, server = _pair(place, "ca"), _pair(place, "tls")

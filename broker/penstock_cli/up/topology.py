@@ -1,4 +1,4 @@
-"""What a folder of manifests declares on the broker, in an order that needs no second attempt. Pure."""
+"""What a folder of manifests declares on the broker, ordered so that each declaration succeeds at once. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["DeclaredEntity", "declared"]
 
 @dataclass(frozen=True, slots=True)
 class DeclaredEntity:
-    """One CREATE: what it is about, how messages to people call it, and its body."""
+    """One CREATE: type and name of the entity, its name in messages for people, and the body."""
 
     type: EntityType
     name: str
@@ -43,7 +43,7 @@ def declared(manifests: Manifests) -> tuple[DeclaredEntity, ...]:
 
 
 def _alternates_first(exchanges: list[DeclaredEntity]) -> list[DeclaredEntity]:
-    """Exchanges such that an alternate comes before who names it; those in a circle keep their order."""
+    """Exchanges ordered so that an alternate exchange comes before those that name it; a cycle keeps its order."""
     ordered: list[DeclaredEntity] = []
     waiting = list(exchanges)
     while waiting:

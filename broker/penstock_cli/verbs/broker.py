@@ -16,14 +16,31 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(context_settings={"auto_envvar_prefix": "PENSTOCK_BROKER"})
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the log.")
-@click.option("--listen", type=HOST_PORT, multiple=True, help="Where clients connect in plain AMQP; repeat for several.")
-@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Settings as YAML.")
-@click.option("--dev", is_flag=True, help="Allow ANONYMOUS and guest/guest, make queues and topics when first named.")
-@click.option("--management", metavar="unix:PATH", help="Unix socket of $management with all rights.")
-@click.option("--observer-socket", type=FILE, help="Unix socket of $management for the observer.")
-@click.option("--probes", type=HOST_PORT, help="Where GET /livez and /readyz are answered.")
-@click.option("--ready-file", type=FILE, help="File to write the addresses to, as JSON, once clients can connect.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Folder that keeps messages and topology (the log).",
+)
+@click.option("--listen", type=HOST_PORT, multiple=True, help="Where clients connect without TLS. Can be repeated.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Configuration file (YAML), see docs/broker.md.",
+)
+@click.option(
+    "--dev",
+    is_flag=True,
+    help="Development mode: let everybody in (ANONYMOUS, guest/guest); create queues and topics that clients name.",
+)
+@click.option("--management", metavar="unix:PATH", help="Unix socket on which $management allows every operation.")
+@click.option(
+    "--observer-socket", type=FILE, help="Unix socket on which $management allows only reading, for the observer."
+)
+@click.option("--probes", type=HOST_PORT, help="Where the HTTP probes GET /livez and GET /readyz are answered.")
+@click.option(
+    "--ready-file", type=FILE, help="File to which the addresses are written, as JSON, once clients can connect."
+)
 @log_level
 def broker(
     data: Path,
@@ -35,10 +52,13 @@ def broker(
     probes: str | None,
     ready_file: Path | None,
 ) -> int:
-    """Run a broker until SIGTERM.
+    """Run a broker until it gets SIGTERM.
 
-    Durable work is in DATA and survives kill -9. SIGTERM stops taking work, tells the clients, commits and exits 0.
-    Options lie over the configuration file; each can also be set as PENSTOCK_BROKER_<OPTION>.
+    Durable messages and subscriptions are kept in the folder --data, also when the process is killed. After SIGTERM the
+    broker accepts no new work, closes the connections of its clients, writes everything to disk and exits with code 0.
+
+    An option overrides the same setting in the configuration file. Each option can also be given as an environment
+    variable PENSTOCK_BROKER_<OPTION>, such as PENSTOCK_BROKER_DATA.
     """
     with needs_extra("broker"):
         from penstock_broker.main import run

@@ -1,4 +1,4 @@
-"""HOST:PORT on the command line, IPv6 in brackets, and port 0 for one that the system chooses."""
+"""The type of options that take HOST:PORT: IPv6 addresses in brackets; with port 0 the system chooses a port."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["HOST_PORT", "HostPort", "split"]
 
 
 class HostPort(click.ParamType[str]):
-    """Accepts HOST:PORT or [IPv6]:PORT and passes it on as it is; `split` takes it apart."""
+    """Accepts HOST:PORT or [IPv6]:PORT and passes the text on unchanged; `split` gives host and port."""
 
     name = "host:port"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text, once it is known to be an endpoint."""
+        """The text, after checking it; a wrong one is reported as wrong usage."""
         host, colon, port = value.rpartition(":")
         if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
             self.fail(f"{value!r} is not HOST:PORT, such as 127.0.0.1:5672 or [::1]:5672", param, ctx)

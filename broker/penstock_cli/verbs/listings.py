@@ -1,4 +1,4 @@
-"""`penstock queues list` and `penstock subscriptions list`: what a broker holds (docs/management.md)."""
+"""`penstock queues list` and `penstock subscriptions list` (docs/management.md)."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ COUNTERS: Final = {
 
 @click.group()
 def queues() -> None:
-    """Look at the queues of a broker."""
+    """List the queues of a broker."""
 
 
 @click.group()
 def subscriptions() -> None:
-    """Look at the subscriptions of a broker."""
+    """List the subscriptions of a broker."""
 
 
 @queues.command("list")
-@click.option("--json", "as_json", is_flag=True, help="All attributes, one JSON object per line.")
+@click.option("--json", "as_json", is_flag=True, help="Print all attributes, one JSON object per line.")
 @on_broker
 def list_queues(site: BrokerAccess, *, as_json: bool) -> int:
-    """List queues and what they hold."""
+    """List the queues and how many messages wait in each."""
     return _list(site, "QUEUE", {"name": "QUEUE"}, as_json)
 
 
 @subscriptions.command("list")
-@click.option("--json", "as_json", is_flag=True, help="All attributes, one JSON object per line.")
+@click.option("--json", "as_json", is_flag=True, help="Print all attributes, one JSON object per line.")
 @on_broker
 def list_subscriptions(site: BrokerAccess, *, as_json: bool) -> int:
-    """List subscriptions and what they hold."""
+    """List the subscriptions and how many messages wait in each."""
     return _list(site, "SUBSCRIPTION", {"queueName": "SUBSCRIPTION", "exchange": "EXCHANGE"}, as_json)
 
 

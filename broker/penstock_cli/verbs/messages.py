@@ -29,23 +29,39 @@ COLUMNS: Final = {
 
 
 def selecting(verb: Callable[..., int]) -> Callable[..., int]:
-    """The options that say which messages."""
-    verb = click.option("--selector", help="A JMS selector; only matching messages.")(verb)
-    return click.option("--count", type=COUNT, help="At most so many, oldest first; otherwise all that wait now.")(verb)
+    """Add the options that choose messages."""
+    verb = click.option("--selector", help="Only messages that match this JMS selector.")(verb)
+    return click.option(
+        "--count", type=COUNT, help="Largest number of messages, oldest first. Default: all that wait now."
+    )(verb)
 
 
-@click.command(short_help="Show messages that wait.")
+@click.command(short_help="Show messages that wait in a queue or subscription.")
 @click.argument("address")
-@click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True, help="Leave out so many first.")
-@click.option("--count", type=click.IntRange(1, 100), default=10, show_default=True, help="Show so many.")
-@click.option("--selector", help="A JMS selector; only matching messages.")
-@click.option("--body-bytes", type=click.IntRange(0, 65_536), default=1024, show_default=True, help="Of each body.")
-@click.option("--json", "as_json", is_flag=True, help="Everything about them, one JSON object per line.")
+@click.option(
+    "--offset",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Number of messages to skip before the first one shown.",
+)
+@click.option(
+    "--count", type=click.IntRange(1, 100), default=10, show_default=True, help="Largest number of messages to show."
+)
+@click.option("--selector", help="Only messages that match this JMS selector.")
+@click.option(
+    "--body-bytes",
+    type=click.IntRange(0, 65_536),
+    default=1024,
+    show_default=True,
+    help="Largest number of bytes to show of each message body.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print all properties of the messages, one JSON object per line.")
 @on_broker
 def peek(
     site: BrokerAccess, *, address: str, offset: int, count: int, selector: str | None, body_bytes: int, as_json: bool
 ) -> int:
-    """Show messages that wait at ADDRESS, a queue or subscription. Nothing changes by it."""
+    """Show messages that wait in ADDRESS, the name of a queue or subscription. The messages stay where they are."""
     from penstock_api.message_operations import PeekRequest
     from penstock_cli.tables import as_lines, as_table
 
@@ -58,34 +74,34 @@ def peek(
     return 0
 
 
-@click.command(short_help="Drop messages that wait.")
+@click.command(short_help="Delete messages that wait in a queue or subscription.")
 @click.argument("address")
 @selecting
-@click.option("--yes", is_flag=True, help="Don't ask whether you are sure.")
+@click.option("--yes", is_flag=True, help="Delete without asking for confirmation.")
 @on_broker
 def purge(site: BrokerAccess, *, address: str, count: int | None, selector: str | None, yes: bool) -> int:
-    """Drop messages that wait at ADDRESS, a queue or subscription. They are lost."""
+    """Delete messages that wait in ADDRESS, the name of a queue or subscription. They can't be brought back."""
     if not yes:
         _be_sure(address)
     return _handled(site, "PURGE", address, "dropped", count=count, selector=selector)
 
 
-@click.command(short_help="Move messages that wait elsewhere.")
+@click.command(short_help="Move waiting messages to another queue or exchange.")
 @click.argument("address")
 @click.argument("destination")
 @selecting
 @on_broker
 def move(site: BrokerAccess, *, address: str, destination: str, count: int | None, selector: str | None) -> int:
-    """Move messages that wait at ADDRESS to DESTINATION, a queue or EXCHANGE/KEY."""
+    """Move messages that wait in ADDRESS, a queue or subscription, to DESTINATION, a queue or EXCHANGE/KEY."""
     return _handled(site, "MOVE", address, "moved", count=count, selector=selector, destination=destination)
 
 
-@click.command(short_help="Send dead letters back to where they died.")
+@click.command(short_help="Move dead letters back to the queues that gave them up.")
 @click.argument("address")
 @selecting
 @on_broker
 def redrive(site: BrokerAccess, *, address: str, count: int | None, selector: str | None) -> int:
-    """Send dead letters that wait at ADDRESS back to the queues where they died."""
+    """Move dead letters that wait in ADDRESS back to the queues or subscriptions from which they came there."""
     return _handled(site, "REDRIVE", address, "redriven", count=count, selector=selector)
 
 
@@ -98,7 +114,7 @@ def _be_sure(address: str) -> None:
 
 
 def _handled(site: BrokerAccess, operation: str, address: str, done: str, **selection: Any) -> int:
-    """Exit code 1 if some could not go."""
+    """Send the request and print what it did; exit code 1 if some messages could not be handled."""
     from penstock_api.message_operations import HandledMessages, MessageSelection
 
     handled = HandledMessages.read(_asked(site, operation, address, MessageSelection(**selection)))

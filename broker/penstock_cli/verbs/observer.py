@@ -19,38 +19,63 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 @click.command(
     context_settings={"auto_envvar_prefix": "PENSTOCK_OBSERVER"},
-    short_help="Serve metrics, live state, ledger and lag results.",
+    short_help="Serve metrics, queue states, ledger and lag results of a broker.",
 )
-@click.option("--broker-socket", type=click.Path(path_type=Path), required=True, help="Unix socket of the broker.")
-@click.option("--ledger", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the ledger.")
+@click.option("--broker-socket", type=click.Path(path_type=Path), required=True, help="The broker's --observer-socket.")
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Folder of the ledger, which keeps snapshots of all subscriptions.",
+)
 @click.option("--listen", type=HOST_PORT, default="127.0.0.1:8080", show_default=True, help="Where HTTP is served.")
-@click.option("--token-file", type=FILE, required=True, help="File with the bearer token that requests must show.")
+@click.option("--token-file", type=FILE, required=True, help="File with the bearer token that every request must send.")
 @click.option("--broker", default="broker", show_default=True, help="Name of the Broker resource.")
 @click.option("--namespace", default="default", show_default=True, help="Namespace of the Broker resource.")
 @click.option("--ordinal", type=int, default=0, show_default=True, help="Ordinal of the broker's pod.")
-@click.option("--tls-cert", type=FILE, help="Certificate chain (PEM); together with --tls-key: HTTPS.")
-@click.option("--tls-key", type=FILE, help="Private key of --tls-cert (PEM).")
+@click.option(
+    "--tls-cert", type=FILE, help="Certificate chain (PEM). With --tls-key it makes the observer serve HTTPS."
+)
+@click.option("--tls-key", type=FILE, help="Private key for --tls-cert (PEM).")
 @click.option("--interval", type=float, default=10.0, show_default=True, help="Seconds between two snapshots.")
 @click.option(
-    "--segment-seconds", type=float, default=60.0, show_default=True, help="Age at which a segment is sealed."
-)
-@click.option("--segment-rows", type=int, default=250_000, show_default=True, help="Rows at which a segment is sealed.")
-@click.option(
-    "--segment-bytes", type=int, default=32 * MIB, show_default="32 MiB", help="Bytes at which a segment is sealed."
-)
-@click.option(
-    "--retain-seconds", type=float, default=48 * HOUR, show_default="48 h", help="How long segments are kept."
+    "--segment-seconds",
+    type=float,
+    default=60.0,
+    show_default=True,
+    help="Age in seconds at which a ledger segment is finished.",
 )
 @click.option(
-    "--retain-bytes", type=int, default=1024 * MIB, show_default="1 GiB", help="How many bytes of segments are kept."
+    "--segment-rows", type=int, default=250_000, show_default=True, help="Rows at which a ledger segment is finished."
 )
-@click.option("--results-kept", type=int, default=20, show_default=True, help="How many lag results are kept.")
+@click.option(
+    "--segment-bytes",
+    type=int,
+    default=32 * MIB,
+    show_default="32 MiB",
+    help="Bytes at which a ledger segment is finished.",
+)
+@click.option(
+    "--retain-seconds",
+    type=float,
+    default=48 * HOUR,
+    show_default="48 h",
+    help="Seconds after which a ledger segment is deleted.",
+)
+@click.option(
+    "--retain-bytes",
+    type=int,
+    default=1024 * MIB,
+    show_default="1 GiB",
+    help="Bytes of ledger segments beyond which the oldest are deleted.",
+)
+@click.option("--results-kept", type=int, default=20, show_default=True, help="Number of lag results to keep.")
 @log_level
 def observer(listen: str, interval: float, **settings: object) -> int:
-    """Serve metrics, live state, the ledger and lag results of one broker.
+    """Serve metrics, the states of queues, the ledger and the lag results of one broker over HTTP.
 
-    Every option can also be set as PENSTOCK_OBSERVER_<OPTION>. The observer is never on the message path: when it dies,
-    messages still flow.
+    No message passes through the observer: if it stops, the broker goes on. Each option can also be given as an
+    environment variable PENSTOCK_OBSERVER_<OPTION>, such as PENSTOCK_OBSERVER_LEDGER.
     """
     with needs_extra("observer"):
         from penstock_observer.main import run

@@ -1,4 +1,4 @@
-"""`penstock operator`: Broker, Exchange and Subscription resources to pods and topology (docs/operator.md)."""
+"""`penstock operator`: makes pods and topology from Broker, Exchange and Subscription resources (docs/operator.md)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ from penstock_cli.logs import LEVELS
 __all__ = ["operator"]
 
 
-@click.command(short_help="Keep a cluster's brokers as its resources say.")
-@click.option("--namespaces", metavar="NAME[,NAME...]", help="Namespaces to look after; none: all.")
-@click.option("--broker-image", help="Image of broker and observer for Brokers that name none.")
-@click.option("--lag-image", help="Image of the lag job for Brokers that name none.")
+@click.command(short_help="Run the Kubernetes operator.")
+@click.option(
+    "--namespaces", metavar="NAME[,NAME...]", help="Namespaces whose resources the operator handles. Default: all."
+)
+@click.option("--broker-image", help="Image of broker and observer, for Brokers without spec.image.")
+@click.option("--lag-image", help="Image of the lag job, for Brokers without spec.lagAnalysis.image.")
 @click.option("--cluster-domain", show_default="cluster.local", help="DNS domain of the cluster.")
 @click.option("--liveness-port", show_default="8080", help="Port of /livez, /readyz and /metrics.")
-@click.option("--resync-seconds", show_default="120", help="Time between two complete lists.")
-@click.option("--poll-seconds", show_default="5", help="Time between two looks at each broker and its lag.")
-@click.option("--log-level", type=click.Choice(LEVELS), show_default="info", help="What is logged.")
+@click.option("--resync-seconds", show_default="120", help="Seconds between two complete lists of all resources.")
+@click.option("--poll-seconds", show_default="5", help="Seconds between two checks of each broker and its lag.")
+@click.option(
+    "--log-level", type=click.Choice(LEVELS), show_default="info", help="Least severe messages that are logged."
+)
 def operator(**options: str | None) -> int:
-    """Keep a cluster's brokers and their topology as its resources say.
+    """Run the operator: it makes brokers, exchanges and subscriptions as the resources of a cluster describe them.
 
-    Each option lies over the environment variable PENSTOCK_OPERATOR_<OPTION>, which is how the chart says it.
+    An option overrides the environment variable PENSTOCK_OPERATOR_<OPTION>, which the Helm chart sets.
     """
     with needs_extra("operator"):
         from penstock_operator.main import run

@@ -19,29 +19,51 @@ __all__ = ["up"]
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("penstock-data"),
     show_default=True,
-    help="Folder of messages, ledger and logs; made if absent, kept at the end.",
+    help="Folder for messages, ledger and logs. It is made if it does not exist, and stays when the command ends.",
 )
-@click.option("--listen", type=HOST_PORT, default="127.0.0.1:5672", show_default=True, help="AMQP; port 0: a free one.")
+@click.option(
+    "--listen",
+    type=HOST_PORT,
+    default="127.0.0.1:5672",
+    show_default=True,
+    help="Where clients connect by AMQP. With port 0 the system chooses a port.",
+)
 @click.option(
     "--listen-tls",
     type=HOST_PORT,
     default="127.0.0.1:5671",
     show_default=True,
-    help="AMQP with TLS, if the Broker takes certificates of clients.",
+    help="Where clients connect by AMQP with TLS, if the Broker has authentication.clientCaSecretRef.",
 )
 @click.option(
     "--observer",
     type=HOST_PORT,
     default="127.0.0.1:0",
     show_default=True,
-    help="HTTP of the observer.",
+    help="Where the observer serves HTTP.",
 )
-@click.option("--snapshot-seconds", type=float, default=10.0, show_default=True, help="Time between two snapshots.")
 @click.option(
-    "--segment-seconds", type=float, default=60.0, show_default=True, help="Age of a finished ledger segment."
+    "--snapshot-seconds",
+    type=float,
+    default=10.0,
+    show_default=True,
+    help="Seconds between two snapshots of the ledger.",
 )
-@click.option("--lag/--no-lag", default=True, help="Run the lag job as spec.lagAnalysis says (default: do).")
-@click.option("--prune", is_flag=True, help="Remove what DIR declared once and no more, as deletionPolicy allows.")
+@click.option(
+    "--segment-seconds",
+    type=float,
+    default=60.0,
+    show_default=True,
+    help="Age in seconds at which a ledger segment is finished.",
+)
+@click.option(
+    "--lag/--no-lag", default=True, help="Whether to run the lag job on the schedule in spec.lagAnalysis. Default: yes."
+)
+@click.option(
+    "--prune",
+    is_flag=True,
+    help="Delete from the broker what an earlier DIR declared and this one does not, as far as deletionPolicy allows.",
+)
 def up(
     folder: Path,
     data: Path,
@@ -55,9 +77,12 @@ def up(
 ) -> int:
     """Run the Broker that DIR describes, with its Exchanges and Subscriptions, until Ctrl-C or SIGTERM.
 
-    DIR holds the same manifests that `kubectl apply` takes. A broker that dies starts again. Where the Broker lets
-    anybody in, clients may also come as guest/guest; else its users, tokens and permissions hold, from Secrets and
-    ConfigMaps in DIR. Queues and topics are made by naming them, unless the Broker says which.
+    DIR holds the same manifests that `kubectl apply` takes. If the broker or the observer dies, it is started again.
+
+    If the Broker allows anonymous clients and has no permissions, clients can also log in as guest with password guest.
+    Otherwise its users, token issuers and permissions apply; DIR must hold the Secrets and ConfigMaps that they name.
+
+    Queues and topics that do not exist are created when a client names them, unless spec.autoCreate says otherwise.
     """
     with needs_extra("broker"):
         from penstock_cli.up.commands import Pace

@@ -1,4 +1,4 @@
-"""A selector ready for use, or why the text is none.
+"""A selector ready for use, or the reason why a text is not a selector.
 
 Compiled selectors are remembered by text, the client's and the normal one: ten thousand subscriptions with one selector
 share one function, and what was compiled for an attach is not compiled again for the subscription. The memory is
@@ -22,7 +22,7 @@ from penstock_core.selector.syntax import Comparison, ComparisonOp, Identifier, 
 __all__ = ["REMEMBERED", "Lookup", "Selector", "compile_selector", "remembered", "stored_selector"]
 
 REMEMBERED: Final = 128 * 1024
-"""Characters of the texts whose selectors are remembered; a function takes about 50 bytes for each."""
+"""Characters of all texts whose selectors are remembered; a function takes about 50 bytes per character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Selector:
 
 
 def compile_selector(text: str) -> Selector | Refuse | None:
-    """The selector that ``text`` says, None if it is blank (no selector at all), or why it is none (decision 12)."""
+    """The selector that ``text`` is; None if it is blank (no selector at all); or why it isn't one (decision 12)."""
     if not text.strip(" \t\f\r\n"):
         return None
     try:

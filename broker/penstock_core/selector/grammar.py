@@ -1,9 +1,7 @@
-"""Why a text is no selector, and where.
+"""The grammar of selectors, for lark's LALR parser; and the error for a text that does not fit it.
 
-The grammar of selectors, for lark's LALR parser. Words and numbers become tokens here, a tree in ``parser``.
-
-Identifiers are Java's, also with dots between them; a name that isn't one can stand in double quotes, as Broker-J has
-it.
+Words and numbers become tokens here; ``parser`` makes the tree. Identifiers are those of Java, also with dots between
+them. A name that isn't one can stand in double quotes, as in Broker-J.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from typing import Final, cast
 
 import lark
 
-__all__ = ['KEYWORDS', 'MAX_LENGTH', 'MAX_WORDS', 'InvalidSelector', 'check_words', 'parse_tree']
+__all__ = ["KEYWORDS", "MAX_LENGTH", "MAX_WORDS", "InvalidSelector", "check_words", "parse_tree"]
 
 
 class InvalidSelector(ValueError):
@@ -24,11 +22,12 @@ class InvalidSelector(ValueError):
         self.position = position
         self.cause = cause
 
+
 MAX_LENGTH: Final = 8192
-"""Characters in a selector."""
+"""Largest number of characters in a selector."""
 
 MAX_WORDS: Final = 1024
-"""What may stand in a selector beside literals and commas: each costs about 20 us when it is compiled."""
+"""Largest number of names, operators, brackets and wildcards in a selector; compiling each takes about 20 us."""
 
 KEYWORDS: Final = frozenset({"AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"})
 
@@ -108,8 +107,10 @@ _WORD: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[\w$.]+|<>|<=|>=|[-+
 
 
 def check_words(text: str) -> None:
-    """Raise InvalidSelector for a text that would take long to compile, before it does: its position is that of the
-    first word too many. The wildcards of a LIKE are words, other strings, numbers and commas are none.
+    """Raise InvalidSelector for a text that would take too long to compile, before it is compiled.
+
+    The position of the error is that of the first word beyond `MAX_WORDS`. Names, operators, brackets and the wildcards
+    of a LIKE count as words; other strings, numbers and commas don't.
     """
     left = MAX_WORDS
     is_pattern = False

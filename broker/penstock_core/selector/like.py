@@ -2,7 +2,7 @@
 
 A regular expression of ``.*`` would let a pattern of a few characters cost seconds on a long value; this costs at most
 the product of their lengths, and that only for parts with a ``_``: where it is beyond `MOST_COMPARED` the value counts
-as not alike, unseen.
+as not alike without a comparison.
 """
 
 from __future__ import annotations

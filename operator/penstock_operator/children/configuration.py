@@ -11,8 +11,6 @@ import hashlib
 from typing import Final
 
 import yaml
-from penstock_api.settings.permissions import permission_settings
-from penstock_api.settings.token_issuers import TokenIssuerSpec
 
 from penstock_api.resources import GROUP, Broker, BrokerSpec, quantity_bytes
 from penstock_api.resources.delivery import ClientDeliverySpec, client_settings
@@ -20,6 +18,8 @@ from penstock_api.resources.listeners import listener_settings, tls_settings
 from penstock_api.resources.security import mechanisms_without_tls
 from penstock_api.settings.announcements import announcement_settings
 from penstock_api.settings.auto_creation import AutoCreateSpec, creation_settings
+from penstock_api.settings.permissions import permission_settings
+from penstock_api.settings.token_issuers import TokenIssuerSpec
 from penstock_api.settings.transaction_limits import transaction_settings
 from penstock_operator import names
 from penstock_operator.children import credentials

@@ -177,7 +177,9 @@ def _conclude(view: ExchangeView, reply: BrokerReply) -> Report:
         condition = declaration_refused(view.broker, "Declared", reply)
         return _report(view, ACCEPTED, condition, retry=retry_of(condition))
     declared_as = (
-        ConditionReason.ADOPTED if reply.body.get("outcome") == DeclarationOutcome.ADOPTED.value else ConditionReason.DECLARED
+        ConditionReason.ADOPTED
+        if reply.body.get("outcome") == DeclarationOutcome.ADOPTED.value
+        else ConditionReason.DECLARED
     )
     declared = StatusCondition("Declared", ConditionStatus.TRUE, declared_as, "The broker has the exchange.")
     return _report(view, ACCEPTED, declared, reply=reply)

@@ -159,7 +159,10 @@ def _conclude(view: SubscriptionView, reply: BrokerReply) -> Report:
         condition = declaration_refused(view.broker, "Bound", reply)
         return _report(view, ACCEPTED, condition, retry=retry_of(condition))
     outcome = reply.body.get("outcome")
-    bound_as = {DeclarationOutcome.ADOPTED.value: ConditionReason.ADOPTED, DeclarationOutcome.REBOUND.value: ConditionReason.REBOUND}
+    bound_as = {
+        DeclarationOutcome.ADOPTED.value: ConditionReason.ADOPTED,
+        DeclarationOutcome.REBOUND.value: ConditionReason.REBOUND,
+    }
     bound = StatusCondition(
         "Bound",
         ConditionStatus.TRUE,

@@ -37,7 +37,11 @@ async def client(broker_process: BrokerProcess) -> AsyncIterator[ManagementClien
 
 
 async def ask(
-    client: ManagementClient, operation: Operation, name: str, body: ManagementDocument, kind: EntityType = EntityType.QUEUE
+    client: ManagementClient,
+    operation: Operation,
+    name: str,
+    body: ManagementDocument,
+    kind: EntityType = EntityType.QUEUE,
 ) -> ManagementReply:
     return await client.request(operation, kind, name, body)
 

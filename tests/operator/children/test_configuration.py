@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
-from penstock_api.settings.client_limits import ConnectionLimits
-from penstock_api.settings.permissions import Grants
 from support.resources import broker
 
 from penstock_amqp.transports.certificate_names import NamePart
 from penstock_api import release_terms
 from penstock_api.settings.announcements import Announcements, FailoverServer
 from penstock_api.settings.auto_creation import AutoCreate, CreatedNodes, CreatedQueues
+from penstock_api.settings.client_limits import ConnectionLimits
+from penstock_api.settings.permissions import Grants
 from penstock_api.settings.transaction_limits import TransactionSettings
 from penstock_broker.settings import settings
 from penstock_broker.settings.security import ClientCertificates, Tls, TokenIssuer
