@@ -143,7 +143,7 @@ async def test_large_requests_and_answers_travel_over_several_frames() -> None:
 
 async def test_requests_are_pipelined_beyond_the_credit() -> None:
     async with serving(Node(lambda asked: ok(asked.properties["name"]), credit=3)) as node:
-        client = await ManagementClient.connect(node.address)
+        client = await ManagementClient.connect(node.address, timeout_seconds=60)
         answers = await asyncio.gather(
             *(client.request(Operation.READ, EntityType.QUEUE, str(number)) for number in range(1500))
         )
