@@ -2,7 +2,7 @@
 `penstock up` share it.
 
 It must not know whether a reference may be followed: callers have resolved `exchangeRef` and checked permissions
-before. Source: docs/decisions/054-owner-mark.md; docs/management.md.
+before. Source: docs/decisions/054-owner-mark.md; docs/reference/management.md.
 """
 
 from __future__ import annotations

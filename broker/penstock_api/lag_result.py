@@ -3,7 +3,8 @@
 The job PUTs it to ordinal 0's observer (`/v1/lag/results/RUN`); the operator GETs the newest
 (`/v1/lag/results/latest`), validates it with this model as untrusted input, and copies each entry
 to the Subscription's ``status.lag``.
-Source: docs/lag.md. Integers only, seconds and messages; what is not known is absent, never NaN or infinite.
+Source: docs/reference/lag-job.md. Integers only, seconds and messages; what is not known is absent, never NaN or
+infinite.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ module knows neither library; a test checks that the three agree.
 One poll of a broker gives one row per subscription and then one broker row, which closes the poll. The broker row is
 there also when the broker has no subscriptions, so a broker that is empty differs from one that does not answer. Times
 are milliseconds since the epoch on the broker's clock.
-Source: docs/lag.md; docs/decisions/063-ledger.md.
+Source: docs/reference/lag-job.md; docs/decisions/063-ledger.md.
 """
 
 from __future__ import annotations

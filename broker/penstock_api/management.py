@@ -1,15 +1,15 @@
 """Requests to a broker's ``$management`` and its replies, as the operator, the observer and ``penstock`` send them.
 
 Source: AMQP Management 1.0 working draft 11 (CREATE, READ, UPDATE, DELETE, QUERY), with three additions that
-docs/management.md describes: CREATE is idempotent and reports what it did, a CREATE or DELETE may carry a list, and
-QUERY takes ``changedSince``. Both ends import this module; neither may assume more than it says.
+docs/reference/management.md describes: CREATE is idempotent and reports what it did, a CREATE or DELETE may carry a
+list, and QUERY takes ``changedSince``. Both ends import this module; neither may assume more than it says.
 
 Bodies are AMQP maps (amqp-value) whose keys are the camelCase aliases of the models below. Times are integer
 milliseconds since the epoch on the broker's clock, durations integer milliseconds, sizes integer bytes.
 
 Both ends may be of different releases. Later ones only add keys with a default, never change a default, and never take
 a key away. Replies are read by `ManagementDocument.read`, requests leave out values at their default (`Request`), and
-`penstock_api.release_terms` lists what the other end knows. docs/management.md, "Other releases".
+`penstock_api.release_terms` lists what the other end knows. docs/reference/management.md, "Other releases".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests to ``$management`` that work on messages of one queue: PEEK, PURGE, MOVE and REDRIVE.
 
 A request names a `penstock.queue`, or a `penstock.subscription` by its queue's name. Messages that are delivered and
-not settled are never touched. docs/management.md says how the operations behave; the terms are those of
+not settled are never touched. docs/reference/management.md says how the operations behave; the terms are those of
 `penstock_api.management`.
 """
 

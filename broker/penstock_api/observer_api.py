@@ -1,4 +1,5 @@
-"""Paths and documents of the observer's HTTP interface, for observer, lag job, operator and CLI (docs/observer.md).
+"""Paths and documents of the observer's HTTP interface, for observer, lag job, operator and CLI
+(docs/reference/observer.md).
 
 Every path but `HEALTH` needs `Authorization: Bearer TOKEN`. Errors have a JSON body, `Problem`.
 """

@@ -4,7 +4,7 @@ A broker lists what its declarations and its configuration file may say, in `Bro
 declaration or a configuration looks there for the terms that it uses. A term is `exchange.`, `subscription.`, `queue.`
 or `settings.` with the path of a key, such as `subscription.delivery.deadLetter`, or with a key and a value,
 `subscription.scope=Container`. All are read from the models: no list of features is kept by hand. Pure.
-Source: docs/management.md, "Other releases"; docs/decisions/061-different-releases.md.
+Source: docs/reference/management.md, "Other releases"; docs/decisions/061-different-releases.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ are split at the first ``/`` (not at position 0). ``topic://`` and ``queue://``,
 ``queue`` (and the temporary ones of JMS), say which kind is meant and leave the other out. Unknown names are not-found
 unless auto-creation is on. Then the kind decides what is made; an address that says no kind becomes a queue, or, if no
 queue may have that name, a topic. It must not know who holds the names: a ``Directory`` does. Source:
-docs/addresses.md, docs/decisions/018-addresses.md.
+docs/reference/addresses.md, docs/decisions/018-addresses.md.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ _CAPABILITIES: Final = {
     "temporary-topic": NodeKind.TOPIC,
     "queue": NodeKind.QUEUE,
     "temporary-queue": NodeKind.QUEUE,
-    # Only a subscription can be shared or global (seed 001), and only an exchange has subscriptions.
+    # Only a subscription can be shared or global (QPIDJMS-220), and only an exchange has subscriptions.
     "shared": NodeKind.TOPIC,
     "global": NodeKind.TOPIC,
 }

@@ -2,8 +2,8 @@
 
 ``decide`` decides about a topic source, ``look_up`` about a null source. Both only compute: the caller finds what
 exists under the identities that ``attach_request.identities_to_look_up`` names, applies the decision, logs it and
-replies. Neither knows frames, logs or queues. Source: seed 000 (the rows and its pseudo code; its text is normative),
-and decisions 1 to 8, 14, 16 and 17 (docs/decisions).
+replies. Neither knows frames, logs or queues. Source: the attach table (the rows and its pseudo code; its text is
+normative), and decisions 1 to 8, 14, 16 and 17 (docs/decisions).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What an attach of a consuming link asks for, and which subscriptions it may mean.
 
-It must not know what exists: ``attach`` decides that. Source: the table (seed 000), decisions 1, 2, 3 and 17
+It must not know what exists: ``attach`` decides that. Source: the attach table, decisions 1, 2, 3 and 17
 (docs/decisions).
 """
 

@@ -1,4 +1,4 @@
-"""The twelve rows of seed 000: what an attach asks for, by its capabilities and its durability.
+"""The twelve rows of the attach table: what an attach asks for, by its capabilities and its durability.
 
 Eight rows with a source, keyed (shared, global, durable); four with a null source, where durability is N/A, keyed
 (shared, global). The order is the document's. This module must not know what exists already: ``attach`` decides that.

@@ -4,7 +4,7 @@ Resources and administrators declare; clients attach. A declaration is idempoten
 change the binding of a subscription in use: how far, its rebind policy says. A declaration never drops messages unless
 its policy says so. It must not know Kubernetes: a resource is known by its owner mark. Source: decisions 4, 6 and 14;
 docs/decisions/018-addresses.md, docs/decisions/053-rebind-policy.md, docs/decisions/054-owner-mark.md,
-docs/decisions/055-deletion.md; docs/management.md.
+docs/decisions/055-deletion.md; docs/reference/management.md.
 """
 
 from __future__ import annotations

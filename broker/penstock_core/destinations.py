@@ -3,7 +3,7 @@
 A destination is an address like that of a target: a queue's name, ``exchange`` or ``exchange/key``. A plain name that
 nothing has is a queue to be made; an exchange that isn't there yet may come later, so that declarations can arrive in
 any order. Nobody puts messages into a subscription past its exchange, and none into ``$management``. It must not know
-who holds the names. Source: docs/decisions/033-dead-letters.md; docs/management.md.
+who holds the names. Source: docs/decisions/033-dead-letters.md; docs/reference/management.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a detach does to the subscription behind the link.
 
-``subscription_lifetime`` decides what ends by its lifetime once the link is gone. Source: seed 000 "Link Detach", seed
-001 "Unsubscribe", decisions 8, 9, 10, 14 and 16 (docs/decisions).
+``subscription_lifetime`` decides what ends by its lifetime once the link is gone. Source: the attach table "Link
+Detach", QPIDJMS-220 "Unsubscribe", decisions 8, 9, 10, 14 and 16 (docs/decisions).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A value of None asks for presence alone. Numbers equal numbers, whatever their AMQP type; nothing else equals across
 types. No binding at all, or one without headers, takes every message. It must not know messages: ``header_routing``
-matches them. Source: the x-match of Qpid's and AMQP 0-9-1's headers exchange; issue "all of JMS", Headers exchange.
+matches them. Source: the x-match of Qpid's and AMQP 0-9-1's headers exchange; docs/reference/addresses.md.
 """
 
 from __future__ import annotations

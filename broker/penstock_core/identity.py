@@ -1,6 +1,6 @@
 """What a subscription is called: its identity, the name inside a link name, and the name of its queue.
 
-Identity = (scope, name, durable) and nothing else; a link's name only leads to it (decision 1, seed 001 "Short
+Identity = (scope, name, durable) and nothing else; a link's name only leads to it (decision 1, QPIDJMS-220 "Short
 Version").
 
 Queue names are ``psub:<durable|volatile>:<global|container:ID>:<name>``, with every character of ID and name outside
@@ -88,7 +88,7 @@ def suffix_of(link_name: str) -> str:
 
 
 def private_name(nonce: str) -> str:
-    """The name of a not-shared volatile subscription ("queue with random name", seed 000).
+    """The name of a not-shared volatile subscription ("queue with random name", the attach table).
 
     It has a ``|`` behind position 0, which no shared name can have, so the two kinds never meet. ``nonce`` must be
     unique.

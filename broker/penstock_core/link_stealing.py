@@ -1,7 +1,7 @@
 """Whether an attach takes over the link that is attached now under its (container, link name).
 
 First decide, then steal: the caller decides as if the live link were gone, and only a success ends it (decision 5).
-Source: AMQP 1.0 part 2, section 2.6.1 ("link stealing"); seed 001 "Server handling";
+Source: AMQP 1.0 part 2, section 2.6.1 ("link stealing"); QPIDJMS-220 "Server handling";
 docs/decisions/005-decide-then-steal.md, docs/decisions/016-owner-user.md.
 """
 

@@ -1,8 +1,8 @@
 """Why a connection that has logged in may not stay, and what its peer is told.
 
 A login can become invalid while the connection is open: the token expires, the key that signed it is removed, the user
-is removed, the password changes. It must not know files, tokens or clocks. Source: docs/security.md, "When a login
-ends".
+is removed, the password changes. It must not know files, tokens or clocks. Source: docs/reference/security.md, "When a
+login ends".
 """
 
 from __future__ import annotations

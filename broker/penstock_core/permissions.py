@@ -3,7 +3,7 @@ may use a subscription that somebody else made.
 
 Without any setting about permissions everything is allowed; otherwise what no grant allows is refused. In patterns `*`
 stands for any characters, also none. It must not know where grants come from.
-Source: docs/decisions/016-owner-user.md (a container-id proves nothing about who uses it); docs/security.md.
+Source: docs/decisions/016-owner-user.md (a container-id proves nothing about who uses it); docs/reference/security.md.
 """
 
 from __future__ import annotations

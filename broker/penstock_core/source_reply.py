@@ -1,8 +1,8 @@
 """What the reply to an attach says about its source: the truth (decisions 2, 7, 8, 14).
 
 Asked and existing may differ in lifetime, durability, binding or filter; the attach succeeds and the reply tells what
-is there. Source: seed 000 ("the source fields in the reply should be modified accordingly"), decisions 2, 7, 8, 11, 14
-and 17.
+is there. Source: the attach table ("the source fields in the reply should be modified accordingly"), decisions 2, 7, 8,
+11, 14 and 17.
 """
 
 from __future__ import annotations

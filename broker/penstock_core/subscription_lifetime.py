@@ -2,7 +2,7 @@
 
 "Session-end" and "connection-close" of a shared subscription mean the last session or connection that attached to it,
 not that of its creator (decision 9); ``AttachedSessions`` remembers them. Links of a null source use nothing and are
-never added. Source: seed 000 "Assumptions"; docs/decisions/002-durability-and-lifetime.md,
+never added. Source: the attach table "Assumptions"; docs/decisions/002-durability-and-lifetime.md,
 docs/decisions/009-closing-detach.md, docs/decisions/036-what-is-durable.md; decision 8.
 """
 

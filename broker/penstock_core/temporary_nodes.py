@@ -3,7 +3,8 @@
 A dynamic node has a generated, unguessable name; anybody who learns it may send there, but only the connection that
 made it may consume. It is deleted as its lifetime policy says, and at the latest with that connection: nobody else
 could consume its messages. It must not know links or queues: the caller counts them. Source: AMQP 1.0 part 3, sections
-3.5.9 (``dynamic``, node properties) and 3.5.10 to 3.5.13 (lifetime policies); seed 002 "Temporary Queues/Topics".
+3.5.9 (``dynamic``, node properties) and 3.5.10 to 3.5.13 (lifetime policies); the JMS mapping "Temporary
+Queues/Topics".
 """
 
 from __future__ import annotations

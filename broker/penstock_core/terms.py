@@ -1,7 +1,7 @@
 """The words of the rules, as closed enums.
 
 Values are the spellings of the Kubernetes resources, except where a word belongs to AMQP: those have AMQP's symbols or
-numbers. Source: docs/rules.md; AMQP 1.0 part 3, sections 3.5.5 to 3.5.7.
+numbers. Source: docs/reference/rules.md; AMQP 1.0 part 3, sections 3.5.5 to 3.5.7.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Durability(enum.IntEnum):
 
     @property
     def is_durable(self) -> bool:
-        """DURABLE of the table: "NO means 0, YES means 1 or 2" (seed 000)."""
+        """DURABLE of the table: "NO means 0, YES means 1 or 2" (the attach table)."""
         return self is not Durability.NONE
 
 

@@ -3,8 +3,8 @@
 Options: ``segments`` (JSON list of [observer URL, segment name]), ``token_file`` and ``ca_file`` (paths, may be
 empty), ``patience_seconds``. Planning and reading happen in Python workers, so nothing here holds a connection, and
 the token itself is never an option, which plans show. Two properties of Spark matter here: it checks Arrow types
-exactly, but only on the first batch; and it reads an empty list of partitions as one partition. Source: docs/lag.md,
-"How Spark reads the ledger".
+exactly, but only on the first batch; and it reads an empty list of partitions as one partition. Source:
+docs/reference/lag-job.md, "How Spark reads the ledger".
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false

@@ -1,7 +1,7 @@
 """The lag job: asks the observers, lets Spark compute figures from the ledger, judges them, and delivers the result.
 
 Only wiring and I/O; every decision is in `windows`, `rules` and `result_document`.
-Source: docs/lag.md; docs/decisions/062-exact-lag.md.
+Source: docs/reference/lag-job.md; docs/decisions/062-exact-lag.md.
 """
 
 from __future__ import annotations

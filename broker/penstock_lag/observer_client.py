@@ -1,6 +1,6 @@
 """A client of observers over HTTP: GET and PUT with a bearer token, limited in size, with errors as sentences.
 
-It uses the standard library only, because it also runs in Spark's Python workers. Source: docs/observer.md.
+It uses the standard library only, because it also runs in Spark's Python workers. Source: docs/reference/observer.md.
 """
 
 from __future__ import annotations

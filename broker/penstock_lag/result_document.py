@@ -1,6 +1,6 @@
 """The result document from the figures: states, units, order. The same input gives the same bytes.
 
-Pure. Source: penstock_api.lag_result; docs/lag.md, "The result"; docs/decisions/064-result-documents.md.
+Pure. Source: penstock_api.lag_result; docs/reference/lag-job.md, "The result"; docs/decisions/064-result-documents.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Pure: no Spark, no clock. The rules judge progress over the window, not counts, because a count that is much for one
 application is nothing for another. The order is that of
-penstock_api.lag_result.LagState. Source: docs/lag.md, "States".
+penstock_api.lag_result.LagState. Source: docs/concepts/lag.md, "States".
 """
 
 from __future__ import annotations

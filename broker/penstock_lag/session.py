@@ -1,6 +1,7 @@
 """The Spark session of a run: its own on this machine, or the one that spark-submit prepared.
 
-Spark's Python workers need the interpreter that has pyarrow and this package. Source: docs/lag.md, "How Spark runs".
+Spark's Python workers need the interpreter that has pyarrow and this package. Source: docs/reference/lag-job.md, "How
+Spark runs".
 """
 
 from __future__ import annotations

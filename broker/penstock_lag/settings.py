@@ -1,4 +1,4 @@
-"""The settings of one run of the lag job, checked once. Source: docs/lag.md, "Run it by hand"."""
+"""The settings of one run of the lag job, checked once. Source: docs/reference/lag-job.md, "Run it by hand"."""
 
 from __future__ import annotations
 

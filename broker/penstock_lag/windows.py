@@ -1,7 +1,7 @@
 """Which rows a run looks at, and which brokers count as missing: decided from the observers' listings alone.
 
-Pure: no clock, no network, no Spark. The same listings, window and as-of give the same plan. Source: docs/lag.md,
-"The window".
+Pure: no clock, no network, no Spark. The same listings, window and as-of give the same plan. Source:
+docs/reference/lag-job.md, "The window".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Polls of a broker over ``$management``: one READ of the broker, then QUERY of the subscriptions, page by page.
 
 Pages are separate replies, so a subscription may be made or deleted between them. A poll during which that happened is
-repeated; if it happens again and again, the poll is marked as not complete. Source: docs/management.md.
+repeated; if it happens again and again, the poll is marked as not complete. Source: docs/reference/management.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The observer's HTTP interface: routes, the check of the token, and errors as JSON.
 
 Paths and bodies are those of penstock_api.observer_api. Handlers read the live view, list the ledger and hand results
-to the store; they decide nothing about brokers or lag. Source: docs/observer.md.
+to the store; they decide nothing about brokers or lag. Source: docs/reference/observer.md.
 """
 
 from __future__ import annotations

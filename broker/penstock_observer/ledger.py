@@ -1,7 +1,8 @@
 """The ledger folder: takes polls, seals segments, lists them, deletes old ones, and survives restarts and full disks.
 
 Synchronous and single-threaded; the caller keeps it off the event loop. Time is an argument. It knows nothing of
-brokers or HTTP. Source: docs/lag.md, "Ledger"; docs/decisions/063-ledger.md, docs/decisions/048-observer.md.
+brokers or HTTP. Source: docs/reference/lag-job.md, "Ledger"; docs/decisions/063-ledger.md,
+docs/decisions/048-observer.md.
 """
 
 from __future__ import annotations

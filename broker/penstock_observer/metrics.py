@@ -2,7 +2,7 @@
 
 Nothing is registered per subscription: a series exists as long as the broker has the subscription, with or without
 consumers. Labels are only namespace, exchange and subscription (its queue name, which is unique).
-Source: docs/observer.md, "Metrics"; buckets as in penstock_api.management.DurationHistogram.
+Source: docs/reference/observer.md, "Metrics"; buckets as in penstock_api.management.DurationHistogram.
 """
 
 from __future__ import annotations

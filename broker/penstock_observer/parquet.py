@@ -1,7 +1,7 @@
 """Segments as Parquet files: the Arrow schema of the ledger, writing one file safely, and reading a file's outline.
 
 The only module of the observer that knows Arrow. It must not know when to write or what to keep. Source:
-docs/lag.md, "Ledger".
+docs/reference/lag-job.md, "Ledger".
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false

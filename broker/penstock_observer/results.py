@@ -1,6 +1,7 @@
 """The store of lag results: takes what the lag job PUTs, keeps the newest ones, names the latest.
 
-A result is decided on before anything is written; the decision is pure. Source: docs/observer.md, "Lag results".
+A result is decided on before anything is written; the decision is pure. Source: docs/reference/observer.md, "Lag
+results".
 """
 
 from __future__ import annotations

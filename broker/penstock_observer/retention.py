@@ -1,6 +1,6 @@
 """Which segments a ledger deletes: by age first, then by size, oldest first, never the newest.
 
-Pure. Source: docs/observer.md, "Retention".
+Pure. Source: docs/reference/observer.md, "Retention".
 """
 
 from __future__ import annotations

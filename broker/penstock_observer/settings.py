@@ -1,6 +1,7 @@
 """The settings of an observer, checked once when it starts, so that the rest can rely on them.
 
-Source: docs/observer.md. The command line builds them; nothing else in this package reads arguments or the environment.
+Source: docs/reference/observer.md. The command line builds them; nothing else in this package reads arguments or the
+environment.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`hack/bench reconnects`: thousands of clients reconnect over TLS and SCRAM while messages flow; what those notice.
 
 The flow's delays run from the moment at which a message was due, so that nothing that held it back is left out; they
-hold what its own process waited for a processor, which is shown beside them. Source: issue "The broker speaks all of
-JMS", point 9: the 99th percentile stays under 50 ms.
+hold what its own process waited for a processor, which is shown beside them. Source: docs/reference/performance.md: the
+99th percentile stays under 50 ms.
 """
 
 from __future__ import annotations

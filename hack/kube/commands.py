@@ -18,7 +18,7 @@ DESCRIPTION = """\
 Runs a real Kubernetes node on this machine, in network, mount and process namespaces of its own. The node has etcd, the
 API server, controller manager, scheduler, kubelet, kube-proxy, CoreDNS, containerd, a volume provisioner and the
 Kubeflow Spark operator. None of these programs is downloaded: they are built from their Go modules once, which takes
-about ten minutes, and are kept in ${PENSTOCK_CACHE:-~/.cache/penstock}. It needs root. See docs/cluster.md."""
+about ten minutes, and are kept in ${PENSTOCK_CACHE:-~/.cache/penstock}. It needs root. See docs/how-to/cluster.md."""
 
 EXIT_CODES = """\
 Exit code: 0 if it was done, 1 if it failed, 2 for a wrong command line, 3 if this machine lacks something

@@ -16,7 +16,7 @@ DESCRIPTION = """\
 Builds the container images of Penstock: broker (the observer runs from it, too), operator, lag, and spark-operator,
 which is the Kubeflow Spark operator for the local cluster. They are built with buildah from hack/dockerfiles, on a
 Debian base that is made here. A tag is a hash of what goes into the images, and images that did not change are not
-built again. It needs root. See docs/cluster.md."""
+built again. It needs root. See docs/how-to/cluster.md."""
 DISK_GIB = 6
 
 

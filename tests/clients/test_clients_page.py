@@ -1,4 +1,4 @@
-"""docs/clients.md: each piece of code stands in the example that it names, which test_client_examples runs."""
+"""docs/how-to/clients.md: each piece of code stands in the example that it names, which test_client_examples runs."""
 
 from __future__ import annotations
 

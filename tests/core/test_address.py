@@ -1,4 +1,4 @@
-"""Addresses (docs/addresses.md)."""
+"""Addresses (docs/reference/addresses.md)."""
 
 from __future__ import annotations
 

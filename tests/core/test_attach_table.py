@@ -1,4 +1,5 @@
-"""The twelve rows, typed in again from the page "JMS 2.0 shared subscription support" (seed 000), never from the code.
+"""The twelve rows, typed in again from the page "JMS 2.0 shared subscription support" (the attach table), never from
+the code.
 
 One test per row, in the page's order; what it says about queue, reply and offered capability.
 """

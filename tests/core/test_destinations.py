@@ -1,4 +1,4 @@
-"""Where a policy may send messages: docs/management.md."""
+"""Where a policy may send messages: docs/reference/management.md."""
 
 from __future__ import annotations
 

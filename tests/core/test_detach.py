@@ -1,4 +1,4 @@
-"""Detach: decisions 8, 9, 10, 14 and 16 (docs/decisions), and the "Link Detach" part of seed 000."""
+"""Detach: decisions 8, 9, 10, 14 and 16 (docs/decisions), and the "Link Detach" part of the attach table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identities and their names: decision 1 and docs/decisions/020-queue-names.md, seed 001 for link names."""
+"""Identities and their names: decision 1 and docs/decisions/020-queue-names.md, QPIDJMS-220 for link names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links to a queue that an address names: decision 11 (docs/decisions) and docs/addresses.md."""
+"""Links to a queue that an address names: decision 11 (docs/decisions) and docs/reference/addresses.md."""
 
 from __future__ import annotations
 

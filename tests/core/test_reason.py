@@ -1,4 +1,4 @@
-"""Reasons and their AMQP conditions; the conditions of the page's refusals typed from seed 000."""
+"""Reasons and their AMQP conditions; the conditions of the page's refusals typed from the attach table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/rules.md holds what hack/rules prints, and a line for each decision."""
+"""docs/reference/rules.md holds what hack/rules prints, and a line for each decision."""
 
 from __future__ import annotations
 

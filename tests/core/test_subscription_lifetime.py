@@ -1,4 +1,4 @@
-"""What ends when: seed 000 "Assumptions", decision 9, and what is in the log (decision 36)."""
+"""What ends when: the attach table "Assumptions", decision 9, and what is in the log (decision 36)."""
 
 from __future__ import annotations
 

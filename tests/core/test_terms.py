@@ -1,4 +1,4 @@
-"""The words, as resources and AMQP spell them; typed from seed 000 and docs/rules.md."""
+"""The words, as resources and AMQP spell them; typed from the attach table and docs/reference/rules.md."""
 
 from __future__ import annotations
 

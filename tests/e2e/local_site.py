@@ -27,7 +27,7 @@ START_SECONDS: Final = 300.0
 LAG_SECONDS: Final = 900.0
 FAILOVER: Final = "failover.reconnectDelay=50&failover.useReconnectBackOff=false&failover.maxReconnectAttempts=-1"
 PREFETCH: Final = "jms.prefetchPolicy.all=100"
-"""Small enough that neither consumer hoards; the client's default is 1000 (docs/jms.md)."""
+"""Small enough that neither consumer hoards; the client's default is 1000 (docs/how-to/jms.md)."""
 
 
 class LocalSite:

@@ -1,7 +1,8 @@
 """Declares queues, exchanges and subscriptions on a broker, for JMS tests that start their own.
 
 Usage: declare.py SOCKET, with YAML on standard input: a list of `{operation, type, name, body}`, as in
-docs/management.md; `operation` is CREATE if it is left out. Exit code 1 for the first refusal, on standard error.
+docs/reference/management.md; `operation` is CREATE if it is left out. Exit code 1 for the first refusal, on standard
+error.
 """
 
 from __future__ import annotations

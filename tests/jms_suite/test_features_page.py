@@ -1,4 +1,4 @@
-"""docs/features.md: every row says what we do first, and what it links to is there."""
+"""docs/reference/features.md: every row says what we do first, and what it links to is there."""
 
 from __future__ import annotations
 

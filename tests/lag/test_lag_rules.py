@@ -1,4 +1,4 @@
-"""States by the rules of docs/lag.md: each alone, their order, and their edges, typed in by hand."""
+"""States by the rules of docs/concepts/lag.md: each alone, their order, and their edges, typed in by hand."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class RequestRefused(Exception):
 class ManagementError(Exception):
     """The broker answered a request with a status that is not a success.
 
-    `reason` is a word of the closed list in docs/rules.md, `condition` an AMQP error condition; nobody parses
+    `reason` is a word of the closed list in docs/reference/rules.md, `condition` an AMQP error condition; nobody parses
     `description`. `body` may hold details, such as the containers in the way.
     """
 

@@ -1,7 +1,7 @@
 """Asks a broker's `$management` node: for the operator, the observer and the `penstock` command.
 
-The messages are those of `penstock_api.management`, described in docs/management.md. Answers are plain Python values or
-the models of that module. Errors are those of `client.errors`; it does not reconnect.
+The messages are those of `penstock_api.management`, described in docs/reference/management.md. Answers are plain Python
+values or the models of that module. Errors are those of `client.errors`; it does not reconnect.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ManagementReply:
     condition: str | None = None
     """An AMQP error condition, on failures."""
     reason: str | None = None
-    """A word of the closed list in docs/rules.md, on failures."""
+    """A word of the closed list in docs/reference/rules.md, on failures."""
     body: object = None
     properties: Mapping[str, object] = field(default_factory=dict[str, object])
 

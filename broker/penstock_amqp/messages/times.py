@@ -3,8 +3,8 @@
 Part of the forwarding path. Most messages say nothing, and two looks tell so: no annotations that could say it, and a
 properties list too short for an absolute expiry, or with a null in its place.
 
-Must not know what follows from it (`penstock_core.message_times`). Source: AMQP 1.0 part 3, 3.2.3 and 3.2.4; annotations
-`x-opt-delivery-time` (JMS clients; milliseconds since the epoch) and `x-opt-delivery-delay` (milliseconds).
+Must not know what follows from it (`penstock_core.message_times`). Source: AMQP 1.0 part 3, 3.2.3 and 3.2.4;
+annotations `x-opt-delivery-time` (JMS clients; milliseconds since the epoch) and `x-opt-delivery-delay` (milliseconds).
 """
 
 from __future__ import annotations

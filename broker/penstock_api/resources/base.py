@@ -102,7 +102,7 @@ class Condition(Status):
     status: Literal["True", "False", "Unknown"]
     """Whether it is."""
     reason: Annotated[str, Field(min_length=1, max_length=128, pattern="^[A-Z][A-Za-z0-9]*$")]
-    """Why, in one word of a closed list (docs/operator.md)."""
+    """Why, in one word of a closed list (docs/reference/operator.md)."""
     message: Annotated[str, Field(max_length=4096)] = ""
     """Why, for a person: cause and cure."""
     last_transition_time: AwareDatetime

@@ -1,5 +1,5 @@
 """What happens to messages that no consumer accepts in time, or at all: `delivery` of a Subscription, and of a Broker
-for what clients make themselves. Source: docs/management.md, "delivery".
+for what clients make themselves. Source: docs/reference/management.md, "delivery".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bindings to a Headers exchange as people write them: which application properties a message must have.
 
 A value is a string, an integer or a boolean. Each type has a field of its own, because a Kubernetes schema can't say
-"one of these types". Source: docs/addresses.md, "Headers".
+"one of these types". Source: docs/reference/addresses.md, "Headers".
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Where clients connect to a Broker, and what differs from one listener to another: `listeners` of its spec, and the
-same for the broker's configuration. Source: docs/broker.md, docs/security.md.
+same for the broker's configuration. Source: docs/reference/configuration.md, docs/reference/security.md.
 """
 
 from __future__ import annotations

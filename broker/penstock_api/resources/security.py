@@ -1,4 +1,4 @@
-"""Who may connect to a Broker, and how: the part `authentication` of its spec. Source: docs/security.md."""
+"""Who may connect to a Broker, and how: the part `authentication` of its spec. Source: docs/reference/security.md."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ class Lag(base.Status):
     drain_seconds: Count | None = None
     """Seconds until the backlog is empty at this pace; absent unless it shrinks."""
     state: Annotated[str, Field(max_length=32)]
-    """OK, Idle, Lagging, Recovering, Unconsumed, Stalled, ... (docs/lag.md)."""
+    """OK, Idle, Lagging, Recovering, Unconsumed, Stalled, ... (docs/concepts/lag.md)."""
     observed_time: AwareDatetime
     """When that was so."""
     run_name: Annotated[str, Field(max_length=512)]

@@ -1,6 +1,6 @@
 """What a broker tells clients in its Open: other servers to fail over to, and prefixes for addresses.
 
-Source: docs/broker.md, "announce".
+Source: docs/reference/configuration.md, "announce".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a broker makes when a client names it for the first time, and when queues that were made so are deleted again.
 
-Source: docs/broker.md, "autoCreate"; docs/decisions/019-auto-creation.md.
+Source: docs/reference/configuration.md, "autoCreate"; docs/decisions/019-auto-creation.md.
 """
 
 from __future__ import annotations

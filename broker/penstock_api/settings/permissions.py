@@ -1,4 +1,6 @@
-"""Permissions: which users may do what to which exchanges, subscriptions and queues. Source: docs/security.md."""
+"""Permissions: which users may do what to which exchanges, subscriptions and queues. Source:
+docs/reference/security.md.
+"""
 
 from __future__ import annotations
 

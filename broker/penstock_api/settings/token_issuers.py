@@ -2,7 +2,7 @@
 
 The broker reads keys from a file, which the operator writes from a ConfigMap or fetches from the cluster. So a
 resource names a ConfigMap, and the configuration a file: its model is `penstock_broker.settings.security.TokenIssuer`.
-Source: docs/security.md; docs/decisions/060-client-tokens.md.
+Source: docs/reference/security.md; docs/decisions/060-client-tokens.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How much transactions may hold on a broker, and for how long.
 
 The configuration file has sizes in bytes, and the defaults. A resource has quantities, and leaves out what it does not
-change. Source: docs/transactions.md.
+change. Source: docs/concepts/transactions.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The limits of open connections: in all, per user and per network address.
 
 Only connections of client listeners count: the operator and the observer get in whatever clients do. Source:
-docs/security.md.
+docs/reference/security.md.
 """
 
 from __future__ import annotations

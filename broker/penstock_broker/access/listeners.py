@@ -1,6 +1,6 @@
 """The listeners: accept connections, begin TLS and WebSocket, and offer the SASL mechanisms of each listener.
 
-A Unix socket is protected by the mode of its file. Source: docs/security.md.
+A Unix socket is protected by the mode of its file. Source: docs/reference/security.md.
 """
 
 from __future__ import annotations

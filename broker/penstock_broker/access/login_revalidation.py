@@ -2,7 +2,7 @@
 
 Times are looked at once a second. Files are looked at on the thread of `login_thread`, for a part of the connections
 each second; what is missing has to be missing twice, since editors remove a file before they write it again. Must not
-know SASL. Source: docs/security.md, "When a login ends"; what the client is told: `penstock_core.login_end`.
+know SASL. Source: docs/reference/security.md, "When a login ends"; what the client is told: `penstock_core.login_end`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A check for a user and peer without failures begins at once, and the failures of others delay a user by a second at
 most: it must not be cheaper to lock a user out than to guess the password. What is remembered is bounded; the latest
-failures are kept. The clock is an argument. Must not know SASL or connections. Source: docs/security.md.
+failures are kept. The clock is an argument. Must not know SASL or connections. Source: docs/reference/security.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Grants come from the settings and from a file that is read again when it changes; links that have lost their permission
 are then closed (`attach.permission_review`). Connections of the management listener may do everything; a temporary node
-belongs to the connection that made it. Source: docs/decisions/016-owner-user.md; docs/security.md.
+belongs to the connection that made it. Source: docs/decisions/016-owner-user.md; docs/reference/security.md.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _stamp(path: Path | None) -> tuple[int, int, int] | None:
 
 
 def _read(path: Path) -> tuple[Permission, ...]:
-    cure = "Write `permissions:` with a list, as docs/security.md shows."
+    cure = "Write `permissions:` with a list, as docs/reference/security.md shows."
     try:
         return Grants.model_validate(yaml.safe_load(path.read_text()) or {}).permissions
     except OSError as error:

@@ -18,7 +18,9 @@ __all__ = ["RejectionReason", "Rejections", "reason_of_code", "reason_of_error"]
 
 
 class RejectionReason(Enum):
-    """Why a connection was rejected. Values are keys of `refusals` in a broker's state (docs/management.md)."""
+    """Why a connection was rejected. Values are keys of `refusals` in a broker's state
+    (docs/reference/management.md).
+    """
 
     LOGIN_FAILED = "LoginFailed"
     """Wrong user, password, token or certificate, or a mechanism that is not offered."""

@@ -1,6 +1,6 @@
 """The issuers whose tokens a broker accepts, with their keys as the files hold them now. Used on the log-in thread.
 
-Must not know SASL or connections. Source: docs/security.md.
+Must not know SASL or connections. Source: docs/reference/security.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What holds for every attach, whatever its source or target: the limit of links, and what the observer may use.
 
-Must not change anything. Source: docs/security.md; docs/decisions/048-observer.md.
+Must not change anything. Source: docs/reference/security.md; docs/decisions/048-observer.md.
 """
 
 from __future__ import annotations

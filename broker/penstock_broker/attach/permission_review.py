@@ -1,6 +1,6 @@
 """Closes links whose user is no longer allowed what the link does, after the permissions have changed.
 
-Source: docs/security.md.
+Source: docs/reference/security.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A request says in the words of the rules what the client asks for. What can't be
 the steps that follow refuse in a fixed order: an unknown address comes before an invalid selector. Must not know what
 exists on the broker.
 
-Source: seed 001 (capabilities, filters), docs/decisions/002-durability-and-lifetime.md,
+Source: QPIDJMS-220 (capabilities, filters), docs/decisions/002-durability-and-lifetime.md,
 docs/decisions/003-shared-and-global.md, docs/decisions/012-every-attach-is-answered.md. The filters are those of the
 Qpid JMS client and of the AMQP filter registry.
 """

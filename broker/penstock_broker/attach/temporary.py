@@ -1,7 +1,8 @@
 """Makes temporary queues and topics, and deletes them when their policy, their link or their connection says so.
 
-`attach.node` describes the node that an attach asks for, and `penstock_core.temporary_nodes` decides when one is deleted;
-this module applies both. Nothing here is logged. Source: AMQP 1.0 part 3, sections 3.5.9 to 3.5.13; JMS 2.0, 6.2.2.
+`attach.node` describes the node that an attach asks for, and `penstock_core.temporary_nodes` decides when one is
+deleted; this module applies both. Nothing here is logged. Source: AMQP 1.0 part 3, sections 3.5.9 to 3.5.13; JMS 2.0,
+6.2.2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Decides attaches whose source is a topic, by the table of seed 000, and null sources, which look a subscription up.
+"""Decides attaches whose source is a topic, by the attach table, and null sources, which look a subscription up.
 
 Gathers what exists, what is permitted and which link is live, and lets the rules decide. Changes nothing. Source:
-seed 000, docs/decisions/005-decide-then-steal.md, docs/decisions/008-null-source.md,
+the attach table, docs/decisions/005-decide-then-steal.md, docs/decisions/008-null-source.md,
 docs/decisions/010-refusals-change-nothing.md.
 """
 

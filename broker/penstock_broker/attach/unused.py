@@ -3,7 +3,7 @@
 Subscriptions: a sweep each minute records since when each has been unused, and ends those that have been unused for
 too long. The record is written without a sync of its own: a crash loses at most the last minute of it. Then a
 subscription counts as used until the restart, or as unused since an earlier time; the grace period after a start makes
-up for both. Source: `penstock_core.idle_expiry`; docs/broker.md.
+up for both. Source: `penstock_core.idle_expiry`; docs/concepts/messages.md.
 
 Queues that auto-creation made: each is checked a few times within its period, and is deleted once every check of that
 period has found it empty and without links. The checks are sliced, so that ten thousand queues don't hold up a turn.

@@ -1,6 +1,6 @@
 """CREATE and UPDATE: reads the document, lets the rules decide, and applies the decision.
 
-Idempotent. The response is returned; the node sends it once the change is synced. Source: docs/management.md,
+Idempotent. The response is returned; the node sends it once the change is synced. Source: docs/reference/management.md,
 docs/decisions/014-managed-subscriptions.md, docs/decisions/047-management-node.md.
 """
 

@@ -1,6 +1,6 @@
 """DELETE: reads the request, lets the rules decide, and ends the entity. If there is no such entity, that is success.
 
-The response is returned; the node sends it once the deletion is synced. Source: docs/management.md,
+The response is returned; the node sends it once the deletion is synced. Source: docs/reference/management.md,
 docs/decisions/047-management-node.md.
 """
 

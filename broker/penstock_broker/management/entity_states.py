@@ -2,7 +2,7 @@
 `penstock_api.management`.
 
 The maps are built without the models, which would cost a broker with a thousand subscriptions 30 ms per poll; a test
-compares them with the models. Times are milliseconds since the epoch. Source: docs/management.md.
+compares them with the models. Times are milliseconds since the epoch. Source: docs/reference/management.md.
 """
 
 from __future__ import annotations

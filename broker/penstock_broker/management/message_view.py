@@ -1,7 +1,7 @@
 """A waiting message as PEEK returns it: its header, properties and annotations, and the beginning of its body.
 
 What can't be read is left out instead of failing the request: who peeks often looks for a broken message. Source:
-docs/management.md.
+docs/reference/management.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Responses are sent on a link whose source is the node, or put into a temporary queue of that connection, because a JMS
 client can name nothing else. Those for one reply-to keep the order of their requests. The response to a change waits
 until the change is synced, the response to a task until all slices of the task are done, one slice per turn. Source:
-docs/management.md, docs/decisions/047-management-node.md.
+docs/reference/management.md, docs/decisions/047-management-node.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The request covers the messages that wait when it comes, in the order in which they would be sent; delayed and stranded
 messages come last. A message that a consumer gets meanwhile is not covered any more, and deliveries in flight never
 are. The first message that can't be moved ends a MOVE, because the next could not be moved either; a REDRIVE goes on
-with the others. Source: docs/management.md.
+with the others. Source: docs/reference/management.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks who may send a request to `$management`, and gives it to the module that serves it.
 
 QUERY, lists of changes and operations on messages are tasks, which are worked through in slices. Source:
-docs/management.md.
+docs/reference/management.md.
 """
 
 from __future__ import annotations

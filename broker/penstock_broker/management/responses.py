@@ -1,6 +1,6 @@
 """Responses of `$management` as AMQP messages, and refusals as status codes.
 
-Source: AMQP Management 1.0 (working draft 11), docs/management.md, docs/decisions/047-management-node.md.
+Source: AMQP Management 1.0 (working draft 11), docs/reference/management.md, docs/decisions/047-management-node.md.
 """
 
 from __future__ import annotations

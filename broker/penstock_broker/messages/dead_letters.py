@@ -6,7 +6,7 @@ worst. If the address does not exist or takes nothing, the message is *stranded*
 bytes, no consumer gets it, and it is tried again every second. After a restart a stranded message waits in its queue
 again.
 
-Source: docs/decisions/033-dead-letters.md; docs/reference/broker.md, "Dead letters".
+Source: docs/decisions/033-dead-letters.md; docs/concepts/messages.md, "Dead letters".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The destination of a message that comes on a link without a target: its `to`, read like the address of a target.
 
 The annotation `x-opt-jms-dest` says whether `to` names a queue or a topic, as the capabilities of a target do. A link
-remembers a bounded number of destinations. Source: Using the AMQP Anonymous Terminus for Message Routing 1.0; seed 002
-"JMSDestination and JMSReplyTo Type Information"; docs/decisions/018-addresses.md.
+remembers a bounded number of destinations. Source: Using the AMQP Anonymous Terminus for Message Routing 1.0; the JMS
+mapping "JMSDestination and JMSReplyTo Type Information"; docs/decisions/018-addresses.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The part of the configuration that says who may connect, and how. Keys are camelCase in the file.
 
-Source: docs/security.md.
+Source: docs/reference/security.md.
 """
 
 from __future__ import annotations

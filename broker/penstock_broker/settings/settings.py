@@ -1,7 +1,7 @@
 """What a broker is told at start: the configuration file (YAML), whose values the options of the command line override.
 
 Keys are camelCase in the file. Times are seconds, sizes bytes. `--dev` is a shorthand for `BrokerSettings.for_dev`.
-Source: docs/broker.md.
+Source: docs/concepts/messages.md.
 """
 
 from __future__ import annotations
@@ -219,7 +219,9 @@ def load(path: Path) -> BrokerSettings:
         return BrokerSettings.model_validate(content or {})
     except ValidationError as error:
         wrong = "; ".join(validation_messages(error, whole="the file"))
-        raise Misuse(f"The configuration {path} is wrong: {wrong}.", "docs/broker.md lists all keys.") from error
+        raise Misuse(
+            f"The configuration {path} is wrong: {wrong}.", "docs/reference/configuration.md lists all keys."
+        ) from error
 
 
 def open_properties(announcements: Announcements) -> dict[str, Value]:

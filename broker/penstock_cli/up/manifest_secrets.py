@@ -1,6 +1,6 @@
 """Secrets and ConfigMaps among the manifests of `penstock up`: their content, and the files made of it for the broker.
 
-Source: docs/security.md.
+Source: docs/reference/security.md.
 """
 
 from __future__ import annotations

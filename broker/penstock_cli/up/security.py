@@ -2,7 +2,7 @@
 
 What the operator would mount from Secrets and ConfigMaps is taken from manifests in the same folder, and written to
 files that only their owner can read. A setting that needs a cluster is refused with an error: a broker that let in
-clients which its manifest excludes would be worse than none. Source: docs/security.md.
+clients which its manifest excludes would be worse than none. Source: docs/reference/security.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The server's certificate comes from the Secret `<broker>-amqp` among the manifests, as on Kubernetes, where the operator
 makes it. If there is none, a CA that belongs to the data folder signs one for `localhost`. This CA is kept, because
-clients trust it. Source: docs/security.md; docs/decisions/059-credentials.md.
+clients trust it. Source: docs/reference/security.md; docs/decisions/059-credentials.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""`penstock lag`: the Spark job that turns the ledger into lag (docs/lag.md). The job owns its options."""
+"""`penstock lag`: the Spark job that turns the ledger into lag (docs/reference/lag-job.md). The job owns its
+options.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock queues list` and `penstock subscriptions list` (docs/management.md)."""
+"""`penstock queues list` and `penstock subscriptions list` (docs/reference/management.md)."""
 
 from __future__ import annotations
 

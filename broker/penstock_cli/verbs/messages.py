@@ -1,4 +1,6 @@
-"""`penstock peek`, `purge`, `move` and `redrive`: the messages of one queue or subscription (docs/management.md)."""
+"""`penstock peek`, `purge`, `move` and `redrive`: the messages of one queue or subscription
+(docs/reference/management.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock observer`: the second process of a broker pod (docs/observer.md)."""
+"""`penstock observer`: the second process of a broker pod (docs/reference/observer.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`penstock operator`: makes pods and topology from Broker, Exchange and Subscription resources (docs/operator.md)."""
+"""`penstock operator`: makes pods and topology from Broker, Exchange and Subscription resources
+(docs/reference/operator.md).
+"""
 
 from __future__ import annotations
 

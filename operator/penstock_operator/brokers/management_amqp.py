@@ -59,8 +59,8 @@ class AmqpManagement:
             version = said.get("version", "unknown")
             raise NotUnderstood(
                 f"The broker, version {version}, says of itself what this operator doesn't understand "
-                f"({'; '.join(validation_messages(error))}). Upgrade the CRDs and the operator; until then the broker keeps what it "
-                "has."
+                f"({'; '.join(validation_messages(error))}). Upgrade the CRDs and the operator; until then the broker "
+                "keeps what it has."
             ) from error
 
     async def declare(self, entries: Sequence[DeclareEntity]) -> Sequence[BrokerReply]:

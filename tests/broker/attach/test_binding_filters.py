@@ -1,6 +1,6 @@
 """Binding keys and header bindings named by filters, on bare frames; Headers exchanges end to end, restart included.
 
-Descriptors are typed from the AMQP filter registry; what matches is typed from docs/addresses.md.
+Descriptors are typed from the AMQP filter registry; what matches is typed from docs/reference/addresses.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Detach, and what else a reply to an attach says, on bare frames, against a broker process.
 
-Expected values are typed from seed 000 ("Link Detach") and section 3 of the design.
+Expected values are typed from the attach table ("Link Detach") and docs/decisions/009-closing-detach.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The rows of seed 000 with a null source, on bare frames, against a broker process: look-up and the end by detach.
+"""The rows of the attach table with a null source, on bare frames, against a broker process: look-up and the end by
+detach.
 
-Expected values are typed from the page "JMS 2.0 shared subscription support" and section 3 of the design.
+Expected values are typed from the page "JMS 2.0 shared subscription support" and docs/decisions 001 and 003.
 """
 
 from __future__ import annotations

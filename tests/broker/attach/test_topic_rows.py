@@ -1,8 +1,8 @@
-"""The rows of seed 000 with a source, on bare frames, against a broker process.
+"""The rows of the attach table with a source, on bare frames, against a broker process.
 
 For each row: the reply's source fields and capabilities and the link's offered capability; for each refusal a null
 source, then a detach with closed=true, the condition and `penstock:reason`. Expected values are typed from the page
-"JMS 2.0 shared subscription support" and section 3 of the design.
+"JMS 2.0 shared subscription support" and docs/decisions 001 and 003.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The naive model of a whole broker: dicts of what the design promises, typed from its section 3, not from the rules.
+"""The naive model of a whole broker: dicts of what docs/decisions 001 to 017 promise, typed from there, not from the
+rules.
 
 A step is applied here when the client's bytes are on their way; what the broker then says must be what stands here.
 `image` is what a restart has to find: durable, permanent subscriptions with their durable messages.

@@ -1,4 +1,6 @@
-"""The `delivery` of subscriptions and queues: declared, kept, and its destinations made; docs/management.md."""
+"""The `delivery` of subscriptions and queues: declared, kept, and its destinations made;
+docs/reference/management.md.
+"""
 
 from __future__ import annotations
 

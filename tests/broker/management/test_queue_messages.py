@@ -1,4 +1,4 @@
-"""PEEK, PURGE, MOVE and REDRIVE over `$management` of a real broker; docs/management.md."""
+"""PEEK, PURGE, MOVE and REDRIVE over `$management` of a real broker; docs/reference/management.md."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # proton's own types are not complete.

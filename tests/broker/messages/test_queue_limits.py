@@ -1,4 +1,4 @@
-"""A queue at its limit says in the log that it loses messages. Source: section 4 of the design, "Limits"."""
+"""A queue at its limit says in the log that it loses messages. Source: docs/decisions/045-queue-limits.md."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # proton's own types are not complete.

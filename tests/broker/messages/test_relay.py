@@ -1,7 +1,7 @@
 """The anonymous relay on bare frames: what becomes of messages whose `to` leads nowhere, as the link's outcomes allow.
 
-Expected values are typed from "Using the AMQP Anonymous Terminus for Message Routing", section 2.2.2, and from section
-3 of the design ("Addresses").
+Expected values are typed from "Using the AMQP Anonymous Terminus for Message Routing", section 2.2.2, and from
+docs/decisions/018-addresses.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A message of a transaction that does not arrive dooms it, however it got lost: nothing is committed without it.
 
-Clients send without waiting in transactions. Over bare frames. Source: docs/transactions.md.
+Clients send without waiting in transactions. Over bare frames. Source: docs/concepts/transactions.md.
 """
 
 from __future__ import annotations

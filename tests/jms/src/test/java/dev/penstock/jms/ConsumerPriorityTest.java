@@ -12,7 +12,7 @@ import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** {@code ?consumer-priority=N} behind a queue's name: docs/broker.md, "Rank of consumers". */
+/** {@code ?consumer-priority=N} behind a queue's name: docs/concepts/messages.md, "Rank of consumers". */
 @DisplayName("Consumer priority")
 class ConsumerPriorityTest extends OwnBrokerCase {
     @ParameterizedTest
@@ -21,7 +21,8 @@ class ConsumerPriorityTest extends OwnBrokerCase {
     void higherFirst(Ending ending, boolean makesWhatIsNamed) throws Exception {
         startBroker(makesWhatIsNamed, makesWhatIsNamed ? "" : ONLY_WHAT_IS_DECLARED);
         if (!makesWhatIsNamed) {
-            broker.declare("- {type: penstock.queue, name: work, body: {}}\n- {type: penstock.queue, name: other, body: {}}");
+            broker.declare("- {type: penstock.queue, name: work, body: {}}\n- {type: penstock.queue, name: other, body:
+            {}}");
         }
         Session sending = own();
         Queue work = sending.createQueue("work");

@@ -17,7 +17,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** The delivery limit and the dead-letter destination: design decision "released never counts, a lost link only for its oldest". */
+/** The delivery limit and the dead-letter destination: docs/decisions/032-delivery-attempts.md. */
 @DisplayName("Dead letters")
 class DeadLetterTest extends OwnBrokerCase {
     private static final int REJECTED = 2; // the client's JMS_AMQP_ACK_TYPE of that outcome

@@ -14,7 +14,7 @@ import java.util.List;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** Closing a message group: {@code JMSXGroupSeq} -1, docs/broker.md. */
+/** Closing a message group: {@code JMSXGroupSeq} -1, docs/concepts/messages.md. */
 @DisplayName("Closing a message group")
 class GroupTest extends OwnBrokerCase {
     private static final int CLOSE = -1;

@@ -13,13 +13,14 @@ import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
 /**
- * Subscriptions that tests/jms/manifests declares: docs/rules.md, decision 14.
+ * Subscriptions that tests/jms/manifests declares: docs/reference/rules.md, decision 14.
  *
  * <p>Their names are fixed, so each test empties the one it uses and leaves it empty.
  */
 @DisplayName("Managed subscriptions")
 class ManagedTest extends JmsTestCase {
-    /** Topic exchange; {@code eu-orders} (Refuse) is bound to it by {@code eu.#}, {@code eu-ignoring} (Ignore) as well. */
+    /** Topic exchange; {@code eu-orders} (Refuse) is bound to it by {@code eu.#}, {@code eu-ignoring} (Ignore) as well.
+    */
     private static final String EXCHANGE = "managed";
 
     private static final String REFUSING = "eu-orders";

@@ -101,12 +101,12 @@ class TransactionRestartTest extends OwnBrokerCase {
         MessageConsumer consumer = session.createSharedDurableConsumer(topic, "s");
         publish(own(), topic, "order");
         publish(session, session.createQueue("out"), text(consumer) + " done");
-        broker.declare("- {operation: DELETE, type: penstock.subscription, name: " + queueName() + ", body: {ifUnused: false}}");
-        session.commit();
+        broker.declare("- {operation: DELETE, type: penstock.subscription, name: " + queueName() + ", body: {ifUnused:
+        false}}"); session.commit();
         assertEquals("order done", text(own().createConsumer(session.createQueue("out"))));
     }
 
-    /** The queue of the global, durable subscription {@code s}, as docs/rules.md encodes it. */
+    /** The queue of the global, durable subscription {@code s}, as docs/reference/rules.md encodes it. */
     private static String queueName() {
         return "psub:durable:global:s";
     }
