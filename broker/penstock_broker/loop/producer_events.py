@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock_amqp.endpoint.events import AmqpError, Event, EventKind, TooLarge, Unstored
 from penstock_broker.access.connection import Connection
 from penstock_broker.attach import close, temporary
-from penstock_broker.messages import publish
+from penstock_broker.messages.refuse import UNREADABLE, refuse, refuse_unreadable
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
 from penstock_broker.state.open_transactions import Coordinator
@@ -44,10 +44,10 @@ def unstored(broker: Broker, connection: Connection, event: Unstored, behind: li
         return
     if event.txn_id is not None and connection.transactions is not None:
         work.refuse_unstored(producer, event)
-    elif event.error.condition == publish.UNREADABLE:
-        publish.refuse_unreadable(producer, event.delivery, event.is_settled, event.error)
+    elif event.error.condition == UNREADABLE:
+        refuse_unreadable(producer, event.delivery, event.is_settled, event.error)
     else:
-        publish.refuse(producer, event.delivery, event.is_settled, event.error)
+        refuse(producer, event.delivery, event.is_settled, event.error)
     if producer.broken is not None:
         close_broken(broker, producer, producer.broken, behind)
 
