@@ -30,7 +30,7 @@ from penstock_amqp.endpoint.events import (
 from penstock_amqp.endpoint.transactional_states import is_transactional
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import detach, open
-from penstock_broker.loop import link_events, producer_events
+from penstock_broker.loop import link_events
 from penstock_broker.messages import publish, settle
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer
@@ -54,7 +54,7 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
                 else:
                     publish.publish(broker, producer, event[2])
                 if producer.broken is not None:
-                    producer_events.close_broken(broker, producer, producer.broken, events[at + 1 :])
+                    link_events.close_broken(broker, producer, producer.broken, events[at + 1 :])
             elif isinstance(producer, Coordinator):
                 coordinator.receive(broker, producer, event[2])
         elif event[0] is EventKind.ACCEPTED:
@@ -84,9 +84,9 @@ def _other(broker: Broker, connection: Connection, event: Other, behind: list[Ev
         case Acquires():
             link_events.acquires(broker, event.link)
         case TooLarge():
-            producer_events.too_large(broker, connection, event, behind)
+            link_events.too_large(broker, connection, event, behind)
         case Unstored():
-            producer_events.unstored(broker, connection, event, behind)
+            link_events.unstored(broker, connection, event, behind)
         case Missed():
             commit.set_rollback_only(connection, event.txn_id)
         case Detached():

@@ -21,9 +21,9 @@ from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import dead_letter_origin, queue_limits, store
+from penstock_broker.messages.addresses import destination_of
 from penstock_broker.messages.due_times import wishes_of
 from penstock_broker.messages.refuse import break_link, refuse, refuse_unreadable, top_up, unreadable
-from penstock_broker.messages.relay import destination_of
 from penstock_broker.queue.message_prefix import NO_TIMES, MessagePrefix
 from penstock_broker.queue.queue import LOGGED, SCHEDULED
 from penstock_broker.state.broker import Broker

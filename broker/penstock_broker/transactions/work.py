@@ -17,7 +17,7 @@ from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.log import LargePayload
-from penstock_broker.messages import dead_letter_origin, relay, settle
+from penstock_broker.messages import addresses, dead_letter_origin, settle
 from penstock_broker.messages import publish as messages_publish
 from penstock_broker.messages.refuse import break_link, refuse, top_up, unreadable
 from penstock_broker.state.broker import Broker
@@ -184,7 +184,7 @@ def _destination(broker: Broker, producer: Producer, data: bytes) -> ExchangeTar
         case ExchangeTarget() | QueueTarget():
             return destination
         case RelayTarget():
-            return relay.destination_of(broker, producer.connection, destination, data)
+            return addresses.destination_of(broker, producer.connection, destination, data)
         case ManagementTarget():
             description = "Requests to $management can't be part of a transaction; send them outside."
             return amqp_error(Refuse(Reason.NOT_ALLOWED, description))
