@@ -1,5 +1,5 @@
-"""Events of one link: an attach, a flow, deliveries that the peer ends otherwise than by a plain accept, and messages of
-a producer that the broker can't take because they are too large, were not stored or can't be read.
+"""Events of one link: an attach, a flow, deliveries that the peer ends otherwise than by a plain accept, and messages
+of a producer that the broker can't take because they are too large, were not stored or can't be read.
 
 The rules are in the rooms below; this module calls the one that the link is for. It decides nothing itself.
 """

@@ -4,9 +4,9 @@
 docs/decisions/018-addresses.md, docs/decisions/019-auto-creation.md.
 
 A message that comes on a link without a target (the anonymous terminus) goes where its `to` says, which is read like
-the address of a target. The annotation `x-opt-jms-dest` says whether `to` names a queue or a topic, as the capabilities of a target do. A link
-remembers a bounded number of destinations. Source: Using the AMQP Anonymous Terminus for Message Routing 1.0; the JMS
-mapping "JMSDestination and JMSReplyTo Type Information"; docs/decisions/018-addresses.md.
+the address of a target. The annotation `x-opt-jms-dest` says whether `to` names a queue or a topic, as the capabilities
+of a target do. A link remembers a bounded number of destinations. Source: Using the AMQP Anonymous Terminus for Message
+Routing 1.0; the JMS mapping "JMSDestination and JMSReplyTo Type Information"; docs/decisions/018-addresses.md.
 """
 
 from __future__ import annotations
