@@ -24,10 +24,10 @@ from penstock_api.management import NODE
 from penstock_broker.access.connection import Connection
 from penstock_broker.attach import apply, reply
 from penstock_broker.attach.node import QueueNode, TopicNode, find_source, find_target
-from penstock_broker.attach.queue_source import Browse, Consume, decide_queue
+from penstock_broker.attach.queue_source import BrowsePlan, ConsumePlan, decide_queue
 from penstock_broker.attach.request import SourceRequest, TargetRequest, read_source_request, read_target_request
-from penstock_broker.attach.target import Produce, decide_target
-from penstock_broker.attach.topic_source import LookUp, Subscribe, decide_lookup, decide_subscription
+from penstock_broker.attach.target import ProducePlan, decide_target
+from penstock_broker.attach.topic_source import LookUpPlan, SubscribePlan, decide_lookup, decide_subscription
 from penstock_broker.errors import amqp_error
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
@@ -44,15 +44,15 @@ def attach_source(broker: Broker, connection: Connection, link: OutLink, frame: 
     match plan:
         case Refuse():
             connection.endpoint.refuse_attach(link, amqp_error(plan))
-        case Subscribe():
+        case SubscribePlan():
             consumer = apply.subscribe(broker, connection, link, plan)
             broker.sync.when_durable(connection, partial(reply.reply_to_consumer, broker, consumer, plan))
-        case Consume():
+        case ConsumePlan():
             consumer = apply.consume(broker, connection, link, plan)
             broker.sync.when_durable(connection, partial(reply.reply_to_consumer, broker, consumer, plan))
-        case Browse():
+        case BrowsePlan():
             reply.reply_to_browser(broker, apply.add_browser(broker, connection, link, plan), plan)
-        case LookUp():
+        case LookUpPlan():
             lookup = apply.add_lookup(connection, link, plan)
             broker.sync.when_durable(connection, partial(reply.reply_to_lookup, broker, lookup, plan))
         case ManagementAddress():
@@ -76,7 +76,7 @@ def attach_target(broker: Broker, connection: Connection, link: InLink, frame: A
 
 def _decide_source(
     broker: Broker, connection: Connection, request: SourceRequest
-) -> Subscribe | Consume | Browse | LookUp | ManagementAddress | Refuse:
+) -> SubscribePlan | ConsumePlan | BrowsePlan | LookUpPlan | ManagementAddress | Refuse:
     if request.is_null:
         return decide_lookup(broker, connection, request)
     found = find_source(broker, connection, request)
@@ -93,7 +93,7 @@ def _decide_source(
             assert_never(found.node)
 
 
-def _decide_target(broker: Broker, connection: Connection, request: TargetRequest) -> Produce | Refuse:
+def _decide_target(broker: Broker, connection: Connection, request: TargetRequest) -> ProducePlan | Refuse:
     found = find_target(broker, connection, request)
     return found if isinstance(found, Refuse) else decide_target(broker, connection, request, found)
 
