@@ -5,7 +5,7 @@ The rules stand in the rooms below; here each event is taken to what the link is
 
 from __future__ import annotations
 
-from penstock_amqp.endpoint.events import FLAGS, Accepted, Attached, Enlisted, Outcome, Settled
+from penstock_amqp.endpoint.events import FLAGS, AcceptedUnsettled, Attached, Enlisted, Outcome, Settled
 from penstock_amqp.endpoint.links import OutLink
 from penstock_broker.access.connection import Connection
 from penstock_broker.attach import attach, close, link_checks
@@ -17,7 +17,7 @@ from penstock_broker.state.links import Browser, Consumer, SubscriptionLookup
 from penstock_broker.transactions import work
 from penstock_core.reason import Reason, Refuse
 
-__all__ = ["accepted", "acquires", "attached", "enlisted", "flowed", "settled"]
+__all__ = ["accepted", "acquisition_requested", "attached", "enlisted", "flowed", "settled"]
 
 
 def attached(broker: Broker, connection: Connection, event: Attached) -> None:
@@ -54,7 +54,7 @@ def flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
         broker.management.flowed(link)
 
 
-def acquires(broker: Broker, link: OutLink) -> None:
+def acquisition_requested(broker: Broker, link: OutLink) -> None:
     """The peer asks for transactional acquisition (AMQP 1.0 part 4, 4.4.3), which the broker does not offer."""
     if isinstance(link.context, Consumer) and link.is_open:
         told = "Messages can't be taken within a transaction; take them, and settle them within one."
@@ -70,7 +70,7 @@ def enlisted(broker: Broker, connection: Connection, event: Enlisted) -> None:
             close.close_link(broker, connection, consumer.link, amqp_error(refused))
 
 
-def accepted(broker: Broker, connection: Connection, event: Accepted) -> None:
+def accepted(broker: Broker, connection: Connection, event: AcceptedUnsettled) -> None:
     """The peer accepted a delivery and keeps it until we settle it: not before the log has synced that it is gone."""
     link, entry, _ = event.held
     consumer = link.context
@@ -95,13 +95,15 @@ def _changes_the_log(event: Settled) -> bool:
     return ends and bool(event.held[1][FLAGS] & LOGGED)
 
 
-def _confirm_later(broker: Broker, connection: Connection, event: Accepted | Settled, *, is_logged: bool) -> None:
+def _confirm_later(
+    broker: Broker, connection: Connection, event: AcceptedUnsettled | Settled, *, is_logged: bool
+) -> None:
     if is_logged:
         broker.sync.after_sync(connection, lambda: _confirm(broker, connection, event))
     else:
         _confirm(broker, connection, event)
 
 
-def _confirm(broker: Broker, connection: Connection, event: Accepted | Settled) -> None:
+def _confirm(broker: Broker, connection: Connection, event: AcceptedUnsettled | Settled) -> None:
     connection.endpoint.confirm(event)
     broker.work.touch(connection)
