@@ -10,19 +10,19 @@ from __future__ import annotations
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import (
-    Accepted,
-    Acquires,
+    AcceptedUnsettled,
+    AcquisitionRequested,
     Attached,
-    Closed,
+    ConnectionClosed,
     Detached,
-    Ended,
     Enlisted,
     Event,
     EventKind,
     Flowed,
-    Missed,
+    MessageAfterDetach,
     Opened,
     Other,
+    SessionEnded,
     Settled,
     TooLarge,
     Unstored,
@@ -75,32 +75,32 @@ def _other(broker: Broker, connection: Connection, event: Other, behind: list[Ev
             link_events.attached(broker, connection, event)
         case Flowed():
             link_events.flowed(broker, connection, event.link)
-        case Accepted():
+        case AcceptedUnsettled():
             link_events.accepted(broker, connection, event)
         case Settled():
             link_events.settled(broker, connection, event)
         case Enlisted():
             link_events.enlisted(broker, connection, event)
-        case Acquires():
-            link_events.acquires(broker, event.link)
+        case AcquisitionRequested():
+            link_events.acquisition_requested(broker, event.link)
         case TooLarge():
             link_events.too_large(broker, connection, event, behind)
         case Unstored():
             link_events.unstored(broker, connection, event, behind)
-        case Missed():
+        case MessageAfterDetach():
             commit.set_rollback_only(connection, event.txn_id)
         case Detached():
             if event.link.is_open:
                 detach.detached(broker, connection, event)
-        case Ended():
+        case SessionEnded():
             detach.session_ended(broker, connection, event)
-        case Closed():
+        case ConnectionClosed():
             _closed(broker, connection, event)
         case _:
             assert_never(event)
 
 
-def _closed(broker: Broker, connection: Connection, event: Closed) -> None:
+def _closed(broker: Broker, connection: Connection, event: ConnectionClosed) -> None:
     """The peer closed or broke the connection: answer, and drop it once the answer is sent."""
     if event.error is None:
         connection.flush()  # what was answered before: the engine says nothing of it behind a Close

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from penstock_amqp.endpoint.events import (
     FLAGS,
-    Accepted,
+    AcceptedUnsettled,
     AmqpError,
     Attached,
     Enlisted,
@@ -32,7 +32,17 @@ from penstock_broker.state.open_transactions import Coordinator
 from penstock_broker.transactions import commit, coordinator, work
 from penstock_core.reason import REASON_KEY, Reason, Refuse
 
-__all__ = ["accepted", "acquires", "attached", "close_broken", "enlisted", "flowed", "settled", "too_large", "unstored"]
+__all__ = [
+    "accepted",
+    "acquisition_requested",
+    "attached",
+    "close_broken",
+    "enlisted",
+    "flowed",
+    "settled",
+    "too_large",
+    "unstored",
+]
 
 
 def attached(broker: Broker, connection: Connection, event: Attached) -> None:
@@ -69,7 +79,7 @@ def flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
         broker.management.flowed(link)
 
 
-def acquires(broker: Broker, link: OutLink) -> None:
+def acquisition_requested(broker: Broker, link: OutLink) -> None:
     """The peer asks for transactional acquisition (AMQP 1.0 part 4, 4.4.3), which the broker does not offer."""
     if isinstance(link.context, Consumer) and link.is_open:
         told = "Messages can't be taken within a transaction; take them, and settle them within one."
@@ -85,7 +95,7 @@ def enlisted(broker: Broker, connection: Connection, event: Enlisted) -> None:
             close.close_link(broker, connection, consumer.link, amqp_error(refused))
 
 
-def accepted(broker: Broker, connection: Connection, event: Accepted) -> None:
+def accepted(broker: Broker, connection: Connection, event: AcceptedUnsettled) -> None:
     """The peer accepted a delivery and keeps it until we settle it: not before the log has synced that it is gone."""
     link, entry, _ = event.held
     consumer = link.context
@@ -110,14 +120,16 @@ def _changes_the_log(event: Settled) -> bool:
     return ends and bool(event.held[1][FLAGS] & LOGGED)
 
 
-def _confirm_later(broker: Broker, connection: Connection, event: Accepted | Settled, *, is_logged: bool) -> None:
+def _confirm_later(
+    broker: Broker, connection: Connection, event: AcceptedUnsettled | Settled, *, is_logged: bool
+) -> None:
     if is_logged:
         broker.sync.after_sync(connection, lambda: _confirm(broker, connection, event))
     else:
         _confirm(broker, connection, event)
 
 
-def _confirm(broker: Broker, connection: Connection, event: Accepted | Settled) -> None:
+def _confirm(broker: Broker, connection: Connection, event: AcceptedUnsettled | Settled) -> None:
     connection.endpoint.confirm(event)
     broker.work.touch(connection)
 
