@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from penstock_observer.rows import Poll
 
-__all__ = ["BrokerView", "LiveView"]
+__all__ = ["LiveBroker", "LiveView"]
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerView:
+class LiveBroker:
     """One immutable view, replaced as a whole, so that a reader never sees halves of two polls."""
 
     poll: Poll | None = None
@@ -35,7 +35,7 @@ class BrokerView:
 class LiveView:
     """Holder of the current view."""
 
-    known: BrokerView = field(default_factory=BrokerView)
+    known: LiveBroker = field(default_factory=LiveBroker)
 
     def answered(self, poll: Poll) -> None:
         """The broker answered."""

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from penstock_api.management import DurationHistogram, SubscriptionState
 from penstock_observer.ledger import Ledger
-from penstock_observer.live_view import BrokerView, LiveView
+from penstock_observer.live_view import LiveBroker, LiveView
 from penstock_observer.results import ResultStore
 
 __all__ = ["ObserverCollector", "classic_buckets"]
@@ -99,7 +99,7 @@ def classic_buckets(histogram: DurationHistogram) -> list[tuple[str, float]]:
     return buckets
 
 
-def _observer(known: BrokerView) -> Iterable[Metric]:
+def _observer(known: LiveBroker) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "penstock_broker_reachable", "1 if the broker answered the last poll.", value=int(known.reachable)
     )
@@ -107,7 +107,7 @@ def _observer(known: BrokerView) -> Iterable[Metric]:
     yield CounterMetricFamily("penstock_observer_poll_failures", "Polls without an answer.", value=known.failures)
 
 
-def _broker(known: BrokerView) -> Iterable[Metric]:
+def _broker(known: LiveBroker) -> Iterable[Metric]:
     if known.poll is None:
         return
     state = known.poll.broker

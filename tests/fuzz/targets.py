@@ -24,11 +24,11 @@ from penstock_amqp.messages.selected_fields import Selectable, SelectedFields
 from penstock_amqp.sasl.credentials import CredentialRecord, fake_record, make_record
 from penstock_amqp.sasl.mechanisms import (
     MECHANISMS,
-    Bearer,
     CredentialAnswer,
     External,
-    Find,
     Identified,
+    LookUpKeys,
+    OAuthBearer,
     Table,
     Verdict,
     Verify,
@@ -124,7 +124,7 @@ OFFERED: Final[Table] = {
     "SCRAM-SHA-256": lambda: Scram("SCRAM-SHA-256", NONCE),
     "SCRAM-SHA-512": lambda: Scram("SCRAM-SHA-512", NONCE),
     "EXTERNAL": lambda: External("certified"),
-    "XOAUTH2": lambda: Bearer("XOAUTH2"),
+    "XOAUTH2": lambda: OAuthBearer("XOAUTH2"),
 }
 
 
@@ -139,7 +139,7 @@ def dialogue(data: bytes) -> None:
     step = 1 + data[0] if data else 1
     for at in range(0, len(data), step):
         result = server.feed(data[at : at + step])
-        while isinstance(result, Verify | Find):
+        while isinstance(result, Verify | LookUpKeys):
             result = server.answer(answer(result))
         server.output()
         if isinstance(result, Authenticated | Refused):
@@ -147,9 +147,9 @@ def dialogue(data: bytes) -> None:
             return
 
 
-def answer(question: Verify | Find) -> CredentialAnswer:
+def answer(question: Verify | LookUpKeys) -> CredentialAnswer:
     match question:
-        case Find():
+        case LookUpKeys():
             record = _pencil() if question.user == "user" else fake_record(b"key", question.user, 4096)
             return record.keys[question.mechanism]
         case Verify(secret=b"token"):

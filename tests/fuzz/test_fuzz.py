@@ -8,7 +8,7 @@ import pytest
 from fuzz.running import fuzz
 from fuzz.targets import OFFERED, SEEDS, TARGETS, answer
 
-from penstock_amqp.sasl.mechanisms import Find, Verify
+from penstock_amqp.sasl.mechanisms import LookUpKeys, Verify
 from penstock_amqp.sasl.server import Authenticated, SaslServer
 
 SEED = 20_261_121
@@ -33,7 +33,7 @@ def test_every_dialogue_that_is_meant_to_end_well_does() -> None:
     for data in SEEDS["dialogue"]:
         server = SaslServer(OFFERED, without_sasl=True)
         result = server.feed(data)
-        while isinstance(result, Verify | Find):
+        while isinstance(result, Verify | LookUpKeys):
             result = server.answer(answer(result))
         if isinstance(result, Authenticated):
             let_in.append(f"{result.mechanism} {result.user}")

@@ -1,1 +1,1 @@
-"""The client that asks `$management` and waits for answers."""
+"""The client for the broker's `$management` node."""

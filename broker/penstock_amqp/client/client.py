@@ -1,7 +1,8 @@
-"""The asyncio client that asks a node of the broker and waits for its answers.
+"""The asyncio client that sends requests to a node of the broker and waits for the replies.
 
-A thin shell around `sasl.client` and `request_session`: it owns the socket, the heartbeats and the waiting. Requests
-may be pipelined from any number of tasks. It does not reconnect: whoever uses it knows what has to be asked again.
+A thin shell around `sasl.client` and `request_session`: it owns the socket, the heartbeats and the waiting requests.
+Requests may be pipelined from any number of tasks. It does not reconnect: only its user knows which requests have to be
+sent again.
 
 Errors are those of `client.errors`.
 """
@@ -34,7 +35,7 @@ __all__ = ["Address", "Client"]
 
 _READ_BYTES = 256 * 1024
 _FAREWELL_SECONDS = 2.0
-"""How long `close` waits for the broker's side of it."""
+"""How long `close` waits for the broker to close the connection too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Client:
     ) -> Client:
         """Connect, authenticate (anonymous without `login`) and attach both links.
 
-        Raises `TransportError` if that fails, `NotAuthenticated` if the broker does not take the credentials,
+        Raises `TransportError` if that fails, `NotAuthenticated` if the broker refuses the credentials,
         `TimeoutError` if it takes longer than `timeout_seconds`.
         """
         writer: asyncio.StreamWriter | None = None
@@ -130,7 +131,7 @@ class Client:
 
     @property
     def error(self) -> TransportError | None:
-        """Why the connection ended; None while it lives."""
+        """Why the connection ended; None while it is open."""
         return self._error
 
     async def request(
@@ -139,8 +140,8 @@ class Client:
         """Send a request and return its answer.
 
         Raises `TransportError` if the connection ends before, `RequestRefused` if the broker rejects the request's
-        message, `TimeoutError` after `timeout_seconds`, `EncodeError` if AMQP can't carry what is sent. After an error
-        other than the last the request may or may not have been carried out.
+        message, `TimeoutError` after `timeout_seconds`, `EncodeError` if the request has a value that AMQP can't carry.
+        After a `TransportError` or `TimeoutError` the request may or may not have been carried out.
         """
         if self._error is not None:
             raise self._error.again()
@@ -164,7 +165,8 @@ class Client:
             del self._numbers[number]
 
     async def close(self) -> None:
-        """End the connection in order; requests that wait get a `TransportError`. May be called more than once."""
+        """Close the connection with a Close frame; waiting requests get a `TransportError`. May be called more than
+        once."""
         self._session.close()
         self._flush()
         if self._reading is not None:
@@ -184,7 +186,7 @@ class Client:
             while True:
                 self._take(self._session.feed(data))
                 self._flush()
-                # Twice what we announced: the broker's heartbeats come within half of that.
+                # Twice the announced idle time-out: the broker's heartbeats arrive within half of it.
                 async with asyncio.timeout(2 * self._idle_seconds):
                     data = await self._reader.read(_READ_BYTES)
                 if not data:
@@ -229,7 +231,7 @@ class Client:
             self._writer.write(data)
 
     def _end(self, error: TransportError) -> None:
-        """Tell everybody who waits; the first error is the one that counts."""
+        """Pass the error to every waiting request. Only the first error counts."""
         if self._error is not None:
             return
         self._error = error
@@ -247,7 +249,7 @@ class Client:
 async def _authenticate(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, login: ClientMechanism, hostname: str | None
 ) -> bytes:
-    """Run the SASL dialogue; return the bytes that came behind it."""
+    """Run the SASL dialogue; return the bytes that came after it."""
     dialogue = SaslClient(login, hostname)
     while True:
         writer.write(dialogue.output())

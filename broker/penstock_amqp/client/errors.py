@@ -1,12 +1,12 @@
 """What can go wrong for a client.
 
     ConnectionError
-      TransportError      the connection is gone, or never came about; connect again
-    ManagementError       the broker answered no
-    RequestRefused        the broker did not take the request at all
+      TransportError      the connection ended or could not be made; connect again
+    ManagementError       the broker answered with an error status
+    RequestRefused        the broker rejected the message of the request
 
-Besides, `TimeoutError` when an answer takes too long, and `sasl.client.NotAuthenticated` when the broker does not take
-our credentials.
+Besides, `TimeoutError` when a reply takes too long, and `sasl.client.NotAuthenticated` when the broker refuses the
+credentials.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ __all__ = ["ManagementError", "RequestRefused", "TransportError"]
 
 
 class TransportError(ConnectionError):
-    """The connection to the broker ended or could not be made. `condition` is what the broker said, if it did."""
+    """The connection to the broker ended or could not be made. `condition`: the AMQP error condition that the broker
+    sent, if it sent one."""
 
     def __init__(self, reason: str, condition: str | None = None) -> None:
         super().__init__(f"{reason} ({condition})" if condition else reason)
@@ -23,12 +24,13 @@ class TransportError(ConnectionError):
         self.condition = condition
 
     def again(self) -> TransportError:
-        """The same for somebody else: an exception carries the traceback of whoever it was raised to."""
+        """A new error with the same text, for another caller: an exception object keeps the traceback of where it was
+        raised."""
         return TransportError(self.reason, self.condition)
 
 
 class RequestRefused(Exception):
-    """The broker rejected the message that carried the request; other requests go on."""
+    """The broker rejected the message that carried the request; other requests are not affected."""
 
     def __init__(self, condition: str, description: str) -> None:
         super().__init__(f"the broker rejected the request: {description} ({condition})")
@@ -39,8 +41,9 @@ class RequestRefused(Exception):
 class ManagementError(Exception):
     """The broker answered a request with a status that is not a success.
 
-    `reason` is a word of the closed list in docs/reference/rules.md, `condition` an AMQP error condition; nobody parses
-    `description`. `body` may hold details, such as the containers in the way.
+    `reason` is a word of the closed list in docs/reference/rules.md, `condition` an AMQP error condition; `description`
+    is for people and not meant to be parsed. `body` may hold details, such as the containers whose links prevent a
+    deletion.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Asks a broker's `$management` node: for the operator, the observer and the `penstock` command.
+"""The client of a broker's `$management` node, used by the operator, the observer and the `penstock` command.
 
 The messages are those of `penstock_api.management`, described in docs/reference/management.md. Answers are plain Python
-values or the models of that module. Errors are those of `client.errors`; it does not reconnect.
+values or the models of that module. Errors are those of `client.errors`. The client does not reconnect.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ManagementReply:
         return 200 <= self.status < 300
 
     def check(self) -> ManagementReply:
-        """Return it if it is a success, else raise `ManagementError`."""
+        """Return this reply if it is a success, else raise `ManagementError`."""
         if self.is_success:
             return self
         raise ManagementError(
@@ -75,7 +75,7 @@ class ManagementReply:
 
 @dataclass(frozen=True, slots=True)
 class ListedEntity:
-    """One of the things that a list CREATE or DELETE is about."""
+    """One entity in a CREATE or DELETE request for many entities."""
 
     type: EntityType
     name: str | None
@@ -84,7 +84,7 @@ class ListedEntity:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of what a QUERY finds."""
+    """One page of the result of a QUERY."""
 
     results: list[dict[str, object]]
     total_count: int
@@ -107,7 +107,7 @@ class ManagementClient:
         timeout_seconds: float = 10.0,
         container_id: str = "penstock-management",
     ) -> ManagementClient:
-        """Connect to `address` (see `Address.parse`); `timeout_seconds` is for this and for each request.
+        """Connect to `address` (see `Address.parse`); `timeout_seconds` applies to the connecting and to each request.
 
         Raises `TransportError` (a `ConnectionError`), `NotAuthenticated`, `TimeoutError`.
         """
@@ -128,7 +128,7 @@ class ManagementClient:
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be sent still."""
+        """Whether requests can still be sent."""
         return self._client.error is None
 
     async def request(
@@ -169,19 +169,19 @@ class ManagementClient:
         return (await self.request(Operation.CREATE, _declared(declaration), name, declaration)).check()
 
     async def update(self, declaration: ManagementDocument, name: str) -> ManagementReply:
-        """Bring what exists to the declaration. Raises `ManagementError` (404 if it does not exist)."""
+        """Change what exists to match the declaration. Raises `ManagementError` (404 if it does not exist)."""
         return (await self.request(Operation.UPDATE, _declared(declaration), name, declaration)).check()
 
     async def delete(self, type: EntityType, name: str, deletion: management.Deletion | None = None) -> ManagementReply:
-        """Delete; what is absent already is a success. Raises `ManagementError` (409 if something is in the way)."""
+        """Delete an entity; success also if it does not exist. Raises `ManagementError` (409 if something uses it)."""
         return (await self.request(Operation.DELETE, type, name, deletion or management.Deletion())).check()
 
     async def create_all(self, entries: Sequence[ListedEntity]) -> list[ManagementReply]:
-        """Declare many in one request for each thousand; the answers come in the order of `entries`, refusals too."""
+        """Declare many entities, 1000 in each request; the replies, errors included, are in the order of `entries`."""
         return await self._for_all(Operation.CREATE, entries)
 
     async def delete_all(self, entries: Sequence[ListedEntity]) -> list[ManagementReply]:
-        """Delete many in one request for each thousand; the answers come in the order of `entries`, refusals too."""
+        """Delete many entities, 1000 in each request; the replies, errors included, are in the order of `entries`."""
         return await self._for_all(Operation.DELETE, entries)
 
     async def _for_all(self, operation: Operation, entries: Sequence[ListedEntity]) -> list[ManagementReply]:
@@ -214,7 +214,8 @@ class ManagementClient:
         return _page(answer)
 
     async def query_all(self, type: EntityType, *, attributes: Sequence[str] = ()) -> list[dict[str, object]]:
-        """All entities of a type, page after page (entities that come or go meanwhile may be missed or doubled)."""
+        """All entities of a type, page after page (entities made or deleted meanwhile may be missing or listed
+        twice)."""
         found: list[dict[str, object]] = []
         while True:
             page = await self.query(type, offset=len(found), attributes=attributes)

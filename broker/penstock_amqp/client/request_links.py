@@ -1,6 +1,6 @@
-"""The two links of a client that asks and gets answers: what each of them remembers, and the frames that follow.
+"""The two links of a request client, for requests and for replies: their state, and the frames that they send.
 
-Used by `request_session` alone, which knows when the methods are due. Sans-I/O. Source: AMQP 1.0 part 2, 2.5.6 (session
+Used by `request_session` only, which knows when to call the methods. Sans-I/O. Source: AMQP 1.0 part 2, 2.5.6 (session
 window), 2.6.7 (credit), 2.6.12 (deliveries).
 """
 
@@ -24,7 +24,7 @@ _HEAD_BYTES = 64
 
 @dataclass(slots=True)
 class _Request:
-    """A message that has not left as a whole yet."""
+    """A message that was not yet sent completely."""
 
     number: int
     pieces: deque[bytes]
@@ -32,7 +32,8 @@ class _Request:
 
 
 class RequestLink:
-    """The link out. A request leaves when there is credit for it, and a place in the window for each of its frames."""
+    """The link for requests. A request is sent when the link has credit, and the session window has room for its
+    frames."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -46,7 +47,7 @@ class RequestLink:
         self.credit = 0
 
     def add(self, payload: bytes, max_frame_size: int) -> int:
-        """Put a message in the queue; return the number by which it is known."""
+        """Put a message in the queue; return the number that identifies it."""
         size = max_frame_size - _HEAD_BYTES
         pieces = deque(payload[at : at + size] for at in range(0, len(payload), size))
         number = self._next_number
@@ -55,20 +56,20 @@ class RequestLink:
         return number
 
     def forget(self, number: int) -> None:
-        """Take a message that has not begun to leave out of the queue."""
+        """Remove a message from the queue, unless a part of it was already sent."""
         self._waiting = deque(request for request in self._waiting if request.begun or request.number != number)
 
     def begin(self, incoming_window: int) -> None:
-        """The peer began the session and takes that many frames."""
+        """The peer began the session and accepts that many frames."""
         self._window = incoming_window
 
     def flow(self, flow: Flow) -> None:
-        """The peer told its window."""
+        """The peer sent its session window."""
         first = flow.next_incoming_id or 0
         self._window = (first + flow.incoming_window - self.next_outgoing_id) & _SERIAL
 
     def grant(self, flow: Flow) -> bool:
-        """The peer told the credit of this link; return whether it wants to know what is left after a drain."""
+        """The peer sent the credit of this link; return whether it asks for a drain."""
         if flow.link_credit is not None:
             credit = (flow.delivery_count or 0) + flow.link_credit - self.delivery_count
             self.credit = max(credit if credit < 2**31 else credit - 2**32, 0)
@@ -80,7 +81,7 @@ class RequestLink:
         self.credit = 0
 
     def leave(self) -> Iterator[bytes]:
-        """Yield the frames that may leave now."""
+        """Yield the frames that may be sent now."""
         while self._waiting and self._window:
             request = self._waiting[0]
             if not request.begun and not self.credit:
@@ -116,7 +117,7 @@ class RequestLink:
 
 
 class ReplyLink:
-    """The link back."""
+    """The link for replies."""
 
     def __init__(self, handle: int, credit: int, max_message_size: int) -> None:
         self._handle = handle
@@ -132,17 +133,17 @@ class ReplyLink:
         self.credit = credit
 
     def begin(self, next_outgoing_id: int) -> None:
-        """The peer began the session and numbers its frames from there."""
+        """The peer began the session; its first frame has this number."""
         self.next_incoming_id = next_outgoing_id
 
     def attach(self, initial_delivery_count: int | None) -> None:
-        """The peer attached and counts its deliveries from there."""
+        """The peer attached; its delivery-count starts with this number."""
         self.delivery_count = initial_delivery_count or 0
 
     def transfer(self, transfer: Transfer, payload: bytes) -> bytes | None:
-        """Take a frame of an answer; return the answer when it is complete.
+        """Process one frame of a reply; return the reply when it is complete.
 
-        Raises `DecodeError` if the answer is too long or comes without an id.
+        Raises `DecodeError` if the reply is too long or has no delivery-id.
         """
         self.next_incoming_id = (self.next_incoming_id + 1) & _SERIAL
         if self._delivery_id is None:
@@ -168,7 +169,7 @@ class ReplyLink:
         return None if aborted else message
 
     def settle(self) -> Iterator[bytes]:
-        """Yield the frames that settle what came since the last time, one for each run of ids."""
+        """Yield the frames that settle the deliveries since the last call, one frame for each range of ids."""
         ids, self._to_settle = self._to_settle, []
         while ids:
             first = last = ids.pop(0)
@@ -177,7 +178,7 @@ class ReplyLink:
             yield encode_frame(Disposition(role=True, first=first, last=last, settled=True, state=Accepted()))
 
     def top_up(self) -> bool:
-        """Raise the credit again if half of it is used; return whether the peer is to be told."""
+        """Give full credit again if half of it is used; return whether a flow has to be sent to the peer."""
         if self.credit * 2 > self._full_credit:
             return False
         self.credit = self._full_credit

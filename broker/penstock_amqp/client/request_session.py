@@ -1,8 +1,8 @@
-"""A client that asks a node and gets answers: one connection, one session, a link out and a link back. Sans-I/O.
+"""A request client without I/O: one connection, one session, one link for requests and one for replies.
 
-Built on our own types and frames instead of the engine: the operator and the observer then need no compiled library,
-and asyncio gets a plain bytes-in, bytes-out machine. It does what such a client needs and no more: credit both ways,
-messages over several frames both ways, echo and drain, dispositions, an orderly end.
+It uses our own types and frames instead of the proton engine, so that the operator and the observer need no compiled
+library, and so that asyncio can drive it with plain bytes. It implements what such a client needs and no more: credit
+in both directions, messages of several frames in both directions, echo and drain, dispositions, and Close.
 
 Must not know sockets, clocks or what requests mean. Source: AMQP 1.0 part 2, sections 2.4 to 2.7.
 """
@@ -43,47 +43,47 @@ __all__ = ["Ended", "Ready", "Refusal", "Reply", "RequestSession", "SessionEvent
 _OUT, _BACK = 0, 1
 """Our handles of the two links."""
 _WINDOW = 2**31 - 1
-"""Frames we take: answers are bounded by the credit of their link instead."""
+"""Our session window, in frames: the largest value, because the credit of the link bounds the replies already."""
 _SUFFIXES = {_OUT: "-out", _BACK: "-back"}
-"""What the names of our links end in, behind the reply address."""
+"""Endings of the names of our links, which begin with the reply address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """How the connection presents itself and what it takes."""
+    """What the connection announces, and its limits."""
 
     container_id: str
     node: str
-    """Address of the node that is asked."""
+    """Address of the node that the requests are sent to."""
     reply_to: str
-    """Address we want answers sent to: that of our end of the link back."""
+    """Address that replies are sent to: the target of our link for replies."""
     hostname: str | None = None
     max_frame_size: int = 64 * 1024
     max_message_size: int = 64 * 1024 * 1024
-    """Bytes of an answer; a longer one ends the connection."""
+    """Bytes of a reply; a longer one ends the connection."""
     credit: int = 500
-    """Answers that may be under way at a time."""
+    """How many replies the broker may send before it needs new credit."""
     idle_time_out_ms: int = 15_000
-    """We want to hear something from the broker at least this often."""
+    """Our idle-time-out: the broker has to send something at least this often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Requests can be sent. Send a heartbeat more often than each `heartbeat_seconds` (None: none are wanted)."""
+    """Requests can be sent. Send a heartbeat more often than each `heartbeat_seconds` (None: the broker needs none)."""
 
     heartbeat_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A message that came back."""
+    """The reply to a request."""
 
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The request that was sent as `number` was not taken."""
+    """The broker did not accept the message of the request `number`."""
 
     number: int
     error: RequestRefused
@@ -91,7 +91,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Nothing more comes, and nothing more can be sent."""
+    """The connection has ended: nothing more is received, and nothing more can be sent."""
 
     error: TransportError
 
@@ -115,12 +115,12 @@ class RequestSession:
         self._out = RequestLink(_OUT)
         self._back = ReplyLink(_BACK, settings.credit, settings.max_message_size)
         self.reply_to = settings.reply_to
-        """What requests have to name as `reply-to`; known for sure once `Ready` came."""
+        """The `reply-to` for requests; final after `Ready`, because the broker may assign a dynamic address."""
         for performative in _opening(settings):
             self._send(performative)
 
     def output(self) -> bytes:
-        """Take what is to be sent."""
+        """Remove and return the bytes that are to be sent."""
         data = bytes(self._output)
         self._output.clear()
         return data
@@ -131,7 +131,8 @@ class RequestSession:
             self._send(None)
 
     def request(self, message: Message) -> int:
-        """Send `message` as soon as the peer lets us; return its number. Raises `EncodeError`, `TransportError`."""
+        """Send `message` as soon as credit and window allow; return its number. Raises `EncodeError`,
+        `TransportError`."""
         if self._ended:
             raise TransportError("the connection to the broker has ended")
         number = self._out.add(encode_message(message), self._max_frame_size)
@@ -139,17 +140,17 @@ class RequestSession:
         return number
 
     def forget(self, number: int) -> None:
-        """Don't send a request that still waits: nobody waits for its answer any more."""
+        """Do not send a request that is still queued: its reply is no longer wanted."""
         self._out.forget(number)
 
     def close(self) -> None:
-        """Say that we are done."""
+        """Send Close."""
         if not self._ended:
             self._send(Close())
             self._ended = True
 
     def feed(self, data: bytes) -> list[SessionEvent]:
-        """Take in what came; return what happened, in order. Whatever the bytes are, it raises nothing."""
+        """Process received bytes; return the events in order. Raises no exception, whatever the bytes are."""
         try:
             for frame in self._frames(data):
                 if not self._ended and frame.body:
@@ -221,7 +222,7 @@ class RequestSession:
             raise DecodeError(f"it attached {attach.name!r}, which nobody asked for", 0)
         terminus = attach.source if handle == _BACK else attach.target
         if terminus is None:
-            return  # refused; the detach behind it says why
+            return  # refused; the detach that follows says why
         self._peer_handles[attach.handle] = handle
         if handle == _BACK:
             if attach.source is not None and attach.source.dynamic and attach.source.address:
@@ -232,7 +233,7 @@ class RequestSession:
             self._events.append(Ready(self._heartbeat_seconds))
 
     def _flow_of(self, handle: int | None) -> Flow:
-        """Our side of the session, and of one link if `handle` names one."""
+        """A flow with our state of the session, and of one link if `handle` names one."""
         link: ReplyLink | RequestLink | None = self._back if handle == _BACK else None if handle is None else self._out
         return Flow(
             next_incoming_id=self._back.next_incoming_id,
@@ -256,7 +257,7 @@ class RequestSession:
 
     def _disposition(self, disposition: Disposition) -> None:
         if not disposition.role:
-            return  # of the answers: we settled those ourselves
+            return  # it is about replies, which we settle ourselves
         numbers = self._out.settle(disposition)
         if isinstance(disposition.state, Rejected | Released | Modified):
             self._events += [Refusal(number, _refused(disposition.state)) for number in numbers]
@@ -279,7 +280,7 @@ def _refused(state: Rejected | Released | Modified) -> RequestRefused:
 
 
 def _opening(settings: SessionSettings) -> Iterator[Performative]:
-    """All that is sent without waiting for the peer's side of it."""
+    """The frames that are sent at once, without waiting for the peer's Open, Begin and Attach."""
     yield Open(
         container_id=settings.container_id,
         hostname=settings.hostname,

@@ -11,7 +11,7 @@ from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_amqp.endpoint.output_changes import AttachAdditions, PendingChanges
 from penstock_amqp.endpoint.proton import links
-from penstock_amqp.endpoint.settlement import Settlement
+from penstock_amqp.endpoint.settlement import DeliverySettlement
 from penstock_amqp.frames.performatives import Coordinator, Source, Target
 
 __all__ = ["AttachReplies"]
@@ -29,7 +29,7 @@ class AttachReplies:
 
     __slots__ = ("_changes", "_engine", "_settlement")
 
-    def __init__(self, engine: Engine, changes: PendingChanges, settlement: Settlement) -> None:
+    def __init__(self, engine: Engine, changes: PendingChanges, settlement: DeliverySettlement) -> None:
         self._engine = engine
         self._changes = changes
         self._settlement = settlement

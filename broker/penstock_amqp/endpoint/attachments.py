@@ -10,7 +10,7 @@ from typing import Final
 
 from penstock_amqp.endpoint.buffers import MESSAGE_BYTES, Ptr
 from penstock_amqp.endpoint.engine import Engine
-from penstock_amqp.endpoint.events import Attached, Detached, Ended, Event, EventKind
+from penstock_amqp.endpoint.events import Attached, Detached, Event, EventKind, SessionEnded
 from penstock_amqp.endpoint.links import InLink, OutLink, PartialMemory, Session
 from penstock_amqp.endpoint.proton import links
 from penstock_amqp.frames import protocol_checks
@@ -125,7 +125,7 @@ class Attachments:
         self._gate.ended(session.channel)
         for link in session.links:
             link.keeps_handle = False
-        out.append((EventKind.OTHER, None, Ended(session)))
+        out.append((EventKind.OTHER, None, SessionEnded(session)))
 
     def forget(self, link: InLink | OutLink) -> None:
         """The link goes: nothing finds it any more, here or in the engine."""

@@ -13,14 +13,14 @@ from penstock_amqp import errors
 from penstock_amqp.endpoint import conditions
 from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.engine import Engine
-from penstock_amqp.endpoint.events import AmqpError, Closed, Event, EventKind
+from penstock_amqp.endpoint.events import AmqpError, ConnectionClosed, Event, EventKind
 from penstock_amqp.endpoint.output_changes import PendingChanges
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
 from penstock_amqp.frames import frame_sizes, performatives, protocol_checks
 from penstock_amqp.frames.input_tap import InputTap
 from penstock_amqp.types.values import Symbol, Value
 
-__all__ = ["ConnectionState"]
+__all__ = ["ConnectionLifecycle"]
 
 LARGEST_FRAME: Final = 65_536
 """Messages that take a frame of this size are looked at more closely, whatever the peer takes: they may be streamed."""
@@ -32,7 +32,7 @@ FRAME_OVERHEAD: Final = 128
 """More than a frame header and a transfer take."""
 
 
-class ConnectionState:
+class ConnectionLifecycle:
     """Whether a connection is open, and how it is opened and closed."""
 
     __slots__ = (
@@ -96,7 +96,7 @@ class ConnectionState:
     def close_came(self, out: list[Event]) -> None:
         """The peer's Close came."""
         self._peer_closed = True
-        out.append((EventKind.OTHER, None, Closed(self._connection.closed_with())))
+        out.append((EventKind.OTHER, None, ConnectionClosed(self._connection.closed_with())))
 
     def open(self, container_id: str, offered: Sequence[str], properties: Mapping[str, Value]) -> None:
         """Answer the peer's Open."""
@@ -143,7 +143,7 @@ class ConnectionState:
                 error = fault.error
                 self._changes.last_words = (error, self._session_of_fault(fault))
             self.closed = True
-            out.append((EventKind.OTHER, None, Closed(error)))
+            out.append((EventKind.OTHER, None, ConnectionClosed(error)))
 
     def break_off(self, error: errors.WireError, out: list[Event]) -> None:
         """The peer's frames can't be read, though the engine took them."""
@@ -155,7 +155,7 @@ class ConnectionState:
             told = AmqpError("amqp:decode-error", f"A frame can't be read: {error}")
             self._changes.last_words = (told, None)
         self.close(told)
-        out.append((EventKind.OTHER, None, Closed(told)))
+        out.append((EventKind.OTHER, None, ConnectionClosed(told)))
 
     def _session_of_fault(self, fault: conditions.Fault) -> int | None:
         """Our channel of the session that the engine's last chunk broke, if that is certain."""

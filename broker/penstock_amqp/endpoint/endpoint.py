@@ -7,10 +7,10 @@ and TLS are in front of it: the first bytes it sees are the bare AMQP header.
 
 - `engine.Engine` carries messages in batches, and stops where something else has to be done;
 - `Input` gives it what came, and hands what it leaves to us to the other parts;
-- `ConnectionState` opens and closes the connection;
+- `ConnectionLifecycle` opens and closes the connection;
 - `Attachments` knows the sessions and links, `AttachReplies` answers attaches;
 - `IncomingMessages` reads messages that come in parts or over new links, `OutgoingStreams` sends long ones in pieces;
-- `Settlement` settles what is not simply accepted, `FlowAnswers` answers what flows ask for;
+- `DeliverySettlement` settles what is not simply accepted, `FlowAnswers` answers what flows ask for;
 - `PendingChanges` is what the next output has to say that the engine can't: it is rewritten into the engine's frames.
 
 A part knows those that it was made with, never the endpoint, so that no references go round in a circle. Must not know
@@ -25,9 +25,9 @@ from penstock_amqp.endpoint import conditions
 from penstock_amqp.endpoint.attach_replies import AttachReplies
 from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.buffers import OUTPUT_VIEW, Ptr
-from penstock_amqp.endpoint.connection_state import ConnectionState
+from penstock_amqp.endpoint.connection_state import ConnectionLifecycle
 from penstock_amqp.endpoint.engine import Engine
-from penstock_amqp.endpoint.events import Accepted, AmqpError, Entry, Event, Held, Settled
+from penstock_amqp.endpoint.events import AcceptedUnsettled, AmqpError, Entry, Event, Held, Settled
 from penstock_amqp.endpoint.flow_answers import FlowAnswers
 from penstock_amqp.endpoint.incoming_messages import IncomingMessages, drop_partial
 from penstock_amqp.endpoint.input import UNBOUNDED, Input
@@ -37,7 +37,7 @@ from penstock_amqp.endpoint.output_changes import AttachAdditions, PendingChange
 from penstock_amqp.endpoint.proton import deliveries, links
 from penstock_amqp.endpoint.proton.connection import ProtonConnection
 from penstock_amqp.endpoint.proton.engine import ProtonEngine
-from penstock_amqp.endpoint.settlement import Settlement
+from penstock_amqp.endpoint.settlement import DeliverySettlement
 from penstock_amqp.frames import performatives
 from penstock_amqp.frames.input_gate import InputGate
 from penstock_amqp.frames.input_tap import InputTap
@@ -86,10 +86,10 @@ class Endpoint:
             engine, tap, gate, max_frame=max_frame, max_message_bytes=max_message_bytes
         )
         self._changes = changes = PendingChanges(attachments.begun)
-        self._state = ConnectionState(
+        self._state = ConnectionLifecycle(
             connection, engine, tap, attachments=attachments, changes=changes, max_frame=max_frame
         )
-        self._settlement = Settlement(engine)
+        self._settlement = DeliverySettlement(engine)
         self._replies = AttachReplies(engine, changes, self._settlement)
         self._outgoing = OutgoingStreams(engine)
         self.streams: Mapping[OutLink, Stream] = self._outgoing.by_link
@@ -308,7 +308,7 @@ class Endpoint:
         """Settle what the peer left unsettled as `end` says (None: accept it); False if it is unsettled no more."""
         return self._settlement.conclude(delivery, held, end)
 
-    def confirm(self, ended: Accepted | Settled) -> None:
+    def confirm(self, ended: AcceptedUnsettled | Settled) -> None:
         """Settle, as the peer did, what it settles after us; if its link is gone there is nothing to do."""
         self._settlement.confirm(ended)
 

@@ -24,28 +24,28 @@ __all__ = [
     "EXPIRES",
     "FLAGS",
     "NUMBER",
-    "Accepted",
-    "Acquires",
+    "AcceptedUnsettled",
+    "AcquisitionRequested",
     "AmqpError",
     "Arrival",
     "Attached",
-    "Closed",
+    "ConnectionClosed",
     "Detached",
-    "Ended",
     "Enlisted",
     "Entry",
     "Event",
     "EventKind",
     "Flowed",
     "Held",
-    "Missed",
+    "MessageAfterDetach",
     "Opened",
     "Other",
     "Outcome",
+    "SessionEnded",
     "Settled",
     "TooLarge",
     "Unstored",
-    "effort",
+    "input_weight",
     "weight",
 ]
 
@@ -145,7 +145,7 @@ class Enlisted:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedUnsettled:
     """A delivery that the peer accepted and will settle after us: answer with `Endpoint.confirm`."""
 
     held: Held
@@ -154,7 +154,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """A message beyond the link's maximum; what came of it is dropped. The link is to be detached."""
+    """A message beyond the link's maximum size; the part that was received is dropped. The link is to be detached."""
 
     link: InLink
     txn_id: bytes | None = None
@@ -174,14 +174,14 @@ class Unstored:
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class MessageAfterDetach:
     """A message that names a transaction came for a link that we have detached; it is dropped."""
 
     txn_id: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Acquires:
+class AcquisitionRequested:
     """A consumer's flow wants messages to be taken within a transaction."""
 
     link: OutLink
@@ -197,14 +197,14 @@ class Detached:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class SessionEnded:
     """The peer ended a session. Answer with `Endpoint.end`, after which its links are gone."""
 
     session: Session
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ConnectionClosed:
     """The peer closed the connection, or broke the protocol (`error` then says how). Flush, then drop it."""
 
     error: AmqpError | None
@@ -214,16 +214,16 @@ Other: TypeAlias = (
     Opened
     | Attached
     | Flowed
-    | Acquires
+    | AcquisitionRequested
     | Settled
     | Enlisted
-    | Accepted
+    | AcceptedUnsettled
     | TooLarge
     | Unstored
-    | Missed
+    | MessageAfterDetach
     | Detached
-    | Ended
-    | Closed
+    | SessionEnded
+    | ConnectionClosed
 )
 
 Event: TypeAlias = (
@@ -234,27 +234,27 @@ Event: TypeAlias = (
 
 
 _SELECTOR_CHARACTERS: Final = 8
-"""As many of a filter cost what a flow costs, if nobody has used it before."""
+"""Characters of a filter that cost as much as a flow, if the filter is new and has to be compiled."""
 
 
 def weight(event: Event) -> int:
-    """What an event costs whoever works through it, roughly: an outcome or a flow is 1, an attach 8 and what its
-    filters are long; a batch of messages is 1, unless each of them is a request, or may be one: its link came with the
-    same bytes.
+    """Roughly what it costs to handle an event. An outcome or a flow costs 1; an attach costs 8 and more for long
+    filters. A batch of messages costs 1, unless each message is a request, or may be one because its link was attached
+    by the same chunk of input.
     """
     if event[0] is EventKind.OTHER:
         other = event[2]
         if isinstance(other, Attached):
             return 8 + _filter_characters(other.attach) // _SELECTOR_CHARACTERS
-        return 4 if isinstance(other, Detached | Ended) else 1
+        return 4 if isinstance(other, Detached | SessionEnded) else 1
     if event[0] is EventKind.MESSAGES and (event[1].is_request or not event[1].is_answered):
         return 1 + 2 * len(event[2])
     return 1
 
 
-def effort(decoded_bytes: int, parts: int, frames: int) -> int:
-    """What it took to read input, in the unit of `weight`: 64 bytes that we decoded ourselves, four parts of messages
-    that are not whole yet, or 32 frames that were looked at, be they empty, cost what a flow costs.
+def input_weight(decoded_bytes: int, parts: int, frames: int) -> int:
+    """What reading the input cost, in the unit of `weight`. One unit, which is the cost of a flow, stands for 64 bytes
+    that Python code decoded, for four parts of incomplete messages, or for 32 inspected frames (empty ones count too).
     """
     return decoded_bytes // 64 + parts // 4 + frames // 32
 

@@ -11,7 +11,7 @@ from typing import Final
 from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.buffers import OUTPUT_VIEW, Ptr
 from penstock_amqp.endpoint.engine import Engine
-from penstock_amqp.endpoint.events import Acquires, Event, EventKind, Flowed
+from penstock_amqp.endpoint.events import AcquisitionRequested, Event, EventKind, Flowed
 from penstock_amqp.endpoint.links import InLink, OutLink, Session
 from penstock_amqp.endpoint.outgoing_streams import OutgoingStreams
 from penstock_amqp.endpoint.proton import links
@@ -64,7 +64,7 @@ class FlowAnswers:
         for tapped in self._tap.echoes():
             named = self._attachments.named(tapped)
             if isinstance(named, OutLink) and _TXN_ID in (tapped.flow.properties or {}):
-                out.append((EventKind.OTHER, None, Acquires(named)))
+                out.append((EventKind.OTHER, None, AcquisitionRequested(named)))
             elif tapped.flow.echo:
                 self.owed.append(tapped)
 
@@ -122,7 +122,7 @@ class FlowAnswers:
             self.owed.append(tapped)
             return b""
         told = self._session_state(session)
-        state = flow_echo.LinkState(link.local[1], isinstance(link, OutLink), link.credit)
+        state = flow_echo.LinkCredit(link.local[1], isinstance(link, OutLink), link.credit)
         return b"" if told is None else flow_echo.echo_frame(flow, session.local_channel, told, state)
 
     def _session_state(self, session: Session) -> Flow | None:

@@ -13,7 +13,7 @@ from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.buffers import MESSAGE_BYTES, Ptr
 from penstock_amqp.endpoint.conditions import AmqpError
 from penstock_amqp.endpoint.engine import Engine
-from penstock_amqp.endpoint.events import Event, EventKind, Missed, TooLarge, Unstored
+from penstock_amqp.endpoint.events import Event, EventKind, MessageAfterDetach, TooLarge, Unstored
 from penstock_amqp.endpoint.links import InLink, PartialMessage
 from penstock_amqp.endpoint.proton.deliveries import (
     RELEASED,
@@ -191,7 +191,7 @@ def _report_missed(received: Ptr, out: list[Event]) -> None:
     """A message for a link that we have detached: the peer does not know yet, and its transaction has to."""
     txn_id = named_transaction(received)
     if txn_id is not None:
-        out.append((EventKind.OTHER, None, Missed(txn_id)))
+        out.append((EventKind.OTHER, None, MessageAfterDetach(txn_id)))
 
 
 def _check_message(received: Ptr, link: InLink, data: bytes) -> Unstored | None:

@@ -12,12 +12,12 @@ from typing import Final
 from penstock_amqp import errors
 from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.buffers import INPUT, INPUT_BYTES, INPUT_VIEW, Buffer, at
-from penstock_amqp.endpoint.connection_state import ConnectionState
+from penstock_amqp.endpoint.connection_state import ConnectionLifecycle
 from penstock_amqp.endpoint.engine import Engine, Notice, NoticeKind
-from penstock_amqp.endpoint.events import Event, effort, weight
+from penstock_amqp.endpoint.events import Event, input_weight, weight
 from penstock_amqp.endpoint.flow_answers import FlowAnswers
 from penstock_amqp.endpoint.incoming_messages import IncomingMessages
-from penstock_amqp.endpoint.settlement import Settlement
+from penstock_amqp.endpoint.settlement import DeliverySettlement
 from penstock_amqp.frames import input_tap
 from penstock_amqp.frames.frames import SASL_HEADER
 from penstock_amqp.frames.input_gate import InputGate
@@ -68,11 +68,11 @@ class Input:
         gate: InputGate,
         tap: InputTap,
         *,
-        state: ConnectionState,
+        state: ConnectionLifecycle,
         attachments: Attachments,
         flows: FlowAnswers,
         incoming: IncomingMessages,
-        settlement: Settlement,
+        settlement: DeliverySettlement,
     ) -> None:
         self._engine = engine
         self._gate = gate
@@ -142,7 +142,7 @@ class Input:
         """What came, and what it took to read it."""
         parts, self._incoming.parts = self._incoming.parts, 0
         looked, self._gate.looked = self._gate.looked, 0
-        small = effort(self._tap.take_decoded(), parts, looked)
+        small = input_weight(self._tap.take_decoded(), parts, looked)
         return sum(map(weight, events)) + len(self._flows.owed) + small
 
     def _give(self, data: Buffer | bytes, chunk: memoryview, out: list[Event]) -> int:

@@ -14,15 +14,15 @@ from dataclasses import replace
 from penstock_amqp.endpoint import conditions, transactional_states
 from penstock_amqp.endpoint.buffers import Ptr
 from penstock_amqp.endpoint.engine import Engine
-from penstock_amqp.endpoint.events import Accepted, AmqpError, Event, EventKind, Held, Outcome, Settled
+from penstock_amqp.endpoint.events import AcceptedUnsettled, AmqpError, Event, EventKind, Held, Outcome, Settled
 from penstock_amqp.endpoint.links import InLink, SecondSettlement
 from penstock_amqp.endpoint.proton import deliveries
 from penstock_amqp.endpoint.proton.deliveries import ACCEPTED, RECEIVED, REJECTED, RELEASED
 
-__all__ = ["Settlement"]
+__all__ = ["DeliverySettlement"]
 
 
-class Settlement:
+class DeliverySettlement:
     """The settlement of one connection's deliveries."""
 
     __slots__ = ("_engine", "_second")
@@ -49,7 +49,7 @@ class Settlement:
         """The peer gave `held`, which was sent, a state or settled it; it is out of the engine's unsettled ones."""
         state = deliveries.remote_state(delivery)
         if state == ACCEPTED:
-            out.append((EventKind.OTHER, None, Accepted(held, delivery)))
+            out.append((EventKind.OTHER, None, AcceptedUnsettled(held, delivery)))
             return
         if state in (0, RECEIVED):
             if deliveries.is_settled(delivery):
@@ -93,7 +93,7 @@ class Settlement:
         self._settle_as(delivery, end)
         return True
 
-    def confirm(self, ended: Accepted | Settled) -> None:
+    def confirm(self, ended: AcceptedUnsettled | Settled) -> None:
         """Settle, as the peer did, what it settles after us; if its link is gone there is nothing to do."""
         delivery = ended.delivery
         if delivery is not None and ended.held[0].is_open:

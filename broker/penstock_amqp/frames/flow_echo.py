@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from penstock_amqp.frames.frames import encode_frame
 from penstock_amqp.frames.performatives import Flow
 
-__all__ = ["MOST_CREDIT", "LinkState", "echo_frame"]
+__all__ = ["MOST_CREDIT", "LinkCredit", "echo_frame"]
 
 MOST_CREDIT = 2**31 - 1
 """Credit beyond this, which a peer may give (2.6.7), is as good as this."""
@@ -22,7 +22,7 @@ _SERIAL = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)
-class LinkState:
+class LinkCredit:
     """Our end of the link that the flow names."""
 
     handle: int
@@ -34,7 +34,7 @@ class LinkState:
     """Messages that wait for credit, if we send."""
 
 
-def echo_frame(flow: Flow, channel: int, session: Flow, link: LinkState | None) -> bytes:
+def echo_frame(flow: Flow, channel: int, session: Flow, link: LinkCredit | None) -> bytes:
     """Write the frame that answers `flow`: the state of `session`, and of `link` if it names one. `channel` is ours."""
     told = Flow(
         next_incoming_id=session.next_incoming_id,
@@ -54,7 +54,7 @@ def echo_frame(flow: Flow, channel: int, session: Flow, link: LinkState | None) 
     return encode_frame(told, channel)
 
 
-def _delivery_count(flow: Flow, link: LinkState) -> int:
+def _delivery_count(flow: Flow, link: LinkCredit) -> int:
     """The receiver sets how far a link may go, the sender counts how far it went."""
     told = flow.delivery_count or 0
     if not link.is_sender:

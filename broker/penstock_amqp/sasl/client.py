@@ -30,7 +30,8 @@ _MAX_FRAME = 16 * 1024
 
 
 class NotAuthenticated(SaslError):
-    """The server does not take us. `code` says whether it is our credentials or its own trouble."""
+    """The server refused the login. `code` says whether the credentials were wrong or the server has a problem
+    itself."""
 
     def __init__(self, reason: str, code: SaslCode) -> None:
         super().__init__(reason)
@@ -38,7 +39,7 @@ class NotAuthenticated(SaslError):
 
 
 class ClientMechanism(Protocol):
-    """What a client says in one dialogue."""
+    """The client's side of one SASL mechanism, for one dialogue."""
 
     def init(self, hostname: str | None) -> Init:
         """The first frame."""
@@ -51,7 +52,7 @@ class ClientMechanism(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who we are; without a user we are anonymous."""
+    """A user and password for PLAIN; without a user the mechanism is ANONYMOUS."""
 
     user: str | None = None
     password: str = field(default="", repr=False)
@@ -68,7 +69,7 @@ class Login:
 
 
 class SaslClient:
-    """One dialogue: send `output`, feed what comes, until `feed` returns the bytes that begin AMQP."""
+    """One dialogue: send `output` and feed the received bytes until `feed` returns the first bytes of AMQP."""
 
     def __init__(self, login: ClientMechanism, hostname: str | None = None) -> None:
         self._login = login
@@ -78,15 +79,15 @@ class SaslClient:
         self._output = bytearray(SASL_HEADER)
 
     def output(self) -> bytes:
-        """Take what is to be sent."""
+        """Remove and return the bytes that are to be sent."""
         data = bytes(self._output)
         self._output.clear()
         return data
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take in what the server sent; return the bytes behind a successful dialogue, None while it goes on.
+        """Process what the server sent. Returns the bytes after a successful dialogue, None while it continues.
 
-        Raises `NotAuthenticated` if the server does not take us, `SaslError` if it breaks the dialogue.
+        Raises `NotAuthenticated` if the server refuses the login, `SaslError` if it violates the protocol.
         """
         if self._start is not None:
             self._start += data

@@ -1,10 +1,11 @@
-"""Passwords as they are stored: salted records that serve SCRAM and PLAIN, and which secrets were right a moment ago.
+"""Stored passwords: salted records for SCRAM and PLAIN, and a cache of the secrets that were verified recently.
 
-A record holds what RFC 5802 lets a server hold: salt, rounds, StoredKey and ServerKey, none of which logs anybody in.
-`make_record` and `fits` are meant to be slow (some 10 ms): call them on a thread, they let go of the interpreter lock.
-`SecretCache` spares clients that reconnect with PLAIN the wait, without keeping a password in memory.
+A record holds what RFC 5802 lets a server hold: salt, rounds, StoredKey and ServerKey. None of them can be used to log
+in. `make_record` and `fits` are slow on purpose (about 10 ms): call them on a thread, they release the interpreter
+lock. `SecretCache` saves this time when a client reconnects with PLAIN, without keeping a password in memory.
 
-Randomness comes as an argument. Sources: RFC 5802, RFC 7677 (SCRAM), RFC 8018 (PBKDF2); the text form is PostgreSQL's.
+Randomness is passed in as an argument. Sources: RFC 5802, RFC 7677 (SCRAM), RFC 8018 (PBKDF2); the text form is
+PostgreSQL's.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SCRAM_MECHANISMS: Final = {"SCRAM-SHA-512": 64, "SCRAM-SHA-256": 32}
 """Names in the order of preference, and the bytes of their keys."""
 
 ROUNDS: Final = 16_384
-"""Rounds of PBKDF2 that a client has to do too: 8 ms here, 30 ms in a JVM."""
+"""Rounds of PBKDF2, which a client has to compute too: about 8 ms in Python, 30 ms in a JVM."""
 MIN_ROUNDS: Final = 4096
 """RFC 7677, section 4."""
 MAX_ROUNDS: Final = 2_000_000
@@ -59,7 +60,7 @@ class CredentialRecord:
 
 
 def make_record(password: str, salt: bytes, rounds: int = ROUNDS) -> CredentialRecord:
-    """Hash a password for all mechanisms. `salt` is its user's alone. Raises `CredentialError`."""
+    """Hash a password for all mechanisms. `salt` must not be shared with another user. Raises `CredentialError`."""
     if len(salt) < MIN_SALT_BYTES:
         raise ValueError(f"a salt of {len(salt)} bytes where {MIN_SALT_BYTES} are wanted")
     try:
@@ -71,9 +72,10 @@ def make_record(password: str, salt: bytes, rounds: int = ROUNDS) -> CredentialR
 
 
 def fake_record(key: bytes, user: str, rounds: int = ROUNDS) -> CredentialRecord:
-    """What is shown of a user that does not exist: the same each time, and nothing fits it.
+    """The record used for a user that does not exist: the same at each call, and no password matches it.
 
-    `key`: random bytes of this broker, kept over restarts, or a second look would tell who exists.
+    `key`: random bytes of this broker, kept over restarts. With a new key the salts of users that do not exist would
+    change at a restart, and a client could find out by that which users exist.
     """
     salt = user_salt(key, user)
     keys = {name: hmac.digest(key, b"no key" + salt, "sha512")[:size] for name, size in SCRAM_MECHANISMS.items()}
@@ -81,12 +83,12 @@ def fake_record(key: bytes, user: str, rounds: int = ROUNDS) -> CredentialRecord
 
 
 def user_salt(key: bytes, user: str) -> bytes:
-    """The salt of a user whose password is given in plain, or who does not exist: nobody can tell which."""
+    """The salt of a user whose password is stored in plain text, or who does not exist: a client cannot see which."""
     return hmac.digest(key, b"salt" + user.encode(), "sha256")[:16]
 
 
 def fits(password: str, record: CredentialRecord) -> bool:
-    """Whether this is the password of `record`; takes the same time for every wrong one."""
+    """Whether this is the password of `record`; takes the same time for every wrong password."""
     name = next(iter(record.keys))
     keys = record.keys[name]
     try:
@@ -148,13 +150,14 @@ def _bytes(text: str) -> bytes:
 
 
 class SecretCache:
-    """Remembers which secret of a user was found right, as a hash under a key that only this process has.
+    """Remembers which secret of a user was verified, as a hash with a key that only this process has.
 
-    A changed record makes what is remembered worthless, since it is part of what is hashed.
+    The record is part of what is hashed: when it changes, the remembered secret no longer matches.
     """
 
     def __init__(self, key: bytes, capacity: int = 4096) -> None:
-        """`key`: 32 random bytes of this process. `capacity`: users; who was not seen for longest is forgotten."""
+        """`key`: 32 random bytes of this process. `capacity`: number of users; the one that logged in longest ago is
+        forgotten first."""
         self._key = key
         self._capacity = capacity
         self._seen: OrderedDict[str, bytes] = OrderedDict()
@@ -175,7 +178,7 @@ class SecretCache:
             self._seen.popitem(last=False)
 
     def _digest(self, user: str, secret: bytes, record: CredentialRecord) -> bytes:
-        # Each part is hashed to one length first, so that no two triples run together to the same bytes.
+        # Each part is hashed to one length first, so that no two different triples are concatenated to the same bytes.
         parts = (user.encode(), secret, next(iter(record.keys.values())).stored_key)
         message = b"".join(hashlib.sha256(part).digest() for part in parts)
         return hmac.digest(self._key, message, "sha256")

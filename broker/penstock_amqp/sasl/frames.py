@@ -25,7 +25,7 @@ class SaslCode(IntEnum):
     SYS = 2
     """The system failed."""
     SYS_PERM = 3
-    """The system failed, and will until somebody mends it."""
+    """The system failed, and will fail again until an administrator repairs it."""
     SYS_TEMP = 4
     """The system failed; trying again later may help."""
 

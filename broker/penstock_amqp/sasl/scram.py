@@ -1,9 +1,9 @@
 """The server's side of SCRAM-SHA-256 and SCRAM-SHA-512; the library scramp does the exchange.
 
-The mechanism asks for what is stored of the user (`Find`), and never sees a password. A user that does not exist is
-answered from made-up keys, so that nothing is learned before the proof is wrong. The server's own proof is a last
-challenge, answered by an empty response: clients of AMQP know no other place for it (proton-j has no additional-data).
-Channel binding is not offered: the mechanisms with -PLUS are unknown to AMQP's clients.
+The mechanism asks for the stored keys of the user (`LookUpKeys`), and never sees a password. For a user that does not
+exist it gets invented keys, so that a client cannot learn from the exchange which users exist. The server's own proof
+is sent as a last challenge, which the client answers with an empty response: AMQP clients support no other way
+(proton-j has no additional-data). Channel binding is not offered: AMQP clients do not implement the -PLUS mechanisms.
 
 Sources: RFC 5802, RFC 7677.
 """
@@ -19,12 +19,20 @@ from typing import Final
 from scramp import ScramException, ScramMechanism
 from scramp.core import ScramServer
 
-from penstock_amqp.sasl.mechanisms import Accept, Ask, CredentialAnswer, Find, Refuse, ScramKeys, Step
+from penstock_amqp.sasl.mechanisms import (
+    AcceptLogin,
+    CredentialAnswer,
+    LookUpKeys,
+    RefuseLogin,
+    ScramKeys,
+    SendChallenge,
+    Step,
+)
 
 __all__ = ["MAX_MESSAGE", "Scram", "ScramError", "salted_keys"]
 
 MAX_MESSAGE: Final = 1024
-"""Bytes of one message of the exchange; preparing a longer name would take time on the loop."""
+"""Bytes of one message of the exchange; SASLprep of a longer name would block the event loop for too long."""
 
 
 class ScramError(ValueError):
@@ -60,49 +68,50 @@ class Scram:
     def respond(self, message: bytes | None) -> Step:
         """Take the next message of the client."""
         if message is None:
-            return Ask(b"")
+            return SendChallenge(b"")
         if len(message) > MAX_MESSAGE:
-            return Refuse(f"a SCRAM message of more than {MAX_MESSAGE} bytes", self._user or None)
+            return RefuseLogin(f"a SCRAM message of more than {MAX_MESSAGE} bytes", self._user or None)
         try:
             text = message.decode()
         except UnicodeDecodeError:
-            return Refuse("a SCRAM message that is not UTF-8", self._user or None)
+            return RefuseLogin("a SCRAM message that is not UTF-8", self._user or None)
         if self._proven:
-            return Accept(self._user) if not message else Refuse("bytes behind the proof", self._user)
+            return AcceptLogin(self._user) if not message else RefuseLogin("bytes behind the proof", self._user)
         if self._server is None:
             return self._begin(text)
         return self._prove(self._server, text)
 
     def _begin(self, first: str) -> Step:
-        """Find out who it is: the library wants the keys while it reads the message, and we don't have them yet."""
+        """Read the user name from the first message. The library wants the keys while it reads the message, before we
+        have them."""
         names: list[str] = []
         try:
             self._mechanism.make_server(names.append).set_client_first(first)
         except ScramException as error:
             if not names:
-                return Refuse(f"the first SCRAM message can't be used: {error}")
+                return RefuseLogin(f"the first SCRAM message can't be used: {error}")
         self._first, self._user = first, names[0]
-        return Find(self._name, self._user)
+        return LookUpKeys(self._name, self._user)
 
     def answered(self, answer: CredentialAnswer) -> Step:
         """Go on with the keys of the user."""
         if not isinstance(answer, ScramKeys):
-            return Refuse("no keys were brought", self._user)
+            return RefuseLogin("no keys were brought", self._user)
         self._server = self._mechanism.make_server(lambda _: _for_library(answer), s_nonce=self._nonce)
         try:
             self._server.set_client_first(self._first)
-            return Ask(str(self._server.get_server_first()).encode())
+            return SendChallenge(str(self._server.get_server_first()).encode())
         except ScramException as error:
-            return Refuse(f"the first SCRAM message can't be used: {error}", self._user)
+            return RefuseLogin(f"the first SCRAM message can't be used: {error}", self._user)
 
     def _prove(self, server: ScramServer, final: str) -> Step:
         try:
             server.set_client_final(final)
             proof = str(server.get_server_final()).encode()
         except ScramException as error:
-            return Refuse(f"wrong user name or password ({error})", self._user)
+            return RefuseLogin(f"wrong user name or password ({error})", self._user)
         self._proven = True
-        return Ask(proof)
+        return SendChallenge(proof)
 
 
 def _for_library(keys: ScramKeys) -> tuple[bytes, bytes, bytes, int]:

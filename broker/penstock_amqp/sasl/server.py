@@ -1,9 +1,9 @@
 """The server's side of what comes before AMQP on a connection: protocol headers and the SASL dialogue. Sans-I/O.
 
-`SaslServer.feed` takes what came in and returns what is to be done, if anything: check a secret or find keys (`Verify`,
-`Find`, answered by `answer`), go on with AMQP (`Authenticated`, with the bytes that already belong to it), or send what
-`output` holds and close (`Refused`). What a stranger can make us hold is bounded. Whatever the bytes are, it raises
-nothing.
+`SaslServer.feed` takes the received bytes and returns the next action, if there is one: check a secret or look up keys
+(`Verify`, `LookUpKeys`, answered by `answer`), continue with AMQP (`Authenticated`, with the bytes that already belong
+to it), or send what `output` holds and close (`Refused`). The memory that a client can occupy before it has logged in
+is bounded. `feed` raises no exception, whatever the bytes are.
 
 Must not know users, passwords or the engine. Sources: AMQP 1.0 part 2, 2.2 (headers), and part 5, 5.3 (SASL).
 """
@@ -19,28 +19,29 @@ from penstock_amqp.frames.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER, Fr
 from penstock_amqp.sasl.frames import Challenge, Init, Mechanisms, Response, SaslCode, SaslOutcome, sasl_frame
 from penstock_amqp.sasl.mechanisms import (
     ANONYMOUS_USER,
-    Accept,
-    Ask,
+    AcceptLogin,
     CredentialAnswer,
-    Find,
+    LookUpKeys,
     Mechanism,
     Question,
-    Refuse,
+    RefuseLogin,
+    SendChallenge,
     Step,
     Table,
     Verdict,
     Verify,
-    Wrong,
+    WrongCredentials,
 )
 from penstock_amqp.types.values import Symbol
 
 __all__ = ["MAX_FRAME", "MAX_ROUNDS", "MAX_UNAUTHENTICATED", "Authenticated", "Refused", "Result", "SaslServer"]
 
 MAX_FRAME = 16 * 1024
-"""Bytes of a SASL frame: a token of OAuth fits. AMQP's own limit of 512 does not bind a receiver that takes more."""
+"""Bytes of a SASL frame: an OAuth token fits. AMQP's limit of 512 bytes binds senders; a receiver may accept more."""
 
 MAX_UNAUTHENTICATED = 64 * 1024
-"""Bytes we take from somebody before knowing who it is, those that wait for a verdict included."""
+"""Bytes that are accepted from a client before it has logged in, including those that wait while a secret is
+checked."""
 
 MAX_ROUNDS = 8
 """Responses in one dialogue."""
@@ -48,7 +49,7 @@ MAX_ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """The client is `user`; `rest` are the bytes that came behind the dialogue and begin with the AMQP header.
+    """The client is `user`; `rest`: the bytes after the dialogue, which begin with the AMQP header.
 
     `mechanism` is None if the client left SASL out.
     """
@@ -57,12 +58,12 @@ class Authenticated:
     mechanism: str | None
     rest: bytes
     groups: tuple[str, ...] = ()
-    """What a token said."""
+    """The groups that the token names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Send `output` and close. `reason` is for our log, `user` who the client said it was, if it came that far."""
+    """Send `output` and close. `reason` is for our log; `user` is the name that the client gave, if it gave one."""
 
     code: SaslCode
     reason: str
@@ -83,8 +84,8 @@ class _State(Enum):
 class SaslServer:
     """The dialogue with one client.
 
-    `mechanisms` are offered in their order; none at all refuses everybody who uses SASL. `without_sasl` lets in, as
-    anonymous, who begins with the AMQP header at once.
+    `mechanisms` are offered in their order; if there are none, every client that uses SASL is refused. With
+    `without_sasl`, a client that begins with the AMQP header at once is accepted as anonymous.
     """
 
     def __init__(self, mechanisms: Table, *, without_sasl: bool) -> None:
@@ -101,13 +102,13 @@ class SaslServer:
         self._mechanism: Mechanism | None = None
 
     def output(self) -> bytes:
-        """Take what is to be sent."""
+        """Remove and return the bytes that are to be sent."""
         data = bytes(self._output)
         self._output.clear()
         return data
 
     def feed(self, data: bytes) -> Result:
-        """Take in what the client sent. After `Authenticated` or `Refused` it has no business here."""
+        """Process what the client sent. Not to be called after `Authenticated` or `Refused`."""
         if self._state is _State.DONE:
             return None
         self._taken += len(data)
@@ -120,30 +121,30 @@ class SaslServer:
         return self._advance()
 
     def answer(self, answer: CredentialAnswer) -> Result:
-        """Bring the answer to the last question. Calling it at any other time is a `SaslError`."""
+        """Pass in the answer to the last question. Raises `SaslError` if there is no open question."""
         if self._state is not _State.VERDICT or self._mechanism is None:
             raise SaslError("an answer came that nobody asked for")
         if answer is Verdict.WRONG:
             return self._refuse(SaslCode.AUTH, "wrong user name or password", self._user)
-        if isinstance(answer, Wrong):
+        if isinstance(answer, WrongCredentials):
             return self._refuse(SaslCode.AUTH, answer.reason, self._user)
         if answer is Verdict.UNKNOWN:
             return self._refuse(SaslCode.SYS_TEMP, "the secret could not be checked", self._user)
         return self._take(self._mechanism.answered(answer)) or self._advance()
 
     def _advance(self) -> Result:
-        """Take frames for as long as it is the client's turn."""
+        """Process frames for as long as it is the client's turn."""
         try:
             while self._state in (_State.INIT, _State.RESPONSE) and (frame := self._reader.next()) is not None:
                 if (result := self._dialogue(frame)) is not None:
                     return result
         except (DecodeError, SaslError) as error:
-            self._state = _State.DONE  # who does not speak SASL gets no outcome, which is a word of it
+            self._state = _State.DONE  # a peer that does not speak SASL gets no SASL outcome
             return Refused(SaslCode.SYS_PERM, str(error))
         return None
 
     def _header(self, data: bytes) -> Result:
-        """Look at the first eight bytes: a server that can't go on sends a header it supports, and closes (2.2)."""
+        """Check the first eight bytes: for an unknown header, a server sends one that it supports, and closes (2.2)."""
         self._start += data
         header = self._start[:8]
         if header == AMQP_HEADER and self._without_sasl:
@@ -183,19 +184,19 @@ class SaslServer:
 
     def _take(self, step: Step) -> Result:
         match step:
-            case Ask():
+            case SendChallenge():
                 self._output += sasl_frame(Challenge(challenge=step.challenge))
                 self._state = _State.RESPONSE
                 return None
-            case Verify() | Find():
+            case Verify() | LookUpKeys():
                 self._user = step.user
                 self._state = _State.VERDICT
                 return step
-            case Accept():
+            case AcceptLogin():
                 self._output += sasl_frame(SaslOutcome(code=SaslCode.OK))
                 self._state = _State.DONE
                 return Authenticated(step.user, self._name, self._reader.rest, step.groups)
-            case Refuse():
+            case RefuseLogin():
                 return self._refuse(SaslCode.AUTH, step.reason, step.user)
             case _:
                 assert_never(step)

@@ -1,8 +1,8 @@
-"""Checks signed tokens (JWT): signature by given keys, issuer, audience, times; and says who the bearer is.
+"""Checks signed tokens (JWT): signature, issuer, audience and times; returns the user and groups that a token names.
 
-The library pyjwt does it, with the algorithms that the settings list and no other, so that a token can't choose how it
-is checked. Slow enough (some 100 us) to be called on the thread of logins. The clock is an argument. Must not know SASL
-or files. Sources: RFC 7519 (JWT), RFC 7517 (JWKS), RFC 8725 (what goes wrong with them).
+The library pyjwt does the work, with the algorithms that the settings list and no other, so that a token can't choose
+how it is checked. A check takes about 100 us: call it on the thread of logins. The clock is an argument. Must not know
+SASL or files. Sources: RFC 7519 (JWT), RFC 7517 (JWKS), RFC 8725 (known attacks and best practice).
 """
 
 from __future__ import annotations
@@ -35,40 +35,41 @@ __all__ = [
 ]
 
 MAX_TOKEN: Final = 12 * 1024
-"""Bytes; a SASL frame is hardly larger."""
+"""Bytes; the limit of a SASL frame is only a little larger."""
 
 _PEM: Final = b"-----BEGIN "
 
 
 class TokenError(ValueError):
-    """A token that lets nobody in; the message says why, without showing it."""
+    """A token that is not accepted; the message says why, without showing the token."""
 
 
 class KeysError(ValueError):
-    """A file of keys that can't be used."""
+    """A key file that can't be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySet:
-    """Public keys, by the id that tokens name (`kid`); those without one serve tokens that name none, or any."""
+    """Public keys, by the id that tokens name (`kid`). Keys without an id are tried for tokens whose `kid` is absent or
+    not in `by_id`."""
 
     by_id: Mapping[str, Any]
     nameless: tuple[Any, ...]
 
     def holds(self, key: bytes) -> bool:
-        """Whether the key of this `fingerprint` is among them, by whatever id."""
+        """Whether the key with this `fingerprint` is in the set, under any id."""
         return any(fingerprint(each) == key for each in (*self.by_id.values(), *self.nameless))
 
 
 def fingerprint(key: Any) -> bytes:
-    """What a public key is recognised by: the hash of its SubjectPublicKeyInfo (RFC 5280, 4.1.2.7)."""
+    """What identifies a public key: the hash of its SubjectPublicKeyInfo (RFC 5280, 4.1.2.7)."""
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     return hashlib.sha256(key.public_bytes(serialization.Encoding.DER, form)).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token of one issuer has to say."""
+    """What a token of one issuer has to contain."""
 
     issuer: str
     audiences: tuple[str, ...]
@@ -80,7 +81,8 @@ class TokenRules:
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """Who a good token speaks for, until when (seconds since the epoch, leeway included), and by which key."""
+    """What a valid token says: its user and groups, when it ends (seconds since the epoch, leeway included), and its
+    key."""
 
     user: str
     groups: tuple[str, ...]
@@ -92,7 +94,7 @@ class Bearer:
 def read_keys(content: bytes) -> KeySet:
     """Read a JWKS document, or public keys and certificates in PEM. Raises `KeysError`.
 
-    Keys of other uses or types than signatures are left out; a set without any key is an error.
+    Keys that are not for signatures, and shared secrets, are left out; a set without any key is an error.
     """
     try:
         keys = _pem_keys(content) if content.lstrip().startswith(_PEM) else _jwks_keys(content)
@@ -114,7 +116,7 @@ def _jwks_keys(content: bytes) -> KeySet:
         if not isinstance(entry, dict):
             continue
         values = cast(dict[str, Any], entry)
-        # A shared secret in a file of public keys would let whoever reads it sign tokens.
+        # A shared secret in a file of public keys would let everyone who can read the file sign tokens.
         if values.get("use", "sig") != "sig" or values.get("kty") not in ("RSA", "EC", "OKP"):
             continue
         try:
@@ -143,7 +145,8 @@ def _pem_keys(content: bytes) -> KeySet:
 
 
 def issuer_of(token: bytes) -> str:
-    """Who a token claims to come from, unchecked: only to find the rules it is then checked by. Raises `TokenError`."""
+    """The issuer that a token names, unchecked: only for finding the rules by which the token is then checked. Raises
+    `TokenError`."""
     try:
         claims = jwt.decode(token, options={"verify_signature": False})
     except (jwt.PyJWTError, ValueError) as error:
@@ -155,7 +158,7 @@ def issuer_of(token: bytes) -> str:
 
 
 def check_token(token: bytes, rules: TokenRules, keys: KeySet, now: float) -> Bearer:
-    """Check a token of `rules.issuer`; say who bears it. `now`: seconds since the epoch. Raises `TokenError`."""
+    """Check a token of `rules.issuer`; return what it says. `now`: seconds since the epoch. Raises `TokenError`."""
     if len(token) > MAX_TOKEN:
         raise TokenError(f"it is longer than {MAX_TOKEN} bytes")
     claims, key = _verified(token, rules, keys)
@@ -173,7 +176,7 @@ def check_token(token: bytes, rules: TokenRules, keys: KeySet, now: float) -> Be
 
 
 def _verified(token: bytes, rules: TokenRules, keys: KeySet) -> tuple[dict[str, Any], Any]:
-    """The claims under a good signature, of the right issuer and for us; and the key. Times are ours to check."""
+    """The claims, if signature, issuer and audience are right, and the key. The caller checks the times."""
     options: Options = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "require": ["exp", "iss", "aud"]}
     try:
         name = jwt.get_unverified_header(token).get("kid")

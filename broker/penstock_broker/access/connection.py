@@ -19,7 +19,7 @@ from penstock_amqp.endpoint.buffers import INPUT_VIEW, OUTPUT_VIEW
 from penstock_amqp.endpoint.endpoint import Endpoint
 from penstock_amqp.endpoint.events import Event
 from penstock_amqp.errors import WireError
-from penstock_amqp.sasl.mechanisms import CredentialAnswer, Find, Question, Verify
+from penstock_amqp.sasl.mechanisms import CredentialAnswer, LookUpKeys, Question, Verify
 from penstock_amqp.sasl.server import Authenticated, Refused, Result, SaslServer
 from penstock_broker.access.listeners import Listener
 from penstock_broker.access.transport import Transport
@@ -29,7 +29,7 @@ from penstock_core.identity import Identity
 from penstock_core.permissions import Need
 from penstock_core.reason import Refuse
 
-__all__ = ["NOT_OPENED", "Authenticator", "ClientOpen", "Connection", "Login", "Phase", "Reading"]
+__all__ = ["NOT_OPENED", "Authenticator", "ClientOpen", "Connection", "ConnectionLogin", "Phase", "Reading"]
 
 TURN_BUDGET: Final = 64
 """What a connection may ask for in a turn, as `endpoint.events.weight` weighs it; the rest waits for the next turns.
@@ -75,7 +75,7 @@ class Authenticator(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Login:
+class ConnectionLogin:
     """Who logged in on a connection, and by what. The SASL dialogue fills it in."""
 
     deadline_ms: int
@@ -150,7 +150,12 @@ class Connection:
     )
 
     def __init__(
-        self, number: int, transport: Transport, listener: Listener, authenticator: Authenticator, login: Login
+        self,
+        number: int,
+        transport: Transport,
+        listener: Listener,
+        authenticator: Authenticator,
+        login: ConnectionLogin,
     ) -> None:
         self.number = number
         self.transport = transport
@@ -267,7 +272,7 @@ class Connection:
         return dialogue is None or self._go_on(dialogue, dialogue.answer(answer), out)
 
     def _go_on(self, dialogue: SaslServer, result: Result, out: list[Event]) -> bool:
-        while isinstance(result, Verify | Find):
+        while isinstance(result, Verify | LookUpKeys):
             answer = self.authenticator.ask(self, result)
             if answer is None:
                 break
@@ -286,7 +291,7 @@ class Connection:
             case Refused():
                 login.dialogue = None
                 self.phase = Phase.CLOSING
-            case Verify() | Find() | None:
+            case Verify() | LookUpKeys() | None:
                 pass
             case _:
                 assert_never(result)

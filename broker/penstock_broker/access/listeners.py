@@ -16,9 +16,9 @@ from typing import Final
 from penstock_amqp.sasl.credentials import CredentialRecord
 from penstock_amqp.sasl.mechanisms import (
     MECHANISMS,
-    Bearer,
     External,
-    Find,
+    LookUpKeys,
+    OAuthBearer,
     ScramKeys,
     Table,
 )
@@ -49,8 +49,8 @@ _FACTORIES: Final[Table] = {
     **MECHANISMS,
     "SCRAM-SHA-256": partial(Scram, "SCRAM-SHA-256"),
     "SCRAM-SHA-512": partial(Scram, "SCRAM-SHA-512"),
-    "XOAUTH2": partial(Bearer, "XOAUTH2"),
-    "OAUTHBEARER": partial(Bearer, "OAUTHBEARER"),
+    "XOAUTH2": partial(OAuthBearer, "XOAUTH2"),
+    "OAUTHBEARER": partial(OAuthBearer, "OAUTHBEARER"),
 }
 
 
@@ -155,7 +155,7 @@ class Listener:
             return []
         return [path.name for path in self._folder.iterdir() if path.is_file() and not path.name.startswith(".")]
 
-    def keys_of(self, question: Find, record: CredentialRecord | None) -> ScramKeys:
+    def keys_of(self, question: LookUpKeys, record: CredentialRecord | None) -> ScramKeys:
         """The keys for one mechanism; made-up ones if there is no such user, or no record for this mechanism."""
         assert self.users is not None
         keys = record.keys.get(question.mechanism) if record is not None else None

@@ -16,7 +16,15 @@ from typing import Final, NamedTuple
 from penstock_amqp.errors import WireError
 from penstock_amqp.sasl.credentials import CredentialRecord, SecretCache, fits
 from penstock_amqp.sasl.frames import SaslCode
-from penstock_amqp.sasl.mechanisms import CredentialAnswer, Find, Identified, Question, Verdict, Verify, Wrong
+from penstock_amqp.sasl.mechanisms import (
+    CredentialAnswer,
+    Identified,
+    LookUpKeys,
+    Question,
+    Verdict,
+    Verify,
+    WrongCredentials,
+)
 from penstock_amqp.sasl.server import Authenticated, Refused
 from penstock_amqp.sasl.tokens import TokenError
 from penstock_broker.access.connection import Connection, Phase
@@ -84,7 +92,7 @@ class Logins:
     def preload(self, listener: Listener) -> None:
         """Hash the passwords of a listener's users before somebody waits for them."""
         for user in listener.user_names():
-            self._submit(_SecretCheck(None, listener, Find("SCRAM-SHA-256", user), self._clock.now_us))
+            self._submit(_SecretCheck(None, listener, LookUpKeys("SCRAM-SHA-256", user), self._clock.now_us))
 
     def ask(self, connection: Connection, question: Question) -> CredentialAnswer | None:
         """Answer at once, or later through `deliver`."""
@@ -115,7 +123,7 @@ class Logins:
         record = listener.users.ready(question.user)
         if isinstance(record, CredentialRecord):
             connection.login.proof = record
-        if isinstance(question, Find):
+        if isinstance(question, LookUpKeys):
             if record is Absent.NOT_LOADED:
                 return None
             return listener.keys_of(question, record if isinstance(record, CredentialRecord) else None)
@@ -181,7 +189,7 @@ def _check_secret(check: _SecretCheck) -> _Result:
     if listener.users is None:
         return _Result(Verdict.UNKNOWN, None)
     record = listener.users.load(question.user)
-    if isinstance(question, Find):
+    if isinstance(question, LookUpKeys):
         return _Result(listener.keys_of(question, record), record)
     try:
         password = question.secret.decode()
@@ -197,6 +205,6 @@ def _check_token(listener: Listener, token: bytes, now_us: int) -> _Result:
     try:
         bearer, issuer = listener.issuers.check(token, now_us / 1_000_000)
     except TokenError as error:
-        return _Result(Wrong(f"the token lets nobody in: {error}"), None)
+        return _Result(WrongCredentials(f"the token lets nobody in: {error}"), None)
     proof = Signed(issuer, bearer.key, int(bearer.ends * 1_000_000))
     return _Result(Identified(bearer.user, bearer.groups), proof)

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from penstock_api.failure import Misuse
 from penstock_api.settings.permissions import Grants, Permission
 from penstock_api.validation_messages import validation_messages
-from penstock_broker.access.connection import Connection, Login
+from penstock_broker.access.connection import Connection, ConnectionLogin
 from penstock_broker.settings.settings import BrokerSettings, Role
 from penstock_core.address import CreateNode
 from penstock_core.identity import Identity
@@ -134,7 +134,7 @@ class PermissionCheck:
         """Whether the connection may use and end these subscriptions, whichever user made them."""
         return all(self.may_manage(connection, TargetKind.SUBSCRIPTION, each.name) for each in identities)
 
-    def _who(self, login: Login) -> Principal:
+    def _who(self, login: ConnectionLogin) -> Principal:
         own = {group for group, users in self._groups.items() if login.user in users}
         return Principal(login.user, login.groups | own)
 

@@ -12,9 +12,9 @@ from typing import Final, assert_never
 from penstock_amqp.endpoint.links import InLink, OutLink
 from penstock_broker.access.connection import Connection
 from penstock_broker.attach import close, steal, temporary
-from penstock_broker.attach.queue_source import Browse, Consume
-from penstock_broker.attach.target import Produce
-from penstock_broker.attach.topic_source import LookUp, Subscribe
+from penstock_broker.attach.queue_source import BrowsePlan, ConsumePlan
+from penstock_broker.attach.target import ProducePlan
+from penstock_broker.attach.topic_source import LookUpPlan, SubscribePlan
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Browser, Consumer, Producer, SubscriptionLookup
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
@@ -29,7 +29,7 @@ ROOM_BYTES: Final = 1024 * 1024
 """What the broker writes into the longest message, at most: a limit beyond that never holds."""
 
 
-def subscribe(broker: Broker, connection: Connection, link: OutLink, plan: Subscribe) -> Consumer:
+def subscribe(broker: Broker, connection: Connection, link: OutLink, plan: SubscribePlan) -> Consumer:
     """Make, join or rebind a subscription; the link consumes from it."""
     if plan.new_node is not None:
         temporary.make(broker, connection, plan.new_node)
@@ -53,7 +53,7 @@ def subscribe(broker: Broker, connection: Connection, link: OutLink, plan: Subsc
     return consumer
 
 
-def consume(broker: Broker, connection: Connection, link: OutLink, plan: Consume) -> Consumer:
+def consume(broker: Broker, connection: Connection, link: OutLink, plan: ConsumePlan) -> Consumer:
     """The link consumes from a queue."""
     if plan.new_node is not None:
         temporary.make(broker, connection, plan.new_node)
@@ -75,7 +75,7 @@ def consume(broker: Broker, connection: Connection, link: OutLink, plan: Consume
     return consumer
 
 
-def add_browser(broker: Broker, connection: Connection, link: OutLink, plan: Browse) -> Browser:
+def add_browser(broker: Broker, connection: Connection, link: OutLink, plan: BrowsePlan) -> Browser:
     """The link gets copies of what waits in a queue now."""
     if plan.new_node is not None:
         temporary.make(broker, connection, plan.new_node)
@@ -87,14 +87,14 @@ def add_browser(broker: Broker, connection: Connection, link: OutLink, plan: Bro
     return browser
 
 
-def add_lookup(connection: Connection, link: OutLink, plan: LookUp) -> SubscriptionLookup:
+def add_lookup(connection: Connection, link: OutLink, plan: LookUpPlan) -> SubscriptionLookup:
     """The link looks a subscription up. It has its record even if nothing was found: the refusal may have to wait."""
     lookup = SubscriptionLookup(connection, link, plan.identity)
     link.context = lookup
     return lookup
 
 
-def add_producer(broker: Broker, connection: Connection, link: InLink, plan: Produce) -> Producer:
+def add_producer(broker: Broker, connection: Connection, link: InLink, plan: ProducePlan) -> Producer:
     """The link brings messages."""
     if plan.new_node is not None:
         temporary.make(broker, connection, plan.new_node)
@@ -128,7 +128,7 @@ def _apply(topology: Topology, decision: Create | Join | Rebind, now_us: int) ->
     return subscription
 
 
-def _add_consumer(broker: Broker, consumer: Consumer, plan: Subscribe | Consume) -> None:
+def _add_consumer(broker: Broker, consumer: Consumer, plan: SubscribePlan | ConsumePlan) -> None:
     """Put a new consumer where the queue, the link and a later attach of its name find it."""
     link = consumer.link
     if link.max_bytes > broker.settings.largest_message_bytes + ROOM_BYTES:

@@ -8,7 +8,8 @@ the decision is applied, and the reply is sent.
 4. reply, once what was written is synced: `reply` (with `termini`).
 
 Links to a coordinator and from the management node are answered by the rooms that serve them. Source:
-docs/decisions/010-refusals-change-nothing.md, docs/decisions/012-every-attach-is-answered.md.
+docs/decisions/010-refusals-change-nothing.md, docs/decisions/012-every-attach-is-answered.md; for the limits of every
+attach docs/reference/security.md and docs/decisions/048-observer.md.
 """
 
 from __future__ import annotations
@@ -16,22 +17,25 @@ from __future__ import annotations
 from functools import partial
 from typing import assert_never
 
+from penstock_amqp.endpoint.events import Attached
 from penstock_amqp.endpoint.links import InLink, OutLink
-from penstock_amqp.frames.performatives import Attach, Coordinator
+from penstock_amqp.frames.performatives import Attach, Coordinator, Source, Target
+from penstock_api.management import NODE
 from penstock_broker.access.connection import Connection
 from penstock_broker.attach import apply, reply
 from penstock_broker.attach.node import QueueNode, TopicNode, find_source, find_target
-from penstock_broker.attach.queue_source import Browse, Consume, decide_queue
+from penstock_broker.attach.queue_source import BrowsePlan, ConsumePlan, decide_queue
 from penstock_broker.attach.request import SourceRequest, TargetRequest, read_source_request, read_target_request
-from penstock_broker.attach.target import Produce, decide_target
-from penstock_broker.attach.topic_source import LookUp, Subscribe, decide_lookup, decide_subscription
+from penstock_broker.attach.target import ProducePlan, decide_target
+from penstock_broker.attach.topic_source import LookUpPlan, SubscribePlan, decide_lookup, decide_subscription
 from penstock_broker.errors import amqp_error
+from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
 from penstock_broker.transactions import coordinator
 from penstock_core.address import ManagementAddress, SubscriptionQueue
-from penstock_core.reason import Refuse
+from penstock_core.reason import Reason, Refuse
 
-__all__ = ["attach_source", "attach_target"]
+__all__ = ["attach_source", "attach_target", "check_connection"]
 
 
 def attach_source(broker: Broker, connection: Connection, link: OutLink, frame: Attach) -> None:
@@ -40,15 +44,15 @@ def attach_source(broker: Broker, connection: Connection, link: OutLink, frame: 
     match plan:
         case Refuse():
             connection.endpoint.refuse_attach(link, amqp_error(plan))
-        case Subscribe():
+        case SubscribePlan():
             consumer = apply.subscribe(broker, connection, link, plan)
             broker.sync.when_durable(connection, partial(reply.reply_to_consumer, broker, consumer, plan))
-        case Consume():
+        case ConsumePlan():
             consumer = apply.consume(broker, connection, link, plan)
             broker.sync.when_durable(connection, partial(reply.reply_to_consumer, broker, consumer, plan))
-        case Browse():
+        case BrowsePlan():
             reply.reply_to_browser(broker, apply.add_browser(broker, connection, link, plan), plan)
-        case LookUp():
+        case LookUpPlan():
             lookup = apply.add_lookup(connection, link, plan)
             broker.sync.when_durable(connection, partial(reply.reply_to_lookup, broker, lookup, plan))
         case ManagementAddress():
@@ -72,7 +76,7 @@ def attach_target(broker: Broker, connection: Connection, link: InLink, frame: A
 
 def _decide_source(
     broker: Broker, connection: Connection, request: SourceRequest
-) -> Subscribe | Consume | Browse | LookUp | ManagementAddress | Refuse:
+) -> SubscribePlan | ConsumePlan | BrowsePlan | LookUpPlan | ManagementAddress | Refuse:
     if request.is_null:
         return decide_lookup(broker, connection, request)
     found = find_source(broker, connection, request)
@@ -89,6 +93,23 @@ def _decide_source(
             assert_never(found.node)
 
 
-def _decide_target(broker: Broker, connection: Connection, request: TargetRequest) -> Produce | Refuse:
+def _decide_target(broker: Broker, connection: Connection, request: TargetRequest) -> ProducePlan | Refuse:
     found = find_target(broker, connection, request)
     return found if isinstance(found, Refuse) else decide_target(broker, connection, request, found)
+
+
+def check_connection(connection: Connection, event: Attached) -> Refuse | None:
+    """None if the link may be attached as far as its connection is concerned; its terminus is looked at next."""
+    most = connection.listener.max_links
+    if len(connection.endpoint.all_links()) > most:
+        told = f"The connection has {most} links, which is the limit: close some, or open another connection."
+        return Refuse(Reason.LIMIT_EXCEEDED, told)
+    if connection.listener.role is Role.OBSERVER and not _is_management(event):
+        told = "The observer's socket is for $management; publish and consume on a listener for clients."
+        return Refuse(Reason.NOT_PERMITTED, told)
+    return None
+
+
+def _is_management(event: Attached) -> bool:
+    terminus = event.attach.source if isinstance(event.link, OutLink) else event.attach.target
+    return isinstance(terminus, Source | Target) and not terminus.dynamic and terminus.address == NODE

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from penstock_amqp.endpoint.events import AmqpError, Detached, Ended, Held
+from penstock_amqp.endpoint.events import AmqpError, Detached, Held, SessionEnded
 from penstock_amqp.endpoint.links import OutLink
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import close, temporary
@@ -119,7 +119,7 @@ def _reply(broker: Broker, connection: Connection, link: OutLink, error: AmqpErr
         broker.work.touch(connection)
 
 
-def session_ended(broker: Broker, connection: Connection, event: Ended) -> None:
+def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -> None:
     """The peer ended a session: its links end with it."""
     held = _held_by_link(connection)
     contexts = [link.context for link in event.session.links]

@@ -27,11 +27,11 @@ from penstock_core.reason import Reason, Refuse
 from penstock_core.selector import Selector
 from penstock_core.temporary_nodes import check_consumer
 
-__all__ = ["Browse", "Consume", "decide_queue"]
+__all__ = ["BrowsePlan", "ConsumePlan", "decide_queue"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Consume:
+class ConsumePlan:
     """The link takes messages out of a queue."""
 
     request: SourceRequest
@@ -46,7 +46,7 @@ class Consume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Browse:
+class BrowsePlan:
     """The link gets copies of what waits in a queue."""
 
     request: SourceRequest
@@ -62,7 +62,7 @@ def decide_queue(
     request: SourceRequest,
     found: SourceNode,
     queue: QueueNode | address.SubscriptionQueue,
-) -> Consume | Browse | Refuse:
+) -> ConsumePlan | BrowsePlan | Refuse:
     """Decide an attach whose source is the queue `queue`."""
     selector = request.selector
     if isinstance(selector, Refuse):
@@ -90,7 +90,7 @@ def _consume(
     queue: QueueNode,
     selector: Selector | None,
     may_manage: bool,
-) -> Consume | Refuse:
+) -> ConsumePlan | Refuse:
     node = queue.node
     refused = _check_connection(node, connection)
     refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
@@ -101,7 +101,7 @@ def _consume(
     stealing = decide_steal(kind, steal.live_link(broker.clients, key), connection.login.user, may_manage)
     if isinstance(stealing, Refuse):
         return stealing
-    return Consume(
+    return ConsumePlan(
         request=request,
         node=node,
         selector=selector,
@@ -119,19 +119,19 @@ def _browse(
     request: SourceRequest,
     queue: QueueNode | address.SubscriptionQueue,
     selector: Selector | None,
-) -> Browse | Refuse:
+) -> BrowsePlan | Refuse:
     if isinstance(queue, address.SubscriptionQueue):
         subscription = broker.topology.subscriptions.get(queue.identity)
         if subscription is None:
             return Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {queue.identity}; check the name.")
-        return Browse(request=request, queue=subscription.queue, selector=selector, new_node=None)
+        return BrowsePlan(request=request, queue=subscription.queue, selector=selector, new_node=None)
     node = queue.node
     refused = None if connection.listener.role is Role.MANAGEMENT else _check_connection(node, connection)
     refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
     if refused is not None:
         return refused
     new_node = node if queue.is_new else None
-    return Browse(request=request, queue=node.queue, selector=selector, new_node=new_node)
+    return BrowsePlan(request=request, queue=node.queue, selector=selector, new_node=new_node)
 
 
 def _may_manage(broker: Broker, connection: Connection, queue: QueueNode | address.SubscriptionQueue) -> bool:

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Final
 
 from penstock_broker.attach import termini
-from penstock_broker.attach.queue_source import Browse, Consume
-from penstock_broker.attach.target import Produce
-from penstock_broker.attach.topic_source import LookUp, Subscribe
+from penstock_broker.attach.queue_source import BrowsePlan, ConsumePlan
+from penstock_broker.attach.target import ProducePlan
+from penstock_broker.attach.topic_source import LookUpPlan, SubscribePlan
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import spool
 from penstock_broker.state.broker import Broker
@@ -26,7 +26,7 @@ MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 """Longest request to the management node, which is decoded as a whole."""
 
 
-def reply_to_consumer(broker: Broker, consumer: Consumer, plan: Subscribe | Consume) -> None:
+def reply_to_consumer(broker: Broker, consumer: Consumer, plan: SubscribePlan | ConsumePlan) -> None:
     """Answer the attach of a consumer; its queue is looked at in this turn."""
     if not consumer.link.is_open:
         return
@@ -35,7 +35,7 @@ def reply_to_consumer(broker: Broker, consumer: Consumer, plan: Subscribe | Cons
     broker.work.schedule(consumer.queue)
 
 
-def reply_to_browser(broker: Broker, browser: Browser, plan: Browse) -> None:
+def reply_to_browser(broker: Broker, browser: Browser, plan: BrowsePlan) -> None:
     """Answer the attach of a browser; it gets its copies from this turn on."""
     if not browser.link.is_open:
         return
@@ -44,7 +44,7 @@ def reply_to_browser(broker: Broker, browser: Browser, plan: Browse) -> None:
     broker.work.browsing.append(browser)
 
 
-def reply_to_lookup(broker: Broker, lookup: SubscriptionLookup, plan: LookUp) -> None:
+def reply_to_lookup(broker: Broker, lookup: SubscriptionLookup, plan: LookUpPlan) -> None:
     """Answer the attach of a link with a null source: what was found, or that nothing was."""
     connection, link = lookup.connection, lookup.link
     if not link.is_open:
@@ -66,7 +66,7 @@ def reply_to_lookup(broker: Broker, lookup: SubscriptionLookup, plan: LookUp) ->
     _activate(broker, lookup)
 
 
-def reply_to_producer(broker: Broker, producer: Producer, plan: Produce) -> None:
+def reply_to_producer(broker: Broker, producer: Producer, plan: ProducePlan) -> None:
     """Answer the attach of a producer, and give it credit."""
     connection, link = producer.connection, producer.link
     if not link.is_open:
@@ -91,7 +91,7 @@ def reply_to_producer(broker: Broker, producer: Producer, plan: Produce) -> None
     _activate(broker, producer)
 
 
-def _reply_to_receiver(record: Consumer | Browser, plan: Subscribe | Consume | Browse) -> None:
+def _reply_to_receiver(record: Consumer | Browser, plan: SubscribePlan | ConsumePlan | BrowsePlan) -> None:
     connection, frame = record.connection, plan.request.frame
     source, target = termini.receiver_termini(plan)
     connection.flush()  # the reply has to begin on a frame boundary to be rewritten
@@ -99,7 +99,7 @@ def _reply_to_receiver(record: Consumer | Browser, plan: Subscribe | Consume | B
         record.link,
         source=source,
         target=target,
-        offered=plan.reply.offered_capabilities if isinstance(plan, Subscribe) else (),
+        offered=plan.reply.offered_capabilities if isinstance(plan, SubscribePlan) else (),
         answers_unsettled=frame.unsettled is not None,
         sends_settled=frame.snd_settle_mode == 1,
         settles_second=frame.rcv_settle_mode == 1,

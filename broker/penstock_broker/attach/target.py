@@ -18,11 +18,11 @@ from penstock_core import address, queue_links
 from penstock_core.permissions import Action
 from penstock_core.reason import Refuse
 
-__all__ = ["Produce", "decide_target"]
+__all__ = ["ProducePlan", "decide_target"]
 
 
 @dataclass(frozen=True, slots=True)
-class Produce:
+class ProducePlan:
     """The link brings messages for `destination`."""
 
     request: TargetRequest
@@ -33,23 +33,23 @@ class Produce:
 
 def decide_target(
     broker: Broker, connection: Connection, request: TargetRequest, found: TargetNode
-) -> Produce | Refuse:
+) -> ProducePlan | Refuse:
     """Decide an attach whose target is `found`."""
     match found:
         case TopicNode(exchange=exchange):
             refused = broker.permissions.check_node(connection, Action.PUBLISH, exchange)
             destination = ExchangeTarget(exchange, found.key)
-            return refused or Produce(request, destination, exchange if found.is_new else None)
+            return refused or ProducePlan(request, destination, exchange if found.is_new else None)
         case QueueNode(node=node):
             refused = broker.permissions.check_node(connection, Action.PUBLISH, node)
-            return refused or Produce(request, QueueTarget(node), node if found.is_new else None)
+            return refused or ProducePlan(request, QueueTarget(node), node if found.is_new else None)
         case address.SubscriptionQueue():
             decision = queue_links.decide_publish(found)
             assert isinstance(decision, Refuse), "its messages come by its exchange alone"
             return decision
         case address.ManagementAddress():
-            return Produce(request, ManagementTarget(), None)
+            return ProducePlan(request, ManagementTarget(), None)
         case address.AnonymousRelay():
-            return Produce(request, RelayTarget(), None)
+            return ProducePlan(request, RelayTarget(), None)
         case _:
             assert_never(found)

@@ -19,7 +19,7 @@ from penstock_broker.attach.binding_filters import (
     PATTERN_BINDING,
     BindingFilters,
 )
-from penstock_broker.attach.queue_source import Browse, Consume
+from penstock_broker.attach.queue_source import BrowsePlan, ConsumePlan
 from penstock_broker.attach.request import (
     LIFETIME_POLICY,
     NO_LOCAL_FILTER,
@@ -28,8 +28,8 @@ from penstock_broker.attach.request import (
     SUPPORTED_MODES,
     SourceRequest,
 )
-from penstock_broker.attach.target import Produce
-from penstock_broker.attach.topic_source import LookUp, Subscribe
+from penstock_broker.attach.target import ProducePlan
+from penstock_broker.attach.topic_source import LookUpPlan, SubscribePlan
 from penstock_broker.topology.records import Exchange, PointToPointQueue
 from penstock_core.binding import Filter
 from penstock_core.header_bindings import HeaderBinding
@@ -47,16 +47,16 @@ _TOPIC_MODES: Final = (DistributionMode.MOVE,)
 """Decision 011: a subscription is never browsed."""
 
 
-def receiver_termini(plan: Subscribe | LookUp | Consume | Browse) -> tuple[Source, Target]:
+def receiver_termini(plan: SubscribePlan | LookUpPlan | ConsumePlan | BrowsePlan) -> tuple[Source, Target]:
     """Source and target of a link on which the peer receives. The target is the client's own."""
     match plan:
-        case Subscribe(request=request, reply=reply):
+        case SubscribePlan(request=request, reply=reply):
             source = _topic_source(request, reply, plan.new_node)
-        case LookUp(request=request, reply=SourceReply() as reply):
+        case LookUpPlan(request=request, reply=SourceReply() as reply):
             source = _topic_source(request, reply, None)
-        case LookUp():
+        case LookUpPlan():
             raise AssertionError("a refusal has no termini")
-        case Consume() | Browse():
+        case ConsumePlan() | BrowsePlan():
             source = _queue_source(plan)
         case _:
             assert_never(plan)
@@ -85,12 +85,12 @@ def _topic_source(request: SourceRequest, reply: SourceReply, new_node: Exchange
     )
 
 
-def _queue_source(plan: Consume | Browse) -> Source:
+def _queue_source(plan: ConsumePlan | BrowsePlan) -> Source:
     """The source of a link that consumes from a queue, or browses it."""
     request, new_node = plan.request, plan.new_node
     asked = request.frame.source
     assert asked is not None, "a null source names no queue"
-    mode = DistributionMode.MOVE if isinstance(plan, Consume) else DistributionMode.COPY
+    mode = DistributionMode.MOVE if isinstance(plan, ConsumePlan) else DistributionMode.COPY
     return Source(
         address=new_node.name if new_node is not None else asked.address,
         durable=0,
@@ -105,7 +105,7 @@ def _queue_source(plan: Consume | Browse) -> Source:
     )
 
 
-def producer_target(plan: Produce) -> Target:
+def producer_target(plan: ProducePlan) -> Target:
     """The target of a link on which the peer sends. Only nodes that last could be durable, and a new one does not."""
     asked, new_node = plan.request.target, plan.new_node
     assert asked is not None, "refused by the decision"

@@ -37,11 +37,11 @@ from penstock_core.subscription_lifetime import outlives_process
 from penstock_core.temporary_nodes import check_consumer
 from penstock_core.terms import ExchangeType
 
-__all__ = ["LookUp", "Subscribe", "decide_lookup", "decide_subscription"]
+__all__ = ["LookUpPlan", "SubscribePlan", "decide_lookup", "decide_subscription"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscribe:
+class SubscribePlan:
     """The link consumes from a subscription, which is made, joined or rebound."""
 
     request: SourceRequest
@@ -57,7 +57,7 @@ class Subscribe:
 
 
 @dataclass(frozen=True, slots=True)
-class LookUp:
+class LookUpPlan:
     """The link has a null source: its reply describes the subscription, and it never gets a message."""
 
     request: SourceRequest
@@ -68,7 +68,7 @@ class LookUp:
 
 def decide_subscription(
     broker: Broker, connection: Connection, request: SourceRequest, found: SourceNode, topic: TopicNode
-) -> Subscribe | Refuse:
+) -> SubscribePlan | Refuse:
     """Decide an attach whose source is the topic `topic`."""
     exchange = topic.exchange
     if exchange.temporary is not None:
@@ -98,7 +98,7 @@ def decide_subscription(
             return refused
     if broker.log.failed is not None and _writes(decision):
         return broker.storage_refuse()
-    return Subscribe(
+    return SubscribePlan(
         request=request,
         decision=decision,
         reply=source_reply(asked, decision),
@@ -110,7 +110,7 @@ def decide_subscription(
     )
 
 
-def decide_lookup(broker: Broker, connection: Connection, request: SourceRequest) -> LookUp:
+def decide_lookup(broker: Broker, connection: Connection, request: SourceRequest) -> LookUpPlan:
     """Decide an attach with a null source.
 
     A refusal is part of the decision: that nothing was found is answered only once it is synced, because the end of the
@@ -125,8 +125,8 @@ def decide_lookup(broker: Broker, connection: Connection, request: SourceRequest
         needs = needs_to_subscribe(result.existing.identity, result.existing, "")
         result = broker.permissions.check_all(connection, needs) or result
     if isinstance(result, Refuse):
-        return LookUp(request, None, result)
-    return LookUp(request, result.existing.identity, source_reply(asked, result))
+        return LookUpPlan(request, None, result)
+    return LookUpPlan(request, result.existing.identity, source_reply(asked, result))
 
 
 def _asked_source(request: SourceRequest, address: str, topic: TopicNode) -> AskedSource | Refuse:

@@ -8,7 +8,7 @@ from penstock_broker.log.files import FileLayer, FolderLocked, RealFiles
 from penstock_broker.log.log import Log, LogOptions
 from penstock_broker.log.records import Document, EndReason
 from penstock_broker.log.recover import Damage, ForeignSegment, Recovered
-from penstock_broker.log.replay import Message
+from penstock_broker.log.replay import LiveMessage
 from penstock_broker.log.space import NoRoom
 from penstock_broker.log.syncers import SyncChoice, Syncer
 
@@ -22,9 +22,9 @@ __all__ = [
     "FolderLocked",
     "ForeignSegment",
     "LargePayload",
+    "LiveMessage",
     "Log",
     "LogOptions",
-    "Message",
     "NewerFormat",
     "NoRoom",
     "RealFiles",

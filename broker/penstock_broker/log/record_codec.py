@@ -29,7 +29,7 @@ from penstock_broker.log.records import (
     Put,
     Record,
     Remark,
-    Route,
+    RouteSet,
     StagedPut,
     Start,
     Transacted,
@@ -249,7 +249,7 @@ def _decode(kind: int, flags: int, body: memoryview, at: int) -> Record:
             incarnation, message = _PAIR.unpack_from(body)
             return Remark(incarnation, message, bytes(body[_PAIR.size :]))
         case RecordType.ROUTE:
-            return Route(_ROUTE.unpack_from(body)[0], tuple(_read_numbers(body[_ROUTE.size :])))
+            return RouteSet(_ROUTE.unpack_from(body)[0], tuple(_read_numbers(body[_ROUTE.size :])))
         case RecordType.DOCUMENT:
             incarnation, kind_length, _, key_length = _DOCUMENT.unpack_from(body)
             name, key, payload = _texts(body[_DOCUMENT.size :], kind_length, key_length)

@@ -51,7 +51,7 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class RouteSet:
     """The queues, by incarnation, that a put naming this route set reaches."""
 
     route_set: int
@@ -156,7 +156,7 @@ Record = (
     Start
     | Document
     | Deleted
-    | Route
+    | RouteSet
     | Put
     | Part
     | StagedPut

@@ -24,7 +24,7 @@ from penstock_broker.log.bodies import fetch_bodies
 from penstock_broker.log.files import FileLayer, read_all, write_all
 from penstock_broker.log.record_codec import Malformed, decode_records
 from penstock_broker.log.records import Document
-from penstock_broker.log.replay import Message, Replay, live_messages, lost_incarnations
+from penstock_broker.log.replay import LiveMessage, Replay, live_messages, lost_incarnations
 from penstock_broker.log.scan import Cut, Hole, ScanResult, SegmentData, scan
 from penstock_broker.log.segment_usage import Segment, SegmentUsage
 from penstock_broker.log.spare_segments import number_of, segment_name
@@ -53,7 +53,7 @@ class Recovered:
     """What the log holds."""
 
     documents: tuple[Document, ...]
-    messages: dict[int, list[Message]]
+    messages: dict[int, list[LiveMessage]]
     """By incarnation, in number order; a queue without messages has an empty list."""
     epoch: int
     """How often the log had been opened."""
@@ -255,7 +255,7 @@ def _add_segments(usage: SegmentUsage, kept: Sequence[_Found], result: ScanResul
         usage.add_segment(segment)
 
 
-def _count_live(usage: SegmentUsage, replay: Replay, messages: dict[int, list[Message]]) -> None:
+def _count_live(usage: SegmentUsage, replay: Replay, messages: dict[int, list[LiveMessage]]) -> None:
     usage.queues = {incarnation: {} for incarnation in messages}
     for incarnation, queue in messages.items():
         for message in queue:

@@ -23,7 +23,7 @@ from penstock_broker.log.records import (
     Put,
     Record,
     Remark,
-    Route,
+    RouteSet,
     StagedPut,
     Start,
 )
@@ -96,7 +96,7 @@ class Replay:
                     self.apply(record.records, segment, start)
                 case Ack():
                     self._ack(record, segment)
-                case Route():
+                case RouteSet():
                     self._routes[record.route_set] = record.incarnations
                     self.highest_route = max(self.highest_route, record.route_set)
                 case Document():
@@ -179,7 +179,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class LiveMessage:
     """A recovered message of one queue."""
 
     number: int
@@ -194,13 +194,13 @@ class Message:
     """The last remark about it; empty if there is none."""
 
 
-def live_messages(replay: Replay, *, delivered_is_known: bool) -> tuple[dict[int, list[Message]], dict[int, int]]:
+def live_messages(replay: Replay, *, delivered_is_known: bool) -> tuple[dict[int, list[LiveMessage]], dict[int, int]]:
     """Per incarnation that a document holds, its messages in number order; and for other incarnations, how many.
 
     `delivered_is_known`: every delivered-up-to number that was written has been read. Otherwise each message may have
     been delivered.
     """
-    queues: dict[int, list[Message]] = {
+    queues: dict[int, list[LiveMessage]] = {
         document.incarnation: [] for document in replay.documents.values() if document.incarnation
     }
     without_document: dict[int, int] = {}
@@ -216,12 +216,14 @@ def live_messages(replay: Replay, *, delivered_is_known: bool) -> tuple[dict[int
     return queues, without_document
 
 
-def _message(replay: Replay, incarnation: int, put: Put, *, delivered_is_known: bool) -> Message:
+def _message(replay: Replay, incarnation: int, put: Put, *, delivered_is_known: bool) -> LiveMessage:
     pair = incarnation, put.message
     count = replay.counts.get(pair, 0)
     reached = put.message <= replay.delivered_up_to.get(incarnation, 0)
     delivered = not delivered_is_known or count > 0 or reached
-    return Message(put.message, put.payload, put.flags, put.arrival, count, delivered, replay.remarks.get(pair, b""))
+    return LiveMessage(
+        put.message, put.payload, put.flags, put.arrival, count, delivered, replay.remarks.get(pair, b"")
+    )
 
 
 def lost_incarnations(without_document: Mapping[int, int], replay: Replay) -> dict[int, int]:

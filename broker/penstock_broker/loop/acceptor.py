@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock_amqp.transports.tls import Wrapping
-from penstock_broker.access.connection import Authenticator, Connection, Login
+from penstock_broker.access.connection import Authenticator, Connection, ConnectionLogin
 from penstock_broker.access.listeners import Listener
 from penstock_broker.access.lobby import Lobby
 from penstock_broker.access.transport import Transport
@@ -67,7 +67,7 @@ class Acceptor:
         """Serve a connected, non-blocking socket as one that `listener` accepted."""
         broker = self._broker
         broker.clients.next_connection += 1
-        login = Login(deadline_ms=broker.clock.now_ms + broker.settings.limits.login_seconds * 1000)
+        login = ConnectionLogin(deadline_ms=broker.clock.now_ms + broker.settings.limits.login_seconds * 1000)
         transport = Transport(sock, peer, wrapping)
         connection = Connection(broker.clients.next_connection, transport, listener, self._authenticator, login)
         self._connections.add(connection)

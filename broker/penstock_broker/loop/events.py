@@ -10,19 +10,19 @@ from __future__ import annotations
 from typing import assert_never
 
 from penstock_amqp.endpoint.events import (
-    Accepted,
-    Acquires,
+    AcceptedUnsettled,
+    AcquisitionRequested,
     Attached,
-    Closed,
+    ConnectionClosed,
     Detached,
-    Ended,
     Enlisted,
     Event,
     EventKind,
     Flowed,
-    Missed,
+    MessageAfterDetach,
     Opened,
     Other,
+    SessionEnded,
     Settled,
     TooLarge,
     Unstored,
@@ -30,7 +30,7 @@ from penstock_amqp.endpoint.events import (
 from penstock_amqp.endpoint.transactional_states import is_transactional
 from penstock_broker.access.connection import Connection, Phase
 from penstock_broker.attach import detach, open
-from penstock_broker.loop import link_events, producer_events
+from penstock_broker.loop import link_events
 from penstock_broker.messages import publish, settle
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer
@@ -54,7 +54,7 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
                 else:
                     publish.publish(broker, producer, event[2])
                 if producer.broken is not None:
-                    producer_events.close_broken(broker, producer, producer.broken, events[at + 1 :])
+                    link_events.close_broken(broker, producer, producer.broken, events[at + 1 :])
             elif isinstance(producer, Coordinator):
                 coordinator.receive(broker, producer, event[2])
         elif event[0] is EventKind.ACCEPTED:
@@ -75,32 +75,32 @@ def _other(broker: Broker, connection: Connection, event: Other, behind: list[Ev
             link_events.attached(broker, connection, event)
         case Flowed():
             link_events.flowed(broker, connection, event.link)
-        case Accepted():
+        case AcceptedUnsettled():
             link_events.accepted(broker, connection, event)
         case Settled():
             link_events.settled(broker, connection, event)
         case Enlisted():
             link_events.enlisted(broker, connection, event)
-        case Acquires():
-            link_events.acquires(broker, event.link)
+        case AcquisitionRequested():
+            link_events.acquisition_requested(broker, event.link)
         case TooLarge():
-            producer_events.too_large(broker, connection, event, behind)
+            link_events.too_large(broker, connection, event, behind)
         case Unstored():
-            producer_events.unstored(broker, connection, event, behind)
-        case Missed():
+            link_events.unstored(broker, connection, event, behind)
+        case MessageAfterDetach():
             commit.set_rollback_only(connection, event.txn_id)
         case Detached():
             if event.link.is_open:
                 detach.detached(broker, connection, event)
-        case Ended():
+        case SessionEnded():
             detach.session_ended(broker, connection, event)
-        case Closed():
+        case ConnectionClosed():
             _closed(broker, connection, event)
         case _:
             assert_never(event)
 
 
-def _closed(broker: Broker, connection: Connection, event: Closed) -> None:
+def _closed(broker: Broker, connection: Connection, event: ConnectionClosed) -> None:
     """The peer closed or broke the connection: answer, and drop it once the answer is sent."""
     if event.error is None:
         connection.flush()  # what was answered before: the engine says nothing of it behind a Close

@@ -1,30 +1,55 @@
-"""Events of one link: attached, credit, and deliveries that the peer does not just accept and settle.
+"""Events of one link: an attach, a flow, deliveries that the peer ends otherwise than by a plain accept, and messages
+of a producer that the broker can't take because they are too large, were not stored or can't be read.
 
-The rules stand in the rooms below; here each event is taken to what the link is for.
+The rules are in the rooms below; this module calls the one that the link is for. It decides nothing itself.
 """
 
 from __future__ import annotations
 
-from penstock_amqp.endpoint.events import FLAGS, Accepted, Attached, Enlisted, Outcome, Settled
+from penstock_amqp.endpoint.events import (
+    FLAGS,
+    AcceptedUnsettled,
+    AmqpError,
+    Attached,
+    Enlisted,
+    Event,
+    EventKind,
+    Outcome,
+    Settled,
+    TooLarge,
+    Unstored,
+)
 from penstock_amqp.endpoint.links import OutLink
 from penstock_broker.access.connection import Connection
-from penstock_broker.attach import attach, close, link_checks
+from penstock_broker.attach import attach, close, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import settle
+from penstock_broker.messages.refuse import UNREADABLE, refuse, refuse_unreadable
 from penstock_broker.queue.queue import LOGGED
 from penstock_broker.state.broker import Broker
-from penstock_broker.state.links import Browser, Consumer, SubscriptionLookup
-from penstock_broker.transactions import work
-from penstock_core.reason import Reason, Refuse
+from penstock_broker.state.links import Browser, Consumer, Producer, SubscriptionLookup
+from penstock_broker.state.open_transactions import Coordinator
+from penstock_broker.transactions import commit, coordinator, work
+from penstock_core.reason import REASON_KEY, Reason, Refuse
 
-__all__ = ["accepted", "acquires", "attached", "enlisted", "flowed", "settled"]
+__all__ = [
+    "accepted",
+    "acquisition_requested",
+    "attached",
+    "close_broken",
+    "enlisted",
+    "flowed",
+    "settled",
+    "too_large",
+    "unstored",
+]
 
 
 def attached(broker: Broker, connection: Connection, event: Attached) -> None:
     """The peer attached a link."""
     if not event.link.is_open:
         return  # its session ended within the same bytes
-    refused = link_checks.check(connection, event)
+    refused = attach.check_connection(connection, event)
     if refused is not None:
         connection.endpoint.refuse_attach(event.link, amqp_error(refused))
     elif isinstance(event.link, OutLink):
@@ -54,7 +79,7 @@ def flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
         broker.management.flowed(link)
 
 
-def acquires(broker: Broker, link: OutLink) -> None:
+def acquisition_requested(broker: Broker, link: OutLink) -> None:
     """The peer asks for transactional acquisition (AMQP 1.0 part 4, 4.4.3), which the broker does not offer."""
     if isinstance(link.context, Consumer) and link.is_open:
         told = "Messages can't be taken within a transaction; take them, and settle them within one."
@@ -70,7 +95,7 @@ def enlisted(broker: Broker, connection: Connection, event: Enlisted) -> None:
             close.close_link(broker, connection, consumer.link, amqp_error(refused))
 
 
-def accepted(broker: Broker, connection: Connection, event: Accepted) -> None:
+def accepted(broker: Broker, connection: Connection, event: AcceptedUnsettled) -> None:
     """The peer accepted a delivery and keeps it until we settle it: not before the log has synced that it is gone."""
     link, entry, _ = event.held
     consumer = link.context
@@ -95,13 +120,62 @@ def _changes_the_log(event: Settled) -> bool:
     return ends and bool(event.held[1][FLAGS] & LOGGED)
 
 
-def _confirm_later(broker: Broker, connection: Connection, event: Accepted | Settled, *, is_logged: bool) -> None:
+def _confirm_later(
+    broker: Broker, connection: Connection, event: AcceptedUnsettled | Settled, *, is_logged: bool
+) -> None:
     if is_logged:
         broker.sync.after_sync(connection, lambda: _confirm(broker, connection, event))
     else:
         _confirm(broker, connection, event)
 
 
-def _confirm(broker: Broker, connection: Connection, event: Accepted | Settled) -> None:
+def _confirm(broker: Broker, connection: Connection, event: AcceptedUnsettled | Settled) -> None:
     connection.endpoint.confirm(event)
     broker.work.touch(connection)
+
+
+def too_large(broker: Broker, connection: Connection, event: TooLarge, behind: list[Event]) -> None:
+    """A message is longer than the link takes: close the link. `behind`: what the same read brought after it."""
+    link = event.link
+    context = link.context
+    is_coordinator = isinstance(context, Coordinator)
+    most = coordinator.MAX_REQUEST_BYTES if is_coordinator else connection.listener.max_message_bytes
+    told = AmqpError(
+        "amqp:link:message-size-exceeded",
+        f"The link takes messages of at most {most} bytes; send smaller ones.",
+        {REASON_KEY: Reason.LIMIT_EXCEEDED.value},
+    )
+    commit.set_rollback_only(connection, event.txn_id, commit.refuse_of(told))
+    if not link.is_open:
+        return
+    if isinstance(context, Producer):
+        close_broken(broker, context, told, behind)
+    elif is_coordinator:
+        close.remove_link(broker, link, [])
+        connection.endpoint.detach(link, closed=True, error=told)
+
+
+def unstored(broker: Broker, connection: Connection, event: Unstored, behind: list[Event]) -> None:
+    """A long message could not be stored while it came: refuse it, within or outside of a transaction."""
+    producer = event.link.context
+    if not isinstance(producer, Producer) or not event.link.is_open:
+        commit.set_rollback_only(connection, event.txn_id, commit.refuse_of(event.error))
+        return
+    if event.txn_id is not None and connection.transactions is not None:
+        work.refuse_unstored(producer, event)
+    elif event.error.condition == UNREADABLE:
+        refuse_unreadable(producer, event.delivery, event.is_settled, event.error)
+    else:
+        refuse(producer, event.delivery, event.is_settled, event.error)
+    if producer.broken is not None:
+        close_broken(broker, producer, producer.broken, behind)
+
+
+def close_broken(broker: Broker, producer: Producer, told: AmqpError, behind: list[Event]) -> None:
+    """Close the link of a producer whose message can't be taken; what it sent behind it is not taken either."""
+    if producer.connection.transactions is not None:
+        for event in behind:  # their deliveries go with the link
+            if event[0] is EventKind.MESSAGES and event[1] is producer.link:
+                work.discard(producer, event[2], told)
+    close.close_link(broker, producer.connection, producer.link, told)
+    temporary.links_ended(broker, (producer,))

@@ -15,7 +15,7 @@ from penstock_api import management
 from penstock_api.management import DeclarationOutcome, EntityType, StatusCode
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.management import entity_states
-from penstock_broker.management.responses import Response, invalid_request, refusal
+from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal
 from penstock_broker.messages import due_times
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
@@ -45,7 +45,7 @@ from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence
 __all__ = ["declare"]
 
 
-def declare(broker: Broker, kind: EntityType, name: str | None, body: Value, *, update: bool) -> Response:
+def declare(broker: Broker, kind: EntityType, name: str | None, body: Value, *, update: bool) -> ManagementResponse:
     """CREATE or UPDATE one entity."""
     try:
         match kind:
@@ -67,12 +67,12 @@ def declare(broker: Broker, kind: EntityType, name: str | None, body: Value, *, 
 
 def _response(
     outcome: DeclarationOutcome, state: entity_states.StateDocument, blocked_by: str | None = None
-) -> Response:
+) -> ManagementResponse:
     body: dict[Value, Value] = {**state, "outcome": outcome.value}
     if blocked_by is not None:
         body["blockedBy"] = blocked_by
     made = outcome is DeclarationOutcome.CREATED
-    return Response(
+    return ManagementResponse(
         status=int(StatusCode.CREATED if made else StatusCode.OK),
         description=outcome.value,
         body={key: value for key, value in body.items() if value is not None},
@@ -82,7 +82,9 @@ def _response(
 # -- exchanges ------------------------------------------------------------------------------------------------------
 
 
-def _exchange(broker: Broker, name: str | None, wanted: management.ExchangeDeclaration, update: bool) -> Response:
+def _exchange(
+    broker: Broker, name: str | None, wanted: management.ExchangeDeclaration, update: bool
+) -> ManagementResponse:
     if not name:
         return invalid_request("The request names no exchange.")
     topology = broker.topology
@@ -151,7 +153,7 @@ def _other_owner(existing: management.Owner | None, wanted: management.Owner | N
 
 def _subscription(
     broker: Broker, name: str | None, wanted: management.SubscriptionDeclaration, update: bool
-) -> Response:
+) -> ManagementResponse:
     declared = _declared(broker, name, wanted)
     if isinstance(declared, Refuse):
         return refusal(declared)
@@ -240,7 +242,7 @@ def _keep(
     declared: DeclaredSubscription,
     wanted: management.SubscriptionDeclaration,
     decision: Keep,
-) -> Response:
+) -> ManagementResponse:
     before = _policies(subscription)
     _put_policies(subscription, declared, wanted)
     if decision.adopts:
@@ -303,7 +305,7 @@ def _policies(subscription: Subscription) -> tuple[object, ...]:
 # -- queues ---------------------------------------------------------------------------------------------------------
 
 
-def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration, update: bool) -> Response:
+def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration, update: bool) -> ManagementResponse:
     if not name:
         return invalid_request("The request names no queue.")
     refused = check_queue_name(name)

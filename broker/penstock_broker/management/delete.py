@@ -18,7 +18,7 @@ from penstock_api.validation_messages import validation_messages
 from penstock_broker.attach import close, detach, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.management import entity_states
-from penstock_broker.management.responses import Response, invalid_request, refusal
+from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.declaration_rules import DeleteExisting, NothingToDelete, decide_deletion, decide_exchange_deletion
@@ -28,7 +28,7 @@ from penstock_core.reason import Reason, Refuse
 __all__ = ["delete"]
 
 
-def delete(broker: Broker, kind: EntityType, name: str | None, body: Value) -> Response:
+def delete(broker: Broker, kind: EntityType, name: str | None, body: Value) -> ManagementResponse:
     """DELETE one entity; to delete one that is not there succeeds."""
     try:
         wanted = management.Deletion.model_validate(body if body is not None else {})
@@ -51,10 +51,10 @@ def delete(broker: Broker, kind: EntityType, name: str | None, body: Value) -> R
             assert_never(kind)
 
 
-_DELETED = Response(status=int(StatusCode.DELETED), description="Gone")
+_DELETED = ManagementResponse(status=int(StatusCode.DELETED), description="Gone")
 
 
-def _delete_exchange(broker: Broker, name: str, wanted: management.Deletion) -> Response:
+def _delete_exchange(broker: Broker, name: str, wanted: management.Deletion) -> ManagementResponse:
     exchange = broker.topology.exchanges.get(name)
     if exchange is None:
         return _DELETED
@@ -74,7 +74,7 @@ def _delete_exchange(broker: Broker, name: str, wanted: management.Deletion) -> 
     return _DELETED
 
 
-def _delete_subscription(broker: Broker, name: str, wanted: management.Deletion) -> Response:
+def _delete_subscription(broker: Broker, name: str, wanted: management.Deletion) -> ManagementResponse:
     identity = parse_queue_name(name)
     if identity is None:
         return invalid_request(f"{name!r} is not the queue name of a subscription.")
@@ -106,7 +106,7 @@ def _users_of(queue: Queue) -> Value:
     return {"containers": containers[: entity_states.MAX_CONTAINERS], "depth": queue.depth}
 
 
-def _delete_queue(broker: Broker, name: str, wanted: management.Deletion) -> Response:
+def _delete_queue(broker: Broker, name: str, wanted: management.Deletion) -> ManagementResponse:
     node = broker.topology.queues.get(name)
     if node is None:
         return _DELETED
@@ -125,7 +125,7 @@ def _delete_queue(broker: Broker, name: str, wanted: management.Deletion) -> Res
     return _DELETED
 
 
-def _close_connection(broker: Broker, name: str) -> Response:
+def _close_connection(broker: Broker, name: str) -> ManagementResponse:
     connection = broker.clients.connections.get(int(name)) if name.isdigit() else None
     if connection is not None:
         detach.close_connection(broker, connection, AmqpError("amqp:connection:forced", "Closed by the administrator."))

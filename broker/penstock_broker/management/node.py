@@ -23,7 +23,7 @@ from penstock_broker.access.connection import Connection
 from penstock_broker.attach import close, temporary
 from penstock_broker.errors import amqp_error
 from penstock_broker.management import queue_messages, requests
-from penstock_broker.management.responses import Response, encode_response, refusal
+from penstock_broker.management.responses import ManagementResponse, encode_response, refusal
 from penstock_broker.messages import deposit
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Producer
@@ -133,7 +133,7 @@ class ManagementNode:
         except Exception:
             logger.exception("A management request failed: %r", dict(request.application_properties))
             result = refusal(Refuse(Reason.INTERNAL_ERROR, "The request failed; see the broker's log."))
-        if isinstance(result, Response):
+        if isinstance(result, ManagementResponse):
             self._broker.sync.when_durable(connection, lambda: self._fill(receiver, slot, request, result))
         else:
             self._slice(receiver, slot, request, result)
@@ -154,7 +154,9 @@ class ManagementNode:
         else:
             self._broker.sync.when_durable(receiver.connection, lambda: self._fill(receiver, slot, request, done))
 
-    def _fill(self, receiver: ResponseLink | ResponseQueue, slot: _Slot, request: Message, response: Response) -> None:
+    def _fill(
+        self, receiver: ResponseLink | ResponseQueue, slot: _Slot, request: Message, response: ManagementResponse
+    ) -> None:
         if isinstance(receiver, ResponseQueue) or receiver.link.is_open:
             slot.data = encode_response(response, request.properties)
             most = 0 if isinstance(receiver, ResponseQueue) else receiver.link.max_bytes

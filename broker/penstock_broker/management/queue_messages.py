@@ -23,7 +23,7 @@ from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_api.message_operations import HandledMessages, MessageSelection, PeekRequest
 from penstock_api.validation_messages import validation_messages
 from penstock_broker.management import message_view
-from penstock_broker.management.responses import Response, invalid_request, refusal, to_value
+from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal, to_value
 from penstock_broker.messages import due_times, move
 from penstock_broker.messages.deposit import destination_of
 from penstock_broker.queue.queue import Queue
@@ -43,7 +43,7 @@ Matches = Callable[[Entry], bool]
 
 def handle(
     broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value
-) -> Response | PeekTask | MessagesTask:
+) -> ManagementResponse | PeekTask | MessagesTask:
     """Begin a PEEK, PURGE, MOVE or REDRIVE; or refuse it."""
     queue = _queue(broker, kind, name or "")
     if isinstance(queue, Refuse):
@@ -63,7 +63,7 @@ def handle(
 
 def _selected(
     broker: Broker, operation: Operation, queue: Queue, selection: MessageSelection
-) -> Response | MessagesTask:
+) -> ManagementResponse | MessagesTask:
     matches = _matcher(selection.selector)
     if isinstance(matches, Refuse):
         return refusal(matches)
@@ -118,14 +118,14 @@ class PeekTask:
         self._found: list[Value] = []
         self._entries = queue.everything()
 
-    def step(self, _count: int) -> Response | None:
+    def step(self, _count: int) -> ManagementResponse | None:
         """Examine more; the response once the page is full, or all messages are examined."""
         peek = self._peek
         for _ in range(EXAMINED_PER_STEP):
             found = next(self._entries, None)
             if found is None or len(self._found) == peek.count:
                 body: Value = {"messages": self._found, "depth": self._queue.depth}
-                return Response(status=int(StatusCode.OK), description="OK", body=body)
+                return ManagementResponse(status=int(StatusCode.OK), description="OK", body=body)
             state, entry = found
             if not self._matches(entry):
                 continue
@@ -154,7 +154,7 @@ class MessagesTask:
     is_over: bool = False
     entries: Iterator[Entry] | None = None
 
-    def step(self, _count: int) -> Response | None:
+    def step(self, _count: int) -> ManagementResponse | None:
         """Handle more; the response once all messages are handled."""
         if self.entries is None:
             self.entries = (entry for _, entry in self.queue.everything())
@@ -175,7 +175,7 @@ class MessagesTask:
         if not self.is_over:
             return None
         handled = HandledMessages(messages=self.done, left=self.left, why=self.why)
-        return Response(status=int(StatusCode.OK), description="OK", body=to_value(handled))
+        return ManagementResponse(status=int(StatusCode.OK), description="OK", body=to_value(handled))
 
     def _handle(self, entries: list[Entry]) -> None:
         for at, entry in enumerate(entries):

@@ -18,7 +18,7 @@ from penstock_api import management
 from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_broker.access.connection import Connection
 from penstock_broker.management import declare, delete, entity_states, queue_messages
-from penstock_broker.management.responses import Response, invalid_request, refusal
+from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
 from penstock_core.identity import parse_queue_name
@@ -47,7 +47,7 @@ class QueryTask:
     total: int
     encoded: list[bytes]
 
-    def step(self, count: int) -> Response | None:
+    def step(self, count: int) -> ManagementResponse | None:
         """Encode up to `count` rows more; the response once all rows are encoded."""
         for _ in range(count):
             row = next(self.rows, None)
@@ -56,12 +56,12 @@ class QueryTask:
             self.encoded.append(encode([row.get(name) for name in self.attributes]))
         return None
 
-    def _response(self) -> Response:
+    def _response(self) -> ManagementResponse:
         results = _raw_list(self.encoded)
         names = encode(list[Value](self.attributes))
         pairs = encode("attributeNames") + names + encode("results") + results
         body = b"\xd1" + (len(pairs) + 4).to_bytes(4, "big") + (4).to_bytes(4, "big") + pairs
-        return Response(
+        return ManagementResponse(
             status=int(StatusCode.OK),
             description="OK",
             properties={management.REVISION: self.revision, management.TOTAL: self.total},
@@ -78,13 +78,13 @@ class ChangesTask:
     entries: Iterator[Value]
     items: list[Value]
 
-    def step(self, count: int) -> Response | None:
+    def step(self, count: int) -> ManagementResponse | None:
         """Make up to `count` changes more; the response once all are made."""
         for _ in range(count):
             try:
                 entry = next(self.entries)
             except StopIteration:
-                return Response(status=int(StatusCode.OK), description="OK", body=self.items)
+                return ManagementResponse(status=int(StatusCode.OK), description="OK", body=self.items)
             self.items.append(_change_item(self.broker, self.operation, entry).as_item())
         return None
 
@@ -99,7 +99,7 @@ Task: TypeAlias = QueryTask | ChangesTask | queue_messages.PeekTask | queue_mess
 """A request that is worked through in slices: `step` returns its response, or None if changed is more to do."""
 
 
-def respond(broker: Broker, connection: Connection, request: Message) -> Response | Task:
+def respond(broker: Broker, connection: Connection, request: Message) -> ManagementResponse | Task:
     """Serve one request, or begin to."""
     asked = request.application_properties
     try:
@@ -152,11 +152,11 @@ def _check_role(broker: Broker, connection: Connection, operation: Operation, ki
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
-def _read(broker: Broker, connection: Connection, kind: EntityType, name: str | None) -> Response:
+def _read(broker: Broker, connection: Connection, kind: EntityType, name: str | None) -> ManagementResponse:
     for state in _states(broker, connection, kind, only=name):
         if kind is EntityType.BROKER or name in (state.get("queueName"), state.get("name"), state.get("id")):
             body: entity_states.StateDocument = {key: value for key, value in state.items() if value is not None}
-            return Response(status=int(StatusCode.OK), description="OK", body=body)
+            return ManagementResponse(status=int(StatusCode.OK), description="OK", body=body)
     reason = {
         EntityType.EXCHANGE: Reason.EXCHANGE_NOT_FOUND,
         EntityType.SUBSCRIPTION: Reason.SUBSCRIPTION_NOT_FOUND,
@@ -201,7 +201,9 @@ def _visible(broker: Broker, connection: Connection) -> list[Connection]:
     return list(broker.clients.connections.values()) if sees_all else [connection]
 
 
-def _query(broker: Broker, connection: Connection, kind: EntityType, request: Message) -> Response | QueryTask:
+def _query(
+    broker: Broker, connection: Connection, kind: EntityType, request: Message
+) -> ManagementResponse | QueryTask:
     asked = request.application_properties
     offset, count = _number(asked.get(management.OFFSET), 0), _number(asked.get(management.COUNT), management.MAX_COUNT)
     since = _number(asked.get(management.CHANGED_SINCE), 0)
@@ -256,7 +258,7 @@ def _counter_names() -> list[str]:
 
 def _change(
     broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value
-) -> Response | ChangesTask:
+) -> ManagementResponse | ChangesTask:
     if not isinstance(body, list):
         return _change_one(broker, operation, kind, name, body)
     if len(body) > management.MAX_COUNT:
@@ -264,7 +266,7 @@ def _change(
     return ChangesTask(broker, operation, iter(body), [])
 
 
-def _change_item(broker: Broker, operation: Operation, entry: Value) -> Response:
+def _change_item(broker: Broker, operation: Operation, entry: Value) -> ManagementResponse:
     if not isinstance(entry, dict):
         return invalid_request("An entry of the list is no map.")
     name = entry.get("name")
@@ -275,7 +277,9 @@ def _change_item(broker: Broker, operation: Operation, entry: Value) -> Response
     return _change_one(broker, operation, kind, name if isinstance(name, str) else None, entry.get("body"))
 
 
-def _change_one(broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value) -> Response:
+def _change_one(
+    broker: Broker, operation: Operation, kind: EntityType, name: str | None, body: Value
+) -> ManagementResponse:
     if operation is Operation.DELETE:
         return delete.delete(broker, kind, name, body)
     return declare.declare(broker, kind, name, body, update=operation is Operation.UPDATE)

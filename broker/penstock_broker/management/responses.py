@@ -16,7 +16,7 @@ from penstock_api import management
 from penstock_api.management import StatusCode
 from penstock_core.reason import ErrorCondition, Reason, Refuse
 
-__all__ = ["Response", "encode_response", "invalid_request", "refusal", "to_value"]
+__all__ = ["ManagementResponse", "encode_response", "invalid_request", "refusal", "to_value"]
 
 _STATUS: Final = {
     ErrorCondition.NOT_FOUND: StatusCode.NOT_FOUND,
@@ -32,7 +32,7 @@ _NO_BODY: Final = b"\x40"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class ManagementResponse:
     """The response to one request. `encoded_body` takes the place of `body` where that was encoded in slices."""
 
     status: int
@@ -54,18 +54,18 @@ class Response:
         return item
 
 
-def refusal(refuse: Refuse, body: Value = None) -> Response:
+def refusal(refuse: Refuse, body: Value = None) -> ManagementResponse:
     """The response for a refusal. Its status is 409 (conflict) unless the condition has a status of its own."""
     status = _STATUS.get(refuse.condition, StatusCode.CONFLICT)
-    return Response(status=int(status), description=refuse.description, refuse=refuse, body=body)
+    return ManagementResponse(status=int(status), description=refuse.description, refuse=refuse, body=body)
 
 
-def invalid_request(description: str) -> Response:
+def invalid_request(description: str) -> ManagementResponse:
     """The response, with status 400, to a request that is wrong in itself."""
     return refusal(Refuse(Reason.INVALID_REQUEST, description))
 
 
-def encode_response(response: Response, request: Properties) -> bytes:
+def encode_response(response: ManagementResponse, request: Properties) -> bytes:
     """The message that answers `request`, encoded."""
     properties: dict[str, Value] = {
         management.STATUS_CODE: Int(response.status),

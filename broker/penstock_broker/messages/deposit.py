@@ -16,6 +16,7 @@ from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import publish, queue_limits, store
+from penstock_broker.messages.refuse import unreadable
 from penstock_broker.queue.queue import Queue
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.routes import ExchangeTarget, QueueTarget
@@ -44,7 +45,7 @@ def deposit(
         publish.prepare(broker, destination, 1)
         route = publish.route_message(broker, destination, data, head)
     except DecodeError as error:
-        return publish.unreadable(error)
+        return unreadable(error)
     if isinstance(route, AmqpError):
         return route
     route = store.admitted_route(broker, route, data, head, connection)

@@ -11,7 +11,6 @@ Source: docs/decisions/018-addresses.md, 030-messages-untouched.md and 037-answe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -22,8 +21,9 @@ from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.messages import dead_letter_origin, queue_limits, store
+from penstock_broker.messages.addresses import destination_of
 from penstock_broker.messages.due_times import wishes_of
-from penstock_broker.messages.relay import destination_of
+from penstock_broker.messages.refuse import break_link, refuse, refuse_unreadable, top_up, unreadable
 from penstock_broker.queue.message_prefix import NO_TIMES, MessagePrefix
 from penstock_broker.queue.queue import LOGGED, SCHEDULED
 from penstock_broker.state.broker import Broker
@@ -34,24 +34,15 @@ from penstock_core.reason import Reason, Refuse
 from penstock_core.terms import Unroutable
 
 __all__ = [
-    "UNREADABLE",
-    "break_link",
     "learn_prefix",
     "prepare",
     "publish",
-    "refuse",
-    "refuse_unreadable",
     "route_message",
     "store_routed",
-    "top_up",
-    "unreadable",
 ]
 
 KNOWN_BEGINNINGS: Final = 16
 """Ways in which the messages of a producer begin that are remembered: its priorities, say."""
-
-UNREADABLE: Final = "amqp:decode-error"
-"""Condition of a message that can't be read."""
 
 
 def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
@@ -355,49 +346,3 @@ def _accept_synced(broker: Broker, producer: Producer, deliveries: list[Ptr]) ->
     if producer.link.is_open:
         _accept(broker, producer, deliveries, False)
         broker.work.touch(producer.connection)
-
-
-def top_up(producer: Producer) -> None:
-    """Give credit for what was answered, if it has become half a window."""
-    if producer.owed_credit * 2 >= producer.window and producer.link.is_open:
-        producer.connection.endpoint.credit(producer.link, producer.owed_credit)
-        producer.owed_credit = 0
-
-
-def unreadable(error: Exception) -> AmqpError:
-    """Why a message that can't be read is not taken."""
-    return AmqpError(UNREADABLE, f"The message can't be read: {error}")
-
-
-def refuse_unreadable(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
-    """Refuse a message that can't be read. If its sender settled it already, only closing the link can tell the
-    sender."""
-    if settled:
-        break_link(producer, delivery, error)
-    else:
-        refuse(producer, delivery, settled, error)
-
-
-def refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
-    """Reject one message, or close the link if it can't carry that outcome. A message sent settled is dropped in
-    silence."""
-    if settled:
-        producer.connection.endpoint.settle([delivery])
-        producer.owed_credit += 1
-    elif not producer.can_reject:
-        break_link(producer, delivery, error)
-    else:
-        _reject(producer, [delivery], error)
-
-
-def break_link(producer: Producer, delivery: Ptr, error: AmqpError) -> None:
-    """Have the link closed, telling which message is the cause; it, and what comes behind it, is not taken."""
-    if producer.broken is None:
-        tag = producer.connection.endpoint.tag_of(delivery)
-        producer.broken = replace(error, info={**error.info, "delivery-tag": tag})
-
-
-def _reject(producer: Producer, deliveries: list[Ptr], error: AmqpError) -> None:
-    producer.connection.endpoint.reject(deliveries, error)
-    producer.owed_credit += len(deliveries)
-    top_up(producer)

@@ -13,7 +13,7 @@ from operator import itemgetter
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, EXPIRES, FLAGS, NUMBER, Entry
 from penstock_amqp.messages.message_head import read_head, with_annotations_section
-from penstock_broker.log import Document, Message, Recovered
+from penstock_broker.log import Document, LiveMessage, Recovered
 from penstock_broker.messages.due_times import wishes_of
 from penstock_broker.queue.flags import order_flags
 from penstock_broker.queue.queue import LOGGED, SCHEDULED, Queue
@@ -78,7 +78,7 @@ def instance_of(recovered: Recovered) -> str | None:
     return None
 
 
-def _fill(queue: Queue, messages: Sequence[Message], now_us: int) -> None:
+def _fill(queue: Queue, messages: Sequence[LiveMessage], now_us: int) -> None:
     due: list[Entry] = []
     for message in messages:
         entry = _entry(message, queue.policy.max_ttl_us)
@@ -123,7 +123,7 @@ def _in_order(due: list[Entry]) -> list[Entry]:
     return ordered
 
 
-def _entry(message: Message, max_ttl_us: int) -> Entry:
+def _entry(message: LiveMessage, max_ttl_us: int) -> Entry:
     """The entry as it was when the message came; the record keeps when that was."""
     data, arrival = message.payload, message.arrival
     head = read_head(data)

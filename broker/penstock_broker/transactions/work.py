@@ -17,8 +17,9 @@ from penstock_amqp.messages import message_head
 from penstock_broker.access.connection import Connection
 from penstock_broker.errors import amqp_error
 from penstock_broker.log import LargePayload
-from penstock_broker.messages import dead_letter_origin, relay, settle
+from penstock_broker.messages import addresses, dead_letter_origin, settle
 from penstock_broker.messages import publish as messages_publish
+from penstock_broker.messages.refuse import break_link, refuse, top_up, unreadable
 from penstock_broker.state.broker import Broker
 from penstock_broker.state.links import Consumer, Producer
 from penstock_broker.state.open_transactions import ConnectionTransactions, Settlement, Transaction, transactions_of
@@ -45,7 +46,7 @@ def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:
             _refuse_outside(producer, run, named)
         else:
             _add_run(broker, producer, named, run)
-    messages_publish.top_up(producer)
+    top_up(producer)
 
 
 def _named(arrival: Arrival) -> bytes | AmqpError | None:
@@ -53,7 +54,7 @@ def _named(arrival: Arrival) -> bytes | AmqpError | None:
     try:
         return transactional_states.transfer_transaction(arrival[0])
     except DecodeError as error:
-        return messages_publish.unreadable(error)
+        return unreadable(error)
 
 
 def discard(producer: Producer, arrivals: list[Arrival], error: AmqpError) -> None:
@@ -75,9 +76,9 @@ def refuse_unstored(producer: Producer, event: Unstored) -> None:
             event.delivery, event.txn_id, producer.connection.endpoint.fitting(event.error)
         )
         producer.owed_credit += 1
-        messages_publish.top_up(producer)
+        top_up(producer)
     else:
-        messages_publish.refuse(producer, event.delivery, event.is_settled, event.error)
+        refuse(producer, event.delivery, event.is_settled, event.error)
 
 
 def _add_run(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arrival]) -> None:
@@ -100,7 +101,7 @@ def _add_run(broker: Broker, producer: Producer, txn_id: bytes, run: list[Arriva
         elif producer.can_reject:
             transactional_states.answer_rejected(delivery, txn_id, producer.connection.endpoint.fitting(refused))
         else:
-            messages_publish.break_link(producer, delivery, refused)
+            break_link(producer, delivery, refused)
             discard(producer, run[at + 1 :], refused)
             return
 
@@ -152,7 +153,7 @@ def _add(
         data = message_head.forwarded(data, message_head.read_head(data))
         found = _destination(broker, producer, data)
     except DecodeError as error:
-        found = messages_publish.unreadable(error)
+        found = unreadable(error)
     if isinstance(found, AmqpError):
         ledger.move(transaction, rules.doom(transaction.state, commit.refuse_of(found)))
         return found
@@ -183,7 +184,7 @@ def _destination(broker: Broker, producer: Producer, data: bytes) -> ExchangeTar
         case ExchangeTarget() | QueueTarget():
             return destination
         case RelayTarget():
-            return relay.destination_of(broker, producer.connection, destination, data)
+            return addresses.destination_of(broker, producer.connection, destination, data)
         case ManagementTarget():
             description = "Requests to $management can't be part of a transaction; send them outside."
             return amqp_error(Refuse(Reason.NOT_ALLOWED, description))
@@ -195,7 +196,7 @@ def _refuse_outside(producer: Producer, run: list[Arrival], error: AmqpError) ->
     """Refuse messages whose transaction is not known. If the sender has settled one, the link is closed instead."""
     for delivery, _, is_settled in run:
         if is_settled or not producer.can_reject:
-            messages_publish.break_link(producer, delivery, error)
+            break_link(producer, delivery, error)
             return
         producer.connection.endpoint.reject([delivery], error)
         producer.owed_credit += 1

@@ -15,15 +15,15 @@ from penstock_amqp.endpoint.events import (
     AmqpError,
     Arrival,
     Attached,
-    Closed,
+    ConnectionClosed,
     Detached,
-    Ended,
     Entry,
     EventKind,
     Flowed,
     Held,
     Opened,
     Outcome,
+    SessionEnded,
     Settled,
     TooLarge,
 )
@@ -442,7 +442,7 @@ def test_the_end_of_a_session_returns_what_its_links_held(pair: EnginePair) -> N
     session.close()
     pair.exchange()
     (event,) = pair.others()
-    assert isinstance(event, Ended)
+    assert isinstance(event, SessionEnded)
     assert event.session.links == [link]
     assert [held[1][1] for held in pair.endpoint.all_held()] == [b"one", b"two"]
     pair.endpoint.end(event.session)
@@ -455,7 +455,7 @@ def test_a_close_is_told_and_answered(pair: EnginePair) -> None:
     pair.open()
     pair.connection.close()
     pair.exchange()
-    assert pair.others() == [Closed(None)]
+    assert pair.others() == [ConnectionClosed(None)]
     pair.endpoint.close(None)
     pair.exchange()
     assert pair.connection.state & Endpoint.REMOTE_CLOSED
@@ -466,7 +466,7 @@ def test_rubbish_closes_the_connection(pair: EnginePair) -> None:
     pair.events = []
     pair.endpoint.receive_bytes(b"\x00\x00\x00\x0c\x02\x00\x00\x00rubb", pair.events)
     (event,) = pair.others()
-    assert isinstance(event, Closed)
+    assert isinstance(event, ConnectionClosed)
     assert event.error is not None
     assert pair.endpoint.closed
 
@@ -479,7 +479,7 @@ def test_a_performative_by_its_symbol_closes_with_an_error(pair: EnginePair) -> 
     frame = (8 + len(symbol_begin)).to_bytes(4, "big") + b"\x02\x00\x00\x05" + symbol_begin
     pair.endpoint.receive_bytes(frame, pair.events)
     (event,) = pair.others()
-    assert isinstance(event, Closed)
+    assert isinstance(event, ConnectionClosed)
     assert event.error is not None
 
 
@@ -492,7 +492,7 @@ def test_silence_is_noticed_and_told(pair: EnginePair) -> None:
     pair.endpoint.tick(61_001, events)
     (event,) = events
     assert event[0] is EventKind.OTHER
-    assert isinstance(event[2], Closed)
+    assert isinstance(event[2], ConnectionClosed)
     assert event[2].error is not None
     assert event[2].error.condition == "amqp:resource-limit-exceeded"
 

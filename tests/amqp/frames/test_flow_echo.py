@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from penstock_amqp.frames.flow_echo import LinkState, echo_frame
+from penstock_amqp.frames.flow_echo import LinkCredit, echo_frame
 from penstock_amqp.frames.frames import read_body
 from penstock_amqp.frames.performatives import Flow
 
 SESSION = Flow(next_incoming_id=7, incoming_window=1024, next_outgoing_id=40, outgoing_window=2**31 - 1)
 
 
-def answered(flow: Flow, link: LinkState | None) -> Flow:
+def answered(flow: Flow, link: LinkCredit | None) -> Flow:
     frame = echo_frame(flow, 3, SESSION, link)
     assert frame[6:8] == b"\x00\x03"
     return read_body(frame[8:], Flow)[0]
@@ -27,7 +27,7 @@ def test_a_receiver_that_asks_learns_how_far_we_sent() -> None:
         link_credit=5,
         echo=True,
     )
-    told = answered(flow, LinkState(handle=1, is_sender=True, credit=2, available=8))
+    told = answered(flow, LinkCredit(handle=1, is_sender=True, credit=2, available=8))
     assert told == Flow(
         next_incoming_id=7,
         incoming_window=1024,
@@ -52,7 +52,7 @@ def test_a_sender_that_asks_learns_its_credit() -> None:
         available=4,
         echo=True,
     )
-    told = answered(flow, LinkState(handle=2, is_sender=False, credit=500))
+    told = answered(flow, LinkCredit(handle=2, is_sender=False, credit=500))
     assert (told.handle, told.delivery_count, told.link_credit, told.available) == (2, 30, 500, None)
 
 
@@ -60,7 +60,7 @@ def test_counts_wrap_at_32_bits() -> None:
     flow = Flow(
         incoming_window=9, next_outgoing_id=0, outgoing_window=9, handle=0, delivery_count=2**32 - 1, link_credit=3
     )
-    assert answered(flow, LinkState(handle=0, is_sender=True, credit=1)).delivery_count == 1
+    assert answered(flow, LinkCredit(handle=0, is_sender=True, credit=1)).delivery_count == 1
 
 
 def test_a_session_that_asks_learns_about_itself_alone() -> None:
@@ -71,5 +71,5 @@ def test_a_session_that_asks_learns_about_itself_alone() -> None:
 
 def test_more_sent_than_the_peer_still_allows_is_counted_and_no_credit_is_left() -> None:
     flow = Flow(incoming_window=9, next_outgoing_id=0, outgoing_window=9, handle=0, delivery_count=1, link_credit=0)
-    told = answered(flow, LinkState(handle=0, is_sender=True, credit=-1))
+    told = answered(flow, LinkCredit(handle=0, is_sender=True, credit=-1))
     assert (told.delivery_count, told.link_credit) == (2, 0)

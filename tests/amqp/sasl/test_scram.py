@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock_amqp.sasl.credentials import fake_record, make_record
-from penstock_amqp.sasl.mechanisms import Accept, Ask, Find, Refuse, ScramKeys, Verdict
+from penstock_amqp.sasl.mechanisms import AcceptLogin, LookUpKeys, RefuseLogin, ScramKeys, SendChallenge, Verdict
 from penstock_amqp.sasl.scram import Scram, ScramError, salted_keys
 
 # RFC 7677, section 3: user "user", password "pencil".
@@ -30,27 +30,27 @@ def keys(name: str = "SCRAM-SHA-256") -> ScramKeys:
 
 def begun() -> Scram:
     scram = Scram("SCRAM-SHA-256", SERVER_NONCE)
-    assert scram.respond(CLIENT_FIRST) == Find("SCRAM-SHA-256", "user")
-    assert scram.answered(keys()) == Ask(SERVER_FIRST)
+    assert scram.respond(CLIENT_FIRST) == LookUpKeys("SCRAM-SHA-256", "user")
+    assert scram.answered(keys()) == SendChallenge(SERVER_FIRST)
     return scram
 
 
 def test_the_exchange_of_rfc_7677() -> None:
     scram = begun()
-    assert scram.respond(CLIENT_FINAL) == Ask(SERVER_FINAL)
-    assert scram.respond(b"") == Accept("user")
+    assert scram.respond(CLIENT_FINAL) == SendChallenge(SERVER_FINAL)
+    assert scram.respond(b"") == AcceptLogin("user")
 
 
 def test_without_an_initial_response_an_empty_challenge_asks_for_one() -> None:
     scram = Scram("SCRAM-SHA-256", SERVER_NONCE)
-    assert scram.respond(None) == Ask(b"")
-    assert scram.respond(CLIENT_FIRST) == Find("SCRAM-SHA-256", "user")
+    assert scram.respond(None) == SendChallenge(b"")
+    assert scram.respond(CLIENT_FIRST) == LookUpKeys("SCRAM-SHA-256", "user")
 
 
 def test_a_wrong_proof_is_refused() -> None:
     wrong = CLIENT_FINAL.replace(b"p=dHzb", b"p=eHzb")
     refused = begun().respond(wrong)
-    assert isinstance(refused, Refuse)
+    assert isinstance(refused, RefuseLogin)
     assert refused.user == "user"
 
 
@@ -58,8 +58,8 @@ def test_keys_of_a_user_that_does_not_exist_fit_nothing() -> None:
     scram = Scram("SCRAM-SHA-256", SERVER_NONCE)
     scram.respond(CLIENT_FIRST)
     made_up = fake_record(b"k" * 32, "user", 4096)
-    assert isinstance(scram.answered(made_up.keys["SCRAM-SHA-256"]), Ask)
-    assert isinstance(scram.respond(CLIENT_FINAL), Refuse)
+    assert isinstance(scram.answered(made_up.keys["SCRAM-SHA-256"]), SendChallenge)
+    assert isinstance(scram.respond(CLIENT_FINAL), RefuseLogin)
 
 
 @pytest.mark.parametrize(
@@ -77,23 +77,23 @@ def test_keys_of_a_user_that_does_not_exist_fit_nothing() -> None:
     ],
 )
 def test_a_first_message_that_cannot_be_used_is_refused(first: bytes) -> None:
-    assert isinstance(Scram("SCRAM-SHA-256").respond(first), Refuse)
+    assert isinstance(Scram("SCRAM-SHA-256").respond(first), RefuseLogin)
 
 
 def test_bytes_behind_the_proof_are_refused() -> None:
     scram = begun()
     scram.respond(CLIENT_FINAL)
-    assert isinstance(scram.respond(b"more"), Refuse)
+    assert isinstance(scram.respond(b"more"), RefuseLogin)
 
 
 def test_a_verdict_is_no_answer_to_a_question_for_keys() -> None:
     scram = Scram("SCRAM-SHA-256")
     scram.respond(CLIENT_FIRST)
-    assert isinstance(scram.answered(Verdict.RIGHT), Refuse)
+    assert isinstance(scram.answered(Verdict.RIGHT), RefuseLogin)
 
 
 def test_another_nonce_in_the_last_message_is_refused() -> None:
-    assert isinstance(begun().respond(CLIENT_FINAL.replace(b"r=rOpr", b"r=xOpr")), Refuse)
+    assert isinstance(begun().respond(CLIENT_FINAL.replace(b"r=rOpr", b"r=xOpr")), RefuseLogin)
 
 
 @pytest.mark.parametrize("password", ["", "a\x00b", "p" * 1025])
@@ -108,9 +108,9 @@ def test_no_message_makes_it_raise(messages: list[bytes | None]) -> None:
     scram = Scram("SCRAM-SHA-256")
     for message in messages:
         step = scram.respond(message)
-        if isinstance(step, Find):
+        if isinstance(step, LookUpKeys):
             step = scram.answered(keys())
-        if isinstance(step, Refuse):
+        if isinstance(step, RefuseLogin):
             return
 
 
@@ -118,6 +118,6 @@ def test_no_message_makes_it_raise(messages: list[bytes | None]) -> None:
 @settings(max_examples=200)
 def test_no_text_makes_it_raise(first: str, final: str) -> None:
     scram = Scram("SCRAM-SHA-512")
-    if isinstance(scram.respond(b"n,,n=" + first.encode() + b",r=abc"), Find):
+    if isinstance(scram.respond(b"n,,n=" + first.encode() + b",r=abc"), LookUpKeys):
         scram.answered(keys("SCRAM-SHA-512"))
-        assert isinstance(scram.respond(final.encode()), Refuse)
+        assert isinstance(scram.respond(final.encode()), RefuseLogin)

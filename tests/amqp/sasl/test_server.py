@@ -12,11 +12,11 @@ from penstock_amqp.errors import SaslError
 from penstock_amqp.sasl.frames import SaslCode
 from penstock_amqp.sasl.mechanisms import (
     MECHANISMS,
-    Accept,
-    Ask,
+    AcceptLogin,
     CredentialAnswer,
     Mechanism,
-    Refuse,
+    RefuseLogin,
+    SendChallenge,
     Step,
     Verdict,
     Verify,
@@ -175,10 +175,10 @@ class Parrot:
     """Asks for ever."""
 
     def respond(self, message: bytes | None) -> Step:
-        return Ask(b"again")
+        return SendChallenge(b"again")
 
     def answered(self, answer: CredentialAnswer) -> Step:
-        return Refuse("nothing was to be verified")
+        return RefuseLogin("nothing was to be verified")
 
 
 class AskAfterVerdict:
@@ -188,11 +188,11 @@ class AskAfterVerdict:
         self._right = False
 
     def respond(self, message: bytes | None) -> Step:
-        return Accept("alice") if self._right else Verify("X", "alice", b"")
+        return AcceptLogin("alice") if self._right else Verify("X", "alice", b"")
 
     def answered(self, answer: CredentialAnswer) -> Step:
         self._right = True
-        return Ask(b"proof")
+        return SendChallenge(b"proof")
 
 
 def with_mechanism(make: Callable[[], Mechanism]) -> SaslServer:

@@ -38,7 +38,7 @@ from penstock_broker.log.records import (
     Put,
     Record,
     Remark,
-    Route,
+    RouteSet,
     StagedPut,
     Start,
 )
@@ -68,7 +68,7 @@ CASES = [
     pytest.param(
         route_record(4, (1, 0x0203)),
         "04000000 18000000 04000000 00000000 0100000000000000 0302000000000000",
-        Route(4, (1, 0x0203)),
+        RouteSet(4, (1, 0x0203)),
         id="route",
     ),
     pytest.param(

@@ -11,12 +11,12 @@ from penstock_broker.log.records import (
     Document,
     Put,
     Record,
-    Route,
+    RouteSet,
     Start,
 )
 from penstock_broker.log.replay import Replay, live_messages, lost_incarnations
 
-BOTH = Route(1, (11, 12))
+BOTH = RouteSet(1, (11, 12))
 QUEUES = (Document("queue", "a", 11, b""), Document("queue", "b", 12, b""))
 
 

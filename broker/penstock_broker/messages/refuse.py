@@ -1,0 +1,66 @@
+"""Refuses messages of producers: by the outcome `rejected`, or, where the sender would not learn of it, by closing the
+link. Also gives producers credit for what was answered.
+
+A link whose outcomes lack `rejected` is closed, and so is one whose sender settled a message that can't be read. The
+error then names the message by its delivery-tag. Source: AMQP 1.0 part 3, 3.4.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from penstock_amqp.endpoint.buffers import Ptr
+from penstock_amqp.endpoint.events import AmqpError
+from penstock_broker.state.links import Producer
+
+__all__ = ["UNREADABLE", "break_link", "refuse", "refuse_unreadable", "top_up", "unreadable"]
+
+UNREADABLE: Final = "amqp:decode-error"
+"""Condition of a message that can't be read."""
+
+
+def top_up(producer: Producer) -> None:
+    """Give credit for what was answered, if it has become half a window."""
+    if producer.owed_credit * 2 >= producer.window and producer.link.is_open:
+        producer.connection.endpoint.credit(producer.link, producer.owed_credit)
+        producer.owed_credit = 0
+
+
+def unreadable(error: Exception) -> AmqpError:
+    """Why a message that can't be read is not taken."""
+    return AmqpError(UNREADABLE, f"The message can't be read: {error}")
+
+
+def refuse_unreadable(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
+    """Refuse a message that can't be read. If its sender settled it already, only closing the link can tell the
+    sender."""
+    if settled:
+        break_link(producer, delivery, error)
+    else:
+        refuse(producer, delivery, settled, error)
+
+
+def refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
+    """Reject one message, or close the link if it can't carry that outcome. A message sent settled is dropped in
+    silence."""
+    if settled:
+        producer.connection.endpoint.settle([delivery])
+        producer.owed_credit += 1
+    elif not producer.can_reject:
+        break_link(producer, delivery, error)
+    else:
+        _reject(producer, [delivery], error)
+
+
+def break_link(producer: Producer, delivery: Ptr, error: AmqpError) -> None:
+    """Have the link closed, telling which message is the cause; it, and what comes behind it, is not taken."""
+    if producer.broken is None:
+        tag = producer.connection.endpoint.tag_of(delivery)
+        producer.broken = replace(error, info={**error.info, "delivery-tag": tag})
+
+
+def _reject(producer: Producer, deliveries: list[Ptr], error: AmqpError) -> None:
+    producer.connection.endpoint.reject(deliveries, error)
+    producer.owed_credit += len(deliveries)
+    top_up(producer)
