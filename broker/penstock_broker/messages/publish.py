@@ -322,9 +322,10 @@ def _refusal(broker: Broker, destination: ExchangeTarget | QueueTarget, route: R
 
 
 def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[Arrival]) -> None:
-    """Each message goes where its `to` says.
+    """Send each message to the address in its `to`.
 
-    One that goes nowhere is rejected; if its sender has settled it already, the link is closed, or nobody would learn.
+    A message with no valid address is rejected. If its sender has settled it already, the link is closed, because the
+    sender would not learn of the error otherwise.
     """
     for arrival in batch:
         delivery, data, settled = arrival
@@ -370,8 +371,8 @@ def unreadable(error: Exception) -> AmqpError:
 
 
 def refuse_unreadable(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
-    """Refuse a message that can't be read. If its sender settled it already, only closing the link can tell the
-    sender."""
+    """Refuse a message that can't be read. If its sender settled it already, the link is closed,
+    because the sender would not learn of the error otherwise."""
     if settled:
         break_link(producer, delivery, error)
     else:
