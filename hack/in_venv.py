@@ -1,4 +1,4 @@
-"""For commands of hack/ that stand on locked dependencies: they go on in .venv, or say how it is made."""
+"""For commands of hack/ that need the locked dependencies: they continue in .venv, or print how to make it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PYTHON = ROOT / ".venv" / "bin" / "python"
 
 
 def enter(*folders: str) -> None:
-    """Be in .venv, where these folders of the project can be imported from too. Exit code 3 if there is none."""
+    """Run in .venv, with these folders of the project on the import path. Exit code 3 if there is none."""
     if not PYTHON.exists():
         print(f"{sys.argv[0]}: there is no .venv here; run hack/env first", file=sys.stderr)
         raise SystemExit(3)

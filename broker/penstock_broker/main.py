@@ -73,7 +73,7 @@ def run(
         raise Misuse(f"The options are wrong: {wrong}.", "See penstock broker --help.") from error
     if dev:
         merged = merged.for_dev()
-        logger.warning("--dev: anybody may connect, and names are made when first used; not for production")
+        logger.warning("--dev: every client may connect, and queues are made when first used; not for production")
     if not merged.listeners:
         raise Misuse("The broker has nowhere to listen.", "Give --listen HOST:PORT, or listeners in the configuration.")
     return serve(merged, data, ready_file=ready_file)

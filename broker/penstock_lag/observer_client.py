@@ -40,7 +40,7 @@ class Observer:
     token: str
     ca_file: Path | None = None
     patience_seconds: float = 0.0
-    """How long to retry while nobody answers: the observer may be restarting, or a proxy may not know it yet."""
+    """How long to retry while no answer comes: the observer may be restarting, or a proxy may not know it yet."""
 
     def get(self, path: str) -> bytes:
         """The body of a reply with status 200. Raises ObserverError in every other case."""

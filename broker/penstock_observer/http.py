@@ -63,7 +63,7 @@ class Api:
     now: Callable[[], datetime]
 
     async def health(self, _: web.Request) -> web.StreamResponse:
-        """Answer that this process serves, whatever the broker's state: restarting the observer would not mend that."""
+        """Answer 200 whatever the broker's state, because restarting the observer would not repair the broker."""
         return web.Response(text="ok\n")
 
     async def metrics(self, _: web.Request) -> web.StreamResponse:

@@ -31,8 +31,8 @@ Reading = Callable[[SubscriptionState], int]
 
 # fmt: off
 GAUGES: Final[tuple[tuple[str, str, Reading], ...]] = (
-    ("depth_messages", "Messages nobody has settled yet: ready, in flight and scheduled.", lambda s: s.depth),
-    ("depth_bytes", "Size of the messages nobody has settled yet.", lambda s: s.depth_bytes),
+    ("depth_messages", "Messages that are not settled yet: ready, in flight and scheduled.", lambda s: s.depth),
+    ("depth_bytes", "Size of the messages that are not settled yet.", lambda s: s.depth_bytes),
     ("ready_messages", "Messages that a consumer could take now.", lambda s: s.ready),
     ("in_flight_messages", "Messages delivered and not settled.", lambda s: s.in_flight),
     ("scheduled_messages", "Messages whose delivery time has not come.", lambda s: s.scheduled),
@@ -127,7 +127,9 @@ def _broker(known: LiveBroker) -> Iterable[Metric]:
         yield GaugeMetricFamily(f"penstock_broker_{name}", text, value=value)
     yield CounterMetricFamily("penstock_broker_log_syncs", "Flushes of the log to disk.", value=state.log_syncs)
     refused = CounterMetricFamily(
-        "penstock_broker_refused_connections", "Connections that were turned away at the door.", labels=["reason"]
+        "penstock_broker_refused_connections",
+        "Connections that were refused before they were opened.",
+        labels=["reason"],
     )
     for reason, count in state.refusals.items():
         refused.add_metric([reason], count)
@@ -157,7 +159,7 @@ def _subscriptions(labelled: list[tuple[tuple[str, str, str], SubscriptionState]
 def _ages(labelled: list[tuple[tuple[str, str, str], SubscriptionState]], now_ms: int) -> Iterable[Metric]:
     oldest = GaugeMetricFamily(
         "penstock_subscription_oldest_message_age_seconds",
-        "Age of the oldest available message nobody has settled; 0 if none waits.",
+        "Age of the oldest available message that is not settled; 0 if none waits.",
         labels=LABELS,
     )
     hold = GaugeMetricFamily(

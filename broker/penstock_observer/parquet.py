@@ -41,7 +41,7 @@ class UnreadableSegment(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What the footer of a segment tells."""
+    """What the footer of a segment contains."""
 
     rows: int
     first_ms: int
@@ -90,7 +90,7 @@ def outline_of(path: Path) -> Outline:
         raise UnreadableSegment(f"{path.name}: not a ledger segment (no rows with a time)")
     ranges = [footer.row_group(group).column(column).statistics for group in range(footer.num_row_groups)]
     if any(statistics is None or not statistics.has_min_max for statistics in ranges):
-        raise UnreadableSegment(f"{path.name}: the footer does not tell the times of the rows")
+        raise UnreadableSegment(f"{path.name}: the footer does not contain the times of the rows")
     return Outline(
         rows=int(footer.num_rows),
         first_ms=min(int(statistics.min) for statistics in ranges),

@@ -69,7 +69,7 @@ class RefuseResult:
 
 
 def decide(stored: Mapping[str, datetime], run_name: str, window_end: datetime, keep: int) -> Store | RefuseResult:
-    """Whether a result goes in, given the window ends of what is there."""
+    """Whether a result is stored, given the window ends of the stored results."""
     before = stored.get(run_name)
     if before is not None and window_end < before:
         return RefuseResult(

@@ -28,7 +28,7 @@ class ObserverSettings:
     """Folder of the segments and, below ``results/``, of the lag results; made if absent."""
     host: str
     port: int
-    """TCP port; 0 lets the system choose one, which `announce` of `main.run` then tells."""
+    """TCP port; 0 lets the system choose one, which `announce` of `main.run` is then called with."""
     token_file: Path
     """File with the bearer token that every request but ``/healthz`` must show; read again when it changes."""
     broker: str

@@ -1,4 +1,4 @@
-"""What a counted client speaks through besides TCP: TLS by the standard library, WebSocket by its library."""
+"""What a counted client uses besides TCP: TLS by the standard library, WebSocket by its library."""
 
 from __future__ import annotations
 

@@ -77,7 +77,8 @@ def one_round(peer: Peer, messages: int, size: int, kind: str) -> tuple[float, f
 
 
 def flow(messages: int, rounds: int) -> None:
-    """Print a table; interleaved rounds, all of them shown, the median of CPU per message counted."""
+    """Print a table; the rounds are interleaved, all of them are shown, and the result is the median of the CPU time
+    per message."""
     with (
         tempfile.TemporaryDirectory() as name,
         running("penstock", Path(name)) as ours,

@@ -1,4 +1,5 @@
-"""`hack/bench reconnects`: thousands of clients reconnect over TLS and SCRAM while messages flow; what those notice.
+"""`hack/bench reconnects`: thousands of clients reconnect over TLS and SCRAM while messages flow; how much the messages
+are delayed.
 
 The flow's delays run from the moment at which a message was due, so that nothing that held it back is left out; they
 hold what its own process waited for a processor, which is shown beside them. Source: docs/reference/performance.md: the
@@ -57,7 +58,7 @@ class Delays:
 
 
 def reconnects(connections: int, at_once: int, rate: int) -> int:
-    """Print what the flow looks like in calm and in the storm; 1 if its 99th percentile breaks the goal."""
+    """Print the delays without and with reconnecting clients; return 1 if the 99th percentile breaks the goal."""
     sys.path.insert(0, str(TESTS))
     from support.broker_process import BrokerProcess
     from support.certificates import Authority

@@ -1,4 +1,4 @@
-"""What `hack/bench count` measures: plain paths, which must stay what they are, and one scenario per feature that
+"""What `hack/bench count` measures: plain paths, which must not become slower, and one scenario per feature that
 costs.
 
 A scenario says what is published and who consumes; `counted_run` drives it.
@@ -27,7 +27,7 @@ TOPIC = "amq.topic/count"
 
 
 class Way(Enum):
-    """What both clients speak through."""
+    """The transport of both clients."""
 
     TCP = "tcp"
     TLS = "tls"

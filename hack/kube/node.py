@@ -1,4 +1,4 @@
-"""Boots the node: sandbox, certificates, daemons in order, DNS and storage class; and tells how it is."""
+"""Boots the node: sandbox, certificates, daemons in order, DNS and storage class; and reports its state."""
 
 from __future__ import annotations
 

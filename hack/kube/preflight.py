@@ -89,7 +89,7 @@ def _kernel_lacks() -> list[str]:
 
 
 def need_root() -> None:
-    """Raises Failure (exit code 3) for anybody else."""
+    """Raises Failure (exit code 3) unless the user is root."""
     if os.geteuid() != 0:
         raise Failure("not possible here: namespaces, mounts and cgroups need root; run it with sudo", NOT_POSSIBLE)
 

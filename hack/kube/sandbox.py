@@ -1,4 +1,4 @@
-"""The node's own network, mount and process namespaces, and the cable to the host.
+"""The node's own network, mount and process namespaces, and the virtual network link to the host.
 
 One small process (`pause`) is process 1 of the node. Every daemon and container descends from it, every mount and link
 is made inside, so ending that one process ends all of them: nothing can be left over, however `up` was interrupted.
@@ -21,7 +21,7 @@ from kube import cgroups
 from kube.settings import Addresses, Folders
 from kube.steps import NOT_POSSIBLE, Failure, output, run, wait_until
 
-# Places outside the cache that the daemons write to whatever they are told; inside the node they are empty memory.
+# Places outside the cache that the daemons write to whatever their options are; inside the node they are empty memory.
 COVERED = ("/run/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers")
 SYSCTLS = ("net.ipv4.ip_forward=1", "net.bridge.bridge-nf-call-iptables=1")
 
@@ -31,7 +31,7 @@ class Node:
     """A started sandbox: its process 1 as the host sees it, and what must be removed by name."""
 
     pid: int
-    started: int  # clock ticks since boot: tells the process from a later one of the same number
+    started: int  # clock ticks since boot: distinguishes the process from a later one with the same number
     cache: str
     whole: str
     made: tuple[str, ...]
@@ -74,13 +74,13 @@ def recorded(folders: Folders) -> Node | None:
 
 
 def foreign(folders: Folders) -> Node | None:
-    """The sandbox of the same name of another cache, if one lives."""
+    """The sandbox of the same name of another cache, if it is running."""
     node = _read(folders)
     return node if node is not None and node.cache != str(folders.cache) and _alive(node) else None
 
 
 def running(folders: Folders) -> Node | None:
-    """The sandbox if its process 1 lives."""
+    """The sandbox if its process 1 is running."""
     node = recorded(folders)
     return node if node is not None and _alive(node) else None
 
@@ -108,7 +108,7 @@ def _used_ranges() -> Iterator[tuple[IPv4Network, str]]:
 
 
 def refuse_clash(folders: Folders, at: Addresses) -> None:
-    """Raises Failure (exit code 3) if a name or an address range is in use by somebody else."""
+    """Raises Failure (exit code 3) if a name or an address range is in use already."""
     if (other := foreign(folders)) is not None:
         cure = f"end it with PENSTOCK_CACHE={other.cache} hack/cluster down, or set PENSTOCK_CLUSTER_NAME and _RANGE"
         raise Failure(f"a cluster of the same name and another cache is up; {cure}", NOT_POSSIBLE)
@@ -121,7 +121,7 @@ def refuse_clash(folders: Folders, at: Addresses) -> None:
 
 
 def start(folders: Folders, at: Addresses, pause: Path) -> Node:
-    """Makes the namespaces, the cable and the cgroup. Raises Failure if the kernel refuses one."""
+    """Makes the namespaces, the network link and the cgroup. Raises Failure if the kernel refuses one."""
     made = _make_folders()
     folders.run.mkdir(mode=0o700, parents=True, exist_ok=True)
     covers = "".join(f"mount -t tmpfs -o mode=755 penstock {folder}\n" for folder in COVERED)

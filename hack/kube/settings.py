@@ -55,7 +55,7 @@ class Folders:
 
     @property
     def link(self) -> str:
-        """The host's end of the cable into the node."""
+        """The host's end of the network link to the node."""
         return f"{self.name}0"
 
     @property

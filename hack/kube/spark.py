@@ -33,7 +33,7 @@ def install(cluster: Cluster) -> None:
     values = {
         "image": {"registry": registry, "repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"},
         "spark": {"jobNamespaces": [""]},
-        # no UI Service per run: a run lives for seconds and its driver has no API token
+        # no UI Service per run: a run takes seconds and its driver has no API token
         "controller": {"uiService": {"enable": False}},
     }
     with step("Spark operator ready"):

@@ -25,7 +25,7 @@ __all__ = ["Outcome", "run_group"]
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.1
 END_SECONDS = 30.0
-"""How long a process may take to end once it is told to."""
+"""How long a process may take to end after it was asked to."""
 LEFT_SECONDS = 10.0
 """How long a process that a command started may outlive it."""
 STOPPED = 124
@@ -164,14 +164,14 @@ class Run:
         self._process = None
 
     def cancel(self) -> None:
-        """The user has had enough."""
+        """The user has interrupted the command."""
         if self._process is not None:
             self._kill()
             self._finish(STOPPED)
         self._output.close()
 
     def outcome(self) -> Outcome:
-        """Of a stage that has ended."""
+        """The result of a stage that has ended."""
         self._output.close()
         seconds = self._clock() - self._started
         text = self.log.read_text(errors="replace")

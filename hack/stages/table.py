@@ -110,7 +110,7 @@ STAGES = (
     Stage("count", "instructions per message against the baseline", "hack/bench count", ("valgrind",), beside=True),
     Stage(
         "fuzz",
-        "what strangers can send, seeded: two minutes of hack/soak/fuzz",
+        "input from unknown clients, seeded: two minutes of hack/soak/fuzz",
         f"{PYTEST} -m fuzz tests/fuzz",
         quiet_minutes=25,  # one test is one target with all its inputs
         beside=True,

@@ -114,8 +114,8 @@ async def _watch(controller: Controller, settings: OperatorSettings) -> None:
 
 
 async def _cluster_id(kube: ApiServer) -> str:
-    """The uid of the namespace kube-system. In owner marks it tells this cluster from another that used the same
-    volume.
+    """The uid of the namespace kube-system. In owner marks it distinguishes this cluster from another one that used the
+    same volume.
     """
     namespace = await kube.get(API_RESOURCES["Namespace"], None, "kube-system")
     uid = text_at(namespace, "metadata", "uid")

@@ -1,7 +1,7 @@
-"""The answer to a flow that asks for an echo, which the engine does not give.
+"""The answer to a flow with `echo`, which the engine does not write.
 
-The state of the session is what the engine says in a flow of its own; that of the link is what it says, and what the
-flow that asked says. The answer goes out behind the engine's output of the turn.
+The session's state is copied from a flow that the engine wrote; the link's state is what the engine knows, completed
+from the flow that asked. The answer is sent after the engine's output of the same turn of the event loop.
 
 Must not know the engine. Source: AMQP 1.0 part 2, 2.5.6 and 2.6.7.
 """
@@ -16,20 +16,20 @@ from penstock_amqp.frames.performatives import Flow
 __all__ = ["MOST_CREDIT", "LinkCredit", "echo_frame"]
 
 MOST_CREDIT = 2**31 - 1
-"""Credit beyond this, which a peer may give (2.6.7), is as good as this."""
+"""Larger credit, which a peer may give (2.6.7), is treated as this value."""
 
 _SERIAL = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)
 class LinkCredit:
-    """Our end of the link that the flow names."""
+    """The state of our end of the link that the flow names."""
 
     handle: int
     """Ours: that of the attach we sent."""
     is_sender: bool
     credit: int
-    """What is left of it now that the engine's output is out. Below 0: more was sent than the peer still allows."""
+    """Credit left after the engine's output was sent. Below 0: more was sent than the peer still allows."""
     available: int | None = None
     """Messages that wait for credit, if we send."""
 

@@ -1,4 +1,4 @@
-"""Performatives shortened to the frames of a peer: optional fields are left out, the least important ones first.
+"""Shortens performatives to a peer's max-frame-size: leaves out optional fields, the least important ones first.
 
 A peer closes the connection for a frame beyond its max-frame-size, which may be 512 bytes. Must not know the engine.
 Source: AMQP 1.0 part 2, 2.3, 2.7.1 and 2.8.15 (frame-size-too-small).
@@ -16,11 +16,12 @@ from penstock_amqp.frames.performatives import Attach, Close, Detach, End, Error
 __all__ = ["ATTACH_BYTES", "encode_fitted", "fitted"]
 
 ATTACH_BYTES: Final = 240
-"""What the least reply to an attach takes beside its link name and the address of our terminus, at most."""
+"""Most bytes of the shortest reply to an attach, without its link name and the address of our terminus."""
 
 
 def fitted(performative: Performative, channel: int, max_frame_size: int) -> Performative | None:
-    """`performative` with as much as fits a frame of `max_frame_size` bytes; None if its least form does not."""
+    """`performative` shortened to fit a frame of `max_frame_size` bytes; None if even its shortest form does not
+    fit."""
     excess = _excess(performative, channel, max_frame_size)
     if excess <= 0:
         return performative
@@ -31,7 +32,7 @@ def fitted(performative: Performative, channel: int, max_frame_size: int) -> Per
 
 
 def encode_fitted(performative: Performative, channel: int, max_frame_size: int) -> bytes:
-    """The frame of what `fitted` returns; of all of it if its least form does not fit either."""
+    """The encoded frame of what `fitted` returns; of the complete performative if `fitted` returns None."""
     return encode_frame(fitted(performative, channel, max_frame_size) or performative, channel)
 
 
@@ -40,7 +41,7 @@ def _excess(performative: Performative, channel: int, max_frame_size: int) -> in
 
 
 def _shorter(performative: Performative, excess: int) -> Iterator[Performative]:
-    """Ever shorter forms."""
+    """Yield forms of decreasing length."""
     match performative:
         case Attach():
             yield from _shorter_attaches(performative)
@@ -64,7 +65,7 @@ def _shorter_errors(error: Error, excess: int) -> Iterator[Error]:
 
 
 def _shorter_attaches(attach: Attach) -> Iterator[Attach]:
-    """Without what nobody needs, then what the peer said itself, then what tells it what holds."""
+    """Leave out first what no peer needs, then what only repeats the peer's attach, then what informs the peer."""
     attach = replace(attach, properties=None, desired_capabilities=None)
     yield attach
     if attach.role:

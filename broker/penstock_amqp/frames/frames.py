@@ -1,4 +1,4 @@
-"""Frames: the unit in which AMQP and SASL bytes travel. Splits a stream into frames and reads and writes their bodies.
+"""Frames of AMQP and SASL: splits a stream of bytes into frames, and reads and writes their bodies.
 
 Sans-I/O. Source: AMQP 1.0 part 2, section 2.3.
 """
@@ -57,7 +57,7 @@ class Frame:
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames, however the stream was split.
+    """Splits a stream of bytes, received in any pieces, into frames.
 
     Raises `DecodeError` for a frame that is shorter than its header or longer than `max_frame_size` bytes; the reader
     is of no use after that.
@@ -70,11 +70,11 @@ class FrameReader:
         self._buffer = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Take `data` in."""
+        """Append received bytes."""
         self._buffer += data
 
     def next(self) -> Frame | None:
-        """Take the next frame out; None if it is not complete yet."""
+        """Remove and return the next frame; None if it is not complete yet."""
         if len(self._buffer) < 8:
             return None
         size, kind, channel, body = parse_head(self._buffer, 0)
@@ -87,14 +87,14 @@ class FrameReader:
         return frame
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Take `data` in; yield every frame that is complete by now."""
+        """Append received bytes; yield each frame that is complete now."""
         self.add(data)
         while (frame := self.next()) is not None:
             yield frame
 
     @property
     def rest(self) -> bytes:
-        """The bytes behind the last frame that was taken out."""
+        """The bytes after the last frame that was returned."""
         return bytes(self._buffer)
 
 
@@ -112,7 +112,7 @@ def parse_head(data: bytes | bytearray, at: int) -> tuple[int, int, int, int]:
 def walk(data: bytes) -> Iterator[tuple[int, int, int, int, int]]:
     """Yield (start, end, type, channel, start of body) of each frame in `data`, which holds whole frames.
 
-    A protocol header before a frame is passed over. Raises `DecodeError` where the data do not end with a frame.
+    A protocol header before a frame is skipped. Raises `DecodeError` where the data do not end with a frame.
     """
     at = 0
     while at < len(data):
@@ -129,7 +129,7 @@ def walk(data: bytes) -> Iterator[tuple[int, int, int, int, int]]:
 
 
 def performative_code(data: bytes, body: int) -> int | None:
-    """The numeric descriptor of the frame body at `body` if it is written the usual way, in three bytes; else None."""
+    """The numeric descriptor of the frame body at `body` if it is encoded in the usual three bytes; else None."""
     if data.startswith(_DESCRIBED_SMALL_ULONG, body) and body + 2 < len(data):
         return data[body + 2]
     return None

@@ -1,13 +1,13 @@
-"""What the engine may have next of a connection's input, and what it gets in the place of frames that it can't take.
+"""Decides how much of a connection's input the engine is given next, and replaces frames that the engine can't handle.
 
-The engine (proton 0.40) takes no transfer for a session before it has written its own begin, gives the connection up
-where a link name is attached twice on a session, and knows performatives by their numbers alone. So an open or a begin
-ends what it is given, to be answered first; a second attach of a name gets another name; descriptors that are symbols
-become numbers.
+The engine (proton 0.40) accepts no transfer for a session before it has written its own begin, fails the connection
+when a link name is attached twice on a session, and knows performatives by numeric descriptors only. Therefore the
+input is cut after an open or a begin, so that it is answered first; a second attach with the same name is given another
+name; and symbolic descriptors are replaced by numeric ones.
 
-Only input that begins with something else than a transfer, flow or disposition is looked through: they come in such
-numbers that looking at each would cost 0.2 us a message, and who begins, attaches or describes by symbols does it
-first. A frame of another kind that has not come whole is kept here until it has.
+Only input that does not begin with a transfer, flow or disposition is inspected. These three are so frequent that
+inspecting each would cost 0.2 us per message, and a client that begins, attaches or uses symbolic descriptors starts
+with one of the other frames. An incomplete frame of another kind is kept here until it is complete.
 
 Must not know the engine's functions or any rule. Source: AMQP 1.0 part 1, 1.3; part 2, 2.4.1, 2.5.6 and 2.6.1.
 """
@@ -27,25 +27,25 @@ from penstock_amqp.types.values import Described
 __all__ = ["InputGate"]
 
 _CODE_AT: Final = 10
-"""Where the number of a performative stands in a frame as nearly everybody writes it."""
+"""Offset of a performative's numeric descriptor in a frame, in the encoding that nearly all clients use."""
 
 _SMALL_ULONG: Final = 0x53
 _OFTEN: Final = frozenset((Flow.CODE, Transfer.CODE, Disposition.CODE))
 _AWAITED: Final = frozenset((Open.CODE, Begin.CODE))
 _PROTOCOL: Final = AMQP_HEADER[:4]
 _MOST_ATTACHES: Final = 8
-"""Attaches that the engine is given in one go, so that it can be seen what they weigh."""
+"""Most attaches that the engine is given at once, so that their cost is counted before more are handled."""
 _SECOND: Final = "\x1f"
-"""Between a name that is attached already and the number that tells the second one apart."""
+"""Separates a link name that is attached already from the number that is added to make it unique."""
 
 
 class InputGate:
-    """The input of one connection, before the engine. What it can't read it passes on: the engine says why."""
+    """The input of one connection, before the engine. Malformed input is passed on: the engine reports the error."""
 
     __slots__ = ("_is_unusual", "_kept", "_max_frame", "_names", "_originals", "_renamed", "looked")
 
     def __init__(self, max_frame: int) -> None:
-        """`max_frame`: frames that are longer are not waited for."""
+        """`max_frame`: bytes; a longer frame is not kept until it is complete."""
         self._max_frame = max_frame
         self._kept = b""
         self._names: set[tuple[int, str]] = set()
@@ -53,12 +53,12 @@ class InputGate:
         self._originals: dict[str, str] = {}
         self._renamed = 0
         self.looked = 0
-        """Frames that were looked at, for whoever weighs them to set back."""
+        """Number of inspected frames; the caller that counts their cost sets it back to 0."""
         self._is_unusual = False
-        """The peer describes performatives, or what is in an attach, by other than numbers: each frame is looked at."""
+        """The peer has used a descriptor in an unusual encoding: every frame is inspected from now on."""
 
     def attached(self, channel: int, name: str) -> str:
-        """Note that the engine has a link `name` on `channel`; the name that the peer gave it."""
+        """Note that the engine has a link `name` on `channel`; return the name that the peer gave it."""
         self._names.add((channel, name))
         return self._originals.get(name, name)
 
@@ -73,11 +73,11 @@ class InputGate:
             self.detached(channel, name)
 
     def next(self, data: memoryview, held: int, missing: int, piece: int) -> tuple[int, bytes | None]:
-        """How many bytes of `data`, which is not empty, are dealt with, and what the engine gets for them: None stands
-        for the bytes themselves, b"" for nothing yet.
+        """Return how many bytes of `data` (not empty) are handled by this call, and what the engine is given for them:
+        None means the bytes themselves, b"" means nothing yet.
 
-        `held`: how many bytes of an incomplete frame the engine holds, of which `missing` lie ahead (0: its size is
-        not known yet either). About `piece` bytes are looked at.
+        `held`: how many bytes of an incomplete frame the engine holds. `missing`: how many bytes that frame still needs
+        (0: its size is not known yet either). About `piece` bytes are inspected.
         """
         if self._kept:
             return self._gather(data)
@@ -91,7 +91,7 @@ class InputGate:
         return (missing, None) if missing else self._look(data, bytes(data[:piece]))
 
     def _gather(self, data: memoryview) -> tuple[int, bytes | None]:
-        """Go on with a frame whose beginning was kept."""
+        """Continue with a frame whose beginning was kept."""
         kept, self._kept = self._kept, b""
         taken = min(_extent(kept, 0)[0] - len(kept), len(data))
         whole = kept + bytes(data[:taken])
@@ -124,7 +124,7 @@ class InputGate:
         return at, None
 
     def _begun(self, data: memoryview, part: bytes, end: int, code: int | None) -> tuple[int, bytes | None]:
-        """The first frame ends beyond what was looked at."""
+        """The first frame ends after the inspected part."""
         if code in _OFTEN or end > self._max_frame:
             return len(part), None
         if end <= len(data):
@@ -133,9 +133,10 @@ class InputGate:
         return len(data), b""
 
     def _instead(self, body: bytes, code: int | None, channel: int, seen: set[tuple[int, str]]) -> bytes | None:
-        """What the engine gets for an attach, or for what has no small number; None: as it is.
+        """The frame that the engine is given instead of an attach, or of a performative whose descriptor is not a small
+        number; None: the frame is not changed.
 
-        `seen`: links that the frames before attach, as the engine will know them once it has those frames.
+        `seen`: links that earlier frames of this piece attach, which the engine does not have yet.
         """
         try:
             value, end = decode(body)
@@ -152,7 +153,7 @@ class InputGate:
         return frame_of(encode(told) + body[end:], channel)
 
     def _renamed_attach(self, attach: Described, channel: int, seen: set[tuple[int, str]]) -> Described:
-        """An attach under another name if the engine has a link of its name."""
+        """The attach, with another link name if the engine has a link with its name."""
         fields = attach.value
         if not isinstance(fields, list) or not fields or not isinstance(fields[0], str):
             return attach
@@ -167,9 +168,10 @@ class InputGate:
 
 
 def _extent(data: bytes, at: int) -> tuple[int, int, int, int]:
-    """End, type, channel and begin of the body of what begins at `at`; of its head alone if that is not whole.
+    """End, type, channel and start of the body of the frame at `at`; if its header is incomplete, only the header
+    counts.
 
-    Raises `DecodeError` for what is no frame.
+    Raises `DecodeError` if the bytes are not a frame.
     """
     if data.startswith(_PROTOCOL, at) or len(data) - at < HEAD_BYTES:
         return at + HEAD_BYTES, -1, 0, at + HEAD_BYTES

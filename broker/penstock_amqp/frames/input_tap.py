@@ -1,11 +1,11 @@
-"""The frame tap: reads in a connection's input what the engine hides, only where the engine says there is something.
+"""The frame tap: reads from a connection's input what the engine does not show, when the engine's events ask for it.
 
 The engine (proton 0.40) does not show a link's desired capabilities, cannot tell a null source from a null address or
-an absent expiry policy from session-end, swallows `echo`, and takes an absent mandatory field for 0. The tap keeps the
-bytes of the frame that the engine holds in part, and looks into a chunk of input only if the engine raised an open, a
-begin, an attach or a flow while it took that chunk, or a link is new. A chunk without any costs one call, 0.5 us.
+an absent expiry policy from session-end, ignores `echo`, and reads an absent mandatory field as 0. The tap keeps the
+bytes of the frame that the engine holds in part, and inspects a chunk of input only if the engine raised an open, a
+begin, an attach or a flow for that chunk, or a link is new. For other chunks it costs one call, 0.5 us.
 
-Used so, for every chunk and in this order:
+How to use it, for every chunk and in this order:
 
     taken = push(transport, chunk)              # at most capacity bytes
     tap.pushed(chunk[:taken], capacity(transport))
@@ -15,8 +15,8 @@ Used so, for every chunk and in this order:
         on a remote attach: tap.take_attach(name of the link)
         on a flow:          tap.echoes()
 
-Each begin and each attach frame makes one remote-open event, in the same order, so both are queues; the name of a link
-is compared to be sure. Must not know the engine's functions or any rule. Source: AMQP 1.0 part 2, 2.3 and 2.7.
+Each begin and each attach frame makes one remote-open event, in the same order, so both are kept in queues; the name of
+a link is compared as a check. Must not know the engine's functions or any rule. Source: AMQP 1.0 part 2, 2.3 and 2.7.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from penstock_amqp.types.values import Described, UInt, ULong, Value
 __all__ = ["SHORT", "InputTap", "TappedAttach", "TappedBegin", "TappedFlow"]
 
 SHORT: Final = 512
-"""A chunk of so many bytes or fewer is looked through for a flow of a session, for which the engine raises no event."""
+"""A chunk of at most so many bytes is searched for flows of a session, for which the engine raises no event."""
 
 _SIZE_BYTES = 4
 """Bytes of a frame's size, which it begins with."""
@@ -45,7 +45,7 @@ _PIECE_BYTES: Final = 4096
 """A shorter piece of a frame is joined with the next."""
 
 _ECHO_FIELD = 9
-"""Position of `echo` in a flow: a shorter one, which is nearly every flow, need not be decoded."""
+"""Position of `echo` in a flow: a flow with fewer fields, as nearly all are, need not be decoded."""
 
 _HANDLE_MAX_FIELD = 4
 """Position of `handle-max` in a begin."""
@@ -59,7 +59,7 @@ _TRANSFER_BYTES = 32
 _FLOW_MARK = bytes((0x00, 0x53, Flow.CODE))
 
 _MANDATORY: Final[dict[int, type[Performative]]] = {each.CODE: each for each in (Open, Begin, Detach)}
-"""Of these only the mandatory fields are looked at: odd properties may not keep a client out."""
+"""Of these only the mandatory fields are checked: malformed properties must not prevent a client from connecting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class TappedFlow:
 
 
 class InputTap:
-    """The input of one connection. All errors it raises are `WireError`: close this connection, and no other."""
+    """The input of one connection. All errors it raises are `WireError`: close this connection."""
 
     __slots__ = (
         "_attaches",
@@ -107,12 +107,13 @@ class InputTap:
     )
 
     def __init__(self, capacity: int) -> None:
-        """`capacity` is what the engine's transport can take before it was given anything."""
+        """`capacity`: how many bytes the engine's transport can take before its first input."""
         self._input_size = capacity
         self._held: list[bytes] = []
-        """What the engine holds of an incomplete frame, in the pieces in which it came: joined only if it is read."""
+        """What the engine holds of an incomplete frame, in the pieces as received: joined only if it is read."""
         self.is_current = False
-        """The engine's events are those of the chunk that was pushed last: for the user to set back behind them."""
+        """The engine's events belong to the chunk that was pushed last. The user sets it to False after handling
+        them."""
         self.held = 0
         """How many bytes of an incomplete frame the engine holds."""
         self._held_before: list[bytes] = []
@@ -125,10 +126,11 @@ class InputTap:
         self._echoes: tuple[TappedFlow, ...] = ()
         self._decoded = 0
         self.missing = 0
-        """Bytes of the incomplete frame that have not come; 0 also where its size has not."""
+        """Bytes of the incomplete frame that were not received yet; 0 also while its size is not known."""
 
     def pushed(self, chunk: bytes | memoryview, capacity: int) -> None:
-        """Note that the engine took all of `chunk` and has room for `capacity` bytes now (below 0: it failed).
+        """Note that the engine took all of `chunk` and has room for `capacity` bytes now (below 0: the engine has
+        failed).
 
         `chunk` is borrowed until the next call. Raises `TapError` if an attach was left untaken.
         """
@@ -188,18 +190,19 @@ class InputTap:
         return self.echoes()
 
     def take_decoded(self) -> int:
-        """Bytes of frames that were decoded since the last call: that costs us more than the engine."""
+        """Bytes of frames that were decoded here since the last call; decoding in Python costs more than in the
+        engine."""
         decoded, self._decoded = self._decoded, 0
         return decoded
 
     def drains(self) -> Iterator[TappedFlow]:
-        """The chunk's flows that drain a link: what the engine says to them may be nothing."""
+        """The chunk's flows that drain a link; the engine may raise no event for them."""
         for channel, flow in self.performatives((Flow.CODE,)):
             if isinstance(flow, Flow) and flow.drain:
                 yield TappedFlow(channel, flow)
 
     def take_transfers(self) -> Iterator[tuple[int, Transfer]]:
-        """The chunk's transfers, by channel, without their states; none if they were taken. Raises `DecodeError`."""
+        """The chunk's transfers, by channel, without their states; none at a second call. Raises `DecodeError`."""
         taken, self._transfers_taken = self._transfers_taken, True
         data = b"" if taken else self._whole()
         for _start, end, kind, channel, body in walk(data):
@@ -217,7 +220,8 @@ class InputTap:
     def _partial(self, capacity: int) -> int:
         """How many bytes of an incomplete frame the engine holds: its buffer less its room.
 
-        The buffer grows by what the engine chooses, but only when one incomplete frame fills it to the last byte.
+        The engine decides by how much the buffer grows, but it grows only when one incomplete frame fills it
+        completely.
         """
         total = self.held + len(self._chunk)
         if capacity < 0:
@@ -262,23 +266,23 @@ class InputTap:
 
 
 def _followed(pieces: list[bytes], piece: bytes) -> list[bytes]:
-    """The pieces and one more; few however small they come."""
+    """The pieces and one more; small pieces are joined, so that the list stays short."""
     if pieces and len(pieces[-1]) < _PIECE_BYTES:
         return [*pieces[:-1], pieces[-1] + piece]
     return [*pieces, piece]
 
 
 def _beginning(pieces: list[bytes], size: int) -> bytes:
-    """The first `size` bytes of pieces in a row, or all."""
+    """The first `size` bytes of the joined pieces, or all of them."""
     if pieces and len(pieces[0]) >= size:
         return pieces[0][:size]
     return b"".join(pieces)[:size]
 
 
 def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Performative | TappedBegin | int, int]]:
-    """Yield (channel, performative, bytes) of the attaches and flows in `data`, which holds whole frames; of opens
-    and detaches the descriptor stands for the performative, of begins what is taken. Raises `DecodeError` where a
-    mandatory field lacks.
+    """Yield (channel, performative, bytes) of the attaches and flows in `data`, which holds whole frames. For an open
+    or a detach the descriptor is yielded instead of the performative, for a begin a `TappedBegin`. Raises `DecodeError`
+    if a mandatory field is missing.
     """
     for _start, end, kind, channel, body in walk(data):
         if kind != AMQP_FRAME or body == end:
@@ -292,7 +296,7 @@ def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Pe
             continue
         if code == Flow.CODE and not every_flow and _field_count(data, body) <= _ECHO_FIELD:
             continue
-        # A descriptor written in any other way is rare, and has to be read to be known.
+        # A descriptor in another encoding is rare, and has to be decoded.
         try:
             performative, _ = read_body(data[body:end], Performative)
         except DecodeError as error:
@@ -301,7 +305,7 @@ def _attaches_and_flows(data: bytes, every_flow: bool) -> Iterator[tuple[int, Pe
 
 
 def _checked(kind: type[Performative], frame_body: bytes, at: int) -> list[Value]:
-    """The fields of a performative that has those that are mandatory."""
+    """The fields of a performative. Raises `DecodeError` if a mandatory field is missing."""
     value, _ = decode(frame_body)
     missing = missing_field(kind, value)
     if missing is not None:
@@ -310,13 +314,13 @@ def _checked(kind: type[Performative], frame_body: bytes, at: int) -> list[Value
 
 
 def _handle_max(fields: list[Value]) -> int | None:
-    """That of a Begin."""
+    """The handle-max of a Begin."""
     told = fields[_HANDLE_MAX_FIELD] if len(fields) > _HANDLE_MAX_FIELD else None
     return told if isinstance(told, UInt) else None
 
 
 def _transfer(frame_body: bytes, at: int) -> Transfer:
-    """A transfer but for its state, which concerns its delivery alone."""
+    """A transfer without its state, which only its delivery needs."""
     value, _ = decode(frame_body)
     fields = value.value if isinstance(value, Described) and isinstance(value.value, list) else []
     kept = [None if position == _STATE_FIELD else field for position, field in enumerate(fields)]
@@ -324,7 +328,7 @@ def _transfer(frame_body: bytes, at: int) -> Transfer:
 
 
 def _field_count(data: bytes, body: int) -> int:
-    """How many fields the list of a performative has whose descriptor takes three bytes."""
+    """The number of fields of a performative whose descriptor takes three bytes."""
     match data[body + 3 : body + 4]:
         case b"\xc0":
             return int.from_bytes(data[body + 5 : body + 6])

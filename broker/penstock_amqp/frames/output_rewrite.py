@@ -1,8 +1,8 @@
-"""Frames rewritten in a connection's output: what the engine can't say, such as a link's offered capabilities.
+"""Rewrites frames in a connection's output, to add what the engine can't write, such as offered capabilities.
 
-The output of a turn that opens sessions or links, or in which the engine gave up, is taken from the engine into a
-buffer, changed here, and sent from the buffer. It must begin and end with a frame (or protocol header): take what a
-blocked socket left over before opening a link.
+The output of a turn that opens sessions or links, or in which the engine failed, is moved from the engine to a
+buffer, changed here, and sent from the buffer. It must consist of whole frames (or a protocol header): if a blocked
+socket left output in the engine, take it before opening a link.
 
 Must not know the engine, or what is changed and why. Source: AMQP 1.0 part 2, 2.7.
 """
@@ -25,7 +25,7 @@ Change: TypeAlias = Callable[[int, Performative], Sequence[tuple[int, Performati
 def rewrite_frames(data: bytes, codes: Collection[int], change: Change, max_frame_size: int) -> bytes:
     """Return `data` with what `change` says in place of each performative whose descriptor is one of `codes`.
 
-    A frame beyond `max_frame_size`, the peer's limit in bytes, loses what it can do without.
+    A frame beyond `max_frame_size`, the peer's limit in bytes, is shortened, see `frame_sizes`.
     Raises `DecodeError` if `data` are not whole frames.
     """
     parts: list[bytes] = []

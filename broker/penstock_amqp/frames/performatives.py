@@ -215,7 +215,7 @@ class Attach(Performative):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow(Performative):
-    """2.7.4. Without `handle` it is the session's alone."""
+    """2.7.4. Without `handle` it is about the session only."""
 
     CODE: ClassVar[int] = 0x13
     NAME: ClassVar[str] = "amqp:flow:list"

@@ -1,7 +1,7 @@
-"""Checks of frames that the engine lets pass and AMQP does not allow. The frames were decoded by the input tap.
+"""Checks for frames that AMQP does not allow but the engine accepts. The frames were decoded by the input tap.
 
-Each function raises `ProtocolError`, with the condition to close with. Must not know the engine. Source: AMQP 1.0
-part 2, 2.4.1, 2.7.1, 2.7.2, 2.7.3 and 2.7.5.
+Each function raises `ProtocolError`, which names the condition for the close. Must not know the engine. Source: AMQP
+1.0 part 2, 2.4.1, 2.7.1, 2.7.2, 2.7.3 and 2.7.5.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def check_open(channel: int) -> None:
 
 
 def check_begin(channel: int, in_use: Collection[int], *, is_open: bool) -> None:
-    """A session begins behind the Open, on a channel that carries none."""
+    """A session begins after the Open, on a channel without a session."""
     if not is_open:
         raise ProtocolError("amqp:illegal-state", "Begin came before Open; open the connection first.")
     if channel in in_use:
@@ -52,14 +52,14 @@ def check_attach(channel: int, attach: Attach, *, handle_in_use: bool) -> None:
 
 
 def check_handle_left(channel: int, links: int, handle_max: int | None) -> None:
-    """We have a handle for one link more than `links`: the engine falls silent where the peer takes none."""
+    """The peer's handle-max allows one link more than `links`; beyond it the engine would send no answer at all."""
     if handle_max is not None and links > handle_max:
         told = f"Your handle-max of {handle_max} leaves no handle to answer another attach with; detach a link first."
         raise ProtocolError("amqp:resource-limit-exceeded", told, channel)
 
 
 def check_reply_fits(channel: int, attach: Attach, max_frame_size: int) -> None:
-    """The least answer to an attach, which names the link and the address of our terminus, fits the peer's frames."""
+    """The shortest reply to an attach, with the link name and the address of our terminus, fits the peer's frames."""
     terminus = attach.source if attach.role else attach.target
     address = terminus.address if isinstance(terminus, Source | Target) else None
     needed = len(attach.name.encode()) + len((address or "").encode()) + ATTACH_BYTES
@@ -69,9 +69,10 @@ def check_reply_fits(channel: int, attach: Attach, max_frame_size: int) -> None:
 
 
 def check_transfer(first: Transfer | None, transfer: Transfer, *, settles_second: bool = False) -> Transfer | None:
-    """Judge one transfer of a link on which the receiver settles first, or `settles_second`.
+    """Check one transfer of a link; `settles_second`: its rcv-settle-mode is second.
 
-    `first` is the transfer that the delivery began with, None if this one is it. Returns what is `first` for the next.
+    `first` is the transfer that the delivery began with, None if this one is it. Returns `first` for
+    the next call.
     """
     if first is not None:
         _check_continuation(first, transfer)

@@ -1,1 +1,1 @@
-"""Encoded messages: looked at, changed at the head, written whole."""
+"""Encoded messages: reading single fields, changing headers and annotations, writing whole messages."""

@@ -1,10 +1,11 @@
 """Single fields of an encoded message, read when something asks for them: a binding, a selector, a group, a delay.
 
-Part of the forwarding path where such a thing exists, written flat for speed. Measured on CPython 3.11 with a message
-as the JMS client sends it: 2.1 us for the subject, 1.7 us for an annotation, 2.9 us for one of three properties.
+Part of the forwarding path if such a feature is used; written without helper functions for speed. Measured on CPython
+3.11 with a message as the JMS client sends it: 2.1 us for the subject, 1.7 us for an annotation, 2.9 us for one of
+three properties.
 
 Each function takes the message and the offset at which a section begins (`Head.start`), and raises `DecodeError` if
-what it meets is malformed. Source: AMQP 1.0 part 3, sections 3.2.3 to 3.2.5.
+the part that it reads is malformed. Source: AMQP 1.0 part 3, sections 3.2.3 to 3.2.5.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def annotation(data: bytes, start: int, key: str) -> Value:
 
 
 def picked_annotations(data: bytes, start: int, wanted: Mapping[bytes, str]) -> dict[str, Value]:
-    """Return those message-annotations that are `wanted` (by encoded symbol) and there; others are stepped over."""
+    """Return those message-annotations that are `wanted` (by encoded symbol) and present; others are skipped."""
     section = find_section(data, start, Section.MESSAGE_ANNOTATIONS)
     return {} if section < 0 else _pick(data, section, wanted)
 
@@ -120,7 +121,7 @@ def _encoded_symbol(key: str) -> dict[bytes, str]:
 
 
 def application_properties(data: bytes, start: int, wanted: Mapping[bytes, str]) -> dict[str, Value]:
-    """Return those application properties that are `wanted` (see `encoded_keys`) and there; others are stepped over."""
+    """Return those application properties that are `wanted` (see `encoded_keys`) and present; others are skipped."""
     section = find_section(data, start, Section.APPLICATION_PROPERTIES)
     if section < 0:
         return {}
@@ -128,7 +129,7 @@ def application_properties(data: bytes, start: int, wanted: Mapping[bytes, str])
 
 
 def encoded_keys(names: Iterable[str]) -> dict[bytes, str]:
-    """Encode property names once, so that messages are compared with bytes."""
+    """Encode property names once, so that they can be compared with the bytes of messages."""
     return {encode(name): name for name in names}
 
 

@@ -57,7 +57,7 @@ class Message:
 
 
 def encode_message(message: Message) -> bytes:
-    """Write a message; sections that would say nothing are left out. Raises `EncodeError`."""
+    """Write a message; empty sections are left out. Raises `EncodeError`."""
     parts: list[bytes] = []
     if message.header != Header():
         parts.append(encode(to_value(message.header)))

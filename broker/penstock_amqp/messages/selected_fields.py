@@ -1,7 +1,7 @@
-"""What the identifiers of a selector stand for in an AMQP message, and their values in one.
+"""The fields of an AMQP message that the identifiers of a selector mean, and how their values are read.
 
-Made once for each selector (or for all selectors of an exchange together); `read` then looks only at what it
-needs. Part of the forwarding path where selectors exist: 5 us for two properties and JMSPriority.
+Made once for each selector (or for all selectors of an exchange together); `read` then reads only the fields that
+it needs. Part of the forwarding path where selectors exist: 5 us for two properties and JMSPriority.
 
 Must not know the selector language. Sources: JMS 2.0, 3.8.1.1; the OASIS mapping of JMS to AMQP 1.0; the forms of
 identifiers that are not strings are those of the Qpid JMS client.
@@ -28,7 +28,7 @@ _TYPED = ("AMQP_BINARY:", "AMQP_UUID:", "AMQP_ULONG:", "AMQP_STRING:", "AMQP_NO_
 
 
 def _typed_id(identifier: Value) -> str | None:
-    """Write an identifier that is no string as the JMS client shows it."""
+    """Write an identifier that is not a string in the form of the JMS client."""
     match identifier:
         case uuid.UUID():
             return f"ID:AMQP_UUID:{identifier}"
@@ -53,7 +53,7 @@ def _correlation_id(identifier: Value) -> str | None:
 
 
 def _escaped(identifier: str) -> str:
-    """Mark a string that looks as if it stood for another type."""
+    """Add a prefix to a string that looks like the text form of another type."""
     if identifier.startswith(tuple("ID:" + prefix for prefix in _TYPED)):
         return f"ID:AMQP_STRING:{identifier.removeprefix('ID:')}"
     return identifier

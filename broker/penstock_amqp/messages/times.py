@@ -1,10 +1,11 @@
 """What a message says about its own times: absolute expiry, delivery time, delay; and the same message without them.
 
-Part of the forwarding path. Most messages say nothing, and two looks tell so: no annotations that could say it, and a
-properties list too short for an absolute expiry, or with a null in its place.
+Part of the forwarding path. Most messages have no such times, and two quick checks show it: no annotation asks for a
+later delivery, and the properties list is too short for an absolute expiry, or has a null in its place.
 
-Must not know what follows from it (`penstock_core.message_times`). Source: AMQP 1.0 part 3, 3.2.3 and 3.2.4;
-annotations `x-opt-delivery-time` (JMS clients; milliseconds since the epoch) and `x-opt-delivery-delay` (milliseconds).
+Must not know what the broker does with the times (`penstock_core.message_times`). Source: AMQP 1.0 part 3, 3.2.3 and
+3.2.4; annotations `x-opt-delivery-time` (JMS clients; milliseconds since the epoch) and `x-opt-delivery-delay`
+(milliseconds).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _KEYS: Final = {encode(Symbol(key)): key for key in (_TIME, _DELAY)}
 
 
 def wishes(data: bytes, head: Head) -> RequestedTimes:
-    """Return what the message says. Raises `DecodeError` if a section on the way is malformed."""
+    """Return the times in the message. Raises `DecodeError` if a section on the way is malformed."""
     delivery_time = delivery_delay = absolute = None
     section, at = section_at(data, head.start)
     if section is Section.MESSAGE_ANNOTATIONS:
@@ -54,10 +55,11 @@ def may_wait(data: bytes, at: int, end: int) -> bool:
 
 
 def may_expire(data: bytes, at: int) -> bool:
-    """False if the properties list at this offset has no absolute expiry; True if it has to be looked into.
+    """False if the properties list at this offset has no absolute expiry; True if it has to be read.
 
     JMS clients end the list with the creation time (9 bytes, 0x83 first), the absolute expiry before it: a null there
-    is told from the last byte of a time by what stands 8 bytes before. Raises `DecodeError` if the list is cut short.
+    is distinguished from the last byte of a time by the byte 8 bytes before it. Raises `DecodeError` if the list is cut
+    short.
     """
     try:
         if data[at] != 0xC0:
@@ -78,7 +80,7 @@ def absolute_expiry(data: bytes, start: int) -> int | None:
 
 
 def expiry_and_group(data: bytes, start: int) -> tuple[int, bool]:
-    """Return the absolute-expiry-time (0: none) and whether the message names a group, in one go. Raises
+    """Return the absolute-expiry-time (0: none) and whether the message names a group, in one pass. Raises
     `DecodeError`.
     """
     expiry, is_grouped = fields.expiry_and_group(data, start)
@@ -88,7 +90,7 @@ def expiry_and_group(data: bytes, start: int) -> tuple[int, bool]:
 def without_expiry(data: bytes, head: Head) -> bytes:
     """Return the message as a new one: no time to live, no absolute expiry, never delivered. Raises `DecodeError`.
 
-    A client would leave out a message whose expiry has passed, though the broker keeps it for being looked at.
+    A client would drop a message whose expiry has passed, though the broker keeps it for inspection.
     """
     properties_at = find_section(data, head.start, Section.PROPERTIES)
     if properties_at >= 0 and absolute_expiry(data, head.start) is not None:
@@ -102,7 +104,7 @@ def without_expiry(data: bytes, head: Head) -> bytes:
 
 
 def _descriptor_of(data: bytes, start: int) -> int:
-    """Where the properties section begins; there is one."""
+    """The offset of the properties section, which must exist."""
     at = start
     while True:
         section, value_at = section_at(data, at)
@@ -112,5 +114,5 @@ def _descriptor_of(data: bytes, start: int) -> int:
 
 
 def _integer(value: Value) -> int | None:
-    """A number of milliseconds, of whatever integer type; anything else says nothing."""
+    """A number of milliseconds, of any integer type; a value of another type is ignored."""
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,4 +1,4 @@
-"""What AMQP transactions put on the wire: the coordinator's messages, and delivery states that name a transaction.
+"""The wire types of AMQP transactions: the coordinator's messages, and delivery states that name a transaction.
 
 Must not know what a transaction does. Source: AMQP 1.0 part 4, sections 4.5.2 to 4.5.6.
 """
@@ -61,7 +61,7 @@ class Discharge(Composite):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared(Composite):
-    """The outcome of a declare: how the transaction is called (4.5.5)."""
+    """The outcome of a declare: the id of the new transaction (4.5.5)."""
 
     CODE: ClassVar[int] = 0x33
     NAME: ClassVar[str] = "amqp:declared:list"

@@ -1,1 +1,1 @@
-"""What lies between a socket and AMQP: TLS, WebSocket."""
+"""The layers between a socket and AMQP: TLS and WebSocket."""

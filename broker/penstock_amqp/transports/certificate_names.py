@@ -1,4 +1,4 @@
-"""Who a client's certificate says it is. Must not know sockets or users. Source: RFC 5280, 4.1.2.6 and 4.2.1.6."""
+"""The user name in a client's certificate. Must not know sockets or users. Source: RFC 5280, 4.1.2.6 and 4.2.1.6."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def name_in(certificate: bytes, part: NamePart) -> str | None:
         parsed = x509.load_der_x509_certificate(certificate)
         names = _names(parsed, part)
     except ValueError:
-        return None  # what OpenSSL took may still be no certificate to stricter eyes
+        return None  # this parser is stricter than OpenSSL, which accepted the certificate
     return names[0] if len(names) == 1 and names[0] and "\0" not in names[0] else None
 
 

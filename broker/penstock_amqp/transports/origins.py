@@ -1,6 +1,6 @@
-"""Whether a page in a browser may open a WebSocket to us: by its origin, which browsers send and pages can't forge.
+"""Whether a page in a browser may open a WebSocket: decided by its origin, which browsers send and pages can't forge.
 
-Other programs send none, or what they like: this protects people who have a page of somebody else open, and no others.
+Other programs send no origin or any origin: the check protects only users who have a hostile page open in a browser.
 Pure. Sources: RFC 6454 (origins), RFC 6455, section 10.2.
 """
 
@@ -16,13 +16,13 @@ _PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
 def normal_origin(text: str) -> str | None:
-    """An origin in lower case and without the port that its scheme implies; None if it is none."""
+    """An origin in lower case and without the default port of its scheme; None if `text` is not an origin."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError:
         return None
-    # A pattern would look as if it worked.
+    # A pattern such as https://*.example.com is not supported; it must not be accepted silently.
     is_more = "*" in text or "@" in parts.netloc or bool(parts.path or parts.query or parts.fragment)
     if not parts.scheme or not host or is_more or text != text.strip():
         return None
@@ -31,10 +31,11 @@ def normal_origin(text: str) -> str | None:
 
 
 def is_allowed(origin: str, hosts: Sequence[str], allowed: Sequence[str] | None) -> bool:
-    """Whether pages of `origin` are let in.
+    """Whether pages of `origin` may connect.
 
-    `hosts`: the request's Host headers. `allowed`: normal origins, `null` or `*`; None: the host that was asked for,
-    whatever scheme and port: a page comes from a web server beside us, and TLS may end in front of us.
+    `hosts`: the request's Host headers. `allowed`: origins as `normal_origin` returns them, `null` or `*`. If it is
+    None, the host of the origin has to be that of the request. Scheme and port may differ, because the page comes from
+    a web server on another port, and a proxy may terminate TLS.
     """
     normal = "null" if origin == "null" else normal_origin(origin)
     if normal is None:

@@ -1,10 +1,10 @@
-"""TLS in front of a connection, sans-I/O: what came from the socket in, plain bytes out, and the other way round.
+"""The TLS layer of a connection, without I/O: bytes from the socket in, plain bytes out, and the other way round.
 
-Python's `ssl` does it over memory buffers, so that the frame tap sees plain frames (the engine could end TLS itself,
-but then nobody else would see them). Measured cost: 0.8 us for each message of 100 bytes, 2 us for 1 KiB.
+Python's `ssl` does it over memory buffers, so that the frame tap sees plain frames (the engine could do TLS itself,
+but then only the engine would see them). Measured cost: 0.8 us for each message of 100 bytes, 2 us for 1 KiB.
 
-`ServerTls` holds the context that new connections get and loads it anew when the files change; connections that run
-keep theirs. No ALPN: AMQP has no name there. Source: AMQP 1.0 part 5, section 5.2.2 (TLS from the first byte).
+`ServerTls` holds the context for new connections and loads it again when the files change; open connections keep
+theirs. No ALPN: AMQP has no name there. Source: AMQP 1.0 part 5, section 5.2.2 (TLS from the first byte).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["MAX_HANDSHAKE", "ServerTls", "TlsConnection", "TlsError", "TlsFiles"
 _READ_BYTES = 256 * 1024
 
 RECORDS_AT_ONCE = 512
-"""TLS records after which a call of `feed` stops: a record may hold a single byte."""
+"""Most TLS records that one call of `feed` reads, because a record may hold a single byte."""
 
 MAX_HANDSHAKE = 128 * 1024
-"""Bytes we take from somebody before hands are shaken: chains of certificates fit."""
+"""Bytes that are accepted before the handshake is done: chains of certificates fit."""
 
 
 class TlsError(WireError):
@@ -34,10 +34,10 @@ class TlsError(WireError):
 
 
 class Wrapping(Protocol):
-    """What lies between a socket and AMQP: TLS, WebSocket, or one in the other."""
+    """A layer between a socket and AMQP: TLS, WebSocket, or WebSocket within TLS."""
 
     def feed(self, ciphertext: bytes | memoryview) -> bytes:
-        """Take in what came from the socket; return the bytes in it. Raises `WireError`; then send `output`, close."""
+        """Process bytes from the socket; return the bytes inside. Raises `WireError`: then send `output` and close."""
         ...
 
     def send(self, plaintext: bytes | memoryview) -> None:
@@ -50,20 +50,20 @@ class Wrapping(Protocol):
 
     @property
     def has_more(self) -> bool:
-        """`feed` has more for who calls it again, without new bytes."""
+        """Call `feed` again without new bytes: it has more to return."""
         ...
 
     def known(self) -> None:
-        """The peer has logged in."""
+        """The peer has logged in: limits for unknown peers no longer apply."""
         ...
 
     @property
     def has_ended(self) -> bool:
-        """Nothing more comes, though the socket is open."""
+        """The peer sends nothing more, though the socket is open."""
         ...
 
     def close(self) -> None:
-        """Say that nothing more comes from us; take the last bytes from `output`."""
+        """End our direction of the layer; take the last bytes from `output`."""
         ...
 
     @property
@@ -78,17 +78,18 @@ class TlsFilesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Where the server's certificate chain and key are, in PEM; with `client_ca` clients show a certificate of it."""
+    """Where the server's certificate chain and key are, in PEM; with `client_ca` clients send a certificate issued by
+    it."""
 
     certificate: Path
     key: Path
     client_ca: Path | None = None
     wants_certificate: bool = True
-    """With `client_ca`: whoever shows no certificate is refused; False lets them in without one."""
+    """With `client_ca`: a client without a certificate is refused; if False, it may connect."""
     minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
 
     def stamp(self) -> tuple[tuple[int, int, int], ...]:
-        """What changes when one of the files is replaced. Raises `TlsFilesError` if one is missing."""
+        """A value that changes when one of the files is replaced. Raises `TlsFilesError` if one is missing."""
         try:
             stats = [os.stat(path) for path in (self.certificate, self.key, self.client_ca) if path is not None]
         except OSError as error:
@@ -96,12 +97,12 @@ class TlsFiles:
         return tuple((stat.st_mtime_ns, stat.st_ino, stat.st_size) for stat in stats)
 
     def load(self) -> ssl.SSLContext:
-        """Make a server context of the files. Raises `TlsFilesError`."""
+        """Make a server context from the files. Raises `TlsFilesError`."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self.minimum
-        # Another handshake on a connection costs us as much as the first, and no client of AMQP needs it.
+        # Renegotiation costs the server as much as a new connection, and no AMQP client needs it.
         context.options |= ssl.OP_NO_RENEGOTIATION
-        # A session outlives a change of the certificate and costs memory; clients reconnect seldom.
+        # Resumed sessions would outlive a change of the certificate, and cost memory; clients reconnect seldom.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         try:
@@ -125,10 +126,10 @@ class ServerTls:
         self._context = files.load()
 
     def reload(self) -> bool:
-        """Load the files again if they changed; say whether they did.
+        """Load the files again if they changed; return whether they did.
 
-        Raises `TlsFilesError` if they cannot be used (half of them replaced, perhaps): the old ones stay in use, and
-        the next call tries again.
+        Raises `TlsFilesError` if they cannot be used (perhaps only some of them were replaced yet): the old ones stay
+        in use, and the next call tries again.
         """
         stamp = self._files.stamp()
         if stamp == self._stamp:
@@ -156,10 +157,10 @@ class TlsConnection:
         self._taken = 0
         self._unsent: list[bytes] = []
         self.peer_closed = False
-        """Whether the peer said that nothing more comes."""
+        """Whether the peer has closed its direction of TLS."""
 
     def feed(self, ciphertext: bytes | memoryview) -> bytes:
-        """Take in what came from the socket; return the plain bytes in it. Raises `TlsError`."""
+        """Process bytes from the socket; return the decrypted bytes. Raises `TlsError`."""
         self._incoming.write(ciphertext)
         try:
             if not self._shaken:
@@ -195,7 +196,7 @@ class TlsConnection:
             else:
                 self.peer_closed = True
         except ssl.SSLWantReadError:
-            pass  # all that is complete was read
+            pass  # all complete records were read
         except ssl.SSLZeroReturnError:
             self.peer_closed = True
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -221,22 +222,22 @@ class TlsConnection:
 
     @property
     def has_more(self) -> bool:
-        """There are more records than a call takes."""
+        """One call did not read all records."""
         return self._has_more
 
     def known(self) -> None:
-        """The peer has logged in: nothing to TLS."""
+        """The peer has logged in: no effect on TLS."""
 
     @property
     def has_ended(self) -> bool:
-        """Never: whoever ends TLS ends the socket, and may still read before that."""
+        """Always False: a peer that closes TLS closes the socket too, and may still read before that."""
         return False
 
     def close(self) -> None:
-        """Say that nothing more comes from us; take the last bytes from `output`."""
+        """Send the TLS close alert; take the last bytes from `output`."""
         if not self._shaken:
             return
-        with contextlib.suppress(ssl.SSLError):  # the peer's own farewell is not waited for
+        with contextlib.suppress(ssl.SSLError):  # the peer's close alert is not waited for
             self._tls.unwrap()
 
     @property
@@ -246,5 +247,5 @@ class TlsConnection:
 
     @property
     def version(self) -> str | None:
-        """The protocol in use ("TLSv1.3"), once hands are shaken."""
+        """The protocol in use ("TLSv1.3") after the handshake."""
         return self._tls.version()

@@ -1,9 +1,9 @@
-"""AMQP in WebSocket frames: what came from the socket in, AMQP bytes out, and the other way round. Sans-I/O.
+"""AMQP in WebSocket frames, without I/O: bytes from the socket in, AMQP bytes out, and the other way round.
 
-The library websockets does handshake, frames, pings and close; this module says who is let in (subprotocol `amqp`,
-path `/` or `/amqp`, pages of which origins) and how much is held. AMQP frames and WebSocket frames have nothing to do
-with each other: either may hold parts of the other. TLS, if there is any, lies below. No compression: a stranger could
-make much of little.
+The library websockets does handshake, frames, pings and close; this module decides which requests are accepted
+(subprotocol `amqp`, path `/` or `/amqp`, origins of pages) and how many bytes are buffered. The boundaries of AMQP
+frames and WebSocket frames are independent. TLS, if it is used, is the layer below. Compression is not offered: a
+client that has not logged in could make the broker expand a few bytes to very many.
 
 Sources: RFC 6455 (4.2.2 and 10.2 for origins); AMQP WebSocket Binding (AMQPWSB) 1.0, sections 2 and 3.
 """
@@ -32,28 +32,29 @@ PATHS: Final = frozenset(("/", "/amqp"))
 MAX_REQUEST: Final = 16 * 1024
 """Bytes of the HTTP request."""
 MAX_STRANGER_FRAME: Final = 64 * 1024
-"""Bytes of one WebSocket frame of somebody that has not logged in; the library holds a frame until it is whole."""
+"""Bytes of one WebSocket frame before the client has logged in; the library buffers a frame until it is complete."""
 MAX_FRAME: Final = 1024 * 1024
-"""The same of everybody else."""
+"""Bytes of one WebSocket frame after the client has logged in."""
 
 FRAMES_AT_ONCE: Final = 64
-"""WebSocket frames after which a call of `feed` stops."""
+"""Most WebSocket frames that one call of `feed` reads."""
 PIECE: Final = 4096
-"""Bytes that are parsed at a time, at first and behind many small frames; it doubles with each that held few."""
+"""Bytes that are parsed at a time, at first and after a piece with many small frames; a piece with few frames doubles
+it."""
 LARGEST_PIECE: Final = 16 * 1024
 FEW_FRAMES: Final = 8
 
 _SILENT: Final = logging.getLogger(f"{__name__}.protocol")
 _SILENT.propagate = False
 _SILENT.addHandler(logging.NullHandler())
-"""What the library has to say of each connection; what matters is in the errors."""
+"""The logger for the library's messages, which are dropped: what matters is in the errors."""
 
 
 _BAD_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class WebSocketError(WireError):
-    """There is no WebSocket, or what came breaks its rules. `output` holds the last bytes: send them, then close."""
+    """The handshake failed, or the peer violated the protocol. `output` holds the last bytes: send them, then close."""
 
 
 class WebSocket:
@@ -62,15 +63,16 @@ class WebSocket:
     __slots__ = ("_answered", "_inner", "_last", "_origins", "_piece", "_protocol", "_raw", "_refused", "_taken")
 
     def __init__(self, inner: Wrapping | None, origins: tuple[str, ...] | None = None) -> None:
-        """`inner`: what lies between the socket and HTTP, if anything.
+        """`inner`: the layer below HTTP (TLS), None if HTTP is directly on the socket.
 
-        `origins`: of which pages in browsers are let in, normal ones or `*`; None: those of the host that is asked.
+        `origins`: of the pages that may connect, as `normal_origin` returns them, or `*`; None: those with the host of
+        the request.
         """
         self._inner = inner
         self._origins = origins
         self._refused = ""
         self._raw = b""
-        """Bytes of frames that wait for their turn."""
+        """Received bytes that were not parsed yet."""
         self._piece = PIECE
         self._protocol = ServerProtocol(subprotocols=[SUBPROTOCOL], max_size=(None, MAX_STRANGER_FRAME), logger=_SILENT)
         self._taken = 0
@@ -78,7 +80,7 @@ class WebSocket:
         self._last = b""
 
     def feed(self, ciphertext: bytes | memoryview) -> bytes:
-        """Take in what came from the socket; return the AMQP bytes in it. Raises `WireError`."""
+        """Process bytes from the socket; return the AMQP bytes in them. Raises `WireError`."""
         data = (
             bytes(ciphertext)
             if self._inner is None
@@ -100,7 +102,7 @@ class WebSocket:
         return b"".join(parts)
 
     def _parse(self, data: bytes, parts: list[bytes]) -> int:
-        """Append the AMQP bytes in `data` to `parts`; say how many frames there were."""
+        """Append the AMQP bytes in `data` to `parts`; return the number of frames."""
         protocol = self._protocol
         protocol.receive_data(data)
         events = protocol.events_received()
@@ -117,11 +119,12 @@ class WebSocket:
 
     @property
     def has_more(self) -> bool:
-        """`feed` left something for the next call, which needs no new bytes: many small frames cost much."""
+        """`feed` left bytes for the next call, because parsing many small frames takes long."""
         return bool(self._raw) or (self._inner is not None and self._inner.has_more)
 
     def _check_request(self, more: int) -> None:
-        """Whether there may still be a WebSocket. A request that is none is answered too, and so is an endless one."""
+        """Check a request that is not complete or was refused. A request that is malformed or too long gets a 400
+        response."""
         self._taken += more
         is_refused = self._protocol.eof_sent
         if not is_refused and self._taken <= MAX_REQUEST:
@@ -133,11 +136,11 @@ class WebSocket:
 
     @property
     def has_ended(self) -> bool:
-        """Both sides have said that nothing more comes."""
+        """The WebSocket was closed by both sides."""
         return self._protocol.eof_sent
 
     def _answer(self, request: Request) -> None:
-        """Let in, or say why not."""
+        """Answer the request: accept it, or reject it with the reason."""
         protocol = self._protocol
         self._answered = True
         refused = self._refusal(request)
@@ -153,7 +156,7 @@ class WebSocket:
         protocol.send_response(response)
 
     def _refusal(self, request: Request) -> tuple[http.HTTPStatus, str] | None:
-        """Status and text, if not even a right handshake would be let in."""
+        """Status and text if the path or the origin is refused; None if they are right."""
         path = request.path.partition("?")[0]
         if path not in PATHS:
             return http.HTTPStatus.NOT_FOUND, f"There is nothing at {path[:100]!r}: AMQP is at / and /amqp.\n"
@@ -174,7 +177,7 @@ class WebSocket:
         self._protocol.max_fragment_size = MAX_FRAME
 
     def send(self, plaintext: bytes | memoryview) -> None:
-        """Put `plaintext` into a frame; what comes behind the end of the WebSocket is dropped. Raises `WireError`."""
+        """Put `plaintext` into a frame; after the WebSocket was closed it is dropped. Raises `WireError`."""
         if plaintext and self._protocol.state is State.OPEN:
             self._protocol.send_binary(bytes(plaintext))
 
@@ -188,11 +191,11 @@ class WebSocket:
         return self._inner.output()
 
     def close(self) -> None:
-        """Say that nothing more comes from us; take the last bytes from `output`."""
+        """Send a WebSocket close frame; take the last bytes from `output`."""
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(CloseCode.NORMAL_CLOSURE)
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The certificate the peer showed below, in DER; None without one."""
+        """The certificate that the peer sent in TLS, in DER; None without one."""
         return self._inner.peer_certificate if self._inner is not None else None

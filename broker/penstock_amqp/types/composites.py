@@ -78,7 +78,7 @@ def required(kind: FieldKind) -> Any:
 
 
 def numbered(value: Described) -> Described:
-    """`value` with the numbers of composite types in the place of their symbols, also in its fields."""
+    """`value` with the symbolic descriptors of composite types replaced by numeric ones, also in its fields."""
     named = _BY_DESCRIPTOR.get(value.descriptor) if isinstance(value.descriptor, Symbol) else None
     fields = value.value
     if isinstance(fields, list):

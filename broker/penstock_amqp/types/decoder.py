@@ -2,7 +2,7 @@
 
 For cold paths (attach frames, SASL, management): written for clarity and for hostile input. Depth and the number of
 values that take no bytes are bounded, every length is checked before it is used, and each error names the offset.
-Messages on the forwarding path are looked into by `message`, which does not decode them.
+Messages on the forwarding path are read by `penstock_amqp.messages`, which does not decode them.
 
 Must not know frames or performatives. Source: AMQP 1.0 part 1, sections 1.1 to 1.6.
 """
@@ -20,10 +20,10 @@ from penstock_amqp.types.values import Array, Described, Descriptor, Value
 __all__ = ["MAX_DEPTH", "MAX_EMPTY_ITEMS", "decode", "decode_one"]
 
 MAX_DEPTH = 32
-"""Nested lists, maps, arrays and described values; what clients send nests five deep."""
+"""Nested lists, maps, arrays and described values; clients nest five levels at most."""
 
 MAX_EMPTY_ITEMS = 65_536
-"""Array items that take no bytes (null, true, list0 ...) in one `decode`: their count is the peer's word alone."""
+"""Array items that take no bytes (null, true, list0 ...) in one `decode`: nothing else bounds their count."""
 
 
 def decode(data: bytes, offset: int = 0) -> tuple[Value, int]:

@@ -246,7 +246,7 @@ class Connection:
         try:
             data = self.transport.unwrap(data)
         except WireError as error:
-            self.authenticator.transport_failed(self, error)  # first, so that the log knows what the peer is told
+            self.authenticator.transport_failed(self, error)  # logged before the peer gets the error
             self.transport.send_failure()
             return False
         finally:

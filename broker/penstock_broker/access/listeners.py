@@ -220,14 +220,14 @@ def _client_listener(
         raise Misuse(
             f"Nobody can log in on listener {listener_settings.name!r}.",
             "Set authentication.users, usersFolder, tokens or anonymous, or tls.clientCa, and saslMechanisms that go "
-            "with it; or give --dev, for a test, and anybody can.",
+            "with it. For a test, give --dev: then every client can log in.",
         )
     folder = settings.authentication.users_folder
     return Listener(listener_settings, settings, mechanisms, users, folder, issuers)
 
 
 def _possible_mechanisms(listener: ListenerSettings, settings: BrokerSettings) -> list[str]:
-    """The SASL mechanisms by which somebody could log in on a listener, in the order of preference."""
+    """The SASL mechanisms by which a client can log in on a listener, in the order of preference."""
     authentication = settings.authentication
     with_users = {"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"} if authentication.has_users else set[str]()
     anonymous = {"ANONYMOUS"} if authentication.anonymous else set[str]()

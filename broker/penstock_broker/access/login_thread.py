@@ -1,8 +1,8 @@
-"""The thread for the slow part of log-ins: hashing passwords, checking tokens, looking at files.
+"""The thread for the slow part of log-ins: hashing passwords, checking tokens, reading files.
 
-Work goes in over a queue, and what the loop is to do with its result comes back over a descriptor that the loop
-watches, so that a log-in never stops the loop. Hashing lets go of the interpreter lock. Must not know SASL or
-connections. Source: docs/decisions/025-password-hashing.md.
+Work is passed to the thread in a queue. The thread returns a function that the loop has to call with the result, and
+wakes the loop by a descriptor; so a log-in never blocks the loop. Hashing releases the interpreter lock. Must not know
+SASL or connections. Source: docs/decisions/025-password-hashing.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Answers what SASL dialogues ask: the keys of a user, and whether a secret is right.
+"""Answers the questions of SASL dialogues: the keys of a user, and whether a secret is right.
 
-A question that memory can answer is answered at once; others are answered by the thread of `login_thread`. A user name
-or network address that failed often waits before its check begins (`login_throttle`). Secrets that were right are
+A question whose answer is in memory is answered at once; others are answered by the thread of `login_thread`. A user
+name or network address that failed often waits before its check begins (`login_throttle`). Secrets that were right are
 remembered as keyed hashes. Source: docs/decisions/025-password-hashing.md.
 """
 
@@ -49,7 +49,7 @@ class _SecretCheck(NamedTuple):
     """A question for the thread."""
 
     connection: int | None
-    """None: nobody waits; a password is hashed before somebody needs it."""
+    """None: no client waits; the password is hashed in advance."""
     listener: Listener
     question: Question
     now_us: int
@@ -90,7 +90,7 @@ class Logins:
         """Questions that wait for the thread."""
 
     def preload(self, listener: Listener) -> None:
-        """Hash the passwords of a listener's users before somebody waits for them."""
+        """Hash the passwords of a listener's users in advance."""
         for user in listener.user_names():
             self._submit(_SecretCheck(None, listener, LookUpKeys("SCRAM-SHA-256", user), self._clock.now_us))
 
@@ -195,13 +195,13 @@ def _check_secret(check: _SecretCheck) -> _Result:
         password = question.secret.decode()
     except UnicodeDecodeError:
         password = ""
-    # Also for a user that does not exist: the time that it takes must not tell whether there is one.
+    # Also for a user that does not exist: the time that it takes must not show whether the user exists.
     fitting = fits(password, record if record is not None else listener.users.fake(question.user))
     return _Result(Verdict.RIGHT if fitting and record is not None else Verdict.WRONG, record)
 
 
 def _check_token(listener: Listener, token: bytes, now_us: int) -> _Result:
-    """Whose token it is. The log says what is wrong with a token; the client is not told."""
+    """Find out the user of a token. What is wrong with a token is logged, but not sent to the client."""
     try:
         bearer, issuer = listener.issuers.check(token, now_us / 1_000_000)
     except TokenError as error:

@@ -81,7 +81,7 @@ def _clear(path: str) -> None:
     if not stat.S_ISSOCK(mode):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     with socket.socket(socket.AF_UNIX) as visitor:
-        visitor.setblocking(False)  # a full backlog must not hold us up: somebody listens then too
+        visitor.setblocking(False)  # a full backlog must not block us: it also shows that a process listens
         try:
             visitor.connect(path)
         except ConnectionRefusedError:

@@ -36,7 +36,7 @@ class Transport:
         self.backlog = b""
         """Bytes that the socket did not take yet."""
         self.events_mask = 0
-        """The events of epoll for which somebody waits."""
+        """The epoll events that are waited for."""
         self.in_lobby = False
         """Its descriptor is in the lobby's epoll, not in the loop's."""
 
@@ -47,7 +47,7 @@ class Transport:
 
     @property
     def has_more(self) -> bool:
-        """Bytes that came wait within TLS or WebSocket: the socket won't tell of them."""
+        """Received bytes wait in the TLS or WebSocket layer; epoll raises no event for them."""
         return self.wrapping is not None and self.wrapping.has_more
 
     @property
@@ -61,9 +61,9 @@ class Transport:
         return self.wrapping.peer_certificate if self.wrapping is not None else None
 
     def unwrap(self, data: bytes) -> bytes:
-        """What bytes from the socket hold of SASL or AMQP; answers of TLS or WebSocket are sent at once.
+        """Return the SASL or AMQP bytes in bytes from the socket; answers of TLS or WebSocket are sent at once.
 
-        Raises `WireError` if TLS or WebSocket fails; `send_failure` tells the peer.
+        Raises `WireError` if TLS or WebSocket fails; `send_failure` then informs the peer.
         """
         wrapping = self.wrapping
         if wrapping is None:
@@ -138,7 +138,7 @@ class Transport:
         """Say at the end of an orderly close, within TLS or WebSocket, that nothing more comes."""
         if self.wrapping is not None and not self.backlog:
             self.wrapping.close()
-            with contextlib.suppress(OSError, WireError):  # the peer may be gone, and nobody waits for this
+            with contextlib.suppress(OSError, WireError):  # the peer may be gone; an error has no consequence
                 self.sock.send(self.wrapping.output())
 
     def close(self) -> None:

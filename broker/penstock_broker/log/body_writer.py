@@ -62,19 +62,20 @@ class BodyWriter:
             self.append_unasked(body, data[start : start + self._gathered])
 
     def append_unasked(self, body: StagedBody, data: Buffer) -> None:
-        """As `append`, for somebody who has asked for room before: what lacks comes from the reserve."""
+        """As `append`, but without a check for free space: the caller has done that; the reserve is used if it is not
+        enough."""
         self.hold_back(body, data)
         if self.waiting_bytes >= self._gathered:
             self.write()
 
     def hold_back(self, body: StagedBody, data: Buffer) -> None:
-        """As `append_unasked`, but nothing is written before somebody calls `write`."""
+        """As `append_unasked`, but nothing is written before a call of `write`."""
         self._waiting.setdefault(body, []).append(data)
         body.length += len(data)
         self.waiting_bytes += len(data)
 
     def discard(self, body: StagedBody) -> None:
-        """The body is not wanted any more, also if somebody still refers to it. From now on it can't be read."""
+        """The body is no longer needed, even if it is still referred to. From now on it can't be read."""
         self.waiting_bytes -= sum(map(len, self._waiting.pop(body, ())))
         body.forget_places()
         self._usage.release_body(body.segments)

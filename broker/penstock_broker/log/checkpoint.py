@@ -81,7 +81,7 @@ class Checkpoint:
     """The content of a checkpoint, except for the reserved numbers: kept up to date as records are appended."""
 
     def __init__(self, replay: Replay, documents: Sequence[Document], queues: Collection[int], most: int) -> None:
-        """`queues`: the incarnations that exist, kept up to date by somebody else.
+        """`queues`: the incarnations that exist, kept up to date by the caller.
 
         `most`: how many numbers or counts one record may hold.
         """

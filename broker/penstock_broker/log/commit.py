@@ -173,7 +173,7 @@ class Commits:
             return record
         _, flags, _, _, route_set, _, message, arrival = PUT.unpack_from(record)
         body = self._bodies.stage()
-        self._bodies.hold_back(body, record[PUT.size :])  # somebody asked for room before the unit began
+        self._bodies.hold_back(body, record[PUT.size :])  # the caller has checked for free space before the unit began
         staged.append((message, route_set, body))
         return staged_put_record(route_set, message, arrival, flags, (body.number, 0, body.length))
 

@@ -252,7 +252,7 @@ class Log:
         self._bodies.append(body, data)
 
     def discard(self, body: StagedBody) -> None:
-        """The body is not wanted any more, also if somebody still refers to it."""
+        """The body is no longer needed, even if it is still referred to."""
         self._bodies.discard(body)
 
     def payload_of(self, body: StagedBody, head: bytes, offset: int) -> bytes:
@@ -273,7 +273,7 @@ class Log:
         self._commits.begin_unit()
 
     def end_unit(self) -> None:
-        """Append the unit as one record. Raises RecordTooLarge, if nobody asked `check_unit`."""
+        """Append the unit as one record. Raises RecordTooLarge, if `check_unit` was not called before."""
         self._commits.end_unit()
 
     def abandon_unit(self) -> None:

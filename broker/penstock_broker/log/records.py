@@ -22,9 +22,9 @@ class EndReason(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Begins each epoch. No later run gives away a message or incarnation number below the ceilings.
+    """The first record of each epoch. No later run assigns a message or incarnation number below the ceilings.
 
-    `boot_id` (16 bytes) tells whether the machine was started anew since.
+    `boot_id` (16 bytes) shows whether the machine was restarted since.
     """
 
     boot_id: bytes

@@ -162,7 +162,7 @@ class SegmentUsage:
                 segment.live += 1
 
     def release_body(self, segments: list[Segment]) -> None:
-        """Nobody uses a body any more that lies in these segments; the list is emptied.
+        """A body in these segments is no longer used; the list is emptied.
 
         The segments stay until the last block written is synced: it may hold a record that names the body.
         """

@@ -273,7 +273,7 @@ class Connections:
             detach.close_connection(self._broker, connection, AmqpError("amqp:internal-error", "See the broker's log."))
             connection.flush()
         except Exception:
-            logger.exception("Connection %d could not be told of the internal error", number)
+            logger.exception("Connection %d could not be closed with the internal error", number)
         self._forget(connection)
 
     def drop(self, connection: Connection) -> None:

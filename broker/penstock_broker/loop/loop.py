@@ -116,7 +116,7 @@ class Loop:
         self._acceptor.add(listener, sock, peer, wrapping)
 
     def run(self) -> None:
-        """Turn until `stop` has told every client and everything is sent."""
+        """Run the event loop until `stop` has sent a Close to every client, and all output is sent."""
         sys.setswitchinterval(0.0005)
         gc.collect()
         gc.freeze()
@@ -256,7 +256,8 @@ class Loop:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Accept nothing more, tell every client, and end once everything is sent, or after `CLOSE_MS`."""
+        """Stop accepting connections, send a Close to every client, and end when all output is sent, or after
+        `CLOSE_MS`."""
         broker = self.broker
         if broker.is_stopping:
             return

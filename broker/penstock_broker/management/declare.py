@@ -136,7 +136,7 @@ def _persistence(asked: str | None, owner: management.Owner | None) -> Persisten
 
 
 def _other_owner(existing: management.Owner | None, wanted: management.Owner | None, what: str) -> Refuse | None:
-    """None if the declaration comes from whoever declared it before, or nobody did."""
+    """None if the declaration has the same owner as the existing one, or none exists."""
     if existing is None:
         return None
     if wanted is None:

@@ -145,7 +145,7 @@ class ManagementNode:
         request: Message,
         task: requests.Task,
     ) -> None:
-        """Do a slice of a task per turn. A task is finished even if nobody waits for the response any more."""
+        """Do a slice of a task per turn. A task is finished even if its client no longer waits for the response."""
         done = task.step(PER_SLICE)
         if done is None:
             self._broker.clock.after(0, lambda: self._slice(receiver, slot, request, task))
@@ -171,7 +171,8 @@ class ManagementNode:
             self._send(receiver)
 
     def _deposit(self, queue: ResponseQueue) -> None:
-        """Put the responses that are ready into the queue, in order. If it was deleted since, nobody waits for them."""
+        """Put the responses that are ready into the queue, in order. If the queue was deleted meanwhile, they are
+        dropped."""
         while queue.slots and (data := queue.slots[0].data) is not None:
             queue.slots.popleft()
             node = temporary.node_named(self._broker, queue.address)

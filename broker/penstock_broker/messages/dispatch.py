@@ -209,7 +209,7 @@ def _send_in_order(broker: Broker, queue: Queue, consumer: ReceivingLink, count:
 
 
 def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: list[Entry]) -> int:
-    """Send messages that were taken out, each unless it has expired, or with a header that tells something."""
+    """Send messages that were taken out, except expired ones; the header is rewritten where that is needed."""
     now = broker.clock.now_us
     link, connection = consumer.link, consumer.connection
     mark, has_expiry, is_counted = (

@@ -313,9 +313,10 @@ def _refusal(broker: Broker, destination: ExchangeTarget | QueueTarget, route: R
 
 
 def _relay(broker: Broker, producer: Producer, relay: RelayTarget, batch: list[Arrival]) -> None:
-    """Each message goes where its `to` says.
+    """Send each message to the address in its `to`.
 
-    One that goes nowhere is rejected; if its sender has settled it already, the link is closed, or nobody would learn.
+    A message with no valid address is rejected. If its sender has settled it already, the link is closed, because the
+    sender would not learn of the error otherwise.
     """
     for arrival in batch:
         delivery, data, settled = arrival

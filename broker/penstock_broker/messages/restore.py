@@ -57,8 +57,8 @@ def restore(topology: Topology, recovered: Recovered, now_us: int) -> None:
 
 
 def record_losses(topology: Topology) -> None:
-    """Write down, when the broker stops in order, how many messages each lasting subscription loses by it: those that
-    were sent as not durable, and since when it is unused. After a crash nobody can know.
+    """Record, at an orderly stop, how many messages each lasting subscription loses by the stop (those that were sent
+    as not durable), and since when it is unused. After a crash this is not known.
     """
     for subscription in topology.subscriptions.values():
         queue = subscription.queue

@@ -25,8 +25,8 @@ class SpooledMessage:
     """One long message on its way in. A `Sink` of the endpoint."""
 
     def __init__(self, log: Log, refusal: AmqpError, written: Callable[[], None]) -> None:
-        """`refusal`: what to answer if the log has no room. `written` is told of each piece: its sender may have to
-        wait for the disk.
+        """`refusal`: the error if the log has no room. `written` is called after each piece, because its sender may
+        have to wait for the disk.
         """
         self._log = log
         self._refusal = refusal

@@ -2,8 +2,8 @@
 
 Written for speed; it runs for every message that reaches a queue with a selector. What selectors name is decoded once
 per message, whatever their number. Selectors that say only `name = 'text'` are not evaluated: one dict lookup per name
-finds the subscriptions that have them. A message whose fields can't be read is selected by nobody. Must not know what
-it hands back: a handle is anything. Source: JMS 2.0, 3.8.1; docs/decisions/017-no-local.md.
+finds the subscriptions that have them. A message whose fields can't be read is selected by none of them. Must not know
+the type of the handles that it returns. Source: JMS 2.0, 3.8.1; docs/decisions/017-no-local.md.
 """
 
 from __future__ import annotations

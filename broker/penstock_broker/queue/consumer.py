@@ -70,10 +70,10 @@ class QueueLinks:
         self.active: ReceivingLink | None = None
         """The one consumer that gets messages, if only one may."""
         self.unused_since_us = now_us
-        """Since when nobody consumes, microseconds since the epoch; 0: somebody does."""
+        """Since when it has no consumer, microseconds since the epoch; 0: it has one."""
 
     def rank(self, *, exclusive: bool) -> None:
-        """Find out who comes before whom, after consumers or the policy changed. `exclusive`: only one gets
+        """Compute the order of the consumers, after consumers or the policy changed. `exclusive`: only one gets
         messages."""
         consumers = self.consumers
         ranked = tiers([consumer.priority for consumer in consumers])

@@ -45,12 +45,12 @@ ORDERED: Final = GROUPED | _LEVEL_BITS << _LEVEL_SHIFT
 
 
 def level_flags(head: Head) -> int:
-    """The flags that tell the priority: 0 for the normal one."""
+    """The flags for the priority: 0 for the normal priority."""
     return (level_of(head.priority) ^ NORMAL_LEVEL) << _LEVEL_SHIFT
 
 
 def properties_count(data: bytes, at: int) -> tuple[int, int]:
-    """Where to see at a glance that a message has no group. `at` is the offset behind header and delivery-annotations.
+    """Where to check quickly that a message has no group. `at` is the offset behind header and delivery-annotations.
 
     Returned are an offset, and where the count of its properties is (the low byte): a message that has the same bytes
     before the first and at most `MAX_UNGROUPED` at the second has no group. Messages of one sender mostly differ behind
@@ -78,7 +78,7 @@ def properties_count(data: bytes, at: int) -> tuple[int, int]:
 
 
 def group_flag(data: bytes, at: int) -> int:
-    """The flag that tells whether the message belongs to a group; one whose properties can't be read does not."""
+    """The flag for a message that belongs to a group; 0 also if its properties can't be read."""
     try:
         return GROUPED if properties_field(data, at, Field.GROUP_ID) else 0
     except DecodeError:
@@ -86,7 +86,7 @@ def group_flag(data: bytes, at: int) -> int:
 
 
 def order_flags(data: bytes, head: Head) -> int:
-    """The flags that tell the order of a message."""
+    """The flags that determine the order of a message."""
     _, count_at = properties_count(data, head.start)
     return level_flags(head) | (group_flag(data, head.start) if data[count_at] > MAX_UNGROUPED else 0)
 

@@ -35,7 +35,7 @@ class MessagePrefix:
         self.durable = head.durable
         self.ttl_us = (head.ttl or 0) * 1000
         self.flags = level_flags(head)
-        """The flags that tell its priority."""
+        """The flags for its priority."""
         same, self.count_at = properties_count(data, head.start) if head.start == head.header_end else LOOK_INSIDE
         self.is_narrow = self.count_at > 1 and data[self.count_at - 2] == 0xC0
         """The properties are a list whose size is the byte before their count."""
@@ -45,8 +45,8 @@ class MessagePrefix:
         """A message that begins so needs no other `Beginning`."""
 
     def look(self, data: bytes) -> tuple[int, int]:
-        """What the properties of a message that begins so say: when it expires, milliseconds since the epoch (0: not
-        told), and the flags for its order. Raises `DecodeError` or `IndexError` if they can't be read.
+        """Read from a message with this prefix when it expires (milliseconds since the epoch, 0: it names no time), and
+        the flags for its order. Raises `DecodeError` or `IndexError` if they can't be read.
         """
         count = data[self.count_at]
         if count <= NO_TIMES:

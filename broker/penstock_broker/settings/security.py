@@ -82,5 +82,5 @@ class Authentication(Spec):
 
     @property
     def has_users(self) -> bool:
-        """True if somebody can log in by a password."""
+        """True if there are users with passwords."""
         return bool(self.users) or self.users_folder is not None

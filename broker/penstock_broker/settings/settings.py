@@ -1,4 +1,4 @@
-"""What a broker is told at start: the configuration file (YAML), whose values the options of the command line override.
+"""A broker's settings: the configuration file (YAML), whose values the options of the command line override.
 
 Keys are camelCase in the file. Times are seconds, sizes bytes. `--dev` is a shorthand for `BrokerSettings.for_dev`.
 Source: docs/concepts/messages.md.
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 CLEARTEXT_MECHANISMS: Final = frozenset(("PLAIN", "XOAUTH2", "OAUTHBEARER"))
-"""Mechanisms that send the secret itself, so that anybody who reads the network gets it."""
+"""Mechanisms that send the secret itself, so that everyone who can read the network traffic gets it."""
 
 
 class Role(Enum):
@@ -157,7 +157,7 @@ class BrokerSettings(Spec):
     auto_create: bool | AutoCreate = False
     """Make queues and topic exchanges that clients name: true (any name), false (none), or by rules."""
     announce: Announcements = Announcements()
-    """What the Open tells clients."""
+    """What the broker's Open announces to clients."""
     temporary_per_connection: int = Field(default=1000, ge=0)
     """Temporary queues and topics that one connection may have at a time."""
     max_message_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)

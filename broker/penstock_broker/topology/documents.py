@@ -150,7 +150,7 @@ def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscrip
     subscription.queue.name = subscription.name
     subscription.queue.totals.lost_at_restart = fields["lostAtRestart"]
     subscription.noted_unused_us = fields.get("unusedSince", 0)
-    # Whoever consumed when the broker went has until now; documents of the first version say nothing.
+    # If it had a consumer when the broker stopped, it is unused since now. Documents of version 1 do not say it.
     subscription.queue.links.unused_since_us = subscription.noted_unused_us or now_us
     return subscription
 

@@ -90,7 +90,7 @@ class Subscription:
     managed: OwnerMark | None = None
     users: AttachedSessions = field(default_factory=AttachedSessions)
     noted_unused_us: int = 0
-    """Since when it is unused, as its document says; 0: somebody consumes."""
+    """Since when it is unused, as its document says; 0: it has a consumer."""
     is_recorded: bool = False
     """The log has a document of it."""
     revision: int = 0

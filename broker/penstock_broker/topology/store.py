@@ -227,7 +227,8 @@ class Topology:
         subscription.is_recorded = subscription.is_logged
 
     def note(self, subscription: Subscription) -> None:
-        """Write down since when a subscription that lasts is unused; nothing depends on it, so nobody waits for it."""
+        """Record since when a lasting subscription is unused. The caller does not wait for the sync, as no promise
+        depends on it."""
         subscription.noted_unused_us = subscription.queue.links.unused_since_us
         payload = documents.dump(subscription)
         self._log.topology(documents.SUBSCRIPTION, subscription.name, payload, subscription.queue.incarnation)

@@ -88,7 +88,7 @@ class Layout:
             raise CannotRun(told, "Name another one by --data, or give it to this user.") from error
 
     def write_state(self, state: Mapping[str, object]) -> None:
-        """Replace the state file as a whole, so that nobody reads half of it."""
+        """Replace the state file atomically, so that no process reads a part of it."""
         hidden = self.state.with_suffix(".new")
         hidden.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
         hidden.replace(self.state)

@@ -3,7 +3,7 @@ problems.
 
 The same files work with `kubectl apply`; objects of other groups are skipped. Reported are both what the API server
 would refuse and what the operator would show as a condition (a missing reference, two resources for one subscription),
-all at once, because here nobody watches conditions. It must not know processes.
+all at once, because there are no conditions to watch here. It must not know processes.
 """
 
 from __future__ import annotations

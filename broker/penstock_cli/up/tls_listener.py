@@ -27,7 +27,7 @@ PRIVATE: Final = 0o600
 
 
 def wants_tls(broker: Broker) -> bool:
-    """Whether the Broker takes certificates of clients; else everything goes without TLS."""
+    """Whether the Broker accepts client certificates; otherwise all listeners are without TLS."""
     return broker.spec.authentication.client_ca_secret_ref is not None
 
 

@@ -98,7 +98,7 @@ def move(site: BrokerAccess, *, address: str, destination: str, count: int | Non
     return _handled(site, "MOVE", address, "moved", count=count, selector=selector, destination=destination)
 
 
-@click.command(short_help="Move dead letters back to the queues that gave them up.")
+@click.command(short_help="Move dead letters back to the queues from which they came.")
 @click.argument("address")
 @selecting
 @on_broker

@@ -1,6 +1,6 @@
 {{/*
 What the operator may do with Penstock's own kinds. Always by a ClusterRole: when a namespace is deleted, a Role in it goes
-before the resources with our finalizer do, and nobody could let them go any more.
+before the resources with our finalizer do, and the operator could no longer remove the finalizer.
 */}}
 {{- define "penstock-operator.ownRules" -}}
 - apiGroups: [penstock.dev]
@@ -23,7 +23,7 @@ before the resources with our finalizer do, and nobody could let them go any mor
 {{- end -}}
 
 {{/*
-What it may do with everything else, in the namespaces that it looks after. No wild cards, no pods/exec, and Secrets one by
+What it may do with everything else, in the namespaces that it manages. No wild cards, no pods/exec, and Secrets one by
 one: it never lists or watches them.
 */}}
 {{- define "penstock-operator.rules" -}}

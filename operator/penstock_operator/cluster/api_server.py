@@ -4,7 +4,7 @@ Objects are plain maps. Every write is a server-side apply of the operator's own
 the resource version.
 
     KubeError           the API server refused or could not be reached
-    ├─ Conflict    409  somebody else changed the object first, or owns the field
+    ├─ Conflict    409  another client changed the object first, or owns the field
     └─ Forbidden   403  the operator's role does not allow it
 
 Source: docs/decisions/058-server-side-apply.md.
@@ -30,7 +30,7 @@ class KubeError(Exception):
 
 
 class Conflict(KubeError):
-    """Somebody else changed the object first, or owns the field."""
+    """Another client changed the object first, or owns the field."""
 
 
 class Forbidden(KubeError):

@@ -32,7 +32,7 @@ class ResourceChange(Enum):
     STATUS = "Status"
     """Only what the operator itself writes, such as the status; the resource need not be reconciled."""
     SPEC = "Spec"
-    """The resource is new, or somebody else changed it; it must be reconciled."""
+    """The resource is new, or another client changed it; it must be reconciled."""
 
 
 class ResourceKey(NamedTuple):

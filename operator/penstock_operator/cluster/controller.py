@@ -139,7 +139,7 @@ class Controller:
             try:
                 retry = await reconcile(key)
             except KubeError as error:
-                # Mostly somebody else changed the object first. A lasting error is logged at each attempt.
+                # Usually another client changed the object first. A lasting error is logged at each attempt.
                 delay = self.queue.retry(key, Priority.CHANGE, self.monotonic())
                 result.result = "error"
                 logger.info("%s is reconciled again in %s s: %s", key, delay, error)

@@ -1,7 +1,7 @@
 """Whether an Exchange or a Subscription may be declared on its Broker: references, duplicates, the pause.
 
-A message must not tell a person of one namespace what is in another one, so "does not exist" and "is not allowed" have
-the same message. Source: docs/decisions/052-namespaces-and-duplicates.md, docs/decisions/056-conditions.md,
+A message must not show a user of one namespace what exists in another one, so "does not exist" and "is not allowed"
+have the same message. Source: docs/decisions/052-namespaces-and-duplicates.md, docs/decisions/056-conditions.md,
 docs/decisions/061-different-releases.md.
 """
 
@@ -66,7 +66,7 @@ def not_accepted(reason: ConditionReason, message: str) -> StatusCondition:
 def broker_not_usable(namespace: str, key: tuple[str, str], broker: Broker | None) -> StatusCondition | None:
     """Why a resource of `namespace` may not use the Broker `key` (namespace, name); None if it may.
 
-    For a Broker of another namespace, the condition does not tell whether it does not exist or is not allowed.
+    For a Broker of another namespace, the condition does not show whether it does not exist or is not allowed.
     """
     if broker is not None and is_allowed(namespace, broker):
         return None

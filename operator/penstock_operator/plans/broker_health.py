@@ -1,4 +1,4 @@
-"""The conditions that tell how a Broker does: Available, StorageHealthy, ObserverFailing, ContainersContested.
+"""The conditions for the health of a Broker: Available, StorageHealthy, ObserverFailing, ContainersContested.
 
 Source: docs/decisions/056-conditions.md; docs/decisions/048-observer.md (a failing observer does not make the Broker
 unavailable); docs/decisions/013-container-uniqueness.md (contested container-ids).

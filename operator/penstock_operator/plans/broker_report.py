@@ -85,7 +85,8 @@ def _insecure_plain(view: BrokerReportView) -> StatusCondition | None:
     if not (spec.listeners.amqp and spec.authentication.allow_insecure_plain):
         return None
     message = (
-        "Clients may log in with a password on port 5672 without TLS. Whoever can read the network traffic can read it."
+        "Clients may log in with a password on port 5672 without TLS. Everyone who can read the network traffic can "
+        "read the password."
     )
     return StatusCondition("InsecurePlain", ConditionStatus.TRUE, ConditionReason.PLAIN_TEXT_PASSWORDS, message)
 

@@ -20,7 +20,7 @@ class BrokerReportView:
 
     broker: Broker
     taken_names: tuple[str, ...] = ()
-    """Names of children that somebody else's objects have, as `Kind name`."""
+    """Names of children that objects of others have already, as `Kind name`."""
     predecessor_children: tuple[str, ...] = ()
     """Children of a deleted Broker of the same name that still exist, as `Kind name`."""
     users_missing: bool = False
@@ -30,7 +30,7 @@ class BrokerReportView:
     token_keys_missing: tuple[str, ...] = ()
     """ConfigMaps of `authentication.tokens` that do not exist, or have no `keys`."""
     issuer_unknown: bool = False
-    """`authentication.tokens` refers to the cluster's issuer, but the API server does not tell about it."""
+    """`authentication.tokens` refers to the cluster's issuer, but the API server does not publish it."""
     unknown_settings: tuple[str, ...] = ()
     """Settings that the broker's image doesn't know; nothing of the spec is applied."""
     unconfirmed_settings: tuple[str, ...] = ()

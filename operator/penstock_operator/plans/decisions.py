@@ -55,7 +55,7 @@ class ChildState(Enum):
     """It was not read yet."""
     APPLIED = "Applied"
     TAKEN = "Taken"
-    """An object of that name exists and belongs to somebody else."""
+    """An object of that name exists and is not the operator's."""
     PREDECESSOR = "Leaving"
     """It belongs to a deleted resource of the same name, and the cluster is about to delete it."""
 

@@ -1,7 +1,7 @@
 """Condition LagAnalysisScheduled of a Broker: whether the lag job will run, and if not, what to do.
 
-The Spark operator does not report that a schedule is stuck, or that nobody handles it. This module finds out from the
-schedule and its newest run. Source: docs/decisions/065-lag-schedule.md.
+The Spark operator does not report that a schedule is stuck, or that no operator handles it. This module finds out from
+the schedule and its newest run. Source: docs/decisions/065-lag-schedule.md.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _overdue(broker: Broker, observed: Manifest | None, now: datetime) -> Status
     return _scheduled(
         ConditionStatus.FALSE,
         ConditionReason.RUN_OVERDUE,
-        f"No run was started since {last:%Y-%m-%d %H:%M} UTC. Does the Spark operator run, and does it look after this "
+        f"No run was started since {last:%Y-%m-%d %H:%M} UTC. Does the Spark operator run, and does it watch this "
         "namespace (`spark.jobNamespaces` of its chart)?",
     )
 

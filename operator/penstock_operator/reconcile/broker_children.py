@@ -1,8 +1,8 @@
 """The children of a Broker as they are in the cluster: read them, apply what they should be, delete what is unwanted.
 
-All of them are read before any is applied. If one of the names belongs to somebody else's object, nothing is applied;
-otherwise a pod could mount a Secret that is not the operator's. Source: docs/decisions/050-names-of-children.md,
-docs/decisions/058-server-side-apply.md.
+All of them are read before any is applied. If an object that is not the operator's has one of the names, nothing is
+applied; otherwise a pod could mount a Secret that is not the operator's. Source:
+docs/decisions/050-names-of-children.md, docs/decisions/058-server-side-apply.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ObservedChildren:
     spark_installed: bool
     """Whether the cluster has the CRD ScheduledSparkApplication."""
     issuer: ClusterIssuer | None = None
-    """The cluster as an issuer of tokens, if the Broker wants it and the API server tells about it."""
+    """The cluster as an issuer of tokens, if the Broker wants it and the API server publishes it."""
 
     def get(self, kind: str, name: str) -> Manifest | None:
         """The object, None if there is none."""
@@ -84,7 +84,8 @@ async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
 
 
 async def _cluster_issuer(kube: ApiServer) -> ClusterIssuer | None:
-    """What the API server tells about itself as an issuer; None if it tells nothing, or not to this operator."""
+    """What the API server publishes about itself as an issuer; None if it publishes nothing, or the operator may not
+    read it."""
     try:
         documents = [await kube.document(path) for path in (cluster_issuer.DISCOVERY, cluster_issuer.KEYS)]
     except KubeError as error:
@@ -106,7 +107,8 @@ def foreign_children(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The objects, as `Kind name`, that have the name of a child but are not this Broker's.
 
-    First those of somebody else; second the children of an earlier Broker of the same name, which are being removed.
+    First those that are not the operator's; second the children of an earlier Broker of the same name, which are being
+    removed.
     """
     taken: list[str] = []
     of_predecessor: list[str] = []
