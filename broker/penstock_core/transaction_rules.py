@@ -33,9 +33,9 @@ __all__ = [
     "decide_discharge",
     "decide_post",
     "decide_settle",
-    "doom",
     "failed_commit",
     "time_out",
+    "with_fault",
 ]
 
 
@@ -169,7 +169,7 @@ def decide_post(
         or _no_memory(usage, in_memory, limits)
     )
     if refuse is not None:
-        return Fail(doom(_begun(state, now_ms), refuse), refuse)
+        return Fail(with_fault(_begun(state, now_ms), refuse), refuse)
     begun = _begun(state, now_ms)
     memory = begun.memory + in_memory
     return Taken(replace(begun, messages=begun.messages + messages, bytes=begun.bytes + size, memory=memory))
@@ -184,10 +184,10 @@ def decide_settle(
     begun = _begun(state, now_ms)
     refuse = _too_many(state, deliveries, limits) if state.is_sound else None
     counted = replace(begun, messages=begun.messages + deliveries)
-    return counted if refuse is None else doom(counted, refuse)
+    return counted if refuse is None else with_fault(counted, refuse)
 
 
-def doom(state: TransactionState, fault: Refuse) -> TransactionState:
+def with_fault(state: TransactionState, fault: Refuse) -> TransactionState:
     """The transaction, which can't be committed any more because of `fault`; an earlier fault stays."""
     return state if state.fault is not None else replace(state, fault=fault, bytes=0, memory=0)
 

@@ -26,9 +26,9 @@ from penstock_core.transaction_rules import (
     decide_discharge,
     decide_post,
     decide_settle,
-    doom,
     failed_commit,
     time_out,
+    with_fault,
 )
 
 LIMITS = TransactionLimits(
@@ -124,7 +124,7 @@ def test_a_delivery_beyond_the_limit_dooms_the_transaction_but_stays_with_it() -
 
 
 def test_the_first_fault_is_the_one_that_is_told() -> None:
-    state = doom(doom(posted(10), FULL), OTHER)
+    state = with_fault(with_fault(posted(10), FULL), OTHER)
     assert state.fault is FULL
     assert state.bytes == 0
 
@@ -135,12 +135,12 @@ def test_a_sound_transaction_is_committed() -> None:
 
 
 def test_a_failed_discharge_rolls_back_and_is_no_error_whatever_came_before() -> None:
-    for state in (posted(10), doom(posted(10), FULL), time_out(posted(10), LIMITS)):
+    for state in (posted(10), with_fault(posted(10), FULL), time_out(posted(10), LIMITS)):
         assert decide_discharge(state, fail=True) == RollBackTransaction(None)
 
 
 def test_a_doomed_transaction_is_rolled_back_and_its_cause_told() -> None:
-    decision = decide_discharge(doom(posted(10), FULL), fail=False)
+    decision = decide_discharge(with_fault(posted(10), FULL), fail=False)
     assert isinstance(decision, RollBackTransaction)
     assert decision.refuse is not None
     assert decision.refuse.condition.value == "amqp:transaction:rollback"
@@ -185,7 +185,7 @@ def test_a_transaction_that_timed_out_tells_so_at_everything_that_follows() -> N
 
 
 def test_a_doomed_transaction_may_time_out_too() -> None:
-    state = time_out(doom(posted(10), FULL), LIMITS)
+    state = time_out(with_fault(posted(10), FULL), LIMITS)
     assert state.fault is not None
     assert state.fault.reason is Reason.TRANSACTION_TIMED_OUT
 
@@ -269,4 +269,4 @@ TestTransactionMachine = TransactionMachine.TestCase
 
 
 def test_an_abandoned_one_holds_nothing() -> None:
-    assert abandon(doom(posted(10), FULL)) == TransactionState(since_ms=1_000, fault=FULL, is_over=True)
+    assert abandon(with_fault(posted(10), FULL)) == TransactionState(since_ms=1_000, fault=FULL, is_over=True)

@@ -31,7 +31,7 @@ PATHS: Final = frozenset(("/", "/amqp"))
 
 MAX_REQUEST: Final = 16 * 1024
 """Bytes of the HTTP request."""
-MAX_STRANGER_FRAME: Final = 64 * 1024
+MAX_UNAUTHENTICATED_FRAME: Final = 64 * 1024
 """Bytes of one WebSocket frame before the client has logged in; the library buffers a frame until it is complete."""
 MAX_FRAME: Final = 1024 * 1024
 """Bytes of one WebSocket frame after the client has logged in."""
@@ -74,7 +74,9 @@ class WebSocket:
         self._raw = b""
         """Received bytes that were not parsed yet."""
         self._piece = PIECE
-        self._protocol = ServerProtocol(subprotocols=[SUBPROTOCOL], max_size=(None, MAX_STRANGER_FRAME), logger=_SILENT)
+        self._protocol = ServerProtocol(
+            subprotocols=[SUBPROTOCOL], max_size=(None, MAX_UNAUTHENTICATED_FRAME), logger=_SILENT
+        )
         self._taken = 0
         self._answered = False
         self._last = b""

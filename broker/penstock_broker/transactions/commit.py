@@ -268,7 +268,7 @@ def set_rollback_only(connection: Connection, txn_id: bytes | None, fault: Refus
     ledger = transactions_of(connection)
     transaction = ledger.by_id.get(txn_id) if ledger is not None and txn_id is not None else None
     if ledger is not None and transaction is not None:
-        ledger.move(transaction, rules.doom(transaction.state, fault or ledger.last_closed or _SENT_AFTER_CLOSE))
+        ledger.move(transaction, rules.with_fault(transaction.state, fault or ledger.last_closed or _SENT_AFTER_CLOSE))
 
 
 def producer_closing(producer: SendingLink, error: AmqpError) -> None:

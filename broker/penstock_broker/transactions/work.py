@@ -155,7 +155,7 @@ def _add(
     except DecodeError as error:
         found = unreadable(error)
     if isinstance(found, AmqpError):
-        ledger.move(transaction, rules.doom(transaction.state, commit.refuse_of(found)))
+        ledger.move(transaction, rules.with_fault(transaction.state, commit.refuse_of(found)))
         return found
     in_memory = len(data.head) if isinstance(data, LargePayload) else len(data)
     decision = rules.decide_post(
