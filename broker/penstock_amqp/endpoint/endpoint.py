@@ -25,7 +25,7 @@ from penstock_amqp.endpoint import conditions
 from penstock_amqp.endpoint.attach_replies import AttachReplies
 from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.buffers import OUTPUT_VIEW, Ptr
-from penstock_amqp.endpoint.connection_state import ConnectionLifecycle
+from penstock_amqp.endpoint.connection_lifecycle import ConnectionLifecycle
 from penstock_amqp.endpoint.engine import Engine
 from penstock_amqp.endpoint.events import AcceptedUnsettled, AmqpError, Entry, Event, Held, Settled
 from penstock_amqp.endpoint.flow_answers import FlowAnswers

@@ -12,7 +12,7 @@ from typing import Final
 from penstock_amqp import errors
 from penstock_amqp.endpoint.attachments import Attachments
 from penstock_amqp.endpoint.buffers import INPUT, INPUT_BYTES, INPUT_VIEW, Buffer, at
-from penstock_amqp.endpoint.connection_state import ConnectionLifecycle
+from penstock_amqp.endpoint.connection_lifecycle import ConnectionLifecycle
 from penstock_amqp.endpoint.engine import Engine, Notice, NoticeKind
 from penstock_amqp.endpoint.events import Event, input_weight, weight
 from penstock_amqp.endpoint.flow_answers import FlowAnswers
