@@ -13,8 +13,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
-/** A broker process of a test's own, on a port that stays the same over restarts, for tests that kill or configure
-theirs. */
+/** A broker process of a test's own, on a port that stays the same over restarts, for tests that kill or configure theirs. */
 public final class OwnBroker implements AutoCloseable {
     private static final long WITHIN_SECONDS = 60;
     private static final Set<Integer> GIVEN = ConcurrentHashMap.newKeySet();
@@ -46,12 +45,11 @@ public final class OwnBroker implements AutoCloseable {
         this.data = data;
         this.makesWhatIsNamed = makesWhatIsNamed;
         this.port = freePort();
-        String small = settings.contains("maxMessageBytes") ? "" : "log: {segmentBytes: 8388608}\nmaxMessageBytes:
-        2097152\n"; Files.writeString(config(), "management: {address: 'unix:" + socket() + "'}\n" + small + settings);
+        String small = settings.contains("maxMessageBytes") ? "" : "log: {segmentBytes: 8388608}\nmaxMessageBytes: 2097152\n";
+        Files.writeString(config(), "management: {address: 'unix:" + socket() + "'}\n" + small + settings);
     }
 
-    /** A port that this process has given to nobody before: while a broker restarts, its own looks free to other tests.
-    */
+    /** A port that this process has given to nobody before: while a broker restarts, its own looks free to other tests. */
     static int freePort() throws IOException {
         while (true) {
             try (ServerSocket free = new ServerSocket(0)) {

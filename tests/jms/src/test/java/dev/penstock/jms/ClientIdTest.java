@@ -11,8 +11,7 @@ import jakarta.jms.Topic;
 import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
-/** {@code Connection.setClientID}: one connection per ClientID (docs/reference/rules.md, decision 13:
-sole-connection-for-container). */
+/** {@code Connection.setClientID}: one connection per ClientID (docs/reference/rules.md, decision 13: sole-connection-for-container). */
 @DisplayName("ClientID")
 class ClientIdTest extends JmsTestCase {
     @Test

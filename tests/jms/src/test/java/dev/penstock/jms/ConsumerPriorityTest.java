@@ -21,8 +21,7 @@ class ConsumerPriorityTest extends OwnBrokerCase {
     void higherFirst(Ending ending, boolean makesWhatIsNamed) throws Exception {
         startBroker(makesWhatIsNamed, makesWhatIsNamed ? "" : ONLY_WHAT_IS_DECLARED);
         if (!makesWhatIsNamed) {
-            broker.declare("- {type: penstock.queue, name: work, body: {}}\n- {type: penstock.queue, name: other, body:
-            {}}");
+            broker.declare("- {type: penstock.queue, name: work, body: {}}\n- {type: penstock.queue, name: other, body: {}}");
         }
         Session sending = own();
         Queue work = sending.createQueue("work");

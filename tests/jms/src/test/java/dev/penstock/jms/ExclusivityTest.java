@@ -16,9 +16,9 @@ import org.junit.jupiter.api.Test;
 /**
  * Shared durable and not-shared durable subscriptions of one ClientID have one name space and can't coexist.
  *
- * <p>{@code Session.createSharedDurableConsumer}: "A shared durable subscription and an unshared durable subscription
- * may not have the same name and client identifier." docs/reference/rules.md: the exclusivity of an existing queue
- * decides, active or not, and a refusal changes nothing.
+ * <p>{@code Session.createSharedDurableConsumer}: "A shared durable subscription and an unshared durable subscription may not have
+ * the same name and client identifier." docs/reference/rules.md: the exclusivity of an existing queue decides, active or not, and a refusal
+ * changes nothing.
  */
 @DisplayName("Shared against not shared")
 class ExclusivityTest extends JmsTestCase {

@@ -22,8 +22,8 @@ import org.junit.jupiter.api.DisplayName;
 import org.junit.jupiter.api.Test;
 
 /**
- * PEEK, PURGE, MOVE and REDRIVE as a JMS application asks for them, with kill -9 while the broker is at it: a message
- * may be in both places then, never in none (docs/reference/management.md).
+ * PEEK, PURGE, MOVE and REDRIVE as a JMS application asks for them, with kill -9 while the broker is at it: a message may
+ * be in both places then, never in none (docs/reference/management.md).
  */
 @DisplayName("Operations on messages, from JMS")
 class HandlingTest extends OwnBrokerCase {
@@ -72,8 +72,7 @@ class HandlingTest extends OwnBrokerCase {
         for (int number = 0; number < MANY; number++) {
             int count = counts.getOrDefault(Integer.toString(number), 0);
             int text = number;
-            assertTrue(meant.test(number) ? count >= 1 && count <= most : count == 0, () -> text + " is there " + count
-            + " times");
+            assertTrue(meant.test(number) ? count >= 1 && count <= most : count == 0, () -> text + " is there " + count + " times");
         }
     }
 
@@ -99,8 +98,8 @@ class HandlingTest extends OwnBrokerCase {
     }
 
     @Test
-    @DisplayName("Killed while it moves: nothing is lost, at worst a message is in both places, and moving the rest
-    works") void movedAndKilled() throws Exception {
+    @DisplayName("Killed while it moves: nothing is lost, at worst a message is in both places, and moving the rest works")
+    void movedAndKilled() throws Exception {
         declare();
         sendMany(work);
         management().send("MOVE", "penstock.queue", "work", Map.of("destination", "elsewhere"));
@@ -151,16 +150,16 @@ class HandlingTest extends OwnBrokerCase {
     void answered() throws Exception {
         declare();
         publish(session, work, "1", "2", "3");
-        assertEquals(1, management().ofQueue("MOVE", "work", Map.of("destination", "elsewhere", "count",
-        1)).number("messages")); assertEquals(1, management().ofQueue("PURGE", "work", Map.of("count",
-        1)).number("messages")); broker.restart(Ending.KILLED);
+        assertEquals(1, management().ofQueue("MOVE", "work", Map.of("destination", "elsewhere", "count", 1)).number("messages"));
+        assertEquals(1, management().ofQueue("PURGE", "work", Map.of("count", 1)).number("messages"));
+        broker.restart(Ending.KILLED);
         assertEquals(List.of("1"), browsed(session, session.createQueue("elsewhere")));
         assertEquals(List.of("3"), browsed(session, work));
     }
 
     @Test
-    @DisplayName("A dead letter tells why: PEEK shows it, and the client's own API for annotations; after a restart
-    too") void cause() throws Exception {
+    @DisplayName("A dead letter tells why: PEEK shows it, and the client's own API for annotations; after a restart too")
+    void cause() throws Exception {
         declare();
         publish(session, work, "poison");
         Session rejecting = open(failover()).createSession(Session.CLIENT_ACKNOWLEDGE);
@@ -168,9 +167,9 @@ class HandlingTest extends OwnBrokerCase {
         poison.setIntProperty("JMS_AMQP_ACK_TYPE", REJECTED);
         poison.acknowledge();
         killOnceAny("dead");
-        Map<?, ?> annotations = (Map<?, ?>) management().ofQueue("PEEK", "dead",
-        Map.of()).maps("messages").get(0).get("annotations"); assertEquals("rejected",
-        String.valueOf(annotations.get("x-opt-death-reason"))); AmqpJmsMessageFacade dead = (AmqpJmsMessageFacade)
+        Map<?, ?> annotations = (Map<?, ?>) management().ofQueue("PEEK", "dead", Map.of()).maps("messages").get(0).get("annotations");
+        assertEquals("rejected", String.valueOf(annotations.get("x-opt-death-reason")));
+        AmqpJmsMessageFacade dead = (AmqpJmsMessageFacade)
                 ((JmsMessage) next(session.createConsumer(session.createQueue("dead")))).getFacade();
         assertEquals("rejected", dead.getTracingAnnotation("x-opt-death-reason"));
         assertEquals("work", dead.getTracingAnnotation("x-opt-ORIG-QUEUE"));

@@ -20,16 +20,16 @@ class IdleExpiryTest extends OwnBrokerCase {
     private static final int SECONDS = 20; // much longer than a consumer needs to find a broker again that has started
 
     @Test
-    @DisplayName("One unused for so long ends with its messages, over a restart too; those in use and declared ones
-    stay") void ends() throws Exception {
+    @DisplayName("One unused for so long ends with its messages, over a restart too; those in use and declared ones stay")
+    void ends() throws Exception {
         startBroker(true, Management.EVERYTHING + "delivery: {idleExpirySeconds: " + SECONDS + "}\n");
         broker.declare("""
                 - {type: penstock.exchange, name: orders, body: {exchangeType: Topic}}
                 - type: penstock.subscription
                   body:
                     subscriptionName: declared
-                    owner: {clusterId: c, kind: Subscription, namespace: n, name: declared, uid: u, deletionPolicy:
-                    Retain} exchange: orders
+                    owner: {clusterId: c, kind: Subscription, namespace: n, name: declared, uid: u, deletionPolicy: Retain}
+                    exchange: orders
                 """);
         Session session = own();
         Topic topic = session.createTopic("orders");

@@ -19,8 +19,7 @@ import org.junit.jupiter.api.Test;
  */
 @DisplayName("Managed subscriptions")
 class ManagedTest extends JmsTestCase {
-    /** Topic exchange; {@code eu-orders} (Refuse) is bound to it by {@code eu.#}, {@code eu-ignoring} (Ignore) as well.
-    */
+    /** Topic exchange; {@code eu-orders} (Refuse) is bound to it by {@code eu.#}, {@code eu-ignoring} (Ignore) as well. */
     private static final String EXCHANGE = "managed";
 
     private static final String REFUSING = "eu-orders";

@@ -13,8 +13,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * {@code $management} as a JMS application uses it (docs/reference/management.md): a request is a map message, its
- * answer comes to a temporary queue. Its user needs {@link #EVERYTHING}, or as much of it as the requests want.
+ * {@code $management} as a JMS application uses it (docs/reference/management.md): a request is a map message, its answer comes to a
+ * temporary queue. Its user needs {@link #EVERYTHING}, or as much of it as the requests want.
  */
 final class Management {
     /** Permissions (docs/reference/security.md) with which "guest" may do everything. */
@@ -76,8 +76,8 @@ final class Management {
         if (answer == null) {
             throw new JMSException("no answer to " + operation + " of " + name);
         }
-        Object value = answer instanceof ObjectMessage message ? message.getObject() : null; // an AMQP value, no Java
-        object return new Answer(answer.getIntProperty("statusCode"), value instanceof Map<?, ?> map ? map : Map.of());
+        Object value = answer instanceof ObjectMessage message ? message.getObject() : null; // an AMQP value, no Java object
+        return new Answer(answer.getIntProperty("statusCode"), value instanceof Map<?, ?> map ? map : Map.of());
     }
 
     /** The answer to a request about a queue. */

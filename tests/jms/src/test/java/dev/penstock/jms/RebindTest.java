@@ -13,9 +13,9 @@ import org.junit.jupiter.api.Test;
 /**
  * Another topic or selector under a name that exists.
  *
- * <p>{@code Session.createSharedDurableConsumer}: with an active consumer a JMSException, without one "equivalent to
- * unsubscribing (deleting) the old one and creating a new one". docs/reference/rules.md, decision 6: a rebind drops the
- * backlog, only with no consumer, and "different" is compared after parsing.
+ * <p>{@code Session.createSharedDurableConsumer}: with an active consumer a JMSException, without one "equivalent to unsubscribing
+ * (deleting) the old one and creating a new one". docs/reference/rules.md, decision 6: a rebind drops the backlog, only with no consumer, and
+ * "different" is compared after parsing.
  */
 @DisplayName("Change of selector or topic")
 class RebindTest extends JmsTestCase {

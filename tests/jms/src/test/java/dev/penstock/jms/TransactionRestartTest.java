@@ -101,8 +101,8 @@ class TransactionRestartTest extends OwnBrokerCase {
         MessageConsumer consumer = session.createSharedDurableConsumer(topic, "s");
         publish(own(), topic, "order");
         publish(session, session.createQueue("out"), text(consumer) + " done");
-        broker.declare("- {operation: DELETE, type: penstock.subscription, name: " + queueName() + ", body: {ifUnused:
-        false}}"); session.commit();
+        broker.declare("- {operation: DELETE, type: penstock.subscription, name: " + queueName() + ", body: {ifUnused: false}}");
+        session.commit();
         assertEquals("order done", text(own().createConsumer(session.createQueue("out"))));
     }
 
