@@ -3,7 +3,7 @@
 This concerns only subscriptions that a client made, and only where the setting is given: a subscription that a resource
 declares is ended by its resource. The time counts from when the last consumer left. Time during which the broker was
 down must not end anything: for some minutes after a start no subscription is ended, so that clients can come back.
-Source: docs/concepts/messages.md, "delivery"; docs/decisions/002-durability-and-lifetime.md.
+Source: docs/reference/configuration.md, "delivery"; docs/decisions/002-durability-and-lifetime.md.
 """
 
 from __future__ import annotations

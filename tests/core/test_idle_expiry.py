@@ -1,4 +1,4 @@
-"""When a subscription that nobody uses has been left behind: docs/concepts/messages.md."""
+"""When a subscription that nobody uses has been left behind: docs/reference/configuration.md."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The broker has the defaults. A resource leaves out what it does not change, so that a later release of the broker may
 come with better ones; so its fields may be absent, and the two models have only their keys in common.
-Source: docs/concepts/messages.md, "limits".
+Source: docs/reference/configuration.md, "limits".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A broker's settings: the configuration file (YAML), whose values the options of the command line override.
 
 Keys are camelCase in the file. Times are seconds, sizes bytes. `--dev` is a shorthand for `BrokerSettings.for_dev`.
-Source: docs/concepts/messages.md.
+Source: docs/reference/configuration.md.
 """
 
 from __future__ import annotations

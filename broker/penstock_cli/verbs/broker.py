@@ -26,7 +26,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--config",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Configuration file (YAML), see docs/concepts/messages.md.",
+    help="Configuration file (YAML), see docs/reference/configuration.md.",
 )
 @click.option(
     "--dev",
