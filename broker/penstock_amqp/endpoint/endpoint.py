@@ -266,7 +266,13 @@ class Endpoint:
 
     def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> None:
         """Send `data` in the place of the entry's own bytes (a rewritten header)."""
-        self._outgoing.send_as(link, entry, data, now_us)
+        # Every message with a time to live comes this way: no call more than it needs.
+        if self.streams:
+            self._outgoing.send_as(link, entry, data, now_us)
+            return
+        delivery = self._engine.send_as(link, entry, data, now_us)
+        if delivery is not None:
+            self._outgoing.begin_as(link, delivery, entry, data, now_us)
 
     def advance_streams(self, most: int, held_back: int, out: list[Event]) -> bool:
         """Send about `most` bytes more of the messages that go out in pieces; False if none could get on.

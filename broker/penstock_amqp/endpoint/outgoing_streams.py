@@ -92,7 +92,11 @@ class OutgoingStreams:
             return
         delivery = self._engine.send_as(link, entry, data, now_us)
         if delivery is not None:
-            self.by_link[link] = Stream(delivery, (link, entry, now_us), data, [])
+            self.begin_as(link, delivery, entry, data, now_us)
+
+    def begin_as(self, link: OutLink, delivery: Ptr, entry: Entry, data: bytes, now_us: int) -> None:
+        """Send `data` in pieces in the place of the entry's own bytes; the engine has made its delivery."""
+        self.by_link[link] = Stream(delivery, (link, entry, now_us), data, [])
 
     def unsent(self, link: OutLink) -> int:
         """How many messages of the link's credit are here, which the engine counts as not sent."""
