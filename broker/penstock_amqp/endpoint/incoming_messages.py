@@ -127,19 +127,24 @@ class IncomingMessages:
 
     def _read(self, received: Ptr, link: InLink, already: int, out: list[Event]) -> bytes | None:
         """The message once it is whole; None if there is none (yet)."""
-        is_part = is_partial(received) or link.partial.bytes > 0
+        is_unfinished = is_partial(received)
+        is_part = is_unfinished or link.partial.bytes > 0
         beginning = read_before(already) if already else b""
         if not is_part and not already and not is_aborted(received):
             beginning = read(link.ptr, link.read_bytes)
             if len(beginning) < link.read_bytes:
                 return beginning
-        message = self._gather(received, link, beginning, out)
+        message = self._gather(received, link, beginning, out, is_unfinished=is_unfinished)
         if is_part and message is None:
             self.parts += 1
         return message
 
-    def _gather(self, received: Ptr, link: InLink, beginning: bytes, out: list[Event]) -> bytes | None:
-        """Put what came behind what came before; the message once it is whole. `beginning`: read already."""
+    def _gather(
+        self, received: Ptr, link: InLink, beginning: bytes, out: list[Event], *, is_unfinished: bool
+    ) -> bytes | None:
+        """Put what came behind what came before; the message once it is whole. `beginning`: read already;
+        `is_unfinished`: more of it is to come.
+        """
         if is_aborted(received):
             self._drop(received, link)
             return None
@@ -151,7 +156,7 @@ class IncomingMessages:
             _take(link, piece, out)
             if len(piece) < MESSAGE_BYTES:
                 break
-        if is_partial(received):
+        if is_unfinished:
             return None
         if partial.bytes > link.max_bytes:
             self._drop(received, link)

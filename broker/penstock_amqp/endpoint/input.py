@@ -179,13 +179,14 @@ class Input:
         """Hand out what the engine has to say. Raises `WireError`."""
         drain = self._engine.drain
         while (notice := drain(out)) is not None:
-            self._handle(notice, out)
+            if notice[0] is _ARRIVAL:  # here, because a long message has hundreds of them
+                self._incoming.arrived(notice[1], notice[2], out)
+            else:
+                self._handle(notice, out)
 
     def _handle(self, notice: Notice, out: list[Event]) -> None:
         """Do what the engine leaves to us; the most frequent first. Raises `WireError`."""
-        if notice[0] is _ARRIVAL:
-            self._incoming.arrived(notice[1], notice[2], out)
-        elif notice[0] is _FLOW:
+        if notice[0] is _FLOW:
             self._flows.flowed(notice[1], out)
         elif notice[0] is _OUTCOME:
             self._settlement.ended(notice[1], notice[2], out)

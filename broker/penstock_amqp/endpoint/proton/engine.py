@@ -11,6 +11,7 @@ transfers. Must not know sessions, attaches, queues or subscriptions. Source: AM
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from penstock_amqp.endpoint.buffers import MESSAGE, NULL, OUTPUT, OUTPUT_BYTES, Buffer, Ptr, at
@@ -85,7 +86,9 @@ class ProtonEngine:
         "_transport",
         "frame_bytes",
         "has_failed",
+        "push",
         "receivers",
+        "room",
         "unconfirmed",
         "unsettled",
         "unwritten_sessions",
@@ -98,20 +101,15 @@ class ProtonEngine:
         self._tag = 0
         self._has_notice = False
         """The first event of the collector is the notice that `drain` returned."""
+        # Proton's functions themselves: a long message pushes hundreds of pieces.
+        self.room: Callable[[], int] = partial(ffi.transport_capacity, connection.transport)
+        self.push: Callable[[Buffer | bytes, int], int] = partial(ffi.transport_push, connection.transport)
         self.receivers: dict[Ptr, InLink] = {}
         self.unsettled: dict[Ptr, Held] = {}
         self.unconfirmed: dict[Ptr, InLink] = {}
         self.frame_bytes = 0
         self.unwritten_sessions = 0
         self.has_failed = False
-
-    def room(self) -> int:
-        """How many bytes `push` takes; 0 or less if the engine takes no more."""
-        return ffi.transport_capacity(self._transport)
-
-    def push(self, data: Buffer | bytes, size: int) -> int:
-        """Take the first `size` bytes of `data` or fewer, at least one; return how many. 0 or less: none any more."""
-        return ffi.transport_push(self._transport, data, size)
 
     def drain(self, out: list[Event]) -> Notice | None:
         """Append what the pushed bytes mean to `out` up to the next notice, and return that; None if that is all."""
