@@ -212,11 +212,8 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
     """Send messages that were taken out, except expired ones; the header is rewritten where that is needed."""
     now = broker.clock.now_us
     link, connection = consumer.link, consumer.connection
-    mark, has_expiry, is_counted = (
-        queue.delivered_up_to,
-        queue.expiry.may_expire,
-        bool(queue.redelivery.seen or queue.redelivery.attempts),
-    )
+    mark, has_expiry = queue.delivered_up_to, queue.expiry.may_expire
+    is_counted = bool(queue.redelivery.seen or queue.redelivery.attempts)
     gone: list[Entry] = []
     as_they_are: list[Entry] = []
     size = since = run = redelivered = 0

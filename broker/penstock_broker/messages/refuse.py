@@ -33,8 +33,7 @@ def unreadable(error: Exception) -> AmqpError:
 
 
 def refuse_unreadable(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
-    """Refuse a message that can't be read. If its sender settled it already, only closing the link can tell the
-    sender."""
+    """Refuse a message that can't be read. If its sender has settled it, the link is closed: no outcome can tell it."""
     if settled:
         break_link(producer, delivery, error)
     else:
@@ -42,8 +41,7 @@ def refuse_unreadable(producer: Producer, delivery: Ptr, settled: bool, error: A
 
 
 def refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -> None:
-    """Reject one message, or close the link if it can't carry that outcome. A message sent settled is dropped in
-    silence."""
+    """Reject one message, or close the link if it can't carry that outcome. A message sent settled is just dropped."""
     if settled:
         producer.connection.endpoint.settle([delivery])
         producer.owed_credit += 1
@@ -54,7 +52,7 @@ def refuse(producer: Producer, delivery: Ptr, settled: bool, error: AmqpError) -
 
 
 def break_link(producer: Producer, delivery: Ptr, error: AmqpError) -> None:
-    """Have the link closed, telling which message is the cause; it, and what comes behind it, is not taken."""
+    """Have the link closed with the tag of the message that is the cause; it and those behind it are not taken."""
     if producer.broken is None:
         tag = producer.connection.endpoint.tag_of(delivery)
         producer.broken = replace(error, info={**error.info, "delivery-tag": tag})
