@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from penstock_amqp.endpoint.buffers import MESSAGE, NULL, OUTPUT, OUTPUT_BYTES, Buffer, Ptr, at
+from penstock_amqp.endpoint.buffers import MESSAGE, NULL, OUTPUT, OUTPUT_BYTES, Ptr, at
 from penstock_amqp.endpoint.engine import BareKind, Notice, NoticeKind, Unsent
 from penstock_amqp.endpoint.events import DATA, Arrival, Entry, Event, EventKind, Held
 from penstock_amqp.endpoint.links import InLink, OutLink
@@ -102,8 +102,8 @@ class ProtonEngine:
         self._has_notice = False
         """The first event of the collector is the notice that `drain` returned."""
         # Proton's functions themselves: a long message pushes hundreds of pieces.
-        self.room: Callable[[], int] = partial(ffi.transport_capacity, connection.transport)
-        self.push: Callable[[Buffer | bytes, int], int] = partial(ffi.transport_push, connection.transport)
+        self.room: partial[int] = partial(ffi.transport_capacity, connection.transport)
+        self.push: partial[int] = partial(ffi.transport_push, connection.transport)
         self.receivers: dict[Ptr, InLink] = {}
         self.unsettled: dict[Ptr, Held] = {}
         self.unconfirmed: dict[Ptr, InLink] = {}
