@@ -23,7 +23,6 @@ __all__ = [
     "OBSERVER_PORT",
     "PAUSED",
     "PROBE_PORT",
-    "RECONCILE_AT",
     "WEB_SOCKET_PORT",
     "address",
     "exchange_service",
@@ -38,7 +37,6 @@ FINALIZER: Final = "penstock.dev/topology"
 BROKER_LABEL: Final = "penstock.dev/broker"
 PAUSED: Final = "penstock.dev/paused"
 DELETE_PROTECTION: Final = "penstock.dev/delete-protection"
-RECONCILE_AT: Final = "penstock.dev/reconcile-at"
 FORCE_DELETE: Final = "penstock.dev/force-delete"
 
 AMQPS_PORT: Final = 5671

@@ -1,15 +1,19 @@
 """The topology as documents of the log: what is written when it changes, and how it is read back at start.
 
 The format is private to the broker: JSON, one document per exchange, subscription and queue. Keys that a later release
-wrote are passed over, so that its volume can be gone back with. Must not know the log.
+wrote are passed over, so that its volume can be gone back with; keys that came after the first release have a default.
+Must not know the log.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final, Self
 
-from penstock_api import management
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from penstock_api.management import DeliveryPolicy, Owner, QueueLimits
 from penstock_broker.queue.queue import Queue
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, new_router
 from penstock_core.binding import Binding, Filter
@@ -36,7 +40,78 @@ SUBSCRIPTION: Final = "subscription"
 QUEUE: Final = "queue"
 
 
-def managed_of(owner: management.Owner | None, client_overrides: str) -> OwnerMark | None:
+class TopologyDocument(BaseModel):
+    """Base of the documents: camelCase keys, all of them written, those that are not known passed over."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
+
+    def dump(self) -> bytes:
+        """The JSON of the log."""
+        return json.dumps(self.model_dump(mode="json", by_alias=True), separators=(",", ":"), sort_keys=True).encode()
+
+    @classmethod
+    def load(cls, payload: bytes) -> Self:
+        """The document in the log. Raises JSONDecodeError and ValidationError, which are ValueErrors."""
+        # `extra` is said again, for the models of the management protocol inside, which refuse what they don't know.
+        return cls.model_validate(json.loads(payload), extra="ignore")
+
+
+class ExchangeDocument(TopologyDocument):
+    """An exchange; its name is the document's key."""
+
+    type: ExchangeType
+    unroutable: Unroutable
+    alternate: str | None
+    made_by_name: bool = False
+    persistence: Persistence | None
+    owner: Owner | None
+
+
+class HeadersDocument(TopologyDocument):
+    """One binding to a Headers exchange."""
+
+    match: HeaderMatch
+    headers: dict[str, bool | int | float | str | None]
+
+
+class SubscriptionDocument(TopologyDocument):
+    """A durable, permanent subscription; others have no document."""
+
+    scope: str | None
+    """The container-id; null: the scope is global."""
+    name: str
+    exclusivity: Exclusivity
+    exchange: str
+    exchange_type: ExchangeType
+    keys: tuple[str, ...]
+    headers: tuple[HeadersDocument, ...] = ()
+    selector: str | None
+    no_local: bool
+    owner_link: tuple[str, str] | None
+    """Container-id and link name."""
+    user: str | None
+    persistence: Persistence | None
+    limits: QueueLimits
+    delivery: DeliveryPolicy | None = None
+    rebind_policy: str
+    client_overrides: str
+    owner: Owner | None
+    lost_at_restart: int
+    unused_since: int = 0
+    """Microseconds since the epoch; 0: it had a consumer when this was written."""
+
+
+class QueueDocument(TopologyDocument):
+    """A point-to-point queue; its name is the document's key."""
+
+    durable: bool
+    made_by_name: bool = False
+    persistence: Persistence | None
+    limits: QueueLimits
+    delivery: DeliveryPolicy | None = None
+
+
+def managed_of(owner: Owner | None, client_overrides: str) -> OwnerMark | None:
     """What the rules need to know of the owner mark of a managed subscription; None: it has none."""
     if owner is None:
         return None
@@ -48,135 +123,114 @@ def dump(record: Exchange | Subscription | PointToPointQueue) -> bytes:
     """The document of `record`."""
     match record:
         case Exchange():
-            fields = _exchange(record)
+            return ExchangeDocument(
+                type=record.type,
+                unroutable=record.unroutable,
+                alternate=record.alternate,
+                made_by_name=record.made_by_name,
+                persistence=record.persistence,
+                owner=record.owner,
+            ).dump()
         case Subscription():
-            fields = _subscription(record)
+            return subscription_document(record).dump()
         case PointToPointQueue():
-            fields = {
-                "durable": record.durable,
-                "madeByName": record.made_by_name,
-                "persistence": record.persistence.value if record.persistence else None,
-                "limits": record.limits.to_wire(),
-                "delivery": record.delivery.to_wire() if record.delivery else None,
-            }
-    return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
+            return QueueDocument(
+                durable=record.durable,
+                made_by_name=record.made_by_name,
+                persistence=record.persistence,
+                limits=record.limits,
+                delivery=record.delivery,
+            ).dump()
 
 
-def _exchange(exchange: Exchange) -> dict[str, object]:
-    return {
-        "type": exchange.type.value,
-        "unroutable": exchange.unroutable.value,
-        "alternate": exchange.alternate,
-        "madeByName": exchange.made_by_name,
-        "persistence": exchange.persistence.value if exchange.persistence else None,
-        "owner": exchange.owner.to_wire() if exchange.owner else None,
-    }
-
-
-def _subscription(subscription: Subscription) -> dict[str, object]:
+def subscription_document(subscription: Subscription) -> SubscriptionDocument:
+    """What is written of a subscription."""
     binding = subscription.binding
     link = subscription.owner_link
-    return {
-        "scope": subscription.identity.scope.container_id,
-        "name": subscription.identity.name,
-        "exclusivity": subscription.exclusivity.value,
-        "exchange": binding.exchange,
-        "exchangeType": subscription.exchange_type.value,
-        "keys": list(binding.ordered_keys),
-        "headers": [{"match": each.match.value, "headers": each.headers} for each in ordered_bindings(binding.headers)],
-        "selector": binding.filter.selector,
-        "noLocal": binding.filter.no_local,
-        "ownerLink": [link.container_id, link.link_name] if link else None,
-        "user": subscription.user,
-        "persistence": subscription.persistence.value if subscription.persistence else None,
-        "limits": subscription.limits.to_wire(),
-        "delivery": subscription.delivery.to_wire() if subscription.delivery else None,
-        "rebindPolicy": subscription.rebind_policy,
-        "clientOverrides": subscription.client_overrides,
-        "owner": subscription.owner.to_wire() if subscription.owner else None,
-        "lostAtRestart": subscription.queue.totals.lost_at_restart,
-        "unusedSince": subscription.queue.links.unused_since_us,
-    }
+    return SubscriptionDocument(
+        scope=subscription.identity.scope.container_id,
+        name=subscription.identity.name,
+        exclusivity=subscription.exclusivity,
+        exchange=binding.exchange,
+        exchange_type=subscription.exchange_type,
+        keys=tuple(binding.ordered_keys),
+        headers=tuple(
+            HeadersDocument(match=each.match, headers=dict(each.headers)) for each in ordered_bindings(binding.headers)
+        ),
+        selector=binding.filter.selector,
+        no_local=binding.filter.no_local,
+        owner_link=(link.container_id, link.link_name) if link else None,
+        user=subscription.user,
+        persistence=subscription.persistence,
+        limits=subscription.limits,
+        delivery=subscription.delivery,
+        rebind_policy=subscription.rebind_policy,
+        client_overrides=subscription.client_overrides,
+        owner=subscription.owner,
+        lost_at_restart=subscription.queue.totals.lost_at_restart,
+        unused_since=subscription.queue.links.unused_since_us,
+    )
 
 
 def load_exchange(name: str, payload: bytes) -> Exchange:
     """The exchange of a document."""
-    fields: dict[str, Any] = json.loads(payload)
-    kind = ExchangeType(fields["type"])
+    document = ExchangeDocument.load(payload)
     return Exchange(
         name=name,
-        type=kind,
-        unroutable=Unroutable(fields["unroutable"]),
-        alternate=fields["alternate"],
-        made_by_name=fields.get("madeByName", False),
-        persistence=_persistence(fields["persistence"]),
-        owner=_owner(fields["owner"]),
-        router=new_router(kind),
+        type=document.type,
+        unroutable=document.unroutable,
+        alternate=document.alternate,
+        made_by_name=document.made_by_name,
+        persistence=document.persistence,
+        owner=document.owner,
+        router=new_router(document.type),
     )
 
 
 def load_subscription(payload: bytes, incarnation: int, now_us: int) -> Subscription:
-    """The subscription of a document, its queue still empty. Only durable, permanent ones have documents."""
-    fields: dict[str, Any] = json.loads(payload)
-    identity = Identity(Scope(fields["scope"]), fields["name"], True)
-    owner = _owner(fields["owner"])
+    """The subscription of a document, its queue still empty."""
+    document = SubscriptionDocument.load(payload)
     binding = Binding(
-        fields["exchange"],
-        frozenset(fields["keys"]),
-        Filter(fields["selector"], fields["noLocal"]),
-        frozenset(
-            header_binding(HeaderMatch(each["match"]), each["headers"])
-            for each in fields.get("headers", ())  # versions before Headers exchanges wrote none
-        ),
+        document.exchange,
+        frozenset(document.keys),
+        Filter(document.selector, document.no_local),
+        frozenset(header_binding(each.match, each.headers) for each in document.headers),
     )
     subscription = Subscription(
-        identity=identity,
-        exclusivity=Exclusivity(fields["exclusivity"]),
+        identity=Identity(Scope(document.scope), document.name, True),
+        exclusivity=document.exclusivity,
         lifetime=Lifetime.PERMANENT,
         binding=binding,
-        exchange_type=ExchangeType(fields["exchangeType"]),
+        exchange_type=document.exchange_type,
         queue=Queue("", incarnation, is_logged=True, now_us=now_us),
-        owner_link=LinkKey(*fields["ownerLink"]) if fields["ownerLink"] else None,
-        user=fields["user"],
+        owner_link=LinkKey(*document.owner_link) if document.owner_link else None,
+        user=document.user,
         is_recorded=True,
-        persistence=_persistence(fields["persistence"]),
-        limits=management.QueueLimits.read(fields["limits"]),
-        delivery=_delivery(fields.get("delivery")),
-        rebind_policy=fields["rebindPolicy"],
-        client_overrides=fields["clientOverrides"],
-        owner=owner,
-        managed=managed_of(owner, fields["clientOverrides"]),
+        persistence=document.persistence,
+        limits=document.limits,
+        delivery=document.delivery,
+        rebind_policy=document.rebind_policy,
+        client_overrides=document.client_overrides,
+        owner=document.owner,
+        managed=managed_of(document.owner, document.client_overrides),
     )
     subscription.queue.name = subscription.name
-    subscription.queue.totals.lost_at_restart = fields["lostAtRestart"]
-    subscription.noted_unused_us = fields.get("unusedSince", 0)
-    # If it had a consumer when the broker stopped, it is unused since now. Documents of version 1 do not say it.
-    subscription.queue.links.unused_since_us = subscription.noted_unused_us or now_us
+    subscription.queue.totals.lost_at_restart = document.lost_at_restart
+    subscription.noted_unused_us = document.unused_since
+    # If it had a consumer when the broker stopped, it is unused since now.
+    subscription.queue.links.unused_since_us = document.unused_since or now_us
     return subscription
 
 
 def load_queue(name: str, payload: bytes, incarnation: int, now_us: int) -> PointToPointQueue:
     """The point-to-point queue of a document, still empty."""
-    fields: dict[str, Any] = json.loads(payload)
+    document = QueueDocument.load(payload)
     return PointToPointQueue(
         name=name,
-        durable=fields["durable"],
-        made_by_name=fields.get("madeByName", False),
-        queue=Queue(name, incarnation, is_logged=fields["durable"], now_us=now_us),
-        persistence=_persistence(fields["persistence"]),
-        limits=management.QueueLimits.read(fields["limits"]),
-        delivery=_delivery(fields.get("delivery")),
+        durable=document.durable,
+        made_by_name=document.made_by_name,
+        queue=Queue(name, incarnation, is_logged=document.durable, now_us=now_us),
+        persistence=document.persistence,
+        limits=document.limits,
+        delivery=document.delivery,
     )
-
-
-def _persistence(value: str | None) -> Persistence | None:
-    return None if value is None else Persistence(value)
-
-
-def _delivery(value: dict[str, Any] | None) -> management.DeliveryPolicy | None:
-    """Documents of the first version have none."""
-    return None if value is None else management.DeliveryPolicy.read(value)
-
-
-def _owner(value: dict[str, Any] | None) -> management.Owner | None:
-    return None if value is None else management.Owner.read(value)

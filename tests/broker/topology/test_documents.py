@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from penstock_api import management
@@ -10,6 +12,7 @@ from penstock_broker.topology import documents
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription
 from penstock_core.binding import Binding, ByContainer, Filter
 from penstock_core.existing_subscription import OwnerMark
+from penstock_core.header_bindings import HeaderMatch, HeaderValue, header_binding
 from penstock_core.identity import GLOBAL, Identity, LinkKey, Scope
 from penstock_core.routing import Router
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
@@ -106,6 +109,63 @@ def test_a_queue_comes_back() -> None:
         Persistence.ALWAYS,
         management.QueueLimits(max_messages=9),
         management.DeliveryPolicy(expiry="orders/late"),
+    )
+
+
+def test_header_bindings_come_back_with_the_type_of_each_value() -> None:
+    headers: dict[str, HeaderValue] = {
+        "b": True,
+        "i": 1,
+        "f": 1.5,
+        "s": "x",
+        "n": None,
+        "big": 2**63 - 1,
+        "inf": math.inf,
+    }
+    subscription = Subscription(
+        identity=Identity(GLOBAL, "s", True),
+        exclusivity=Exclusivity.SHARED,
+        lifetime=Lifetime.PERMANENT,
+        binding=Binding(
+            "orders", frozenset(), Filter(None, False), frozenset({header_binding(HeaderMatch.ANY, headers)})
+        ),
+        exchange_type=ExchangeType.HEADERS,
+        queue=Queue("", 1, is_logged=True, now_us=0),
+    )
+    (binding,) = documents.load_subscription(documents.dump(subscription), 1, 0).binding.headers
+    assert binding.match is HeaderMatch.ANY
+    assert {name: (type(value), value) for name, value in binding.headers.items()} == {
+        name: (type(value), value) for name, value in headers.items()
+    }
+
+
+FIRST_VERSION = b"""{"binding":"unknown","clientOverrides":"Refuse","exchange":"orders","exchangeType":"Topic",
+"exclusivity":"Shared","keys":["a.#","b"],"limits":{"maxBytes":5,"overflow":"Reject"},"lostAtRestart":4,"name":"billing",
+"noLocal":false,"owner":{"clusterId":"c","kind":"Subscription","namespace":"n","name":"s","uid":"u","later":1},
+"ownerLink":null,"persistence":"Always","rebindPolicy":"Never","scope":null,"selector":"x = 1","user":"ann"}"""
+
+
+def test_a_subscription_of_the_first_version_comes_back() -> None:
+    subscription = documents.load_subscription(FIRST_VERSION, 7, 1_000)
+    assert subscription.identity == Identity(GLOBAL, "billing", True)
+    assert subscription.binding == Binding("orders", frozenset({"a.#", "b"}), Filter("x = 1", False))
+    assert subscription.limits == management.QueueLimits(max_bytes=5, overflow="Reject")
+    assert subscription.delivery is None
+    assert subscription.owner == OWNER
+    assert (subscription.user, subscription.persistence, subscription.rebind_policy) == (
+        "ann",
+        Persistence.ALWAYS,
+        "Never",
+    )
+    assert subscription.queue.totals.lost_at_restart == 4
+    assert subscription.queue.links.unused_since_us == 1_000
+
+
+def test_a_release_before_reads_what_is_written_now() -> None:
+    """It takes these keys without a default, so none of them may be left out."""
+    exchange = Exchange(name="orders", type=ExchangeType.TOPIC, router=Router(ExchangeType.TOPIC))
+    assert documents.dump(exchange) == (
+        b'{"alternate":null,"madeByName":false,"owner":null,"persistence":null,"type":"Topic","unroutable":"Accept"}'
     )
 
 

@@ -24,7 +24,6 @@ from penstock_amqp.endpoint.buffers import Buffer, Ptr
 
 _ffi: Any = _untyped_ffi
 _lib: Any = _untyped_lib
-_VERSION: Any = (cproton.PN_VERSION_MAJOR, cproton.PN_VERSION_MINOR)
 
 Tag = NewType("Tag", object)
 """A `pn_bytes_t` by value."""
@@ -168,7 +167,6 @@ link_condition: Callable[[Ptr], Ptr] = _lib.pn_link_condition
 link_remote_condition: Callable[[Ptr], Ptr] = _lib.pn_link_remote_condition
 link_source: Callable[[Ptr], Ptr] = _lib.pn_link_source
 link_target: Callable[[Ptr], Ptr] = _lib.pn_link_target
-link_properties: Callable[[Ptr], Ptr] = _lib.pn_link_properties
 link_set_max_message_size: Callable[[Ptr, int], None] = _lib.pn_link_set_max_message_size
 link_set_snd_settle_mode: Callable[[Ptr, int], None] = _lib.pn_link_set_snd_settle_mode
 link_set_rcv_settle_mode: Callable[[Ptr, int], None] = _lib.pn_link_set_rcv_settle_mode
@@ -224,7 +222,6 @@ ACCEPTED: int = _lib.PN_ACCEPTED
 REJECTED: int = _lib.PN_REJECTED
 RELEASED: int = _lib.PN_RELEASED
 MODIFIED: int = _lib.PN_MODIFIED
-EOS: int = _lib.PN_EOS
 
 # -- conditions -----------------------------------------------------------------------------------------------------
 condition_is_set: Callable[[Ptr], bool] = _lib.pn_condition_is_set
