@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 
 from benching.scenarios import Scenario
@@ -25,41 +25,57 @@ Figures = dict[str, dict[str, float]]
 def count(scenarios: tuple[Scenario, ...]) -> Figures:
     """Per case and message: instructions (clients included), the broker's calls into the C engine, fdatasyncs."""
     figures: Figures = {}
-    # Counts do not change when the machine is busy: two at a time.
-    with ThreadPoolExecutor(2) as pool:
-        for scenario, row in zip(scenarios, pool.map(_count_one, scenarios), strict=True):
-            figures[scenario.name] = row
-            unit = "MiB" if scenario.mebibytes else "message"
-            print(f"{scenario.name:26} {row['instructions']:>9,.0f} instructions", end="  ")
-            if "calls" in row:
-                print(f"{row['calls']:6.2f} engine calls  {row['fdatasyncs']:.4f} fdatasyncs", end=" ")
-            print(f"per {unit}", flush=True)
+    # How many bytes the kernel hands over at once changes the calls of long messages.
+    calls = _calls(tuple(each for each in scenarios if not each.mebibytes))
+    for scenario, instructions in _instructions(scenarios):
+        row = {"instructions": float(round(instructions / scenario.units)), **calls.get(scenario.name, {})}
+        figures[scenario.name] = row
+        unit = "MiB" if scenario.mebibytes else "message"
+        print(f"{scenario.name:26} {row['instructions']:>9,.0f} instructions", end="  ")
+        if "calls" in row:
+            print(f"{row['calls']:6.2f} engine calls  {row['fdatasyncs']:.4f} fdatasyncs", end=" ")
+        print(f"per {unit}", flush=True)
     return figures
 
 
-def _count_one(scenario: Scenario) -> dict[str, float]:
-    figures: dict[str, float] = {"instructions": round(_instructions(scenario) / scenario.units)}
-    if not scenario.mebibytes:  # else they depend on how many bytes the kernel hands over at once
-        calls = subprocess.run(_command(scenario, "calls"), check=True, capture_output=True, text=True)
-        figures |= json.loads(calls.stdout)
-    return figures
+def _command(what: str, scenarios: tuple[Scenario, ...]) -> list[str]:
+    return [sys.executable, str(RUN), what, *(each.name for each in scenarios)]
 
 
-def _command(scenario: Scenario, what: str) -> list[str]:
-    return [sys.executable, str(RUN), scenario.name, what]
+def _calls(scenarios: tuple[Scenario, ...]) -> Figures:
+    ran = subprocess.run(_command("calls", scenarios), capture_output=True, text=True)
+    if ran.returncode:
+        raise SystemExit(f"a scenario failed:\n{ran.stderr[-2000:]}")
+    rows = [json.loads(line) for line in ran.stdout.splitlines()]
+    return {row["scenario"]: {"calls": row["calls"], "fdatasyncs": row["fdatasyncs"]} for row in rows}
 
 
-def _instructions(scenario: Scenario) -> int:
-    with tempfile.TemporaryDirectory() as folder:
-        # Starting up is ten times what is counted, and counting slows it down as much as the rest.
-        options = ["--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/out"]
+def _instructions(scenarios: tuple[Scenario, ...]) -> Iterator[tuple[Scenario, int]]:
+    """Each scenario with its instructions, as soon as they are known."""
+    by_name = {each.name: each for each in scenarios}
+    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "errors").open("w+") as errors:
+        # Starting up is many times what is counted, and counting would slow it down as much as the rest.
+        options = ["--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/%p"]
+        # A forked process listens to vgdb only if children are traced.
+        options += ["--trace-children=yes", "--trace-children-skip=*/vgdb"]
+        command = ["valgrind", *options, *_command("instructions", scenarios)]
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        command = ["valgrind", *options, *_command(scenario, "instructions")]
-        ran = subprocess.run(command, capture_output=True, text=True, env=environment)
-    found = re.search(r"Collected : (\d+)", ran.stderr)
-    if ran.returncode or found is None:
-        raise SystemExit(f"callgrind failed:\n{ran.stderr[-2000:]}")
-    return int(found[1])
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment) as ran:
+            assert ran.stdout is not None
+            for line in ran.stdout:
+                row = json.loads(line)
+                yield by_name[row["scenario"]], _total(Path(folder) / str(row["pid"]))
+        if ran.returncode:
+            errors.seek(0)
+            raise SystemExit(f"callgrind failed:\n{errors.read()[-2000:]}")
+
+
+def _total(profile: Path) -> int:
+    """The instructions in a file that callgrind wrote: in its last line."""
+    found = re.findall(r"^totals: (\d+)$", profile.read_text(), re.MULTILINE)
+    if not found or found[-1] == "0":
+        raise SystemExit("callgrind counted nothing")
+    return int(found[-1])
 
 
 def compare(figures: Figures) -> int:

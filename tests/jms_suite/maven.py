@@ -15,7 +15,7 @@ from support.progress import note_end
 
 __all__ = ["Ran", "test"]
 
-ENDED: Final = re.compile(r"Tests run: .* - in (\S+)")
+ENDED: Final = re.compile(r"Tests run: .* -- in (\S+)")
 """What Maven prints when the tests of a class have ended."""
 
 
@@ -24,6 +24,8 @@ class Ran:
     """What Maven left: Surefire's reports, its exit code and its output."""
 
     report: surefire.Report
+    ended: tuple[str, ...]
+    """The classes that Maven reported as they ended, in this order."""
     code: int
     output: str
 
@@ -36,6 +38,7 @@ def test(project: Path, definitions: Mapping[str, str]) -> Ran:
     shutil.rmtree(reports, ignore_errors=True)
     command = [maven, "-B", "-ntp", "test", *(f"-D{name}={value}" for name, value in definitions.items())]
     lines: list[str] = []
+    classes: list[str] = []
     with subprocess.Popen(
         command,
         cwd=project,
@@ -51,7 +54,8 @@ def test(project: Path, definitions: Mapping[str, str]) -> Ran:
                 lines.append(line)
                 if (ended := ENDED.search(line)) is not None:
                     note_end(ended[1])
+                    classes.append(ended[1])
         except BaseException:
             process.kill()  # the test was ended: it took longer than it may
             raise
-    return Ran(surefire.read(reports), process.returncode, "".join(lines))
+    return Ran(surefire.read(reports), tuple(classes), process.returncode, "".join(lines))

@@ -115,3 +115,5 @@ def test_every_jms_test_passes(properties: dict[str, str], capfd: pytest.Capture
     assert ran.report.tests, ran.output
     assert not ran.report.bad, "\n".join(ran.report.bad)
     assert ran.code == 0, ran.output
+    # Each class that ends is progress: without it hack/test takes a slow stage for one that hangs.
+    assert len(ran.ended) == len(ran.report.lines), ran.output
