@@ -29,7 +29,7 @@ __all__ = ["BROKER", "POD", "SUBSCRIPTIONS", "ClusterSite", "Forward"]
 BROKER: Final = "main"
 POD: Final = f"{BROKER}-0"
 SUBSCRIPTIONS: Final = ("billing", "shipping-eu", "fraud")
-READY_SECONDS: Final = 240.0
+READY_SECONDS: Final = 600.0
 AMQPS: Final = 5671
 FAILOVER: Final = "failover.reconnectDelay=100&failover.useReconnectBackOff=false&failover.maxReconnectAttempts=-1"
 

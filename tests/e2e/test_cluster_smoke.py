@@ -63,7 +63,7 @@ def widget(size: int, colour: str) -> str:
 
 
 def wait_ready() -> None:
-    kubectl("rollout", "status", "statefulset/web", "--timeout=60s")
+    kubectl("rollout", "status", "statefulset/web", "--timeout=600s")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -104,7 +104,7 @@ def test_service_answers_by_name_and_from_the_host() -> None:
 
 
 def test_cel_rules_see_the_new_and_the_old_object() -> None:
-    kubectl("wait", "--for=condition=Established", "crd/widgets.smoke.penstock.dev", "--timeout=10s")
+    kubectl("wait", "--for=condition=Established", "crd/widgets.smoke.penstock.dev", "--timeout=600s")
     assert "size is below ten" in refusal(widget(10, "red"))
     kubectl("apply", "-f", "-", stdin=widget(9, "red"))
     assert "the colour stays" in refusal(widget(9, "blue"))
@@ -123,13 +123,13 @@ def test_helm_installs_and_uninstalls() -> None:
 
 
 def test_scheduled_spark_application_completes_in_its_driver_alone() -> None:
-    kubectl("wait", "scheduledsparkapplication/count", "--for=jsonpath={.status.lastRunName}", "--timeout=60s")
+    kubectl("wait", "scheduledsparkapplication/count", "--for=jsonpath={.status.lastRunName}", "--timeout=600s")
     run = kubectl("get", "scheduledsparkapplication", "count", "-o=jsonpath={.status.lastRunName}")
     state = "--for=jsonpath={.status.applicationState.state}=COMPLETED"
-    kubectl("wait", f"sparkapplication/{run}", state, "--timeout=240s")
+    kubectl("wait", f"sparkapplication/{run}", state, "--timeout=1200s")
     assert "sum: 44850" in kubectl("logs", f"{run}-driver")
     assert kubectl("get", "pods", "-l", "spark-role=executor", "-o=name") == ""
 
 
 def test_cron_job_with_a_time_zone_runs() -> None:
-    kubectl("wait", "cronjob/tick", "--for=jsonpath={.status.lastSuccessfulTime}", "--timeout=90s")
+    kubectl("wait", "cronjob/tick", "--for=jsonpath={.status.lastSuccessfulTime}", "--timeout=900s")
