@@ -56,7 +56,7 @@ class SubscriptionLag(ResultModel):
     owner_namespace: str | None = None  # of the resource that declared it, if one did
     owner_name: str | None = None
     owner_uid: str | None = None
-    observed_time: AwareDatetime  # time of the last snapshot that went in
+    observed_time: AwareDatetime  # time of the last snapshot that was used
     state: Annotated[LagState, BeforeValidator(_known)]  # a state of a later release is read as Unknown
     message: Annotated[str, Field(max_length=1024)]  # one sentence: why this state, with figures
     messages: Count | None = None  # depth, in-flight included; absent when Unknown without any snapshot
@@ -67,8 +67,8 @@ class SubscriptionLag(ResultModel):
     longest_hold_seconds: Count | None = None
     arrival_per_minute: Count | None = None
     settled_per_minute: Count | None = None
-    velocity_per_minute: int | None = None  # + falls behind
-    drain_seconds: Count | None = None  # absent unless it drains
+    velocity_per_minute: int | None = None  # above 0: the backlog grows
+    drain_seconds: Count | None = None  # absent unless the backlog shrinks
     sojourn_p50_millis: Count | None = None  # absent below 20 completions
     sojourn_p95_millis: Count | None = None
     sojourn_p99_millis: Count | None = None
@@ -88,7 +88,7 @@ class LagResult(ResultModel):
     expected_brokers: Annotated[int, Field(ge=1, le=1000)]
     reporting_brokers: Annotated[int, Field(ge=0, le=1000)]
     missing: tuple[Annotated[str, Field(max_length=1024)], ...] = ()  # one sentence per broker that did not report
-    segments: tuple[Name, ...] = ()  # that went in, sorted: ORDINAL/FILE
+    segments: tuple[Name, ...] = ()  # that the run has read, sorted: ORDINAL/FILE
     subscriptions: Annotated[tuple[SubscriptionLag, ...], Field(max_length=100_000)] = ()
 
     def to_json(self) -> str:

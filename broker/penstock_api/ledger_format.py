@@ -45,7 +45,7 @@ class RowKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerColumn:
-    """One column. A column that may be null says in which rows it is not."""
+    """One column. For one that may be null, the comments in `COLUMNS` say which rows have a value."""
 
     name: str
     type: ColumnType
@@ -80,7 +80,7 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     _long("connections"),
     _long("subscriptions"),  # rows of this poll
     _text("durable_work"),  # Ok, Full or Failed
-    # Subscription rows: who.
+    # Subscription rows: identity.
     _text("queue_name"),
     _text("subscription_name"),
     _text("scope"),
@@ -91,7 +91,7 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     _text("owner_name"),
     _text("owner_uid"),
     _long("incarnation"),
-    # Subscription rows: how it stands. depth = ready + in_flight + scheduled.
+    # Subscription rows: current state. depth = ready + in_flight + scheduled.
     _long("depth"),
     _long("depth_bytes"),
     _long("ready"),
@@ -114,7 +114,7 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     _long("dropped"),
     _long("lost_at_restart"),
     _long("max_delivery_count"),
-    # Subscription rows: cumulative sparse histograms as in penstock_api.management.Histogram.
+    # Subscription rows: cumulative sparse histograms as in penstock_api.management.DurationHistogram.
     _longs("sojourn_indexes"),
     _longs("sojourn_counts"),
     _long("sojourn_sum_ms"),
@@ -130,7 +130,7 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentName:
-    """``<epoch>-<first>-<last>.parquet``: the name is the manifest; ``first`` and ``last`` are seq of rows inside.
+    """``<epoch>-<first>-<last>.parquet``; ``first`` and ``last`` are the seq of the first and last row inside.
 
     Segments follow each other without a gap if ``last + 1`` is the next one's ``first``. Order by ``first``: an
     epoch goes back when the broker's volume is replaced, seq never does.

@@ -120,7 +120,8 @@ Name = Annotated[str, Field(min_length=1, max_length=255)]
 class Owner(ManagementDocument):
     """The owner mark: the resource that declared an entity. Clients can't rebind or end an entity that has one.
 
-    A mark with the same namespace and name but another `uid` is adopted, never deleted (restores, `replace --force`).
+    An entity whose mark has the same namespace and name but another `uid` is adopted, never deleted (restores, `replace
+    --force`).
     """
 
     cluster_id: Name  # uid of the kube-system namespace; "local" for `penstock up`
@@ -172,7 +173,7 @@ class ExchangeDeclaration(Request):
 class HeaderBindingDocument(ManagementDocument):
     """One binding to a Headers exchange: application properties of which all, or any, a message must have.
 
-    Null asks for presence alone; numbers equal numbers of any type.
+    A null value asks only that the property is present; a number equals the same number of any type.
     """
 
     match: Literal["All", "Any"] = "All"
@@ -237,7 +238,8 @@ class DurationHistogram(ManagementDocument):
     """Cumulative log2 histogram of durations, 8 buckets per octave (Prometheus native histogram schema 3).
 
     Bucket i holds durations d in milliseconds with 2**(i/8) < d <= 2**((i+1)/8); durations of at most 1 ms are in
-    bucket -1. Sparse: `counts[k]` belongs to bucket `indexes[k]`; both ascend by index. `sum_ms` adds the durations.
+    bucket -1. Sparse: `counts[k]` belongs to bucket `indexes[k]`; both ascend by index. `sum_ms` is the sum of the
+    durations.
     """
 
     indexes: tuple[int, ...] = ()
@@ -254,7 +256,7 @@ class SubscriptionState(ManagementDocument):
 
     queue_name: str
     subscription_name: str
-    scope: str  # Global or Container; words of states are open, a later release may have more
+    scope: str  # Global or Container; a later release may have more words here and in the other states
     client_id: str | None = None
     sharing: str  # Shared or Exclusive
     durable: bool
@@ -316,7 +318,7 @@ class ContestedContainer(ManagementDocument):
     """A container-id whose connections keep closing each other, or stealing each other's links."""
 
     container_id: str  # at most 255 characters of it
-    takeovers: int  # since it began
+    takeovers: int  # since the contest began
     last_ms: int
 
 

@@ -29,7 +29,7 @@ class PeekRequest(Request):
 
 
 class PeekedMessage(ManagementDocument):
-    """One waiting message. Annotations and properties that are no JSON values are shown as text."""
+    """One waiting message. Annotations and properties that are not JSON values are shown as text."""
 
     number: int
     state: Literal["Ready", "Scheduled", "Stranded"]

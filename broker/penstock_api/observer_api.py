@@ -17,7 +17,7 @@ SUBSCRIPTIONS = "/v1/subscriptions"  # live states, JSON list of management.Subs
 SCALE = "/v1/subscriptions/{queue_name}/scale"  # Scale, for KEDA's metrics-api scaler
 SEGMENTS = "/v1/ledger/segments"  # SegmentList
 SEGMENT = "/v1/ledger/segments/{name}"  # the Parquet file
-RESULTS = "/v1/lag/results/{run_name}"  # PUT a result.LagResult, GET it back
+RESULTS = "/v1/lag/results/{run_name}"  # PUT a lag_result.LagResult, GET it back
 LATEST = "/v1/lag/results/latest"  # GET the newest by window end
 
 PORT = 8080
@@ -46,7 +46,7 @@ class Problem(ObserverModel):
 
 
 class SegmentInfo(ObserverModel):
-    """One sealed segment of the ledger; `name` is a ledger.SegmentName."""
+    """One sealed segment of the ledger; `name` is a ledger_format.SegmentName."""
 
     name: Annotated[str, Field(max_length=255)]
     bytes: Count
@@ -74,8 +74,8 @@ class SegmentList(ObserverModel):
 
 
 class Scale(ObserverModel):
-    """Body of `SCALE`: figures for an autoscaler of consumers. `lag` includes messages in flight: consumers that work
-    are needed.
+    """Body of `SCALE`: figures for an autoscaler of consumers. `lag` includes messages in flight: the consumers that
+    process them are still needed.
     """
 
     queue_name: str

@@ -69,7 +69,9 @@ enters.
 
 
 def bounded_quantity(told: str, least: str, most: str | None = None) -> Callable[[str], str]:
-    """The check of a `Quantity` for `least` and `most`; `told`: what it must be. Its twin is `bounds_of_quantity`."""
+    """The check of a `Quantity` for `least` and `most`; `told`: the message, what it must be. `bounds_of_quantity` is
+    the same check for the API server.
+    """
     lowest = quantity_bytes(least)
     highest = None if most is None else quantity_bytes(most)
 
@@ -83,7 +85,9 @@ def bounded_quantity(told: str, least: str, most: str | None = None) -> Callable
 
 
 def bounds_of_quantity(told: str, least: str, most: str | None = None) -> JsonDict:
-    """The same for the API server, with the rules of every `Quantity`, which it would otherwise replace."""
+    """The check of `bounded_quantity` for the API server, with the rules of every `Quantity`: the rules of a field
+    replace those of its type.
+    """
     within = f"quantity(self).compareTo(quantity('{least}')) >= 0"
     if most is not None:
         within = f"({within} && quantity(self).compareTo(quantity('{most}')) <= 0)"

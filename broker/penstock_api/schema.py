@@ -42,7 +42,7 @@ class Spec(BaseModel):
 
 
 def cel(rule: str, message: str) -> JsonDict:
-    """One CEL rule as the API server takes it."""
+    """One CEL rule in the form that the API server expects."""
     return {"rule": rule, "message": message}
 
 
@@ -55,5 +55,5 @@ def check_unique(values: tuple[str, ...]) -> tuple[str, ...]:
     """The same as `x-kubernetes-list-type: set`. Raises ValueError for a value that is listed twice."""
     for value in values:
         if values.count(value) > 1:
-            raise ValueError(f"{value!r} is there twice")
+            raise ValueError(f"{value!r} is listed twice")
     return values

@@ -1,6 +1,6 @@
 """Sends requests to a broker's `$management` on behalf of a verb, and turns errors into messages for a person.
 
-It must not know what is asked.
+This module must not know what the verbs ask for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def ask(site: BrokerAccess, question: Callable[[ManagementClient], Awaitable[T]]) -> T:
-    """Connect, put the question, close the connection, and return the answer.
+    """Connect, call `question` with the client, close the connection, and return the answer.
 
     Raises:
         Misuse: the address, or a file that the options name, can't be used.
@@ -45,7 +45,7 @@ def ask(site: BrokerAccess, question: Callable[[ManagementClient], Awaitable[T]]
         ) from error
     except NotAuthenticated as error:
         raise Failure(
-            f"the broker does not let {site.user or 'anonymous'} in.", "See --user and --password-file."
+            f"the broker refused the login of {site.user or 'anonymous'}.", "See --user and --password-file."
         ) from error
     except (OSError, TimeoutError, WireError, RequestRefused) as error:
         raise Failure(
@@ -58,7 +58,7 @@ def _login(site: BrokerAccess) -> Login | None:
     if site.user is None:
         return None
     if site.password_file is None:
-        raise Misuse(f"there is no password for {site.user}.", "Name the file that holds it by --password-file.")
+        raise Misuse(f"there is no password for {site.user}.", "Give the file that holds it with --password-file.")
     try:
         return Login(site.user, site.password_file.read_text().rstrip("\n"))
     except (OSError, UnicodeDecodeError) as error:

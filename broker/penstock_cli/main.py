@@ -31,7 +31,7 @@ EXIT_CODES: Final = (
 
 
 class Verbs(click.Group):
-    """A group that lists its verbs in the order in which they were added, not by alphabet."""
+    """A group that lists its verbs in the order in which they were added, not in alphabetical order."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the verbs in the order in which they were added."""

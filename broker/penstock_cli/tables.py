@@ -9,7 +9,9 @@ __all__ = ["as_lines", "as_table"]
 
 
 def as_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> str:
-    """A table with a heading per column (`columns`: key and heading). Numbers are aligned right; absent is a dash."""
+    """A table with a heading per column (`columns`: key and heading). Numbers are aligned right; a missing value is a
+    dash.
+    """
     cells = [list(columns.values())]
     cells += [[_cell(row.get(key)) for key in columns] for row in rows]
     widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]

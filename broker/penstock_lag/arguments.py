@@ -70,14 +70,14 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=180,
         metavar="SECONDS",
-        help="a broker whose rows end this long before the window does counts as missing (default: %(default)s)",
+        help="a broker whose last row is older than this at the end of the window is missing (default: %(default)s)",
     )
     add(
         "--patience",
         type=int,
         default=30,
         metavar="SECONDS",
-        help="how long to retry an observer that does not answer (default: %(default)s)",
+        help="how long to repeat requests to an observer that does not answer (default: %(default)s)",
     )
     add(
         "--as-of",

@@ -2,9 +2,9 @@
 
 Options: ``segments`` (JSON list of [observer URL, segment name]), ``token_file`` and ``ca_file`` (paths, may be
 empty), ``patience_seconds``. Planning and reading happen in Python workers, so nothing here holds a connection, and
-the token itself is never an option, which plans show. Two properties of Spark matter here: it checks Arrow types
-exactly, but only on the first batch; and it reads an empty list of partitions as one partition. Source:
-docs/reference/lag-job.md, "How Spark reads the ledger".
+the token itself is never an option, because Spark's query plans show the options. Two properties of Spark matter here:
+it checks Arrow types exactly, but only on the first batch; and it reads an empty list of partitions as one partition.
+Source: docs/reference/lag-job.md, "How Spark reads the ledger".
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -57,11 +57,11 @@ class LedgerSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``spark.read.format`` takes."""
+        """The name for ``spark.read.format``."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """The ledger's, always."""
+        """The ledger's schema; no other is supported."""
         return LEDGER
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -82,7 +82,7 @@ class LedgerReader(DataSourceReader):
         self._patience_seconds = float(options.get("patience_seconds", "0"))
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One per segment."""
+        """One partition per segment."""
         return list(self._segments)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -115,7 +115,7 @@ def read_ledger(
 def to_batches(content: bytes, name: str) -> Iterator[Any]:
     """Arrow batches with exactly the ledger's schema.
 
-    Columns that later releases append are left out, optional ones that an earlier release did not have are null. Raises
+    Columns that later releases append are left out; optional ones that an earlier release did not have are null. Raises
     SegmentMismatch if a required column is missing or one has another type.
     """
     try:

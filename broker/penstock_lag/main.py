@@ -37,7 +37,7 @@ from penstock_lag.windows import Plan, make_plan
 __all__ = ["Sessions", "analyse", "collect_figures", "main", "run"]
 
 Sessions = Callable[[str | None], AbstractContextManager[SparkSession]]
-"""Gives a session for a run of that name, for as long as it lasts."""
+"""Makes the context manager that gives a run its Spark session, from the run's name."""
 
 log = logging.getLogger(__name__)
 

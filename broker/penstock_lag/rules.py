@@ -1,8 +1,8 @@
-"""The state of a subscription over a window: a fixed list of rules over figures, the first that matches decides.
+"""The state of a subscription over a window: a fixed list of rules over figures; the first that matches decides.
 
 Pure: no Spark, no clock. The rules judge progress over the window, not counts, because a count that is much for one
-application is nothing for another. The order is that of
-penstock_api.lag_result.LagState. Source: docs/concepts/lag.md, "States".
+application is nothing for another. The order is that of penstock_api.lag_result.LagState.
+Source: docs/concepts/lag.md, "States".
 """
 
 from __future__ import annotations
@@ -26,15 +26,19 @@ class Thresholds:
     allowed_age_ms: int = 1_000
     """A backlog whose oldest message is no older than this is work in progress."""
     stop_after_ms: int = 60_000
-    """A subscription without a consumer for longer is Unconsumed. The roll-out of a new version takes less."""
+    """A subscription without a consumer for longer than this is Unconsumed. The roll-out of a new version
+    takes less.
+    """
     stall_after_ms: int = 120_000
-    """A subscription from which no message went for longer than this, and than three times the 99th percentile of hold,
-    is Stalled.
+    """A subscription is Stalled if no message has left it for longer than this, and for longer than three times the
+    99th percentile of hold.
     """
     stale_after_ms: int = 180_000
     minimum_snapshots: int = 3
     minimum_complete_percent: int = 50
-    """Least share of polls that must be present, of those expected from the interval between first and last."""
+    """The share of the expected polls that must be present. Expected is one poll per interval, from the first to the
+    last.
+    """
     poison_percent: int = 90
 
 
@@ -131,15 +135,15 @@ Rule = Callable[[Figures, Thresholds], str | None]
 
 def _idle(f: Figures, _: Thresholds) -> str | None:
     if f.new_enqueued == 0 and f.new_delivered == 0 and f.depth == 0:
-        return "no message waits, none came or went"
+        return "no message waits, and none came or left"
     return None
 
 
 def _ok(f: Figures, t: Thresholds) -> str | None:
     if f.min_depth <= t.allowed_messages:
-        return f"was caught up within the window (down to {f.min_depth} messages); {f.depth} now"
+        return f"the backlog fell to {f.min_depth} messages within the window; {f.depth} messages now"
     if f.min_age_ms <= t.allowed_age_ms:
-        return f"{f.depth} messages are at work; within the window the oldest was down to {f.min_age_ms} ms"
+        return f"{f.depth} messages are being processed; the oldest was only {f.min_age_ms} ms old within the window"
     return None
 
 
@@ -180,20 +184,23 @@ def _stalled(f: Figures, t: Thresholds) -> str | None:
     slow_ms = 0 if f.hold_p99 is None else 3 * midpoint_ms(f.hold_p99)
     long_enough = f.without_progress_ms >= max(t.stall_after_ms, slow_ms)
     if f.min_consumers > 0 and f.min_depth > t.allowed_messages and long_enough:
-        return f"{f.consumers} consumers finished nothing for {_s(f.without_progress_ms)}; {_backlog(f)}"
+        return (
+            f"no message has left the queue for {_s(f.without_progress_ms)}, although {f.consumers} consumers are "
+            f"attached; {_backlog(f)}"
+        )
     return None
 
 
 def _lagging(f: Figures, _: Thresholds) -> str | None:
     if f.falls == 0 and f.age_ms > f.first_age_ms:
-        rates = f"{f.arrival_per_minute} come and {f.settled_per_minute} go a minute"
+        rates = f"{f.arrival_per_minute} messages come and {f.settled_per_minute} are settled per minute"
         return f"the backlog never fell in {f.snapshots} snapshots; {rates}; {_backlog(f)}"
     return None
 
 
 def _recovering(f: Figures, t: Thresholds) -> str | None:
     if f.depth < f.first_depth and f.depth > t.allowed_messages:
-        drain = "" if f.drain_seconds is None else f", at this speed empty in {f.drain_seconds} s"
+        drain = "" if f.drain_seconds is None else f", at this rate it is empty in {f.drain_seconds} s"
         return f"the backlog fell from {f.first_depth} to {f.depth} messages{drain}; {_backlog(f)}"
     return None
 
@@ -221,7 +228,7 @@ def judge(figures: Figures, thresholds: Thresholds, end_ms: int, missing: str | 
         reason = rule(figures, thresholds)
         if reason is not None:
             return LagVerdict(state, reason)
-    return LagVerdict(LagState.BACKLOG_STEADY, f"the backlog rose and fell and did not shrink; {_backlog(figures)}")
+    return LagVerdict(LagState.BACKLOG_STEADY, f"the backlog rose and fell, but did not shrink; {_backlog(figures)}")
 
 
 def _unknown(f: Figures, t: Thresholds, end_ms: int) -> str | None:
@@ -230,9 +237,9 @@ def _unknown(f: Figures, t: Thresholds, end_ms: int) -> str | None:
         return f"its broker was last seen {_s(silent_ms)} before the end of the window"
     expected = f.elapsed_ms // max(f.interval_ms, 1) + 1
     if f.polls * 100 < expected * t.minimum_complete_percent:
-        return f"only {f.polls} of {expected} polls of its broker are there"
+        return f"only {f.polls} of {expected} expected polls of its broker are in the ledger"
     if f.snapshots < t.minimum_snapshots:
-        return f"only {f.snapshots} snapshots so far, {t.minimum_snapshots} are needed"
+        return f"there are only {f.snapshots} snapshots so far; {t.minimum_snapshots} are needed"
     return None
 
 

@@ -1,5 +1,5 @@
-"""The segments of every observer. An observer that does not answer, or is another one, becomes absent, with the
-reason.
+"""The segments of every observer. An observer that does not answer, or that belongs to another broker, counts as
+absent, with the reason.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def parse_listing(body: bytes, ordinal: int, broker: str, namespace: str) -> Pre
         )
     strange = [segment.name for segment in listing.segments if SegmentName.parse(segment.name) is None]
     if strange:
-        return AbsentBroker(ordinal, f"the observer lists {strange[0]!r}, which is no segment's name")
+        return AbsentBroker(ordinal, f"the observer lists {strange[0]!r}, which is not the name of a segment")
     return PresentBroker(ordinal, listing)
 
 

@@ -24,7 +24,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",  # a window is small: more partitions are only more tasks
     "spark.sql.adaptive.enabled": "false",  # likewise: replanning costs more than it saves
-    "spark.sql.autoBroadcastJoinThreshold": "-1",  # joins are by the keys rows are grouped by already; each saves a job
+    "spark.sql.autoBroadcastJoinThreshold": "-1",  # rows are grouped by the join's keys already: no job to broadcast
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -44,7 +44,9 @@ def started_by_spark_submit(environment: Mapping[str, str] = os.environ) -> bool
 
 
 INTERPRETED_ROWS: Final = 500_000
-"""Up to this many rows it takes longer to compile the plan than to interpret it: 10 s of processor time, not 6 s."""
+"""Up to this many rows it takes longer to compile the plan than to interpret it: 10 s of processor time
+instead of 6 s.
+"""
 
 
 def tune(spark: SparkSession, rows: int) -> None:
@@ -54,7 +56,7 @@ def tune(spark: SparkSession, rows: int) -> None:
 
 @contextmanager
 def local_session(run_name: str | None) -> Generator[SparkSession]:
-    """A session, stopped afterwards. Raises CannotRun if there is no Java."""
+    """A Spark session, which is stopped afterwards. Raises CannotRun if there is no Java."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory(prefix="penstock-lag-") as scratch:

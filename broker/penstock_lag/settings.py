@@ -34,7 +34,7 @@ class LagJobSettings:
     """None: the environment variable PENSTOCK_OBSERVER_TOKEN."""
     window_seconds: int = 300
     stale_seconds: int = 180
-    """A broker whose rows end this long before the window does is missing."""
+    """A broker whose last row is older than this at the end of the window is missing."""
     patience_seconds: int = 30
     """How long an observer that does not answer is asked again; then it is missing."""
     ca_file: Path | None = None
@@ -49,11 +49,11 @@ class LagJobSettings:
     """Print a table for people to the standard output."""
 
     def __post_init__(self) -> None:
-        """Refuse what can't work, naming the option."""
+        """Check the values; raises Misuse with the name of the option."""
         _check(bool(self.observers), "--observer", "be given at least once")
         for url in self.observers:
             _check(
-                url.startswith(("http://", "https://")), "--observer", f"be http:// or https:// URLs, {url!r} is not"
+                url.startswith(("http://", "https://")), "--observer", f"be http:// or https:// URLs; {url!r} is not"
             )
         _check(1 <= self.window_seconds <= 7 * 86_400, "--window", "be 1 second to 7 days")
         _check(self.stale_seconds >= 1, "--stale", "be at least 1 second")
@@ -65,7 +65,7 @@ class LagJobSettings:
 
 
 def check_run_name(name: str) -> str:
-    """A run name that the observer takes, or Misuse."""
+    """The name, if an observer accepts it; else raises Misuse."""
     _check(
         re.fullmatch(RUN_NAME, name) is not None and name != "latest", "--run-name", f"match {RUN_NAME}, not {name!r}"
     )

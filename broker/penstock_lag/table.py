@@ -27,7 +27,7 @@ ABSENT: Final = "-"
 
 
 def as_table(result: LagResult) -> str:
-    """Lines with aligned columns, what is missing below; ends with a line end."""
+    """Lines with aligned columns, then the brokers that are missing, then a summary; ends with a newline."""
     rows = [HEAD, *(_row(one) for one in result.subscriptions)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     lines = ["  ".join(_cell(row, column, width) for column, width in enumerate(widths)).rstrip() for row in rows]

@@ -24,7 +24,7 @@ class PresentBroker:
 
 @dataclass(frozen=True, slots=True)
 class AbsentBroker:
-    """A broker whose observer did not answer, or not as the one that was asked for."""
+    """A broker whose observer did not answer, or belongs to another broker."""
 
     ordinal: int
     reason: str
@@ -56,7 +56,7 @@ class Plan:
     windows: tuple[BrokerWindow, ...]
     segments: tuple[Chosen, ...]
     rows: int
-    """Of those segments, as the observers count them."""
+    """The number of rows in those segments, as the observers report it."""
     missing: tuple[tuple[int, str], ...]
     """Ordinal and reason (a sentence without its full stop) of each broker that does not report."""
 

@@ -38,7 +38,9 @@ dropped.
 
 @dataclass(frozen=True, slots=True)
 class SealLimits:
-    """When a segment is sealed: at the first of these. Also at each full hour, at another epoch, and at the end."""
+    """A segment is sealed when it reaches the first of these limits; also at each full hour, when the epoch changes,
+    and when the observer ends.
+    """
 
     seconds: float
     rows: int
@@ -142,7 +144,7 @@ class Ledger:
         try:
             if self._rows:
                 self._seal_rows()
-        finally:  # also when the disk is full: that is when giving up old segments helps
+        finally:  # also when the disk is full: deleting old segments then makes room
             self._retain(now_ms)
             self._publish()
 
@@ -178,7 +180,9 @@ class Ledger:
 
     def _forget_waiting(self) -> None:
         self.dropped_rows += len(self._rows)
-        log.error("the ledger can't be written: %d rows are dropped, and lag will have a gap there", len(self._rows))
+        log.error(
+            "the ledger can't be written: %d rows are dropped, and the lag figures have a gap there", len(self._rows)
+        )
         self._rows, self._bytes = [], 0
 
     def _retain(self, now_ms: int) -> None:
@@ -187,7 +191,7 @@ class Ledger:
             try:
                 (self.folder / str(name)).unlink(missing_ok=True)
             except OSError as error:
-                log.error("segment %s should be deleted but can't be: %s; it will be tried again", name, error)
+                log.error("segment %s is to be deleted, but can't be: %s; the observer tries again", name, error)
                 continue
             self._sealed.pop(name, None)
             self._damaged.pop(name, None)
@@ -212,7 +216,7 @@ class Ledger:
             if outline.rows != name.rows:
                 raise UnreadableSegment(f"{path.name}: holds {outline.rows} rows, its name says {name.rows}")
         except UnreadableSegment as error:
-            log.error("segment left out of the ledger, it can't be read: %s", error)
+            log.error("a segment is left out of the ledger because it can't be read: %s", error)
             self._damaged[name] = KeptSegment(name, status.st_size, int(status.st_mtime * 1000))
             return
         self._sealed[name] = SegmentInfo(

@@ -38,13 +38,13 @@ class LiveView:
     known: LiveBroker = field(default_factory=LiveBroker)
 
     def answered(self, poll: Poll) -> None:
-        """The broker answered."""
+        """Note a poll that the broker answered."""
         self.known = replace(self.known, poll=poll, problem=None, polls=self.known.polls + 1)
 
     def away(self, problem: str) -> None:
-        """The broker did not answer; ``problem`` is a sentence without its full stop."""
+        """Note a poll that the broker did not answer; ``problem`` is a sentence without its full stop."""
         self.known = replace(self.known, problem=problem, polls=self.known.polls + 1, failures=self.known.failures + 1)
 
     def ledger(self, problem: str | None) -> None:
-        """The ledger was written (None) or not (a sentence without its full stop)."""
+        """Note that the ledger was written (None), or why not (a sentence without its full stop)."""
         self.known = replace(self.known, ledger_problem=problem)

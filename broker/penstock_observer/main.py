@@ -56,7 +56,7 @@ async def _until_signal(settings: ObserverSettings, announce: Announce | None) -
 async def serve(
     settings: ObserverSettings, source: BrokerSource, stop: asyncio.Event, announce: Announce | None
 ) -> None:
-    """Poll ``source`` and serve until ``stop`` is set. Raises Failure if the settings can't be put to use."""
+    """Poll ``source`` and serve until ``stop`` is set. Raises Failure if the settings can't be used."""
     token = TokenFile(settings.token_file)
     certificate = _certificate(settings)
     ledger = open_ledger(settings)
@@ -106,7 +106,7 @@ async def _listen(runner: web.AppRunner, settings: ObserverSettings, certificate
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise CannotRun(
             f"the observer can't listen on {settings.host}:{settings.port}: {reason}.",
-            "Free the address, or name another one of this machine by --listen.",
+            "Free the address, or choose another one of this machine with --listen.",
         ) from error
     port = runner.addresses[0][1]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host

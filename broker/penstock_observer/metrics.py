@@ -35,7 +35,7 @@ GAUGES: Final[tuple[tuple[str, str, Reading], ...]] = (
     ("depth_bytes", "Size of the messages that are not settled yet.", lambda s: s.depth_bytes),
     ("ready_messages", "Messages that a consumer could take now.", lambda s: s.ready),
     ("in_flight_messages", "Messages delivered and not settled.", lambda s: s.in_flight),
-    ("scheduled_messages", "Messages whose delivery time has not come.", lambda s: s.scheduled),
+    ("scheduled_messages", "Messages that are delayed or stranded.", lambda s: s.scheduled),
     ("consumers", "Links that consume.", lambda s: s.consumers),
     ("credit_messages", "Credit of all consuming links.", lambda s: s.credit),
     ("max_delivery_count", "Highest delivery count of an unsettled message.", lambda s: s.max_delivery_count),
@@ -48,14 +48,14 @@ COUNTERS: Final[tuple[tuple[str, str, Reading], ...]] = (
     ("acked_messages", "Messages that consumers accepted.", lambda s: s.acked),
     ("returned_messages", "Deliveries that came back: released, modified, or their link was lost.", lambda s:
     s.returned), ("expired_messages", "Messages whose time to live ended.", lambda s: s.expired),
-    ("dead_lettered_messages", "Messages given up after too many attempts or rejected.", lambda s: s.dead_lettered),
+    ("dead_lettered_messages", "Messages rejected, or delivered too often without success.", lambda s: s.dead_lettered),
     ("dropped_messages", "Messages dropped by overflow, rebind or purge.", lambda s: s.dropped),
-    ("lost_at_restart_messages", "Messages that were not durable when the broker went.", lambda s: s.lost_at_restart),
+    ("lost_at_restart_messages", "Messages that were not durable when the broker ended.", lambda s: s.lost_at_restart),
 )
 HISTOGRAMS: Final[tuple[tuple[str, str, Callable[[SubscriptionState], DurationHistogram]], ...]] = (
-    ("sojourn_seconds", "From available to accepted.", lambda s: s.sojourn),
-    ("wait_seconds", "From available to the first delivery.", lambda s: s.wait),
-    ("hold_seconds", "From the last delivery to settled.", lambda s: s.hold),
+    ("sojourn_seconds", "Time from available to accepted.", lambda s: s.sojourn),
+    ("wait_seconds", "Time from available to the first delivery.", lambda s: s.wait),
+    ("hold_seconds", "Time from the last delivery to settled.", lambda s: s.hold),
 )
 # fmt: on
 
@@ -112,16 +112,16 @@ def _broker(known: LiveBroker) -> Iterable[Metric]:
         return
     state = known.poll.broker
     readings = (
-        ("poll_timestamp_seconds", "Time of the last answered poll, the broker's clock.", state.now_ms / 1000),
+        ("poll_timestamp_seconds", "Time of the last answered poll, on the broker's clock.", state.now_ms / 1000),
         ("start_timestamp_seconds", "When the broker started.", state.started_ms / 1000),
-        ("epoch", "Starts of the broker on its data folder.", state.epoch),
+        ("epoch", "Number of starts of the broker on its data folder.", state.epoch),
         ("connections", "Open connections.", state.connections),
         ("subscriptions", "Subscriptions.", state.subscriptions),
         ("exchanges", "Exchanges.", state.exchanges),
         ("queues", "Point-to-point queues.", state.queues),
         ("log_bytes", "Size of the log.", state.log_bytes),
         ("log_segments", "Segments of the log.", state.log_segments),
-        ("durable_work_ok", "1 while the log takes records; 0 if it is full or failed.", state.durable_work == "Ok"),
+        ("durable_work_ok", "1 while the log can be written; 0 if it is full or failed.", state.durable_work == "Ok"),
     )
     for name, text, value in readings:
         yield GaugeMetricFamily(f"penstock_broker_{name}", text, value=value)
@@ -164,7 +164,7 @@ def _ages(labelled: list[tuple[tuple[str, str, str], SubscriptionState]], now_ms
     )
     hold = GaugeMetricFamily(
         "penstock_subscription_longest_hold_seconds",
-        "How long the longest-held delivery is unsettled; 0 if none is in flight.",
+        "How long the longest-held delivery has been unsettled; 0 if none is in flight.",
         labels=LABELS,
     )
     for labels, state in labelled:
@@ -175,17 +175,23 @@ def _ages(labelled: list[tuple[tuple[str, str, str], SubscriptionState]], now_ms
 
 
 def age_seconds(since_ms: int | None, now_ms: int) -> float:
-    """Seconds since then; 0 for None and for a clock that went back."""
+    """Seconds from `since_ms` to `now_ms`; 0 for None, and if the clock went back."""
     return 0.0 if since_ms is None else max(now_ms - since_ms, 0) / 1000
 
 
 def _ledger(ledger: Ledger) -> Iterable[Metric]:
     yield GaugeMetricFamily("penstock_ledger_segments", "Readable segments.", value=len(ledger.segments))
     yield GaugeMetricFamily("penstock_ledger_bytes", "Size of all segments.", value=ledger.bytes)
-    yield GaugeMetricFamily("penstock_ledger_damaged_segments", "Unreadable ones.", value=len(ledger.damaged))
+    yield GaugeMetricFamily(
+        "penstock_ledger_damaged_segments", "Segments that can't be read.", value=len(ledger.damaged)
+    )
     yield GaugeMetricFamily("penstock_ledger_waiting_rows", "Rows not sealed yet.", value=ledger.waiting_rows)
-    yield CounterMetricFamily("penstock_ledger_write_failures", "Failed writes.", value=ledger.failed_writes)
-    yield CounterMetricFamily("penstock_ledger_dropped_rows", "Rows given up.", value=ledger.dropped_rows)
+    yield CounterMetricFamily(
+        "penstock_ledger_write_failures", "Failed attempts to write a segment.", value=ledger.failed_writes
+    )
+    yield CounterMetricFamily(
+        "penstock_ledger_dropped_rows", "Rows dropped because they could not be written.", value=ledger.dropped_rows
+    )
 
 
 def _lag(results: ResultStore) -> Iterable[Metric]:
@@ -199,6 +205,6 @@ def _lag(results: ResultStore) -> Iterable[Metric]:
     )
     yield GaugeMetricFamily(
         "penstock_lag_missing_brokers",
-        "Brokers that the newest lag result lacks.",
+        "Brokers that are missing in the newest lag result.",
         value=latest.expected_brokers - latest.reporting_brokers,
     )

@@ -51,8 +51,8 @@ class Outline:
 def write_segment(folder: Path, name: SegmentName, rows: Sequence[Row]) -> int:
     """Write rows as one segment and return its size in bytes.
 
-    Under a hidden name first, synced, then renamed, and the folder synced: whoever sees the name sees the whole
-    file, also after a loss of power. On OSError nothing is left behind under either name.
+    The file is written under a hidden name, synced and renamed, then the folder is synced: whoever sees the name sees
+    the whole file, also after a loss of power. On OSError nothing is left behind under either name.
     """
     table = pa.table({c.name: [row[c.name] for row in rows] for c in COLUMNS}, schema=SCHEMA)
     hidden = folder / f"{HIDDEN_PREFIX}{name}"
@@ -80,7 +80,7 @@ def fsync_folder(folder: Path) -> None:
 
 
 def outline_of(path: Path) -> Outline:
-    """Read the footer of a segment. Raises UnreadableSegment if it isn't one of ours, whole."""
+    """Read the footer of a segment. Raises UnreadableSegment if the file isn't a complete ledger segment."""
     try:
         footer = pq.read_metadata(path)
     except (OSError, pa.ArrowException) as error:

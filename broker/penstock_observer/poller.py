@@ -58,7 +58,7 @@ class Poller:
         await self._seal()
 
     async def once(self) -> None:
-        """One poll, whatever comes of it."""
+        """Poll once; a failure is noted in the live view and logged, never raised."""
         try:
             poll = await asyncio.wait_for(self._source.poll(), POLL_TIMEOUT_SECONDS)
         except BrokerAway as error:
@@ -91,7 +91,9 @@ class Poller:
 
     def _away(self, problem: str) -> None:
         if self._live.known.problem != problem:  # once per reason, not once per poll
-            log.warning("%s; what is known is served on, the next attempt is in %g s", problem, self._interval)
+            log.warning(
+                "%s; the last known state is still served; the next attempt is in %g s", problem, self._interval
+            )
         self._live.away(problem)
 
     def _ledger_failed(self, error: LedgerFull) -> None:

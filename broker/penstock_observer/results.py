@@ -35,7 +35,7 @@ _RUN_NAME: Final = re.compile(RUN_NAME)
 
 @dataclass(frozen=True, slots=True)
 class BrokerPod:
-    """Whose results these are."""
+    """The broker pod to which the results belong."""
 
     broker: str
     namespace: str
@@ -43,14 +43,16 @@ class BrokerPod:
 
 
 class RejectedResult(Exception):
-    """A result is not taken; nothing was changed."""
+    """A result is refused; nothing was changed."""
 
     def __init__(self, error: str, message: str, conflict: bool = False) -> None:
         super().__init__(message)
         self.error = error
         self.message = message
         self.conflict = conflict
-        """True: the document is well formed but in the way of what is here. False: it is not what may be sent."""
+        """True: the document is valid, but conflicts with the stored results or belongs to another broker. False: it is
+        invalid.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def decide(stored: Mapping[str, datetime], run_name: str, window_end: datetime, 
 
 
 def read_result(body: bytes) -> LagResult:
-    """Parse a result document. Raises Rejected with the first thing that is wrong."""
+    """Parse a result document. Raises RejectedResult with the first thing that is wrong."""
     try:
         result = LagResult.model_validate_json(body)
     except ValidationError as error:
@@ -92,7 +94,7 @@ def read_result(body: bytes) -> LagResult:
     if result.version != VERSION:
         raise RejectedResult(
             "OtherVersion",
-            f"the document has version {result.version}, this observer takes version {VERSION}: "
+            f"the document has version {result.version}, but this observer accepts version {VERSION}: "
             "run the lag job of the same release as the broker",
         )
     return result
@@ -121,7 +123,7 @@ class ResultStore:
         return self._latest
 
     def latest_run(self) -> str | None:
-        """The run name of that result."""
+        """The run name of the latest result."""
         return None if self._latest is None else self._latest.run_name
 
     def get(self, run_name: str) -> bytes | None:
@@ -129,7 +131,9 @@ class ResultStore:
         return self._path(run_name).read_bytes() if run_name in self._ends else None
 
     def put(self, run_name: str, body: bytes, now: datetime) -> bool:
-        """Store a result; False if the very same bytes are there. Raises Rejected, or OSError if the disk fails."""
+        """Store a result; False if the same bytes are stored already. Raises RejectedResult, or OSError if the disk
+        fails.
+        """
         result = self._checked(run_name, body, now)
         decision = decide(self._ends, run_name, result.window_end, self._keep)
         match decision:
@@ -149,7 +153,9 @@ class ResultStore:
     def _checked(self, run_name: str, body: bytes, now: datetime) -> LagResult:
         if self._place.ordinal != 0:
             raise RejectedResult(
-                "NotKeptHere", "results are kept by the observer of ordinal 0, this is another", conflict=True
+                "NotKeptHere",
+                "only the observer of ordinal 0 keeps results; this one has another ordinal",
+                conflict=True,
             )
         if _RUN_NAME.fullmatch(run_name) is None or run_name == "latest":
             raise RejectedResult(
@@ -158,12 +164,12 @@ class ResultStore:
         result = read_result(body)
         if result.run_name != run_name:
             raise RejectedResult(
-                "BadRunName", f"the document is of run {result.run_name!r}, the address says {run_name!r}"
+                "BadRunName", f"the document is of run {result.run_name!r}, but the URL names {run_name!r}"
             )
         if (result.broker, result.namespace) != (self._place.broker, self._place.namespace):
             raise RejectedResult(
                 "OtherBroker",
-                f"the document is of broker {result.namespace}/{result.broker}, "
+                f"the document is of broker {result.namespace}/{result.broker}, but "
                 f"this observer belongs to {self._place.namespace}/{self._place.broker}",
                 conflict=True,
             )
@@ -199,7 +205,7 @@ class ResultStore:
         try:
             result = read_result(path.read_bytes())
         except RejectedResult as error:
-            log.error("result %s is left out, it can't be read: %s", path.name, error)
+            log.error("result %s is left out because it can't be read: %s", path.name, error)
             return
         if self._path(result.run_name) == path:
             self._ends[result.run_name] = result.window_end

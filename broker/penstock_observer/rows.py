@@ -23,7 +23,7 @@ _EMPTY: Final[Row] = {column.name: None for column in COLUMNS}
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What a broker said at one time: itself and all its subscriptions."""
+    """What a broker reported at one time: its own state and those of all its subscriptions."""
 
     broker: BrokerState
     subscriptions: tuple[SubscriptionState, ...]

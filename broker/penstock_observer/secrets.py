@@ -1,6 +1,6 @@
 """The bearer token and the server certificate, read from mounted files that may be replaced while the observer runs.
 
-A Secret that was replaced shows as another modification time of the file. If the new content can't be used, that is
+The observer notices a replaced Secret by the modification time of the file. If the new content can't be used, that is
 logged and the old one stays in use.
 """
 

@@ -28,7 +28,7 @@ class ObserverSettings:
     """Folder of the segments and, below ``results/``, of the lag results; made if absent."""
     host: str
     port: int
-    """TCP port; 0 lets the system choose one, which `announce` of `main.run` is then called with."""
+    """TCP port; 0: the system chooses one, and `announce` of `main.run` gets it in the URL."""
     token_file: Path
     """File with the bearer token that every request but ``/healthz`` must show; read again when it changes."""
     broker: str
@@ -50,7 +50,7 @@ class ObserverSettings:
     results_kept: int = 20
 
     def __post_init__(self) -> None:
-        """Refuse what can't work, naming the setting."""
+        """Check the values; raises Misuse with the name of the setting."""
         self._check(self.interval_seconds >= 1, "interval", "at least 1 second")
         self._check(self.segment_seconds >= 1, "segment-seconds", "at least 1 second")
         self._check(self.segment_rows >= 1, "segment-rows", "at least 1")
@@ -61,7 +61,7 @@ class ObserverSettings:
         self._check(0 <= self.ordinal < 1000, "ordinal", "0 to 999")
         self._check(0 <= self.port < 65536, "listen", "HOST:PORT with a port from 0 to 65535")
         self._check(bool(self.broker) and bool(self.namespace), "broker and namespace", "a name, not empty")
-        self._check((self.tls_cert is None) == (self.tls_key is None), "tls-cert and tls-key", "both or neither")
+        self._check((self.tls_cert is None) == (self.tls_key is None), "tls-cert and tls-key", "both set, or neither")
 
     @staticmethod
     def _check(good: bool, name: str, rule: str) -> None:

@@ -32,7 +32,7 @@ def problem_of(controller: Controller, began: float, resync_seconds: float, now:
     if silent > _MAX_MISSED_LISTS * resync_seconds + _LIST_MARGIN_SECONDS:
         return f"the resources could not be listed for {silent:.0f} s"
     if controller.lists_without_events >= _MAX_LISTS_WITHOUT_EVENTS:
-        return f"{controller.lists_without_events} lists in a row found changes that no watch had told"
+        return f"{controller.lists_without_events} lists in a row found changes that no watch had reported"
     stuck = [str(key) for key, since in controller.started.items() if now - since > _STUCK_SECONDS]
     return f"work on {', '.join(stuck)} takes longer than {_STUCK_SECONDS:.0f} s" if stuck else None
 

@@ -35,7 +35,7 @@ _CHILDREN_PERIOD_SECONDS = 20.0
 
 
 def run(settings: OperatorSettings) -> int:
-    """Run the operator until SIGTERM or SIGINT; the exit code.
+    """Run the operator until SIGTERM or SIGINT; return the exit code.
 
     Raises:
         CannotRun: no API server is known.
@@ -120,7 +120,7 @@ async def _cluster_id(kube: ApiServer) -> str:
     namespace = await kube.get(API_RESOURCES["Namespace"], None, "kube-system")
     uid = text_at(namespace, "metadata", "uid")
     if uid is None:
-        raise Failure("The namespace kube-system can't be read.", "Give the operator's role `get` on it.")
+        raise Failure("The namespace kube-system can't be read.", "Allow the operator's role to `get` it.")
     return uid
 
 

@@ -34,7 +34,10 @@ class Metrics:
             "penstock_operator_queue_keys", "Resources that wait in the work queue.", registry=self.registry
         )
         self._passes = Counter(
-            "penstock_operator_passes", "Reconciles of one resource.", ("kind", "result"), registry=self.registry
+            "penstock_operator_passes",
+            "Number of reconciles of single resources.",
+            ("kind", "result"),
+            registry=self.registry,
         )
         self._seconds = Histogram(
             "penstock_operator_pass_seconds",

@@ -19,9 +19,9 @@ class OperatorSettings:
     """The settings of one operator."""
 
     broker_image: str
-    """The image of new Brokers whose spec names none. An existing Broker keeps the image that it was created with."""
+    """The image of new Brokers whose spec sets none. An existing Broker keeps the image with which it was created."""
     lag_image: str
-    """The image of the lag job for Brokers whose spec names none."""
+    """The image of the lag job for Brokers whose spec sets none."""
     namespaces: tuple[str, ...] = ()
     """The namespaces to watch; empty: all."""
     cluster_domain: str = "cluster.local"

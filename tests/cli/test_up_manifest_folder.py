@@ -137,7 +137,7 @@ def test_a_resource_of_another_broker_is_named(tmp_path: Path) -> None:
     [line] = problems(tmp_path)
     assert line == (
         f"{file}:13 (document 3): Subscription default/billing: "
-        "spec.brokerRef: names default/b, the Broker here is default/shop"
+        "spec.brokerRef: names default/b, but the Broker here is default/shop"
     )
 
 

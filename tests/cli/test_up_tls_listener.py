@@ -80,7 +80,7 @@ def test_a_client_is_who_its_certificate_says_also_after_the_next_start(tmp_path
                 RawClient(0, "c", login=ExternalLogin(), stream=encrypted(site, context_of(own, strangers)))
     assert seen[0] == seen[1], "clients trust it"
     assert (tmp_path / "data" / "tls" / "ca.key").stat().st_mode & 0o077 == 0
-    assert f"which {own} has signed for localhost" in (tmp_path / "up.log").read_text()
+    assert f"(server certificate for localhost, signed by the CA in {own})" in (tmp_path / "up.log").read_text()
 
 
 def test_a_certificate_among_the_manifests_is_shown_and_users_come_without_tls(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_what_can_not_go_back_is_told_and_exits_with_1(broker: BrokerProcess) ->
         (["move", "graves", "nowhere"], 1, "There is no 'nowhere'"),
         (["purge", "graves", "--yes", "--selector", "a ="], 1, "InvalidSelector"),
         (["peek", "graves", "--count", "0"], 2, "0 is not in the range"),
-        (["purge", "graves"], 1, "Give --yes where nobody can be asked"),
+        (["purge", "graves"], 1, "Give --yes where nobody can confirm"),
         (["peek", "graves", "--user", "ann"], 2, "there is no password for ann"),
         (["peek", "graves", "--ca-file", __file__], 2, "holds no certificates"),
     ],

@@ -112,7 +112,7 @@ def test_from_segments_to_a_stored_result(session: Session, tmp_path: Path) -> N
         "ownerUid": "u-1",
         "observedTime": "2023-11-14T22:21:00Z",
         "state": "Lagging",
-        "message": "the backlog never fell in 7 snapshots; 120 come and 30 go a minute; "
+        "message": "the backlog never fell in 7 snapshots; 120 messages come and 30 are settled per minute; "
         "190 messages wait, the oldest for 65 s",
         "messages": 190,
         "ready": 180,

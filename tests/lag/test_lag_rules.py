@@ -135,8 +135,8 @@ def test_a_missing_broker_makes_everything_unknown_with_its_reason() -> None:
     ("changes", "reason"),
     [
         ({"last_poll_ms": END_MS - 180_001}, "its broker was last seen 180 s before the end of the window"),
-        ({"polls": 15}, "only 15 of 31 polls of its broker are there"),
-        ({"snapshots": 2}, "only 2 snapshots so far, 3 are needed"),
+        ({"polls": 15}, "only 15 of 31 expected polls of its broker are in the ledger"),
+        ({"snapshots": 2}, "there are only 2 snapshots so far; 3 are needed"),
     ],
 )
 def test_too_little_is_known(changes: dict[str, Any], reason: str) -> None:
@@ -154,15 +154,19 @@ def test_just_enough_is_known(changes: dict[str, Any]) -> None:
     ("changes", "message"),
     [
         (UNCONSUMED, "no consumer for 61 s; 500 messages wait, the oldest for 40 s"),
-        (STALLED, "2 consumers finished nothing for 120 s; 500 messages wait, the oldest for 40 s"),
+        (
+            STALLED,
+            "no message has left the queue for 120 s, although 2 consumers are attached; 500 messages wait, the oldest "
+            "for 40 s",
+        ),
         (
             RECOVERING,
-            "the backlog fell from 501 to 500 messages, at this speed empty in 99 s; "
+            "the backlog fell from 501 to 500 messages, at this rate it is empty in 99 s; "
             "500 messages wait, the oldest for 40 s",
         ),
         (
             LAGGING,
-            "the backlog never fell in 31 snapshots; 600 come and 600 go a minute; "
+            "the backlog never fell in 31 snapshots; 600 messages come and 600 are settled per minute; "
             "500 messages wait, the oldest for 40 s",
         ),
     ],

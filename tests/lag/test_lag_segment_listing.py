@@ -48,7 +48,7 @@ def test_a_list_is_understood() -> None:
         (listing(ordinal=1), "the observer belongs to shop/main-1, not to shop/main-0; check the order of --observer"),
         (
             listing(segments=[{"name": "../token", "bytes": 1, "rows": 1, "firstMs": 1, "lastMs": 1}]),
-            "the observer lists '../token', which is no segment's name",
+            "the observer lists '../token', which is not the name of a segment",
         ),
     ],
 )

@@ -100,9 +100,9 @@ def test_a_restart_finds_the_latest_again(store: ResultStore, tmp_path: Path) ->
     [
         ("run-1", b"{", "NotAResult", "document: Invalid JSON"),
         ("run-1", b"{}", "NotAResult", "broker: is required"),
-        ("run-1", a_result(version=0), "OtherVersion", "version 0, this observer takes version 1"),
-        ("run-1", a_result(version=2), "OtherVersion", "version 2, this observer takes version 1"),
-        ("other", a_result(), "BadRunName", "the document is of run 'run-1', the address says 'other'"),
+        ("run-1", a_result(version=0), "OtherVersion", "version 0, but this observer accepts version 1"),
+        ("run-1", a_result(version=2), "OtherVersion", "version 2, but this observer accepts version 1"),
+        ("other", a_result(), "BadRunName", "the document is of run 'run-1', but the URL names 'other'"),
         ("latest", a_result("latest"), "BadRunName", "'latest' can't name a run"),
         ("../x", a_result("../x"), "BadRunName", "can't name a run"),
         (".hidden", a_result(".hidden"), "BadRunName", "can't name a run"),
@@ -120,7 +120,7 @@ def test_what_is_no_result_is_refused(store: ResultStore, run_name: str, body: b
 
 def test_the_result_of_another_broker_is_refused(store: ResultStore) -> None:
     """A job with the wrong address must not overwrite somebody's lag."""
-    with pytest.raises(RejectedResult, match="shop/other, this observer belongs to shop/main") as refused:
+    with pytest.raises(RejectedResult, match="shop/other, but this observer belongs to shop/main") as refused:
         store.put("run-1", a_result(broker="other"), NOW)
     assert (refused.value.error, refused.value.conflict) == ("OtherBroker", True)
 

@@ -172,7 +172,7 @@ EVERY: dict[str, tuple[Any, Seen]] = {
     "an-exchange-declared": (exchanged(), Seen("Current", "Healthy", "Declared on the broker.")),
     "an-exchange-whose-service-is-anothers": (
         exchanged(child=ChildState.TAKEN),
-        Seen("Failed", "Degraded", "somebody else"),
+        Seen("Failed", "Degraded", "of another owner"),
     ),
     "an-exchange-after-another": (
         exchanged(child=ChildState.PREDECESSOR),

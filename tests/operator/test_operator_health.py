@@ -40,7 +40,7 @@ def test_watches_that_tell_nothing_are_noticed() -> None:
     made.lists_without_events = 2
     assert health.problem_of(made, 0, 100, 0) is None
     made.lists_without_events = 3
-    assert health.problem_of(made, 0, 100, 0) == "3 lists in a row found changes that no watch had told"
+    assert health.problem_of(made, 0, 100, 0) == "3 lists in a row found changes that no watch had reported"
 
 
 def test_work_that_hangs_is_named() -> None:

@@ -1,6 +1,6 @@
-"""The answers to attaches: links that are accepted with what is really there, and links that are refused or ended.
+"""The answers to attaches: a link is accepted, with the source and target that really exist, or it is refused or ended.
 
-Must not know what a link is for. Source: AMQP 1.0 part 2, 2.6.3 and 2.7.3.
+This module must not know what a link is for. Source: AMQP 1.0 part 2, 2.6.3 and 2.7.3.
 """
 
 from __future__ import annotations
@@ -77,12 +77,14 @@ class AttachReplies:
         link = additions.link
         link.is_answered = True
         if link.session.handle_max is not None:
-            self._engine.write()  # handles of links that have gone are free once that is written
+            self._engine.write()  # handles of ended links are free once their detaches are written
         self._changes.additions.append(additions)
         links.open_link(link.ptr)
 
     def end(self, link: InLink | OutLink, *, closed: bool, error: AmqpError | None) -> None:
-        """Detach or close a link that nothing finds any more. An attach that has no answer yet is refused by that."""
+        """Detach or close a link that `Attachments` has forgotten. If its attach has no answer yet, this refuses the
+        attach.
+        """
         if not link.is_answered:
             links.refuse_link(link.ptr)
             self.open(AttachAdditions(link))

@@ -1,6 +1,6 @@
 """The sessions and links of one connection: begun and attached by the peer, found by what its frames name.
 
-Must not know queues or subscriptions. Source: AMQP 1.0 part 2, 2.5 and 2.6.
+This module must not know queues or subscriptions. Source: AMQP 1.0 part 2, 2.5 and 2.6.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from penstock_amqp.frames.input_tap import InputTap, TappedFlow
 __all__ = ["SESSION_FRAMES", "Attachments", "take_up_to"]
 
 SESSION_FRAMES: Final = 32_768
-"""Incoming window of a session in frames. It bounds nothing (all is read at once, link credit is the bound), so it is
-wide enough never to hold a sender back. It must stay above the credit of all links of a session: at a window of 0 the
-engine names detached links in its flows."""
+"""Incoming window of a session in frames. It is no limit (everything is read at once, and link credit is the limit), so
+it is wide enough never to hold a sender back. It must stay above the credit of all links of a session: at a window of 0
+the engine names detached links in its flows.
+"""
 
 
 def take_up_to(link: InLink, max_bytes: int) -> None:
-    """Take messages of up to `max_bytes` bytes on a link."""
+    """Accept messages of up to `max_bytes` bytes on a link."""
     link.max_bytes = max_bytes
     link.read_bytes = min(max_bytes + 1, MESSAGE_BYTES)
 
@@ -50,7 +51,9 @@ class Attachments:
     def __init__(
         self, engine: Engine, tap: InputTap, gate: InputGate, *, max_frame: int, max_message_bytes: int
     ) -> None:
-        """`max_frame`, `max_message_bytes`: what we take, in bytes; of messages, before a link's attach is answered."""
+        """`max_frame`: the longest frame that we accept, in bytes; `max_message_bytes`: the longest message that we
+        accept on a link whose attach is not answered yet.
+        """
         self._engine = engine
         self._tap = tap
         self._gate = gate
@@ -65,7 +68,7 @@ class Attachments:
         """Sessions whose Begin is still in the engine."""
 
     def begin(self, ptr: Ptr, *, is_open: bool) -> None:
-        """The peer began a session: answer it. `is_open`: its Open came before. Raises `ProtocolError`."""
+        """The peer began a session: answer it. `is_open`: the peer's Open came before. Raises `ProtocolError`."""
         begin = self._tap.take_begin()
         channel = begin.channel
         protocol_checks.check_begin(channel, {each.channel for each in self._sessions.values()}, is_open=is_open)
@@ -77,11 +80,13 @@ class Attachments:
         self._engine.open_session(ptr)
 
     def set_window(self, session: Ptr) -> None:
-        """Set the incoming window of a session. Set again, it makes the engine write a flow of the session."""
+        """Set the incoming window of a session. Setting it again makes the engine write a flow of the session."""
         links.set_session_capacity(session, SESSION_FRAMES * self._max_frame)
 
     def attach(self, ptr: Ptr, peer_max_frame: int, out: list[Event]) -> None:
-        """The peer attached a link. `peer_max_frame`: the longest frame that it takes. Raises `ProtocolError`."""
+        """The peer attached a link. `peer_max_frame`: the longest frame that the peer accepts. Raises
+        `ProtocolError`.
+        """
         name = links.name_of(ptr)
         tapped = self._tap.take_attach(name)
         attach = tapped.attach
@@ -93,7 +98,7 @@ class Attachments:
         link = self._made(ptr, self._gate.attached(tapped.channel, name), session)
         link.engine_name = name
         if isinstance(link, InLink):
-            take_up_to(link, self._max_message_bytes)  # some send before they have heard of any credit
+            take_up_to(link, self._max_message_bytes)  # some peers send before they have received any credit
             self._engine.receivers[ptr] = link
         else:
             link.max_bytes = attach.max_message_size or 0
@@ -128,10 +133,10 @@ class Attachments:
         out.append((EventKind.OTHER, None, SessionEnded(session)))
 
     def forget(self, link: InLink | OutLink) -> None:
-        """The link goes: nothing finds it any more, here or in the engine."""
+        """Remove a link that ends from all look-ups, here and in the engine."""
         link.is_open = False
         self._links.pop(link.ptr, None)
-        if self._by_handle.get(link.remote) is link:  # the peer may have given its handle to another one
+        if self._by_handle.get(link.remote) is link:  # the peer may have given the handle to another link
             del self._by_handle[link.remote]
         self._engine.forget(link)
 
@@ -140,7 +145,7 @@ class Attachments:
         return self._links.get(ptr)
 
     def at_handle(self, channel: int, handle: int) -> InLink | OutLink | None:
-        """The link that the peer calls so."""
+        """The link that the peer names by this channel and handle."""
         return self._by_handle.get((channel, handle))
 
     def named(self, tapped: TappedFlow) -> InLink | OutLink | None:
@@ -162,7 +167,7 @@ class Attachments:
         return tuple(self._links.values())
 
     def clear(self) -> None:
-        """The connection is freed: drop the users' objects and every pointer."""
+        """The connection is freed: drop the `context` of each link and session, and every pointer."""
         for link in self._links.values():
             link.is_open = False
             link.context = None

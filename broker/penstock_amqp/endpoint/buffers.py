@@ -1,6 +1,6 @@
 """What the engine shares with everybody who uses it: pointers to its objects, and the buffers of one process.
 
-Nothing here calls the engine. Must not know AMQP.
+Nothing here calls the engine. This module must not know AMQP.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -31,8 +31,8 @@ __all__ = [
 _ffi: Any = _untyped_ffi
 
 Ptr = NewType("Ptr", object)
-"""A pointer to an object of the engine: false if NULL, hashed and compared by address. The engine uses the addresses
-of objects that it has freed again.
+"""A pointer to an object of the engine: false if NULL, hashed and compared by address. The engine reuses the addresses
+of freed objects.
 """
 
 Buffer = NewType("Buffer", object)
@@ -41,13 +41,13 @@ Buffer = NewType("Buffer", object)
 NULL = cast(Ptr, _ffi.NULL)
 
 INPUT_BYTES = 65_536
-"""One read from a socket at most."""
+"""The largest read from a socket, in bytes."""
 
 OUTPUT_BYTES = 262_144
-"""One write to a socket at most."""
+"""The largest write to a socket, in bytes."""
 
 MESSAGE_BYTES = 131_072
-"""As much of a message as is read in one go."""
+"""The most bytes of a message that are read at once."""
 
 # One buffer for each purpose serves all connections: the loop finishes with one connection before it turns to the next.
 INPUT = cast(Buffer, _ffi.new("char[]", INPUT_BYTES))

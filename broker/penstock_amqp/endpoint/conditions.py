@@ -1,8 +1,8 @@
-"""Error conditions: as AMQP tells them to a peer, and as the engine names them.
+"""Error conditions: as AMQP names them for a peer, and as the engine names them.
 
 The engine (proton 0.40) closes the whole connection for an error of a session too, and it names some errors by
 conditions that AMQP does not have. An error of a session is answered by the end of that session, and then by the end
-of the connection, because the engine takes nothing more. Source: AMQP 1.0 part 2, 2.7.4, 2.7.5, 2.8.14 and 2.8.17.
+of the connection, because the engine accepts no more input. Source: AMQP 1.0 part 2, 2.7.4, 2.7.5, 2.8.14 and 2.8.17.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _FAULTS: Final = (
 
 
 def fault_of(error: AmqpError) -> Fault:
-    """What to tell the peer in the place of `error`, which is what the engine says."""
+    """The error to send to the peer instead of `error`, which is the engine's."""
     for condition, beginning, told, codes in _FAULTS:
         if error.condition == condition and error.description.startswith(beginning):
             return Fault(AmqpError(told, error.description), codes)

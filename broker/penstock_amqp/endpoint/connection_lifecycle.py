@@ -1,6 +1,6 @@
 """The Open and the Close of one connection, ours and the peer's, and the end of a connection that has failed.
 
-Must not know messages. Source: AMQP 1.0 part 2, 2.4 and 2.7.1.
+This module must not know messages. Source: AMQP 1.0 part 2, 2.4 and 2.7.1.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from penstock_amqp.types.values import Symbol, Value
 __all__ = ["ConnectionLifecycle"]
 
 LARGEST_FRAME: Final = 65_536
-"""Messages that take a frame of this size are looked at more closely, whatever the peer takes: they may be streamed."""
+"""A message that does not fit a frame of this size may be streamed, even if the peer accepts longer frames."""
 
 OPEN_BYTES: Final = 32
-"""What the engine says in an Open beside container-id, capabilities and properties, at most."""
+"""Upper bound of what the engine writes into an Open besides container-id, capabilities and properties, in bytes."""
 
 FRAME_OVERHEAD: Final = 128
-"""More than a frame header and a transfer take."""
+"""Upper bound of the size of a frame header and a transfer, in bytes."""
 
 
 class ConnectionLifecycle:
@@ -58,7 +58,7 @@ class ConnectionLifecycle:
         changes: PendingChanges,
         max_frame: int,
     ) -> None:
-        """`max_frame`: the longest frame that we take, in bytes."""
+        """`max_frame`: the longest frame that we accept, in bytes."""
         self._connection = connection
         self._engine = engine
         self._tap = tap
@@ -74,21 +74,23 @@ class ConnectionLifecycle:
 
     @property
     def is_awaited(self) -> bool:
-        """The peer's Open waits for an answer: what it sent behind that is not taken before."""
+        """The peer's Open waits for our answer. What the peer sent after its Open is not read before that."""
         return self.peer_opened and not self._is_open and not self.closed
 
     @property
     def is_broken(self) -> bool:
-        """The engine writes no more, though nobody closed: only dropping the socket is left."""
+        """The engine writes nothing any more although neither side sent a Close. All that can be done is to drop the
+        socket.
+        """
         return self._engine.has_failed and not self.closed and not self._peer_closed
 
     @property
     def peer_max_frame(self) -> int:
-        """The longest frame that the peer takes, in bytes."""
+        """The longest frame that the peer accepts, in bytes."""
         return self._connection.peer_max_frame or self._max_frame
 
     def open_came(self, out: list[Event]) -> None:
-        """The peer's Open came. Raises `ProtocolError` if it came where it may not."""
+        """The peer's Open came. Raises `ProtocolError` if it came on a wrong channel."""
         self.peer_opened = True
         protocol_checks.check_open(self._tap.open_channel())
         out.append((EventKind.OTHER, None, self._connection.opened()))
@@ -131,10 +133,10 @@ class ConnectionLifecycle:
         return conditions.fitted(error, self._engine.frame_bytes)
 
     def fail(self, out: list[Event]) -> None:
-        """The engine will take no more: a protocol error of the peer, or its idle time-out."""
+        """The engine accepts no more input: the peer broke the protocol, or was silent for too long."""
         if not self.closed and not self._peer_closed:
             error = self._connection.failure()
-            if error is None:  # the engine gave up without a word (a performative by its symbol, for one)
+            if error is None:  # without an error the engine stops at a symbolic descriptor, for example
                 error = AmqpError("amqp:connection:framing-error", "The frame can't be understood.")
                 self._changes.last_words = (error, None)
                 self.close(error)
@@ -146,7 +148,7 @@ class ConnectionLifecycle:
             out.append((EventKind.OTHER, None, ConnectionClosed(error)))
 
     def break_off(self, error: errors.WireError, out: list[Event]) -> None:
-        """The peer's frames can't be read, though the engine took them."""
+        """The peer's frames can't be read, although the engine accepted them."""
         self._tap.is_current = False
         if isinstance(error, errors.ProtocolError):
             told = AmqpError(error.condition, str(error))
@@ -158,10 +160,10 @@ class ConnectionLifecycle:
         out.append((EventKind.OTHER, None, ConnectionClosed(told)))
 
     def _session_of_fault(self, fault: conditions.Fault) -> int | None:
-        """Our channel of the session that the engine's last chunk broke, if that is certain."""
+        """Our channel of the session that caused the error in the last chunk of input, if that is certain."""
         if not fault.codes or not self._tap.is_current:
             return None
         channels: set[int] = set()
-        with contextlib.suppress(errors.WireError):  # what lies behind the faulty frame may be anything
+        with contextlib.suppress(errors.WireError):  # the bytes after the faulty frame may be anything
             channels.update(channel for channel, _ in self._tap.performatives(fault.codes))
         return self._attachments.local_channel(channels.pop()) if len(channels) == 1 else None

@@ -1,20 +1,20 @@
-"""One AMQP connection without its socket: bytes in, events out; verbs in, bytes out.
+"""One AMQP connection without its socket: received bytes become events, and method calls become bytes to send.
 
-The user hands received bytes to `receive`, works through the events, calls verbs, and sends what `output` yields. SASL
-and TLS are in front of it: the first bytes it sees are the bare AMQP header.
+The user hands received bytes to `receive`, works through the events, calls methods, and sends what `output` yields.
+SASL and TLS are in front of it: the first bytes it sees are the bare AMQP header.
 
 `Endpoint` is put together from parts, each with a concern of its own:
 
 - `engine.Engine` carries messages in batches, and stops where something else has to be done;
-- `Input` gives it what came, and hands what it leaves to us to the other parts;
+- `Input` gives the engine the received bytes, and hands what the engine leaves to Python to the other parts;
 - `ConnectionLifecycle` opens and closes the connection;
 - `Attachments` knows the sessions and links, `AttachReplies` answers attaches;
 - `IncomingMessages` reads messages that come in parts or over new links, `OutgoingStreams` sends long ones in pieces;
 - `DeliverySettlement` settles what is not simply accepted, `FlowAnswers` answers what flows ask for;
-- `PendingChanges` is what the next output has to say that the engine can't: it is rewritten into the engine's frames.
+- `PendingChanges` holds what the next output has to say and the engine can't: it is written into the engine's frames.
 
-A part knows those that it was made with, never the endpoint, so that no references go round in a circle. Must not know
-queues or subscriptions. Source: AMQP 1.0 part 2.
+A part knows those that it was made with, never the endpoint, so that there are no reference cycles. This module must
+not know queues or subscriptions. Source: AMQP 1.0 part 2.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Endpoint:
         max_sessions: int = 256,
         make_engine: Callable[[ProtonConnection], Engine] = ProtonEngine,
     ) -> None:
-        """`max_frame`, `max_message_bytes`: longest frame and message that we take, in bytes. `idle_timeout_ms`:
+        """`max_frame`, `max_message_bytes`: longest frame and message that we accept, in bytes. `idle_timeout_ms`:
         silence after which the peer is taken for dead; half of it is announced; 0: never.
         """
         self._max_message_bytes = max_message_bytes
@@ -109,10 +109,12 @@ class Endpoint:
     # Input
 
     def receive(self, size: int, out: list[Event], budget: int = UNBOUNDED) -> int:
-        """Take the first `size` bytes of `buffers.INPUT`, append what they mean to `out`; return how many were taken.
+        """Read the first `size` bytes of `buffers.INPUT`, append their events to `out`, and return how many bytes were
+        read.
 
-        Less than `size` once the events weigh more than `budget`: small frames that cost much (attaches, requests)
-        shall not keep others waiting. Messages in a row weigh as one. `left` says what is left.
+        It stops before `size` once the events weigh more than `budget`, so that small frames that cost much (attaches,
+        requests) do not keep other connections waiting. A batch of messages weighs as much as one. `left` is the rest
+        of the budget.
         """
         return self._input.receive(size, out, budget)
 
@@ -127,7 +129,7 @@ class Endpoint:
 
     @property
     def is_awaited(self) -> bool:
-        """The peer's Open waits for an answer: what it sent behind that is not taken before."""
+        """The peer's Open waits for our answer. What the peer sent after its Open is not read before that."""
         return self._state.is_awaited
 
     def tick(self, now_ms: int, out: list[Event]) -> int:
@@ -157,7 +159,9 @@ class Endpoint:
 
     @property
     def broken(self) -> bool:
-        """The engine writes no more, though nobody closed: only dropping the socket is left."""
+        """The engine writes nothing any more although neither side sent a Close. All that can be done is to drop the
+        socket.
+        """
         return self._state.is_broken
 
     def fitting(self, error: AmqpError) -> AmqpError:
@@ -165,7 +169,7 @@ class Endpoint:
         return conditions.fitted(error, self._engine.frame_bytes)
 
     def free(self) -> None:
-        """Give everything back. The endpoint and its links are unusable from here on."""
+        """Free everything that the engine holds. The endpoint and its links are unusable from here on."""
         self._state.closed = True
         for link in self._attachments.all_links():
             if isinstance(link, InLink):
@@ -191,13 +195,13 @@ class Endpoint:
         settles_second: bool = False,
         peer_settles: int | None = None,
     ) -> None:
-        """Answer an attach with what is really there. `offered`: the link's offered capabilities; with
-        `answers_unsettled` the peer's unsettled map gets an empty one back: nothing is resumed.
+        """Answer an attach with the source and target that really exist. `offered`: the link's offered capabilities.
+        With `answers_unsettled` the reply has an empty unsettled map: no delivery is resumed.
 
-        To a receiver, `sends_settled` leaves nothing to settle; with `settles_second` the peer settles what it accepted
-        once we have settled it (`confirm`). `peer_settles`: the settle mode that a sender announced, which is its
-        choice. From a sender, with `settles_second` we settle what we answered once it has; else an answer is our last
-        word.
+        If the peer receives: with `sends_settled` we send all deliveries settled; with `settles_second` the peer
+        settles what it accepted only after we have settled it (`confirm`). If the peer sends: `peer_settles` is the
+        settle mode that it announced, which is its choice; with `settles_second` we settle a delivery that we answered
+        only after the peer has settled it, otherwise together with the answer.
         """
         if isinstance(link, InLink):
             self._replies.accept_producer(
@@ -220,9 +224,8 @@ class Endpoint:
         self.detach(link, closed=True, error=error)
 
     def detach(self, link: InLink | OutLink, *, closed: bool, error: AmqpError | None = None) -> None:
-        """Detach or close a link, in answer or of our own accord. The link is gone; its unsettled ones are settled.
-
-        An attach that has no answer yet is refused by that.
+        """Detach or close a link, as an answer or on our own initiative. The link is gone then, and its unsettled
+        deliveries are settled. If its attach has no answer yet, this refuses the attach.
         """
         if not link.is_open:
             return
@@ -240,7 +243,7 @@ class Endpoint:
         links.close_session(session.ptr)
 
     def _forget(self, link: InLink | OutLink) -> None:
-        """Drop every pointer to a link; the engine is about to use its addresses again."""
+        """Drop every pointer to a link, because the engine is about to reuse its addresses."""
         self._attachments.forget(link)
         if isinstance(link, InLink):
             drop_partial(link)
@@ -256,7 +259,7 @@ class Endpoint:
     # Messages to the peer
 
     def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> None:
-        """Send `entries`, at most as many as the link's credit, which is the caller's to count down."""
+        """Send `entries`, at most as many as the link's credit, which the caller counts down."""
         if self.streams and link in self.streams:
             self._outgoing.append(link, entries, now_us)
             return
@@ -266,7 +269,7 @@ class Endpoint:
 
     def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> None:
         """Send `data` in the place of the entry's own bytes (a rewritten header)."""
-        # Every message with a time to live comes this way: no call more than it needs.
+        # Every message with a time to live comes this way, so there is no call that is not needed.
         if self.streams:
             self._outgoing.send_as(link, entry, data, now_us)
             return
@@ -275,10 +278,9 @@ class Endpoint:
             self._outgoing.begin_as(link, delivery, entry, data, now_us)
 
     def advance_streams(self, most: int, held_back: int, out: list[Event]) -> bool:
-        """Send about `most` bytes more of the messages that go out in pieces; False if none could get on.
-
-        A session for which the engine holds more than `held_back` bytes is passed over. Raises OSError if a message
-        can't be read: the connection is of no use then.
+        """Send about `most` bytes more of the messages that go out in pieces; False if none made progress. A session
+        for which the engine holds more than `held_back` bytes is skipped. Raises OSError if a message can't be read;
+        the connection can't be used any more then.
         """
         return self._outgoing.advance(most, held_back, out, self._flows.drained)
 
@@ -291,7 +293,7 @@ class Endpoint:
         return links.outgoing_bytes(link.session.ptr) > limit
 
     def drained(self, link: OutLink) -> None:
-        """Nothing is left to send: give back the credit of a consumer that drains, once all is out."""
+        """No message is left for a consumer that drains: give its credit back as soon as everything is sent."""
         self._flows.drained(link)
 
     @property
@@ -307,15 +309,17 @@ class Endpoint:
     def held_by(self, link: OutLink) -> list[Held]:
         """The link's unsettled deliveries, oldest first."""
         if not links.has_unsettled(link.ptr) and link not in self.streams:
-            return []  # others of the connection may have very many
+            return []  # other links of the connection may have very many
         return [held for held in self.all_held() if held[0] is link]
 
     def conclude(self, delivery: Ptr, held: Held, end: Settled | None) -> bool:
-        """Settle what the peer left unsettled as `end` says (None: accept it); False if it is unsettled no more."""
+        """Settle what the peer left unsettled as `end` says (None: accept it); False if it is no longer unsettled."""
         return self._settlement.conclude(delivery, held, end)
 
     def confirm(self, ended: AcceptedUnsettled | Settled) -> None:
-        """Settle, as the peer did, what it settles after us; if its link is gone there is nothing to do."""
+        """Settle, with the peer's outcome, a delivery that the peer settles after us; does nothing if the
+        link is gone.
+        """
         self._settlement.confirm(ended)
 
     # Messages from the peer
@@ -323,7 +327,8 @@ class Endpoint:
     def accept(self, received: Iterable[Ptr]) -> None:
         """Accept and settle. Only deliveries of links that are open: see `InLink.is_open`.
 
-        As with `reject` and `release`, what came over a link that settles second is settled once the peer did.
+        On a link on which we settle second, a delivery is settled once the peer has settled it, also after `reject` and
+        `release`.
         """
         self._settlement.accept(received)
 
@@ -336,11 +341,13 @@ class Endpoint:
         self._settlement.reject(received, error)
 
     def release(self, received: Iterable[Ptr]) -> None:
-        """Hand back and settle: the sender may try again."""
+        """Release and settle: the sender may try again."""
         self._settlement.release(received)
 
     def credit(self, link: InLink, count: int) -> None:
-        """Let the peer send `count` messages more; for those that it has not settled yet, once it settles them."""
+        """Let the peer send `count` messages more. Credit for deliveries that the peer has still to settle is given
+        once it has.
+        """
         self._settlement.credit(link, count)
 
     def tag_of(self, received: Ptr) -> bytes:
@@ -358,14 +365,14 @@ class Endpoint:
 
     @property
     def needs_rewriting(self) -> bool:
-        """True if the engine's output says too little: send `rewritten_output`, not `output`."""
+        """True if the engine's output lacks something: send `rewritten_output`, not `output`."""
         changes = self._changes
         return bool(changes.additions or changes.begun or changes.last_words)
 
     def rewritten_output(self) -> bytes:
         """All that is to be sent, with what the engine can't say written into its frames (`output_changes`).
 
-        For a turn in which `needs_rewriting`; `output` must have been drained before the attach reply.
+        For a turn in which `needs_rewriting` is true; `output` must have been drained before the attach reply.
         """
         pieces: list[bytes] = []
         while size := self._engine.output():

@@ -1,4 +1,4 @@
-"""The seam between one connection's protocol and the engine that carries its messages.
+"""The interface between one connection's protocol and the engine that carries its messages.
 
 `Engine` is what an endpoint needs for messages. `proton.engine.ProtonEngine` provides it in Python, one call into
 proton's library for each step of each message. A compiled back end can stand in its place: it provides the same methods
@@ -18,25 +18,25 @@ frame, and what stands behind it. So an engine calls nobody: there are no callba
 engine to its user (the broker runs without Python's garbage collector).
 
 **Order.** Events and notices come in the order in which the peer's frames came. A run of plain messages of one link is
-one event, so is a run of plain outcomes of one link: what is plain joins the last event of `out` if that is a run of
-its kind and its link. It does not join a run of messages whose link is `unproven`.
+one event, and so is a run of plain outcomes of one link: what is plain joins the last event of `out` if that is a run
+of its kind and its link. It does not join a run of messages whose link is `unproven`.
 
 **Pointers.** A `Ptr` is an object of proton's in every engine, as `cproton_ffi` shows it: a compiled back end uses the
 same library and includes the same declarations. What is not plain is done in Python with these pointers, by the other
 modules of `endpoint.proton`.
 
-- A delivery that was received is valid until it is settled, or its link is freed. Who took it out of an event owns it,
-  and has to give it to `accept`, `settle` or `answer`, unless its link is not open any more.
+- A delivery that was received is valid until it is settled, or its link is freed. Whoever takes it out of an event
+  owns it, and has to give it to `accept`, `settle` or `answer`, unless its link is not open any more.
 - A delivery that was sent is valid while it is in `unsettled`. The engine puts it there and takes it out.
 - The pointers of a notice are valid until the next call of `drain`; those of a link, a session or a delivery that
   nobody has freed or settled stay valid beyond that.
 - The engine knows a link by `Engine.receivers` (links on which we receive) and by the entries of `unsettled` (links on
-  which we send). Whoever frees a link calls `forget` first, because proton uses the addresses of freed objects again.
+  which we send). Whoever frees a link calls `forget` first, because proton reuses the addresses of freed objects.
 
-**Buffers.** All engines of the process share `buffers.INPUT`, `OUTPUT` and `MESSAGE`. What stands in them is valid
-until the next call to any engine. The data of an event are copies: bytes that belong to the event.
+**Buffers.** All engines of the process share `buffers.INPUT`, `OUTPUT` and `MESSAGE`. Their content is valid until the
+next call to any engine. The data of an event are copies: bytes that belong to the event.
 
-Must not know sessions, attaches, flows, queues or subscriptions. Source: AMQP 1.0 part 2, 2.6.12 and 2.7.5.
+This module must not know sessions, attaches, flows, queues or subscriptions. Source: AMQP 1.0 part 2, 2.6.12 and 2.7.5.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = ["BareKind", "Engine", "Notice", "NoticeKind", "Unsent"]
 
 
 class NoticeKind(enum.Enum):
-    """What `Engine.drain` came to that is not plain. In brackets: the pointer of the notice."""
+    """What `Engine.drain` found that is not plain. In brackets: what the pointer of the notice points to."""
 
     ARRIVAL = enum.auto()
     """A message, or a part of one, came (delivery). It has to be read, advanced and handed out by the user. As many of
@@ -80,7 +80,7 @@ class NoticeKind(enum.Enum):
     CONNECTION_CLOSED = enum.auto()
     """The peer's Close came (no pointer)."""
     FAILED = enum.auto()
-    """The engine takes no more: an error of the peer's, or its silence (no pointer)."""
+    """The engine accepts no more input: the peer broke the protocol, or was silent for too long (no pointer)."""
 
 
 BareKind: TypeAlias = Literal[
@@ -102,10 +102,12 @@ Notice: TypeAlias = (
     | tuple[Literal[NoticeKind.OUTCOME], Ptr, Held]
     | tuple[BareKind, Ptr, None]
 )
-"""What is to be done in Python: its kind, the object that it concerns, and what the kind says beside that."""
+"""What is to be done in Python: its kind, the pointer of the object that it concerns, and the detail of some kinds."""
 
 Unsent: TypeAlias = tuple[Ptr, Entry, list[Entry]]
-"""What `Engine.send` left to its user: the delivery that it made for a streamed entry, that entry, those behind it."""
+"""What `Engine.send` left to its user: the delivery that it made for a streamed entry, that entry, and the entries
+behind it.
+"""
 
 
 class Engine(Protocol):
@@ -122,18 +124,22 @@ class Engine(Protocol):
     unwritten_sessions: int
     """Sessions that were opened since the engine last wrote."""
     has_failed: bool
-    """The engine wrote nothing because it is at its end, when `output` was last called."""
+    """True if the last call of `output` wrote nothing because the engine has failed."""
 
     def room(self) -> int:
-        """How many bytes `push` takes; 0 or less if the engine takes no more."""
+        """How many bytes `push` takes; 0 or less if the engine accepts no more input."""
         ...
 
     def push(self, data: Buffer | bytes, size: int) -> int:
-        """Take the first `size` bytes of `data` or fewer, at least one; return how many. 0 or less: none any more."""
+        """Take the first `size` bytes of `data` or fewer, at least one; return how many. 0 or less: no more input is
+        accepted.
+        """
         ...
 
     def drain(self, out: list[Event]) -> Notice | None:
-        """Append what the pushed bytes mean to `out` up to the next notice, and return that; None if that is all."""
+        """Append the events of the pushed bytes to `out` up to the next notice, and return the notice; None if there is
+        none.
+        """
         ...
 
     def send(self, link: OutLink, entries: Iterable[Entry], now_us: int) -> Unsent | None:
@@ -144,7 +150,9 @@ class Engine(Protocol):
         ...
 
     def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> Ptr | None:
-        """Send `data` in the place of the entry's own bytes. A pointer: the delivery of a streamed message, unsent."""
+        """Send `data` in the place of the entry's own bytes. If it is streamed, nothing is sent, and its delivery is
+        returned.
+        """
         ...
 
     def finish(self, delivery: Ptr, held: Held) -> None:
@@ -172,8 +180,8 @@ class Engine(Protocol):
         ...
 
     def write(self) -> None:
-        """Put what is to be sent into frames now, for `output`: so the engine takes transfers for sessions that it has
-        opened, and gives handles of links that have gone to others.
+        """Put what is to be sent into frames now, for `output`. Only after that the engine takes transfers for sessions
+        that it has opened, and gives the handles of ended links to other links.
         """
         ...
 

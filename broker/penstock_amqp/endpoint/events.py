@@ -1,9 +1,9 @@
 """What happened on a connection, in the order it happened: what `endpoint.Endpoint.receive` hands out.
 
 The two frequent kinds come in batches, one tuple for a run of messages or of accepts of one link, so that the
-forwarding path pays for a tuple once per batch. The others are records.
+forwarding path makes one tuple per batch. The others are records.
 
-Must not know queues, subscriptions or the log. Source: AMQP 1.0 parts 2 and 3.
+This module must not know queues, subscriptions or the log. Source: AMQP 1.0 parts 2 and 3.
 """
 
 from __future__ import annotations
@@ -109,14 +109,14 @@ class Attached:
 
 @dataclass(frozen=True, slots=True)
 class Flowed:
-    """A consumer's flow: `link.credit` and `link.drain` hold the news."""
+    """A consumer's flow: `link.credit` and `link.drain` have the new values."""
 
     link: OutLink
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """One delivery of ours that ended otherwise than by accepted."""
+    """One delivery of ours that ended with an outcome other than accepted."""
 
     held: Held
     outcome: Outcome
@@ -140,7 +140,7 @@ class Enlisted:
     is_settled: bool
     txn_id: bytes
     end: Settled | None
-    """How the only one ends; None: all of them are accepted."""
+    """How the delivery ends, which is then the only one; None: all of them are accepted."""
     deliveries: list[tuple[Ptr, Held]]
 
 
@@ -163,7 +163,7 @@ class TooLarge:
 
 @dataclass(frozen=True, slots=True)
 class Unstored:
-    """A whole message that its sink could not take, for `error`. The delivery is to be rejected or settled."""
+    """A complete message that its sink could not store; `error` says why. The delivery is to be rejected or settled."""
 
     link: InLink
     delivery: Ptr

@@ -1,7 +1,8 @@
 """What flows ask for: credit and drains of consumers, and the flows that we owe the peer and the engine does not send.
 
-Proton swallows `echo`, and does not answer a drain of credit that is used up already. Those flows are answered here,
-behind the engine's output. Must not know queues or subscriptions. Source: AMQP 1.0 part 2, 2.6.7, 2.6.10 and 2.7.4.
+Proton ignores `echo`, and does not answer a drain of credit that is used up already. Those flows are answered here,
+after the engine's output. This module must not know queues or subscriptions. Source: AMQP 1.0 part 2, 2.6.7, 2.6.10 and
+2.7.4.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class FlowAnswers:
         self._attachments = attachments
         self._streams = streams
         self.owed: list[TappedFlow] = []
-        """Flows that are to be answered behind the engine's output."""
+        """Flows that are to be answered after the engine's output."""
 
     def flowed(self, ptr: Ptr, out: list[Event]) -> None:
         """A flow came for the link at `ptr`."""
@@ -46,7 +47,7 @@ class FlowAnswers:
             link.credit = links.credit_of(ptr)
             if link.credit < 0 and self._tap.is_current and self._allows_more(link):
                 link.credit = flow_echo.MOST_CREDIT
-            if self._streams.by_link:  # the engine counts what is not sent as a whole as not sent
+            if self._streams.by_link:  # the engine counts a message that is sent in part as not sent
                 link.credit -= self._streams.unsent(link)
             link.drain = links.peer_drains(ptr)
             out.append((EventKind.OTHER, None, Flowed(link)))
@@ -54,7 +55,7 @@ class FlowAnswers:
             self._note_questions(link, out)
 
     def _note_questions(self, link: InLink | OutLink | None, out: list[Event]) -> None:
-        """See what the flows of the chunk ask that the engine does not hear."""
+        """Note what the flows of the chunk ask for and the engine ignores."""
         if isinstance(link, OutLink) and link.drain:
             asked = [each for each in self._tap.drains() if self._attachments.named(each) is link]
             if link.credit <= 0:
@@ -73,17 +74,18 @@ class FlowAnswers:
         self.owed += self._tap.echoes_of_sessions()
 
     def _allows_more(self, link: OutLink) -> bool:
-        """True if the link's last flow allows so much that the engine takes it for less than nothing."""
+        """True if the link's last flow grants so much credit that the engine reads it as a negative number."""
         named = self._attachments.named
         flows = self._tap.performatives((Flow.CODE,))
         told = [each for at, each in flows if isinstance(each, Flow) and named(TappedFlow(at, each)) is link]
         return bool(told) and (told[-1].link_credit or 0) > flow_echo.MOST_CREDIT
 
     def drained(self, link: OutLink) -> None:
-        """Nothing is left to send: give back the credit of a consumer that drains, once all is out.
+        """No message is left for a consumer that drains: give its credit back as soon as everything is sent.
 
-        Of credit that the messages used up the engine says nothing, and credit below 0 it would take for a number to
-        give back: it would count messages that it sent as not sent, and send others without credit.
+        The engine sends no flow for credit that the messages have used up, so that flow is written here. It must not be
+        asked to give back credit below 0: it would count messages that it sent as not sent, and send others without
+        credit.
         """
         if self._streams.drain_later(link):
             return
@@ -98,7 +100,7 @@ class FlowAnswers:
     def take(self) -> bytes:
         """The flow frames that we owe the peer.
 
-        A drain is answered behind what used its credit up, also if the session's window keeps that back.
+        A drain is answered after the messages that used its credit up, even if the session's window keeps these back.
         """
         owed, self.owed = self.owed, []
         return b"".join(self._answer(tapped) for tapped in owed)
@@ -126,7 +128,9 @@ class FlowAnswers:
         return b"" if told is None else flow_echo.echo_frame(flow, session.local_channel, told, state)
 
     def _session_state(self, session: Session) -> Flow | None:
-        """What the engine says of a session: setting its capacity anew makes it write a flow. None if it has failed."""
+        """The engine's state of a session: setting its capacity again makes the engine write a flow. None if it has
+        failed.
+        """
         self._attachments.set_window(session.ptr)
         written = OUTPUT_VIEW[: self._engine.output()].tobytes()
         flows = [read_body(written[body:end], Flow)[0] for _, end, _, _, body in walk(written)]

@@ -1,8 +1,8 @@
-"""Messages that come in any other way than as a whole on a link that is known to work.
+"""The messages that the engine does not hand out: those that come in parts, and the first ones of a link.
 
 A message that comes in several reads is gathered in memory up to a length, and beyond it in a sink of the user's. The
-first messages of a link are looked at closely. What came of a message that is aborted or too long, or whose link goes,
-is dropped. Must not know where sinks store. Source: AMQP 1.0 part 2, 2.6.13, 2.6.14 and 2.7.5.
+first messages of a link are checked one by one. The parts of a message that is aborted or too long, or whose link ends,
+are dropped. This module must not know where sinks store. Source: AMQP 1.0 part 2, 2.6.13, 2.6.14 and 2.7.5.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from penstock_amqp.messages.sections import body_at, check_sections
 __all__ = ["GATHERED_BYTES", "HEAD_BYTES", "SPOOL_BYTES", "IncomingMessages", "drop_partial"]
 
 SPOOL_BYTES: Final = 1024 * 1024
-"""What may be in memory of a message that is still coming; a longer one goes to a sink."""
+"""The most bytes of an incomplete message in memory; a longer one goes to a sink."""
 
 GATHERED_BYTES: Final = 16 * 1024 * 1024
-"""What may be in memory of all messages that are still coming on a connection: beyond it, those longer than
-`HEAD_BYTES` go to sinks. Where there is no sink twice as much may be, and what would be more ends its link.
+"""The most bytes of all incomplete messages of a connection in memory: beyond it, those longer than `HEAD_BYTES` go to
+sinks. A link without sinks may fill twice as much, and a part that does not fit ends the link.
 """
 
 SMALL_PART: Final = 2048
-"""Parts of a message below this are put together as they come: the others are copied once, when it is whole."""
+"""Parts shorter than this are joined as they come; the others are copied once, when the message is complete."""
 
 BODY_BYTES: Final = 1024
-"""Of the body, what stays with the sections before it: enough to see that it begins."""
+"""The bytes of the body that stay with the sections before it: enough to see that the body begins."""
 
 HEAD_BYTES: Final = 64 * 1024
-"""The beginning of a longer message that stays in memory; more if the sections before the body take more."""
+"""The beginning of a longer message that stays in memory; more if the sections before the body are longer."""
 
 
 class IncomingMessages:
@@ -65,12 +65,12 @@ class IncomingMessages:
         self._tap = tap
         self._attachments = attachments
         self.parts = 0
-        """Parts of messages since they were last weighed: whoever weighs them sets this back."""
+        """Number of parts of messages since they were last weighed; whoever weighs them sets it to 0."""
 
     def arrived(self, received: Ptr, already: int, out: list[Event]) -> None:
         """Read what came of a delivery, of which the engine has read `already` bytes; hand a whole message out.
 
-        Raises `WireError` if a transfer of a new link is not as AMQP wants it.
+        Raises `WireError` if a transfer of a new link breaks the protocol.
         """
         link = self._engine.receivers.get(link_of(received))
         if link is None:  # detached by us; the peer does not know yet
@@ -97,7 +97,7 @@ class IncomingMessages:
             out.append((EventKind.MESSAGES, link, [(received, data, is_settled(received))]))
 
     def _check_transfers(self) -> None:
-        """Judge the transfers of new links in the chunk at hand. Raises `WireError`."""
+        """Check the transfers of new links in the current chunk. Raises `WireError`."""
         if not self._tap.is_current:
             return
         for channel, transfer in self._tap.take_transfers():
@@ -110,7 +110,9 @@ class IncomingMessages:
                 )
 
     def _passes_over(self, received: Ptr, link: InLink, out: list[Event]) -> bool:
-        """Release a delivery that the peer resumes, which we know nothing of: it may send it anew. False: another."""
+        """Release a delivery that the peer resumes and that we don't know: the peer may send it again. False for any
+        other.
+        """
         tag = tag_of(received)
         if link.resumed is None or tag not in link.resumed or is_aborted(received):
             return False
@@ -142,8 +144,8 @@ class IncomingMessages:
     def _gather(
         self, received: Ptr, link: InLink, beginning: bytes, out: list[Event], *, is_unfinished: bool
     ) -> bytes | None:
-        """Put what came behind what came before; the message once it is whole. `beginning`: read already;
-        `is_unfinished`: more of it is to come.
+        """Append the new part to the earlier ones; return the message once it is complete. `beginning`: bytes that are
+        read already; `is_unfinished`: more parts are to come.
         """
         if is_aborted(received):
             self._drop(received, link)
@@ -175,7 +177,7 @@ class IncomingMessages:
         return None
 
     def _drop(self, received: Ptr, link: InLink) -> None:
-        """Nobody hears of this delivery; its credit is the sender's again."""
+        """Drop a delivery without an event, and give its credit back to the sender."""
         drop_partial(link)
         advance(link.ptr)
         settle(received)
@@ -184,7 +186,7 @@ class IncomingMessages:
 
 
 def drop_partial(link: InLink) -> None:
-    """Drop what came so far of a message."""
+    """Drop the parts of an incomplete message."""
     partial = link.partial
     if partial.parts:
         _keep(link, b"")
@@ -193,15 +195,17 @@ def drop_partial(link: InLink) -> None:
 
 
 def _report_missed(received: Ptr, out: list[Event]) -> None:
-    """A message for a link that we have detached: the peer does not know yet, and its transaction has to."""
+    """Report a message for a link that we have detached, if it names a transaction: that must not commit without it."""
     txn_id = named_transaction(received)
     if txn_id is not None:
         out.append((EventKind.OTHER, None, MessageAfterDetach(txn_id)))
 
 
 def _check_message(received: Ptr, link: InLink, data: bytes) -> Unstored | None:
-    """Count a message of a new link as looked at; why it can't be taken if its sections are not those of a message."""
-    link.unproven = link.unproven - 1 if link.spool is not None else 0  # whoever keeps messages whole decodes them
+    """Check a message of a new link, and count it; return why it is refused if its sections are not those
+    of a message.
+    """
+    link.unproven = link.unproven - 1 if link.spool is not None else 0  # a user without sinks decodes each message
     if link.spool is None or is_streamed(data):
         return None
     try:
@@ -219,7 +223,7 @@ def _take(link: InLink, data: bytes, out: list[Event]) -> None:
         if link.max_bytes:
             _keep(link, b"")
             partial.sink = None
-            link.max_bytes = 0  # say it once
+            link.max_bytes = 0  # report it only once
             out.append((EventKind.OTHER, None, TooLarge(link, named_transaction(partial.delivery))))
     elif partial.sink is not None:
         partial.sink.append(data)
@@ -233,8 +237,8 @@ def _take(link: InLink, data: bytes, out: list[Event]) -> None:
 
 
 def _append(partial: PartialMessage, data: bytes) -> None:
-    """Keep `data` in memory. Small parts in a row become one: a message of parts of one byte shall not take fifty times
-    its size.
+    """Keep `data` in memory. Small parts in a row become one: otherwise a message of parts of one byte would take fifty
+    times its size.
     """
     partial.memory.bytes += len(data)
     parts = partial.parts
@@ -246,7 +250,9 @@ def _append(partial: PartialMessage, data: bytes) -> None:
 
 
 def _outgrows(link: InLink, data: bytes) -> bool:
-    """Whether a message is not kept in memory any longer; an early one has its sections, which the head has to hold."""
+    """Whether a message now goes to a sink. If it does so early, its sections must be complete, because the head holds
+    them.
+    """
     if link.partial.bytes > SPOOL_BYTES:
         return True
     if link.partial.bytes <= HEAD_BYTES or link.partial.memory.bytes + len(data) <= GATHERED_BYTES:
@@ -267,9 +273,9 @@ def _keep(link: InLink, head: bytes) -> None:
 
 
 def _head_of(whole: bytes) -> bytes:
-    """What stays in memory of a long message: more than usual only if the sections before the body take it."""
+    """What stays in memory of a long message: more than usual only if the sections before the body are longer."""
     try:
         body = body_at(whole[:HEAD_BYTES]) or body_at(whole[:SPOOL_BYTES])
     except DecodeError:
-        body = None  # the sink says so
+        body = None  # the sink reports it
     return whole[: min(max(HEAD_BYTES, body + BODY_BYTES), SPOOL_BYTES)] if body is not None else whole[:SPOOL_BYTES]

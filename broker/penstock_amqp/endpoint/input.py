@@ -1,7 +1,7 @@
 """The input of one connection: given to the engine piece by piece; what the engine leaves to us goes to the parts.
 
 Small frames may cost much (attaches, requests): what a piece brought is weighed before the next one is given.
-Must not know queues or subscriptions. Source: AMQP 1.0 part 2, 2.2 and 2.3.
+This module must not know queues or subscriptions. Source: AMQP 1.0 part 2, 2.2 and 2.3.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ UNBOUNDED: Final = 1 << 62
 """A budget that is never used up."""
 
 PIECE_BYTES: Final = 8192
-"""Bytes handed to the engine at a time: what it takes by itself at first. After each it is seen what they weighed."""
+"""Bytes handed to the engine at a time: as many as its buffer takes at first. After each piece its events
+are weighed.
+"""
 SMALL_PIECE_BYTES: Final = 512
 """The same after a piece that weighed much (`HEAVY_PIECE`); it doubles with each that weighs little (`LIGHT_PIECE`)."""
 HEAVY_PIECE: Final = 16
@@ -46,7 +48,7 @@ _OUTCOME: Final = NoticeKind.OUTCOME
 
 
 class Input:
-    """Reads the bytes of one connection. It is made of the parts that what comes is handed to."""
+    """Reads the bytes of one connection, and hands what they bring to the other parts."""
 
     __slots__ = (
         "_attachments",
@@ -84,20 +86,22 @@ class Input:
         self._settlement = settlement
         self._has_begun = False
         self._piece = SMALL_PIECE_BYTES
-        """Bytes that the engine gets next."""
+        """Size of the next piece for the engine, in bytes."""
         self.left = 0
         """What the last `receive` left of its budget; below 0 if it went beyond: a frame can't be cut."""
 
     def receive(self, size: int, out: list[Event], budget: int = UNBOUNDED) -> int:
-        """Take the first `size` bytes of `buffers.INPUT`, append what they mean to `out`; return how many were taken.
+        """Read the first `size` bytes of `buffers.INPUT`, append their events to `out`, and return how many bytes were
+        read.
 
-        Less than `size` once the events weigh more than `budget`: small frames that cost much (attaches, requests)
-        shall not keep others waiting. Messages in a row weigh as one. `left` says what is left.
+        It stops before `size` once the events weigh more than `budget`, so that small frames that cost much (attaches,
+        requests) do not keep other connections waiting. A batch of messages weighs as much as one. `left` is the rest
+        of the budget.
         """
         self.left = budget
         if not self._has_begun:
             self._has_begun = True
-            # The engine would begin a dialogue of its own, in which nobody is asked who they are.
+            # The engine would begin a SASL dialogue of its own, in which clients need not authenticate.
             if INPUT_VIEW[:5].tobytes() == _SASL_BEGINNING:
                 INPUT_VIEW[4] = _NO_PROTOCOL
         start = 0
@@ -139,14 +143,16 @@ class Input:
         return len(data)
 
     def _weigh(self, events: Sequence[Event]) -> int:
-        """What came, and what it took to read it."""
+        """The weight of the events, and of the work to read the input."""
         parts, self._incoming.parts = self._incoming.parts, 0
         looked, self._gate.looked = self._gate.looked, 0
         small = input_weight(self._tap.take_decoded(), parts, looked)
         return sum(map(weight, events)) + len(self._flows.owed) + small
 
     def _give(self, data: Buffer | bytes, chunk: memoryview, out: list[Event]) -> int:
-        """Give the engine what it takes of `chunk`, which `data` holds; how many bytes: 0 if it takes no more."""
+        """Give the engine what it takes of `chunk`, which `data` holds; return how many bytes, 0 if it accepts no more
+        input.
+        """
         engine = self._engine
         room = engine.room()
         if room <= 0:
@@ -167,7 +173,7 @@ class Input:
         return taken
 
     def _give_all(self, data: bytes, out: list[Event]) -> bool:
-        """Give the engine all of `data`; False if it takes no more."""
+        """Give the engine all of `data`; False if it accepts no more input."""
         while data:
             taken = self._give(data, memoryview(data), out)
             if not taken:
@@ -176,7 +182,7 @@ class Input:
         return True
 
     def drain(self, out: list[Event]) -> None:
-        """Hand out what the engine has to say. Raises `WireError`."""
+        """Handle everything that the engine reports. Raises `WireError`."""
         drain = self._engine.drain
         while (notice := drain(out)) is not None:
             if notice[0] is _ARRIVAL:  # here, because a long message has hundreds of them

@@ -1,6 +1,7 @@
 """The handles of what lives on a connection: sessions, links that bring us messages, links that take ours.
 
-Plain records with slots. `context` is the user's; it is cleared when the link goes, for cycles are not collected here.
+Plain records with slots. `context` is the user's; it is cleared when the link ends, because reference cycles are never
+collected in the broker.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class Session:
     def __init__(self, ptr: Ptr, channel: int = 0) -> None:
         self.ptr = ptr
         self.channel = channel
-        """The peer's number for it."""
+        """The peer's channel number for the session."""
         self.local_channel: int | None = None
-        """Ours; None until our Begin is out."""
+        """Our channel number for it; None until our Begin is written."""
         self.handle_max: int | None = None
         """The highest handle that we may give a link; None: any."""
         self.has_ended = False
@@ -52,11 +53,11 @@ class Sink(Protocol):
     """Takes one message as it comes. A sink that is dropped before `finish` leaves nothing behind."""
 
     def append(self, data: bytes) -> None:
-        """The next bytes. That they can't be stored is told by `finish`."""
+        """Take the next bytes. If they can't be stored, `finish` reports it."""
         ...
 
     def finish(self, head: bytes) -> bytes | AmqpError:
-        """The message, of which `head` is the beginning; or why it can't be taken."""
+        """The message, of which `head` is the beginning; or why it can't be stored."""
         ...
 
 
@@ -130,30 +131,34 @@ class InLink:
         self.is_answered = False
         """Our attach is written, or about to be."""
         self.engine_name = name
-        """How the engine calls it: otherwise if the peer has two links of its name on the session."""
+        """The engine's name for it; it differs from `name` if the peer has two links of that name on the session."""
         self.session = session
         self.is_open = True
         """False once the link is freed; its deliveries are then invalid."""
         self.keeps_handle = True
-        """False once the peer has detached it: its handle is free for another one."""
+        """False once the peer has detached it: its handle is free for another link."""
         self.is_request = False
-        """The user answers each message by itself, which costs as much as a frame of another kind."""
+        """The user answers each message separately, which costs as much as a frame of another kind."""
         self.credit = 0
         self.local: tuple[int, int] | None = None
         """Channel and handle by which we name the link."""
         self.remote: tuple[int, int] = (-1, -1)
-        """Those by which the peer does."""
+        """Channel and handle by which the peer names the link."""
         self.max_bytes = 0
-        """Longest message taken; 0 once a longer one came."""
+        """Longest message that is accepted; 0 once a longer one came."""
         self.read_bytes = 0
-        """A message of so many bytes is read with more care: it is long, or longer than `max_bytes`."""
+        """A message of at least this many bytes is read by `IncomingMessages`: it is long, or longer than
+        `max_bytes`.
+        """
         self.partial = PartialMessage(memory or PartialMemory())
         self.spool: Callable[[], Sink] | None = None
         """Makes sinks; without it the link keeps messages of any length in memory."""
         self.unproven = UNPROVEN_MESSAGES
-        """Messages that are still looked at closely: whoever gets something wrong does so from the start."""
+        """Number of messages that are still to be checked closely: a faulty client is wrong from its first
+        message on.
+        """
         self.first_transfer: Transfer | None = None
-        """How the delivery began that is coming in several transfers, while the link is unproven."""
+        """The first transfer of the delivery that is coming in several transfers, while the link is unproven."""
         self.resumed: set[bytes] | None = None
         """Tags of deliveries that the peer resumes, while the link is unproven."""
         self.second: SecondSettlement | None = None
@@ -197,14 +202,14 @@ class OutLink:
         self.local: tuple[int, int] | None = None
         """Channel and handle by which we name the link."""
         self.remote: tuple[int, int] = (-1, -1)
-        """Those by which the peer does."""
+        """Channel and handle by which the peer names the link."""
         self.drain = False
         self.draining_flow: TappedFlow | None = None
-        """The flow that asked to drain credit which was there, until that is answered."""
+        """The flow that asked to drain credit that was not used up, until it is answered."""
         self.default_outcome: Composite | Described | None = None
         """What becomes of deliveries that the peer settles without an outcome; None: they come back."""
         self.max_bytes = 0
-        """Longest message that the peer takes on it; 0: any."""
+        """Longest message that the peer accepts on it; 0: any."""
         self.presettled = False
         """True if deliveries are sent settled: nothing is heard of them again."""
         self.settles_second = False

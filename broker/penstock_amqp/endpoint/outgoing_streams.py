@@ -1,8 +1,9 @@
-"""Messages that are sent in pieces: read from where they are stored as their links get on, never as a whole in memory.
+"""Messages that are sent in pieces: read from where they are stored while their links send them, never as a whole in
+memory.
 
 A link carries one delivery at a time, so what is sent behind a streamed message waits in its `Stream`; other links of
-the session go on between its frames. A peer that settles a delivery before it has all of it gets the rest aborted.
-Must not know where messages are stored. Source: AMQP 1.0 part 2, 2.6.12 to 2.6.14.
+the session go on between its frames. If a peer settles a delivery before it has received all of it, the delivery is
+aborted. This module must not know where messages are stored. Source: AMQP 1.0 part 2, 2.6.12 to 2.6.14.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from penstock_amqp.messages.message_head import streamed
 __all__ = ["LEAST_PIECE", "OutgoingStreams", "Stream", "Waiting"]
 
 LEAST_PIECE: Final = 16_384
-"""Bytes of one stream per turn, however many others there are on its connection."""
+"""The least number of bytes of one stream per turn, however many others there are on its connection."""
 
 Waiting = tuple[Entry, bytes, int]
 """What is to be sent behind a stream: the entry, the bytes to send for it, when it was handed over (microseconds)."""
@@ -73,7 +74,7 @@ class OutgoingStreams:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.by_link: dict[OutLink, Stream] = {}
-        """For others to look at, not to change."""
+        """Other parts may read it, but must not change it."""
 
     def begin(self, link: OutLink, unsent: Unsent, now_us: int) -> None:
         """Send in pieces what `Engine.send` left."""
@@ -99,7 +100,9 @@ class OutgoingStreams:
         self.by_link[link] = Stream(delivery, (link, entry, now_us), data, [])
 
     def unsent(self, link: OutLink) -> int:
-        """How many messages of the link's credit are here, which the engine counts as not sent."""
+        """How many messages have used the link's credit, but are still here, so that the engine counts them as not
+        sent.
+        """
         stream = self.by_link.get(link)
         return 0 if stream is None else 1 + len(stream.behind)
 
@@ -111,10 +114,9 @@ class OutgoingStreams:
         return stream is not None
 
     def advance(self, most: int, held_back: int, out: list[Event], drained: Callable[[OutLink], None]) -> bool:
-        """Send about `most` bytes more; False if no stream could get on.
-
-        A session for which the engine holds more than `held_back` bytes is passed over. `drained` gives a link's credit
-        back. Raises OSError if a message can't be read: the connection is of no use then.
+        """Send about `most` bytes more; False if no stream made progress. A session for which the engine holds more
+        than `held_back` bytes is skipped. `drained` gives a link's credit back. Raises OSError if a message can't be
+        read; the connection can't be used any more then.
         """
         got_on = False
         for link, stream in tuple(self.by_link.items()):
@@ -135,7 +137,7 @@ class OutgoingStreams:
         return got_on
 
     def _cut(self, link: OutLink, stream: Stream, out: list[Event]) -> None:
-        """The peer settled what it has only a part of."""
+        """The peer has settled a delivery of which it has only a part: report the outcome, and abort the rest."""
         delivery, held = stream.delivery, stream.held
         state = deliveries.remote_state(delivery)
         if state == deliveries.ACCEPTED:
@@ -151,15 +153,15 @@ class OutgoingStreams:
             self.send_as(link, entry, data, now_us)
 
     def forget(self, link: OutLink) -> None:
-        """The link goes: nothing more is sent on it."""
+        """The link ends: nothing more is sent on it."""
         self.by_link.pop(link, None)
 
     def clear(self) -> None:
-        """All links go."""
+        """All links end."""
         self.by_link.clear()
 
     def all_held(self) -> Iterator[Held]:
-        """What is being sent, or waits for it, and will have to be settled; per link the oldest first."""
+        """What is being sent, or waits to be sent, and will have to be settled; per link the oldest first."""
         for link, stream in self.by_link.items():
             if not link.presettled:
                 yield from stream.all_held()

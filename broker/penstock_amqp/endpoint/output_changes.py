@@ -1,10 +1,10 @@
 """What is changed in the engine's output before it is sent.
 
 Attaches get what the engine can't say: the link's offered capabilities, an empty unsettled map. A Begin whose session
-has ended meanwhile gets back its remote channel, and the flow that the engine sends behind each Begin, which says
-nothing new, is left out. A Close says what AMQP calls the error, behind the end of the session that it concerns.
+has ended meanwhile gets its remote channel back. The flow that the engine sends behind each Begin says nothing new, and
+is left out. A Close gets AMQP's condition for the error, and follows the End of the session that the error concerns.
 
-Must not know the engine. Source: AMQP 1.0 part 2, 2.5.1, 2.6.3, 2.7.9 and 2.8.17.
+This module must not know the engine. Source: AMQP 1.0 part 2, 2.5.1, 2.6.3, 2.7.9 and 2.8.17.
 """
 
 from __future__ import annotations
@@ -36,22 +36,24 @@ class AttachAdditions:
     names: tuple[str, ...] = ()
     """The link's offered capabilities."""
     answers_unsettled: bool = False
-    """The peer's unsettled map gets an empty one back: nothing is resumed."""
+    """The reply has an empty unsettled map: no delivery is resumed."""
     default_outcome: Composite | Described | None = None
     """What becomes of deliveries that the peer settles without an outcome."""
 
 
 class PendingChanges:
-    """What the next output has to say that the engine can't."""
+    """What the next output has to say and the engine can't."""
 
     __slots__ = ("additions", "begun", "last_words")
 
     def __init__(self, begun: list[Session]) -> None:
-        """`begun`: the sessions whose Begin is still in the engine; shared with who begins them."""
+        """`begun`: the sessions whose Begin is still in the engine; shared with `Attachments`, which begins them."""
         self.begun = begun
         self.additions: list[AttachAdditions] = []
         self.last_words: tuple[AmqpError, int | None] | None = None
-        """What our Close says instead of what the engine would, and our channel of the session that it ends first."""
+        """The error of our Close in place of the engine's, and our channel of the session that is ended before it, if
+        any.
+        """
 
     def apply(self, data: bytes, max_frame_size: int) -> bytes:
         """Return `data`, all of the engine's output, as it is to be sent: frames of at most `max_frame_size` bytes."""
@@ -70,7 +72,7 @@ class OutputChanges:
         last_words: tuple[AmqpError, int | None] | None,
         max_frame_size: int,
     ) -> None:
-        """`last_words`: what our Close says, and which session it ends before."""
+        """`last_words`: the error of our Close, and the channel of the session that is ended before it."""
         self._additions = additions
         self._begun = begun
         self._last_words = last_words
@@ -81,7 +83,7 @@ class OutputChanges:
     def apply(self, data: bytes) -> bytes:
         """Return `data`, which is whole frames, as it is to be sent. Notes the channels and handles that it names."""
         changed = rewrite_frames(data, _CODES, self._change, self._max_frame_size)
-        if self._last_words is not None and not self._is_closed:  # the engine has gone without a word
+        if self._last_words is not None and not self._is_closed:  # the engine has failed without a Close
             words = self._close(self._last_words)
             changed += b"".join(encode_fitted(each, channel, self._max_frame_size) for channel, each in words)
         return changed
@@ -138,6 +140,6 @@ class OutputChanges:
 
 
 def _is_of(link: InLink | OutLink, channel: int, attach: Attach) -> bool:
-    """True if this is what the engine says of `link`. Links of several sessions may have one name."""
+    """True if `attach` is the engine's reply for `link`. Links of several sessions may have one name."""
     is_named = link.engine_name == attach.name and isinstance(link, InLink) == attach.role
     return is_named and link.session.local_channel == channel

@@ -1,9 +1,9 @@
-"""How deliveries end: those that were received, and, as their receivers say, those that were sent.
+"""How deliveries end: those that we received, and those that we sent, as their receivers say.
 
-What is plain the engine settles in batches. Here are the rest: outcomes other than accepted, outcomes in a transaction,
-the default outcome of a source, and links on which the receiver settles second.
+The engine settles plain deliveries in batches. The rest is done here: outcomes other than accepted, outcomes in a
+transaction, the default outcome of a source, and links on which the receiver settles second.
 
-Must not know queues or subscriptions. Source: AMQP 1.0 part 2, 2.6.12; part 3, 3.4.
+This module must not know queues or subscriptions. Source: AMQP 1.0 part 2, 2.6.12; part 3, 3.4.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ class DeliverySettlement:
         self._second[link.ptr] = link
 
     def forget(self, link: InLink) -> None:
-        """The link goes, and its deliveries with it."""
+        """The link ends, and its deliveries with it."""
         self._second.pop(link.ptr, None)
 
     def clear(self) -> None:
-        """All links go."""
+        """All links end."""
         self._second.clear()
 
     def ended(self, delivery: Ptr, held: Held, out: list[Event]) -> None:
-        """The peer gave `held`, which was sent, a state or settled it; it is out of the engine's unsettled ones."""
+        """The peer gave a state to `held`, which we sent, or settled it. The engine's `unsettled` does not have it any
+        more.
+        """
         state = deliveries.remote_state(delivery)
         if state == ACCEPTED:
             out.append((EventKind.OTHER, None, AcceptedUnsettled(held, delivery)))
@@ -75,7 +77,7 @@ class DeliverySettlement:
         deliveries.settle(delivery)
 
     def _ended_without_outcome(self, delivery: Ptr, held: Held, out: list[Event]) -> None:
-        """The default outcome of the link's source holds; without one the delivery comes back."""
+        """The default outcome of the link's source applies; without one the delivery comes back."""
         link = held[0]
         deliveries.settle(delivery)
         if link.default_outcome is None:
@@ -85,7 +87,7 @@ class DeliverySettlement:
         out.append((EventKind.ACCEPTED, link, [held]) if end is None else (EventKind.OTHER, None, end))
 
     def conclude(self, delivery: Ptr, held: Held, end: Settled | None) -> bool:
-        """Settle what the peer left unsettled as `end` says (None: accept it); False if it is unsettled no more."""
+        """Settle what the peer left unsettled as `end` says (None: accept it); False if it is no longer unsettled."""
         unsettled = self._engine.unsettled
         if unsettled.get(delivery) is not held:
             return False
@@ -94,7 +96,9 @@ class DeliverySettlement:
         return True
 
     def confirm(self, ended: AcceptedUnsettled | Settled) -> None:
-        """Settle, as the peer did, what it settles after us; if its link is gone there is nothing to do."""
+        """Settle, with the peer's outcome, a delivery that the peer settles after us; does nothing if the
+        link is gone.
+        """
         delivery = ended.delivery
         if delivery is not None and ended.held[0].is_open:
             self._settle_as(delivery, ended if isinstance(ended, Settled) else None)
@@ -109,7 +113,8 @@ class DeliverySettlement:
     def accept(self, received: Iterable[Ptr]) -> None:
         """Accept and settle deliveries of links that are open.
 
-        As with `reject` and `release`, what came over a link that settles second is settled once the peer did.
+        On a link on which we settle second, a delivery is settled once the peer has settled it, also after `reject` and
+        `release`.
         """
         if self._second:
             self._answer(received, ACCEPTED)
@@ -123,7 +128,7 @@ class DeliverySettlement:
             self._answer((delivery,), REJECTED)
 
     def release(self, received: Iterable[Ptr]) -> None:
-        """Hand back and settle: the sender may try again."""
+        """Release and settle: the sender may try again."""
         self._answer(received, RELEASED)
 
     def _answer(self, received: Iterable[Ptr], state: int) -> None:
@@ -146,7 +151,9 @@ class DeliverySettlement:
             self.credit(link, 0)
 
     def credit(self, link: InLink, count: int) -> None:
-        """Let the peer send `count` messages more; for those that it has not settled yet, once it settles them."""
+        """Let the peer send `count` messages more. Credit for deliveries that the peer has still to settle is given
+        once it has.
+        """
         second = link.second
         if second is not None:
             second.withheld += count

@@ -1,7 +1,7 @@
 """Delivery states that name a transaction: read from deliveries, and given as answers to them.
 
-The engine keeps a state that it does not know as its descriptor and its list, which is all that is needed. Must not
-know what a transaction does. Source: AMQP 1.0 part 4, 4.5.5 and 4.5.6.
+The engine keeps a state that it does not know as its descriptor and its list, which is all that is needed. This module
+must not know what a transaction does. Source: AMQP 1.0 part 4, 4.5.5 and 4.5.6.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def transfer_transaction(received: Ptr) -> bytes | None:
 
 
 def named_transaction(received: Ptr | None) -> bytes | None:
-    """The same of a transfer that is not taken anyway: None also if what it names can't be read."""
+    """The same for a transfer that is refused anyway: None also if the txn-id can't be read."""
     if received is None:
         return None
     try:
@@ -68,7 +68,9 @@ def enlisted(received: Ptr, held: Held) -> Enlisted | None:
 
 
 def joined(before: Event, enlisted: Enlisted) -> bool:
-    """Add what is accepted in a transaction to what was before, if that belongs to the same; True if it does."""
+    """Add accepted deliveries to the event `before`, if both are of the same link and transaction; True if they were
+    added.
+    """
     last = before[2]
     if (
         not isinstance(last, Enlisted)
@@ -84,7 +86,7 @@ def joined(before: Event, enlisted: Enlisted) -> bool:
 
 
 def answer_declared(received: Ptr, txn_id: bytes) -> None:
-    """Tell the name of a transaction, and settle."""
+    """Answer with the txn-id of a new transaction, and settle."""
     answer(received, Declared.CODE, state_fields(Declared(txn_id=txn_id)))
 
 
@@ -107,7 +109,7 @@ def _state(received: Ptr) -> TransactionalState:
 
 @lru_cache(maxsize=64)
 def _read(fields: bytes) -> TransactionalState:
-    """All deliveries of a transaction come with the same few states."""
+    """Decode a state; cached, because all deliveries of a transaction come with the same few states."""
     return read_state(fields)
 
 

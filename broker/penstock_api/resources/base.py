@@ -51,12 +51,13 @@ PENDING_STATUS: Final[dict[str, JsonValue]] = {
 
 
 def immutable(field: str, *others: JsonDict) -> JsonDict:
-    """Rule for a required or defaulted field; `others` are those of its type, which these would otherwise replace.
+    """Rule for a required or defaulted field. `others`: the rules of its type, because the rules of a field replace
+    those.
 
     An optional field needs `paired` on its parent too, or it could be added later.
     """
     return validations(
-        *others, cel("self == oldSelf", f"`{field}` is immutable; delete the resource and make it anew to change it")
+        *others, cel("self == oldSelf", f"`{field}` is immutable; delete the resource and create it again to change it")
     )
 
 
@@ -95,12 +96,12 @@ class ObjectMeta(Status):
 
 
 class Condition(Status):
-    """One condition, as the Kubernetes API conventions have it."""
+    """One condition, as the Kubernetes API conventions define it."""
 
     type: Annotated[str, Field(min_length=1, max_length=64, pattern="^[A-Z][A-Za-z]*$")]
-    """What is true or not."""
+    """What the condition is about."""
     status: Literal["True", "False", "Unknown"]
-    """Whether it is."""
+    """Whether the condition is true."""
     reason: Annotated[str, Field(min_length=1, max_length=128, pattern="^[A-Z][A-Za-z0-9]*$")]
     """Why, in one word of a closed list (docs/reference/operator.md)."""
     message: Annotated[str, Field(max_length=4096)] = ""
@@ -108,7 +109,7 @@ class Condition(Status):
     last_transition_time: AwareDatetime
     """When `status` last changed."""
     observed_generation: Annotated[int, Field(ge=-1)] | None = None
-    """Generation of the resource that this says something about."""
+    """Generation of the resource for which the condition was determined."""
 
 
 Conditions = Annotated[

@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 NAME: Final = re.compile("[a-z]([-a-z0-9]{0,28}[a-z0-9])?")
-"""Broker names start Services, so they are RFC 1035 labels; 30 characters leave room for `-management` and a pod's
-hash.
+"""The names of Services begin with the Broker's name, so it is an RFC 1035 label; 30 characters leave room for
+`-management` and a pod's hash.
 """
 
 LabelValue = Annotated[str, Field(max_length=63)]
@@ -73,9 +73,9 @@ class Storage(schema.Spec):
         ]
         | None
     ) = None
-    """Storage class of both; left out: the cluster's default."""
+    """Storage class of both volumes; left out: the cluster's default."""
     when_deleted: Literal["Retain", "Delete"] = "Retain"
-    """What becomes of the volumes when the Broker is deleted."""
+    """What happens to the volumes when the Broker is deleted."""
 
 
 class PodOptions(schema.Spec):
@@ -88,7 +88,7 @@ class PodOptions(schema.Spec):
     node_selector: Labels = Field(default_factory=dict)
     """Labels that a node must have."""
     priority_class_name: Annotated[str, Field(max_length=253)] | None = None
-    """Priority class."""
+    """PriorityClass of the pods."""
     termination_grace_period_seconds: Annotated[int, Field(ge=5, le=600)] = 30
     """How long a pod may take to close the connections of its clients."""
 
@@ -99,7 +99,9 @@ class LagAnalysis(schema.Spec):
     backend: Literal["ScheduledSparkApplication", "CronJob", "None"] = "ScheduledSparkApplication"
     """What runs the job: the Kubeflow Spark operator, a plain CronJob, or nothing."""
     interval_minutes: Literal[1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60] = 5
-    """How often; which minute is spread over Brokers by a hash."""
+    """Minutes between two runs. The first minute follows from a hash of the Broker's name, so that not all jobs start
+    at once.
+    """
     window_minutes: Annotated[int, Field(ge=1, le=1440)] = 15
     """How far back each run looks."""
     suspend: bool = False
@@ -117,7 +119,7 @@ _NO_WAY_IN: Final = schema.cel(
     ": self.authentication.anonymous || has(self.authentication.usersSecretRef) "
     "|| (has(self.authentication.tokens) && size(self.authentication.tokens) > 0 "
     "&& self.authentication.allowInsecurePlain))",
-    "`listeners.amqp` has no TLS, and nobody could log in there: allow a mechanism that shows no secret, "
+    "`listeners.amqp` has no TLS, and nobody could log in there: allow a mechanism that reveals no secret, "
     "or set `authentication.allowInsecurePlain`",
 )
 _NEEDS_TLS: Final = schema.cel(
@@ -150,20 +152,20 @@ class BrokerSpec(schema.Spec):
     listeners: ClientListeners = ClientListeners()
     """Where clients connect."""
     authentication: AuthenticationSpec
-    """How clients say who they are."""
+    """How clients authenticate."""
     permissions: Permissions | None = None
     """Who may do what; left out: every user may do everything except manage what other users made. An empty list allows
     nothing. A change takes effect within two minutes, without a restart; adding or removing the whole list restarts the
     pod.
     """
     limits: ClientLimitsSpec = ClientLimitsSpec()
-    """What clients may hold at once."""
+    """How many connections, sessions and links clients may have at once."""
     allowed_namespaces: references.AllowedNamespaces = ()
     """Other namespaces whose Exchanges and Subscriptions may use this Broker; `*` allows all."""
     max_message_size: MessageSize = "16Mi"
     """Largest message that is accepted; `listeners.options` can set another size for a listener."""
     idle_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
-    """A client from which nothing is received for so long is disconnected."""
+    """A client from which nothing is received for this long is disconnected."""
     auto_create: AutoCreateSpec = AutoCreateSpec()
     """Queues and topic exchanges that are made when a client first names them."""
     announce: AnnouncementsSpec = AnnouncementsSpec()
@@ -194,7 +196,7 @@ class BrokerSpec(schema.Spec):
 
 
 class Orphan(base.Status):
-    """Something on the broker that bears the mark of a resource that doesn't exist any more."""
+    """Something on the broker whose owner mark names a resource that doesn't exist any more."""
 
     kind: Annotated[str, Field(max_length=32)]
     """Exchange or Subscription."""
@@ -203,18 +205,18 @@ class Orphan(base.Status):
     resource: Annotated[str, Field(max_length=512)]
     """`namespace/name` of the missing resource."""
     reason: Annotated[str, Field(max_length=128)]
-    """Why it is kept: OtherCluster, Retain, NotYetDue, Blocked."""
+    """Why it is still there: OtherCluster, Retain, NotYetDue, or Collecting while it is being deleted."""
 
 
 class LagAnalysisStatus(base.Status):
-    """What is known of the lag job."""
+    """What is known about the lag job."""
 
     last_run_name: Annotated[str, Field(max_length=512)] | None = None
     """Run whose result was read last."""
     window_end: AwareDatetime | None = None
     """End of the window of that result."""
     brokers_reporting: Annotated[str, Field(max_length=16)] | None = None
-    """Broker pods that went into it, of those expected, such as `1/1`."""
+    """How many of the expected broker pods this result covers, such as `1/1`."""
 
 
 class BrokerStatus(base.CommonStatus):
@@ -235,7 +237,7 @@ class BrokerStatus(base.CommonStatus):
     instance_id: Annotated[str, Field(max_length=128)] | None = None
     """Identity of the data volume; another one than before means that everything was declared anew."""
     epoch: int | None = None
-    """Starts of the broker on this data volume."""
+    """Number of starts of the broker on this data volume."""
     exchanges: int | None = None
     """Exchanges declared by resources."""
     subscriptions: int | None = None

@@ -16,7 +16,7 @@ Destination = Annotated[str, Field(min_length=1, max_length=255)]
 
 _LIMITED: Final = schema.cel(
     "!has(self.maxDeliveries) || has(self.deadLetter)",
-    "`maxDeliveries` needs `deadLetter`, the address to which messages go that failed so often",
+    "`maxDeliveries` needs `deadLetter`, the address of messages that failed that often",
 )
 
 
@@ -51,13 +51,13 @@ class ClientDeliverySpec(DeliverySpec):
     """What happens to messages in subscriptions and queues that no resource declares."""
 
     idle_expiry_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
-    """A client's durable subscription from which no client has consumed for so long is ended with its messages; left
-    out: never.
+    """A client's durable subscription from which no client has consumed for this long ends with its messages; left out:
+    never.
     """
 
 
 def delivery_policy(delivery: DeliverySpec) -> management.DeliveryPolicy:
-    """As the broker is told."""
+    """The policy as it is declared on the broker."""
     ttl = delivery.max_ttl_seconds
     return management.DeliveryPolicy(
         max_deliveries=delivery.max_deliveries,
@@ -69,7 +69,7 @@ def delivery_policy(delivery: DeliverySpec) -> management.DeliveryPolicy:
 
 
 def client_settings(delivery: ClientDeliverySpec) -> dict[str, object]:
-    """As the broker's configuration file has it."""
+    """The settings in the broker's configuration file."""
     settings = delivery_policy(delivery).to_wire()
     if delivery.idle_expiry_seconds is not None:
         settings["idleExpirySeconds"] = delivery.idle_expiry_seconds

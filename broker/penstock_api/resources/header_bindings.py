@@ -17,7 +17,7 @@ __all__ = ["HeaderBindingSpec", "HeaderBindings", "HeaderSpec", "as_declared", "
 
 _ONE_VALUE: Final = schema.cel(
     "[has(self.string), has(self.integer), has(self.boolean)].filter(it, it).size() <= 1",
-    "a header has at most one of `string`, `integer` and `boolean`; none asks for its presence alone",
+    "a header has at most one of `string`, `integer` and `boolean`; without any of them it must only be present",
 )
 
 
@@ -69,16 +69,16 @@ HeaderBindings = Annotated[tuple[HeaderBindingSpec, ...], Field(max_length=32)]
 
 
 def as_declared(binding: HeaderBindingSpec) -> management.HeaderBindingDocument:
-    """As the broker is told."""
+    """The binding as it is declared on the broker."""
     return management.HeaderBindingDocument(
         match=binding.match, headers={header.name: header.value for header in binding.headers}
     )
 
 
 def as_text(binding: Mapping[str, object]) -> str:
-    """A binding that the broker has, by its own answer, for a person: ``All: amount = 5, region = 'eu'``.
+    """A binding that the broker reported, as text for a person: ``All: amount = 5, region = 'eu'``.
 
-    What a client bound by may be of any AMQP type, so nothing is expected of it.
+    A client's binding may have values of any AMQP type, so their types are not checked.
     """
     found = binding.get("headers")
     headers = dict(cast(Mapping[object, object], found)) if isinstance(found, Mapping) else {}

@@ -12,8 +12,8 @@ from penstock_api import quantity, schema
 
 __all__ = ["ClientListeners", "MessageSize", "listener_settings", "tls_settings"]
 
-_MESSAGE: Final = ("must be at least 1Ki, the smallest maximum of messages", "1Ki")
-"""No broker starts with a smaller maximum."""
+_MESSAGE: Final = ("must be at least 1Ki, the smallest maximum that a broker accepts", "1Ki")
+"""Bounds of the largest message. No broker starts with a smaller value."""
 
 ListenerName = Literal["amqps", "amqp", "webSocket"]
 
@@ -22,7 +22,7 @@ MessageSize = Annotated[
     Field(json_schema_extra=quantity.bounds_of_quantity(*_MESSAGE)),
     AfterValidator(quantity.bounded_quantity(*_MESSAGE)),
 ]
-"""The longest message that is taken."""
+"""The size of the largest message that is accepted."""
 
 _ORIGIN: Final = (
     r"^(\*|null|[A-Za-z][A-Za-z0-9+.-]*://[A-Za-z0-9._-]+"
@@ -60,11 +60,11 @@ class OptionsByListener(schema.Spec):
     """Options of each listener that is on."""
 
     amqps: ListenerOptions | None = None
-    """Of port 5671."""
+    """Options of port 5671."""
     amqp: ListenerOptions | None = None
-    """Of port 5672."""
+    """Options of port 5672."""
     web_socket: WebSocketOptions | None = None
-    """Of port 5443."""
+    """Options of port 5443."""
 
 
 _ARE_ON: Final = schema.cel(
@@ -84,11 +84,11 @@ class ClientListeners(schema.Spec):
     model_config = ConfigDict(json_schema_extra=schema.validations(_ARE_ON, _HAS_TLS))
 
     amqps: bool = True
-    """Port 5671 with TLS; the certificate is the operator's, its CA in the ConfigMap `BROKER-ca`."""
+    """Port 5671 with TLS; the operator makes the certificate, and its CA is in the ConfigMap `BROKER-ca`."""
     amqp: bool = False
     """Port 5672 without TLS."""
     web_socket: bool = False
-    """Port 5443: AMQP over WebSocket with TLS (`amqpwss://`), by the same certificate."""
+    """Port 5443: AMQP over WebSocket with TLS (`amqpwss://`), with the same certificate."""
     minimum_tls_version: Literal["1.2", "1.3"] | None = None
     """Oldest version of TLS that clients may use; left out: 1.2."""
     options: OptionsByListener | None = None
@@ -106,7 +106,7 @@ class ClientListeners(schema.Spec):
 
 
 def listener_settings(listeners: ClientListeners, name: ListenerName) -> dict[str, object]:
-    """What the broker's configuration has of the options of one listener; only what is set."""
+    """The options of one listener in the broker's configuration file; only those that are set."""
     options = None if listeners.options is None else getattr(listeners.options, _FIELDS[name])
     if not isinstance(options, ListenerOptions):
         return {}
@@ -120,6 +120,6 @@ _FIELDS: Final[dict[ListenerName, str]] = {"amqps": "amqps", "amqp": "amqp", "we
 
 
 def tls_settings(listeners: ClientListeners) -> dict[str, object]:
-    """What the TLS of client listeners has beside certificate and key; only what is set."""
+    """The TLS settings of client listeners besides certificate and key; only those that are set."""
     version = listeners.minimum_tls_version
     return {} if version is None else {"minimumVersion": version}

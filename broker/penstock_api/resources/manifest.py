@@ -44,7 +44,7 @@ def load(text: str) -> Iterator[AnyResource]:
     """The resources of this group in a YAML file, in order; objects of other groups (Secrets, Deployments) are skipped.
 
     Raises:
-        InvalidManifest: the text isn't YAML, or one of the resources is bad.
+        InvalidManifest: the text isn't YAML, or one of the resources is invalid.
     """
     try:
         documents = list(yaml.safe_load_all(text))

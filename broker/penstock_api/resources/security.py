@@ -18,7 +18,7 @@ __all__ = [
 
 Mechanism = Literal["EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER", "XOAUTH2", "PLAIN", "ANONYMOUS"]
 _REVEALING: Final[frozenset[str]] = frozenset({"PLAIN", "OAUTHBEARER", "XOAUTH2"})
-"""Mechanisms that show a secret to whoever listens in."""
+"""Mechanisms that reveal a secret to whoever can read the network traffic."""
 _OF_TLS: Final[frozenset[str]] = frozenset({"EXTERNAL"})
 _OF_USERS: Final[frozenset[str]] = frozenset({"SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"})
 
@@ -59,7 +59,7 @@ class UserGroup(schema.Spec):
         Field(max_length=256, json_schema_extra={schema.LIST_TYPE: "set"}),
         AfterValidator(schema.check_unique),
     ] = ()
-    """Who is in it."""
+    """Names of the users in the group."""
 
 
 def _check_names(groups: tuple[UserGroup, ...]) -> tuple[UserGroup, ...]:
@@ -68,7 +68,7 @@ def _check_names(groups: tuple[UserGroup, ...]) -> tuple[UserGroup, ...]:
 
 
 class AuthenticationSpec(schema.Spec):
-    """How clients say who they are."""
+    """How clients authenticate."""
 
     model_config = ConfigDict(
         json_schema_extra=schema.validations(_SOMEBODY, _NEEDS_ANONYMOUS, _NEEDS_USERS, _NEEDS_CA, _NEEDS_TOKENS)
@@ -81,8 +81,8 @@ class AuthenticationSpec(schema.Spec):
     (`SCRAM-SHA-256$ITERATIONS:SALT$STOREDKEY:SERVERKEY`).
     """
     client_ca_secret_ref: references.LocalRef | None = None
-    """A Secret in the Broker's namespace whose key `ca.crt` holds, in PEM, who signs clients' certificates (mutual
-    TLS on the listener with TLS). A change holds from the next connection on.
+    """A Secret in the Broker's namespace whose key `ca.crt` holds, in PEM, the certificates of the CAs that sign
+    clients' certificates (mutual TLS on the listener with TLS). A change applies from the next connection on.
     """
     client_certificates: Literal["Required", "Optional"] = "Required"
     """With `clientCaSecretRef`: whether a client without a certificate may log in by another mechanism."""
@@ -97,10 +97,12 @@ class AuthenticationSpec(schema.Spec):
         Field(min_length=1, max_length=8, json_schema_extra={schema.LIST_TYPE: "set"}),
         AfterValidator(lambda names: None if names is None else schema.check_unique(names)),
     ] = None
-    """SASL mechanisms that are offered, in the order of preference; left out: all that the rest allows."""
+    """SASL mechanisms that are offered, in the order of preference; left out: all that the other fields of
+    `authentication` allow.
+    """
     allow_insecure_plain: bool = False
     """Accept passwords on the listener without TLS, where anybody on the way can read them; without it, that listener
-    offers SCRAM and ANONYMOUS only. Shows as condition InsecurePlain.
+    offers SCRAM and ANONYMOUS only. The Broker then has the condition InsecurePlain.
     """
     groups: Annotated[
         tuple[UserGroup, ...],
@@ -126,6 +128,8 @@ class AuthenticationSpec(schema.Spec):
 
 
 def mechanisms_without_tls(authentication: AuthenticationSpec) -> tuple[Mechanism, ...]:
-    """What of the chosen mechanisms is offered without TLS: what shows no secret, or all if that is allowed."""
+    """The chosen mechanisms that are offered without TLS: all but EXTERNAL, and only those that reveal no secret unless
+    `allowInsecurePlain` is set.
+    """
     hidden = _OF_TLS if authentication.allow_insecure_plain else _OF_TLS | _REVEALING
     return tuple(name for name in authentication.mechanisms or () if name not in hidden)

@@ -38,7 +38,7 @@ _PERMANENT: Final = schema.cel(
 _NO_LOCAL: Final = schema.cel(
     "!has(self.filter) || !has(self.filter.noLocal) || !self.filter.noLocal || "
     "(self.sharing == 'Exclusive' && self.scope == 'Container')",
-    "`filter.noLocal` needs `sharing: Exclusive` and `scope: Container`; a shared one has no messages of its own",
+    "`filter.noLocal` needs `sharing: Exclusive` and `scope: Container`: JMS has it only for unshared consumers",
 )
 _ONE_WAY: Final = schema.cel(
     "!has(self.bindingKeys) || size(self.bindingKeys) == 0 || !has(self.headerBindings) || "
@@ -104,15 +104,15 @@ class SubscriptionSpec(schema.Spec):
         ]
         | None
     ) = None
-    """Name that clients subscribe with; left out: the resource's name. It has no `|`, where a shared link's name
-    ends.
+    """Name that clients subscribe with; left out: the resource's name. It has no `|`, because the name of a shared link
+    may go on after one.
     """
     scope: Annotated[Literal["Global", "Container"], Field(json_schema_extra=base.immutable("scope"))] = "Global"
     """`Global`: any client. `Container`: clients with one container-id (JMS ClientID)."""
     client_id: (
         Annotated[str, Field(min_length=1, max_length=255, json_schema_extra=base.immutable("clientId"))] | None
     ) = None
-    """That container-id."""
+    """The container-id of a subscription with `scope: Container`."""
     sharing: Annotated[Literal["Shared", "Exclusive"], Field(json_schema_extra=base.immutable("sharing"))] = "Shared"
     """`Shared`: many links consume from it. `Exclusive`: one."""
     durability: Annotated[Literal["Durable", "NonDurable"], Field(json_schema_extra=base.immutable("durability"))] = (
@@ -140,7 +140,7 @@ class SubscriptionSpec(schema.Spec):
     """Which of these messages to leave out."""
     rebind_policy: Literal["InPlace", "WhenIdle", "WhenIdleAndEmpty", "Never"] = "InPlace"
     """When a change of exchange, keys or filter takes effect: `InPlace` at once, for new messages; `WhenIdle` once
-    nobody consumes, and the waiting messages are dropped (as JMS has it); `WhenIdleAndEmpty` once no message waits
+    nobody consumes, and the waiting messages are dropped (as JMS requires); `WhenIdleAndEmpty` once no message waits
     either; `Never`.
     """
     deletion_policy: Literal["Delete", "DeleteWhenEmpty", "Retain"] = "Delete"
@@ -158,7 +158,7 @@ class SubscriptionSpec(schema.Spec):
     delivery: DeliverySpec = DeliverySpec()
     """What happens to messages that no consumer accepts in time, or at all."""
     lag_thresholds: LagThresholds = LagThresholds()
-    """Beyond which backlog the condition Lagging is True."""
+    """Bounds of the backlog beyond which the condition Lagging is True."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -176,20 +176,20 @@ class SubscriptionSpec(schema.Spec):
 
 
 class Applied(base.Status):
-    """What the broker has, as it reports."""
+    """The subscription as the broker reports it."""
 
     exchange: Annotated[str, Field(max_length=255)]
-    """Exchange."""
+    """Exchange to which it is bound."""
     binding_keys: Annotated[tuple[Annotated[str, Field(max_length=255)], ...], Field(max_length=256)] = ()
-    """Binding keys."""
+    """Binding keys in force."""
     header_bindings: Annotated[tuple[Annotated[str, Field(max_length=2048)], ...], Field(max_length=256)] = ()
-    """Header bindings, in words."""
+    """Header bindings in force, as text."""
     selector: Annotated[str, Field(max_length=8192)] | None = None
-    """Selector, as the broker writes it."""
+    """Selector in force, as the broker writes it."""
     expiry_policy: Annotated[str, Field(max_length=32)]
-    """Expiry policy."""
+    """When it ends by itself."""
     sharing: Annotated[str, Field(max_length=32)]
-    """Sharing."""
+    """`Shared` or `Exclusive`."""
 
 
 class Lag(base.Status):
@@ -202,7 +202,7 @@ class Lag(base.Status):
     in_flight: Count | None = None
     """Messages that are delivered and not settled."""
     oldest_age_seconds: Count | None = None
-    """How long the oldest has waited."""
+    """How long the oldest message has waited."""
     arrival_per_minute: Count | None = None
     """Messages that came, per minute of the window."""
     settled_per_minute: Count | None = None
@@ -212,11 +212,11 @@ class Lag(base.Status):
     state: Annotated[str, Field(max_length=32)]
     """OK, Idle, Lagging, Recovering, Unconsumed, Stalled, ... (docs/concepts/lag.md)."""
     observed_time: AwareDatetime
-    """When that was so."""
+    """Time of these figures."""
     run_name: Annotated[str, Field(max_length=512)]
-    """The run that found it."""
+    """Run of the lag job that computed these figures."""
     brokers_reporting: Annotated[str, Field(max_length=16)]
-    """Broker pods that went into it, of those expected, such as `1/1`."""
+    """How many of the expected broker pods this result covers, such as `1/1`."""
 
 
 class SubscriptionStatus(base.CommonStatus):
@@ -229,7 +229,7 @@ class SubscriptionStatus(base.CommonStatus):
     address: Annotated[str, Field(max_length=1024)] | None = None
     """URL for clients: the Service and the name of its exchange."""
     applied: Applied | None = None
-    """What the broker has, as it reports."""
+    """The subscription as the broker reports it."""
     lag: Lag | None = None
     """How far consumers are behind."""
 

@@ -28,7 +28,7 @@ class FailoverServer(schema.Spec):
     port: Annotated[int, Field(ge=1, le=65_535)]
     """Its port."""
     scheme: Literal["amqp", "amqps", "amqpws", "amqpwss"] | None = None
-    """How to speak to it; left out: as the client speaks to this one."""
+    """Scheme of its URL; left out: the scheme by which the client has connected to this one."""
     network_host: str | None = None
     """Where to connect; left out: `hostname`."""
     path: str | None = None
@@ -59,16 +59,16 @@ class Announcements(schema.Spec):
     should come back to it.
     """
     prefixes: bool = False
-    """Have JMS clients write `queue://` and `topic://` before their addresses."""
+    """Whether JMS clients are told to write `queue://` and `topic://` before their addresses."""
 
 
 class AnnouncementsSpec(Announcements):
     """What clients are told when they connect."""
 
-    # The models are immutable, so a narrower type is no danger.
+    # The models are immutable, so a narrower type is safe.
     failover_servers: Annotated[tuple[FailoverServerSpec, ...], Field(max_length=16)] = ()  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 def announcement_settings(announcements: AnnouncementsSpec) -> dict[str, object]:
-    """As the broker's configuration has it; only what is set."""
+    """The settings in the broker's configuration file; only those that are set."""
     return announcements.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)

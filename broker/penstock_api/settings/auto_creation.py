@@ -34,7 +34,7 @@ class CreatedNodes(schema.Spec):
     """Largest number of such nodes that exist at a time."""
 
     def rule(self) -> CreationRule:
-        """The same for the rules."""
+        """The same as a rule of `penstock_core`."""
         return CreationRule(self.names, self.limit)
 
 
@@ -79,12 +79,12 @@ class AutoCreateSpec(schema.Spec):
 
 
 def creation_settings(auto_create: AutoCreateSpec) -> dict[str, object]:
-    """As the broker's configuration file has it."""
+    """The settings in the broker's configuration file."""
     return auto_create.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def creation_of(given: bool | AutoCreate) -> AutoCreation:
-    """The setting `autoCreate` of the configuration file for the rules."""
+    """The setting `autoCreate` of the configuration file as a rule of `penstock_core`."""
     if isinstance(given, bool):
         return ANYTHING if given else NOTHING
     return AutoCreation(_rule(given.queues), _rule(given.topics))

@@ -1,8 +1,8 @@
 """What clients may hold at once, so that one of them can't take what the others need.
 
 The broker has the defaults. A resource leaves out what it does not change, so that a later release of the broker may
-come with better ones; so its fields may be absent, and the two models have only their keys in common.
-Source: docs/reference/configuration.md, "limits".
+have better ones. Its fields may therefore be absent, and the two models have only their keys in common. Source:
+docs/reference/configuration.md, "limits".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ConnectionLimits(schema.Spec):
     """Connections that have not logged in yet; more wait in the system's queue until some have."""
     unauthenticated_per_peer: Annotated[int, Field(ge=1)] | None = 200
     login_seconds: Annotated[int, Field(ge=1)] = 30
-    """From the first byte to the Open."""
+    """Longest time from the first byte to the Open."""
     sessions_per_connection: Annotated[int, Field(ge=1, le=256)] = 256
     links_per_connection: Annotated[int, Field(ge=1)] = 1024
 

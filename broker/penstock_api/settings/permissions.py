@@ -43,12 +43,12 @@ class PermissionFields(schema.Spec, Generic[A]):
 
     @property
     def has_users(self) -> bool:
-        """True if it is for somebody."""
+        """True if it names users or groups."""
         return bool(self.users or self.groups)
 
     @property
     def has_targets(self) -> bool:
-        """True if it allows something."""
+        """True if it names something that they may use."""
         return bool(self.exchanges or self.subscriptions or self.queues or self.management)
 
 
@@ -58,13 +58,13 @@ class Permission(PermissionFields[Action]):
     @model_validator(mode="after")
     def _reaches_something(self) -> Self:
         if not self.has_users:
-            raise ValueError("a permission without users and groups is nobody's: name some, or '*'")
+            raise ValueError("a permission without users and groups applies to nobody: name some, or '*'")
         if not self.has_targets:
             raise ValueError("a permission without exchanges, subscriptions, queues or management allows nothing")
         return self
 
     def grant(self) -> Grant:
-        """The same for the rules."""
+        """The same as a grant of `penstock_core`."""
         return Grant(
             users=self.users,
             groups=self.groups,
@@ -84,7 +84,7 @@ class Grants(schema.Spec):
 
 _OF_SOMEBODY: Final = schema.cel(
     "(has(self.users) && size(self.users) > 0) || (has(self.groups) && size(self.groups) > 0)",
-    "a permission without `users` and `groups` is nobody's; name some, or `*`",
+    "a permission without `users` and `groups` applies to nobody; name some, or `*`",
 )
 _OF_SOMETHING: Final = schema.cel(
     "self.management || (has(self.exchanges) && size(self.exchanges) > 0) || "
@@ -130,7 +130,7 @@ Permissions = Annotated[tuple[PermissionSpec, ...], Field(max_length=128)]
 
 
 def permission_settings(permissions: Iterable[PermissionSpec]) -> list[dict[str, object]]:
-    """The grants as the broker's file of permissions has them."""
+    """The grants in the form of the broker's permissions file."""
     return [
         {
             **permission.model_dump(mode="json", by_alias=True, exclude_defaults=True),

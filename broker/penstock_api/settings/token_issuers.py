@@ -37,7 +37,7 @@ class TokenChecks(schema.Spec):
 
 _KEYS: Final = schema.cel(
     "(self.issuer == 'Cluster') != has(self.keysConfigMapRef)",
-    "an issuer needs `keysConfigMapRef`, a ConfigMap with its public keys; `Cluster` has none, its keys are fetched",
+    "an issuer needs `keysConfigMapRef`, a ConfigMap with its public keys; `Cluster` has none: its keys are fetched",
 )
 
 
@@ -51,7 +51,7 @@ class IssuerSpec(schema.Spec):
     """
     keys_config_map_ref: references.LocalRef | None = None
     """A ConfigMap in the Broker's namespace whose key `keys` holds the issuer's public keys: a JWKS document, or PEM. A
-    change holds from the next log-in on. Not for `Cluster`.
+    change applies from the next log-in on. Not for `Cluster`.
     """
     audiences: Annotated[
         tuple[Name, ...],

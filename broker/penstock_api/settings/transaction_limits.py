@@ -41,11 +41,11 @@ class TransactionSettings(schema.Spec):
         if (self.max_bytes or 0) > segment_bytes // 2:
             raise ValueError(
                 f"transactions of {self.max_bytes} bytes don't fit log segments of {segment_bytes}: raise "
-                "log.segmentBytes to twice transactions.maxBytes, or lower that"
+                "log.segmentBytes to twice transactions.maxBytes, or lower transactions.maxBytes"
             )
 
     def limits(self, segment_bytes: int, max_message_bytes: int) -> TransactionLimits:
-        """The same in the terms of the rules."""
+        """The same as limits of `penstock_core`."""
         return TransactionLimits(
             messages=min(self.max_messages, segment_bytes // SEGMENT_BYTES_PER_MESSAGE),
             bytes=self.max_bytes or max(segment_bytes // 4, max_message_bytes),
@@ -73,7 +73,7 @@ Total = Annotated[
 
 
 class TransactionLimitsSpec(schema.Spec):
-    """What transactions may hold; one that goes over a limit is rolled back, and its client told which."""
+    """What transactions may hold; one that exceeds a limit is rolled back, and its client is told which limit."""
 
     max_messages: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
     """Messages sent and deliveries settled in one transaction; left out: 100,000."""
@@ -88,7 +88,7 @@ class TransactionLimitsSpec(schema.Spec):
     max_open_per_connection: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Open transactions of a connection; left out: 256."""
     max_age_seconds: Annotated[int, Field(ge=0, le=2**31)] | None = None
-    """From the first message on; 0: no limit; left out: 600."""
+    """Longest time that a transaction may stay open after its first message; 0: no limit; left out: 600."""
 
 
 _SIZES: Final = {
@@ -99,7 +99,7 @@ _SIZES: Final = {
 
 
 def transaction_settings(limits: TransactionLimitsSpec) -> dict[str, object]:
-    """As the broker's configuration has it; only what is set."""
+    """The settings in the broker's configuration file; only those that are set."""
     settings = limits.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=set(_SIZES))
     for name, key in _SIZES.items():
         size = getattr(limits, name)

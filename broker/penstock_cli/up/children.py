@@ -1,7 +1,7 @@
 """Child processes that are kept running: start, wait, report an end, start again after a delay, end with the command.
 
 A child has its own session, so that Ctrl-C in the terminal reaches `penstock up` alone, which then ends its children in
-order. The output of each child goes to a log file. It must not know what the children are.
+order. The output of each child goes to a log file. This module must not know what the children are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 FIRST_SECONDS: Final = 0.1
 LONGEST_SECONDS: Final = 10.0
 STEADY_SECONDS: Final = 30.0
-"""A child that ran for so long was healthy: if it ends, the delay before its next start is the shortest again."""
+"""A child that ran for this long was healthy: if it ends, the delay before its next start is the shortest again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Backoff:
 GRACE_SECONDS: Final = 20.0
 """Time between SIGTERM and SIGKILL."""
 HOPELESS: Final = frozenset({2, 3})
-"""Exit codes of `penstock` that another start won't change: wrong settings, or something that the machine lacks."""
+"""Exit codes of `penstock` after which another start would fail too: wrong settings, or a need of the machine."""
 TAIL_LINES: Final = 15
 _SETPRIV: Final = shutil.which("setpriv")
 _TIED: Final = (_SETPRIV, "--pdeathsig", "TERM", "--") if _SETPRIV else ()
@@ -128,7 +128,7 @@ async def _run_until(child: ChildProcess, stop: asyncio.Event, started: Callable
 
 
 async def _first(ended: asyncio.Task[int], stopping: asyncio.Task[bool], starting: asyncio.Future[None]) -> None:
-    """Wait for the end of the process or of the command; what `started` raises comes through at once."""
+    """Wait for the end of the process or of the command; an exception of `started` is raised at once."""
     waiting: set[asyncio.Future[Any]] = {ended, stopping, starting}
     while not ended.done() and not stopping.done():
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

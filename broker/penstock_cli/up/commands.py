@@ -24,7 +24,7 @@ PENSTOCK = (sys.executable, "-m", "penstock_cli")
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """HOST:PORT of what is served, ports chosen."""
+    """HOST:PORT of each listener; a port 0 has been replaced by a free port."""
 
     amqp: str
     observer: str

@@ -87,7 +87,7 @@ async def declare(
         if prune:
             orphans = await _removed(client, orphans)
     except (ConnectionError, TimeoutError) as error:
-        raise Failure(f"the broker went while its topology was declared: {error}.", "See the broker's log.") from error
+        raise Failure(f"the broker was lost while topology was declared: {error}.", "See the broker's log.") from error
     finally:
         await client.close()
     return [*(Declaration(one, answer) for one, answer in zip(topology, answers, strict=True)), *orphans]
@@ -109,7 +109,7 @@ async def _orphans(client: ManagementClient, topology: Sequence[DeclaredEntity])
 
 
 async def _removed(client: ManagementClient, orphans: Sequence[OrphanedEntity]) -> list[OrphanedEntity]:
-    """Delete the orphans as their policies allow; the same orphans, each with what happened to it."""
+    """Delete the orphans as their policies allow; return the same orphans, each with what happened to it."""
     done: list[OrphanedEntity] = []
     for orphan in orphans:
         policy = orphan.owner.deletion_policy

@@ -85,7 +85,7 @@ class Layout:
                 self.token.write_text(secrets.token_urlsafe(32) + "\n", encoding="ascii")
         except OSError as error:
             told = f"the folder {self.root} can't be used: {error.strerror}."
-            raise CannotRun(told, "Name another one by --data, or give it to this user.") from error
+            raise CannotRun(told, "Choose another one with --data, or make it writable for this user.") from error
 
     def write_state(self, state: Mapping[str, object]) -> None:
         """Replace the state file atomically, so that no process reads a part of it."""

@@ -1,9 +1,9 @@
 """A folder of manifests: read as one Broker with its Exchanges and Subscriptions, or refused with a list of all
 problems.
 
-The same files work with `kubectl apply`; objects of other groups are skipped. Reported are both what the API server
-would refuse and what the operator would show as a condition (a missing reference, two resources for one subscription),
-all at once, because there are no conditions to watch here. It must not know processes.
+The same files work with `kubectl apply`; objects of other groups are skipped. It reports what the API server would
+refuse, and what the operator would show as a condition (a missing reference, two resources for one subscription), all
+at once, because there are no conditions to watch here. This module must not know processes.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _names_broker(place: ManifestPlace, resource: Exchange | Subscription, broke
     key = declaration.broker_key(resource)
     if key == (broker.metadata.namespace, broker.metadata.name):
         return True
-    told = f"spec.brokerRef: names {'/'.join(key)}, the Broker here is {broker.key}"
+    told = f"spec.brokerRef: names {'/'.join(key)}, but the Broker here is {broker.key}"
     problems.append(f"{place}: {resource.kind} {resource.key}: {told}")
     return False
 

@@ -78,7 +78,7 @@ def _strings(manifest: Mapping[str, object], key: str) -> Iterator[tuple[str, st
 
 
 def _manifests(folder: Path) -> Iterator[Mapping[str, object]]:
-    """All of them, whatever their kind; `manifests.read` has found that they are YAML."""
+    """All manifests in the folder, of any kind; `manifest_folder.read` has checked that the files are YAML."""
     for path in sorted(each for each in folder.rglob("*") if each.suffix in SUFFIXES and each.is_file()):
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             if isinstance(document, Mapping):

@@ -19,10 +19,10 @@ ANSWER_SECONDS: Final = 10.0
 
 
 def get(url: str, token: str | None = None) -> bytes:
-    """Body of a GET.
+    """The body of the reply to a GET.
 
     Raises:
-        OSError: no answer, or one that says no (urllib's HTTPError is one).
+        OSError: there is no answer, or its status is an error (urllib's HTTPError is an OSError).
     """
     request = urllib.request.Request(url, headers={} if token is None else {"Authorization": f"Bearer {token}"})
     with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:

@@ -46,7 +46,7 @@ class Options:
     data: Path
     listen: tuple[str, int]
     listen_tls: tuple[str, int]
-    """Where clients with certificates come, if the Broker takes them."""
+    """Where clients with certificates connect, if the Broker accepts certificates."""
     observer: tuple[str, int]
     pace: Pace
     scheduled: bool
@@ -61,7 +61,7 @@ def run(options: Options, say: Callable[[str], None]) -> int:
     Raises:
         Misuse: the manifests are wrong; nothing was started.
         CannotRun: the data folder can't be written, or an address isn't this machine's.
-        Failure: a child can't run, or another `penstock up` has the data folder.
+        Failure: a child can't run, or another `penstock up` uses the data folder.
     """
     manifests = read(options.folder)
     with tempfile.TemporaryDirectory(prefix="penstock-") as sockets:
@@ -90,7 +90,7 @@ def _alone(layout: Layout) -> Generator[None, None, None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Failure(
-                f"another `penstock up` uses {layout.root}.", "End it, or give this one another folder by --data."
+                f"another `penstock up` uses {layout.root}.", "End it, or give this one another folder with --data."
             ) from None
         yield
 
@@ -115,7 +115,7 @@ class _Up:
         return self._manifests.broker
 
     async def run(self) -> None:
-        """Until a signal comes or a child can't run."""
+        """Run until a signal comes or a child can't run."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
@@ -148,10 +148,10 @@ class _Up:
         if commands.serves_plain(self._broker):
             self._say(f"clients connect to amqp://{self._endpoints.amqp} ({who})")
             socket = shlex.quote(f"unix:{self._layout.management}")
-            self._say(f"what waits: penstock subscriptions list --broker {socket}")
+            self._say(f"waiting messages: penstock subscriptions list --broker {socket}")
         if self._endpoints.amqps is not None:
             ca = trusted(self._broker, self._options.folder, self._layout)
-            trust = "" if ca is None else f", which {ca} has signed for {HOST}"
+            trust = "" if ca is None else f" (server certificate for {HOST}, signed by the CA in {ca})"
             self._say(f"clients with a certificate connect to amqps://{self._endpoints.amqps}{trust}")
 
     async def _observer_started(self, pid: int) -> None:

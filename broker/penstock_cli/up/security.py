@@ -29,7 +29,7 @@ def is_open(broker: Broker) -> bool:
 def security_settings(broker: Broker, folder: Path, layout: Layout) -> tuple[dict[str, object], dict[str, object]]:
     """What the manifest means for the listener, and for the rest of the broker's configuration.
 
-    `folder`: of the manifests. Writes the users' and the issuers' files. Raises `Misuse` if the manifest asks for
+    `folder` holds the manifests. Writes the users' and the issuers' files. Raises `Misuse` if the manifest asks for
     something that needs a cluster.
     """
     spec = broker.spec
@@ -67,8 +67,8 @@ def security_settings(broker: Broker, folder: Path, layout: Layout) -> tuple[dic
 def _issuer(broker: Broker, folder: Path, layout: Layout, number: int, issuer: TokenIssuerSpec) -> dict[str, object]:
     if issuer.keys_config_map_ref is None:
         raise Misuse(
-            f"Broker {broker.key} takes tokens of the cluster (spec.authentication.tokens[{number}].issuer), and there "
-            "is none here.",
+            f"Broker {broker.key} accepts tokens of the cluster (spec.authentication.tokens[{number}].issuer), but "
+            "here is no cluster.",
             "Leave it out for this folder, or name an issuer with its keysConfigMapRef.",
         )
     keys = content(broker, folder, "ConfigMap", issuer.keys_config_map_ref.name)

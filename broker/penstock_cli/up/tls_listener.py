@@ -46,7 +46,7 @@ def encrypted_listener(broker: Broker, folder: Path, layout: Layout, address: st
     name = given.client_ca_secret_ref.name
     clients = content(broker, folder, "Secret", name)
     if "ca.crt" not in clients:
-        raise Misuse(f"Secret {name} has no key `ca.crt`.", "Put there who signs clients' certificates, in PEM.")
+        raise Misuse(f"Secret {name} has no key `ca.crt`.", "Put the CA certificates there, in PEM.")
     accepted = write(layout.secrets / "client-ca", {"ca.crt": clients["ca.crt"]})
     own = _server(broker, folder, layout)
     listener: dict[str, object] = {

@@ -22,7 +22,7 @@ class DeclaredEntity:
 
 
 def declared(manifests: Manifests) -> tuple[DeclaredEntity, ...]:
-    """Exchanges first, those that others name as alternate before these; then subscriptions."""
+    """Exchanges first, each after its alternate exchange; then subscriptions."""
     names = {exchange.key: declaration.exchange_name(exchange) for exchange in manifests.exchanges}
     exchanges: list[DeclaredEntity] = []
     for exchange in manifests.exchanges:

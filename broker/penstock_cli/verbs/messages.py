@@ -72,7 +72,7 @@ def peek(
     messages = cast(list[dict[str, object]], answer["messages"])
     click.echo(as_lines(messages) if as_json else as_table(COLUMNS, messages))
     if not as_json:
-        click.echo(f"{len(messages)} shown of {answer['depth']} in the queue, in flight ones among them", err=True)
+        click.echo(f"{len(messages)} shown of {answer['depth']} messages, those in flight included", err=True)
     return 0
 
 
@@ -103,7 +103,7 @@ def move(site: BrokerAccess, *, address: str, destination: str, count: int | Non
 @selecting
 @on_broker
 def redrive(site: BrokerAccess, *, address: str, count: int | None, selector: str | None) -> int:
-    """Move dead letters that wait in ADDRESS back to the queues or subscriptions from which they came there."""
+    """Move dead letters that wait in ADDRESS back to the queues or subscriptions from which they came."""
     return _handled(site, "REDRIVE", address, "redriven", count=count, selector=selector)
 
 
@@ -112,7 +112,7 @@ def _be_sure(address: str) -> None:
         click.confirm(f"Drop messages of {address!r} for good?", abort=True, err=True)
     except click.Abort:
         click.echo(err=True)
-        raise Failure("nothing was dropped.", "Give --yes where nobody can be asked.") from None
+        raise Failure("nothing was dropped.", "Give --yes where nobody can confirm.") from None
 
 
 def _handled(site: BrokerAccess, operation: str, address: str, done: str, **selection: Any) -> int:
@@ -122,7 +122,7 @@ def _handled(site: BrokerAccess, operation: str, address: str, done: str, **sele
     handled = HandledMessages.read(_asked(site, operation, address, MessageSelection(**selection)))
     click.echo(f"{handled.messages} {done}")
     if handled.left:
-        click.echo(f"penstock: {handled.left} could not go and stay: {handled.why}", err=True)
+        click.echo(f"penstock: {handled.left} could not be moved and stay in the queue: {handled.why}", err=True)
     return 1 if handled.left else 0
 
 

@@ -29,8 +29,8 @@ def of_brokers(polls: DataFrame) -> DataFrame:
 
 
 def of_epochs(polls: DataFrame) -> DataFrame:
-    """Per (ordinal, instance, epoch): the first complete poll. What appears later in that epoch began after it, from
-    zero.
+    """Per (ordinal, instance, epoch): the first complete poll. A queue that appears later in that epoch began after
+    that poll, with totals of zero.
 
     In: broker rows. Out: ordinal, instance, epoch, first_complete_poll; no row for an epoch without a complete poll.
     """

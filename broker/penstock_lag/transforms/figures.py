@@ -34,7 +34,7 @@ SELECTED: Final = (
     "polls",
     "interval_ms",
     "snapshots",
-    # how it stands
+    # its state at the end of the window
     "depth",
     "ready",
     "in_flight",
@@ -77,7 +77,7 @@ SELECTED: Final = (
 
 
 def rows_of_run(rows: DataFrame, windows: Sequence[BrokerWindow]) -> DataFrame:
-    """The rows that count. Worth caching: every figure comes from them."""
+    """The rows inside the windows, each once. They are worth caching: every figure comes from them."""
     return once(within(rows, windows))
 
 

@@ -11,7 +11,7 @@ __all__ = ["latest"]
 
 
 def latest(subscriptions: DataFrame, brokers: DataFrame) -> DataFrame:
-    """The last row per queue, without those that the last complete poll no longer had: they ended.
+    """The last row per queue, without the queues that the last complete poll no longer had: these have ended.
 
     In: subscription rows; coverage of brokers. Out: the ledger's columns, one row per queue.
     """

@@ -1,8 +1,8 @@
 """Lives: the stretches over which totals never fall, (instance, epoch, incarnation) of a queue, with their ends.
 
-A life that began inside the window, seen by a complete poll of its epoch without it, started from zero. One that was
-there already, or whose broker has just restarted, is counted from its first row on: what happened before is not
-known to be inside.
+A life that an earlier complete poll of its epoch did not have began inside the window, with totals of zero. A life that
+was there already, or whose broker has just restarted, is counted from its first row on, because it is not known how
+much of that row's totals belongs to the window.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def with_rates(figures: DataFrame) -> DataFrame:
 
 
 def with_velocity(figures: DataFrame) -> DataFrame:
-    """Adds velocity_per_minute: above 0 falls behind; null if the polls cover no time."""
+    """Adds velocity_per_minute: above 0 if the backlog grows; null if the polls cover no time."""
     return figures.withColumn("velocity_per_minute", _per_minute(F.col("depth") - F.col("first_depth")))
 
 
@@ -34,5 +34,5 @@ def with_drain(figures: DataFrame) -> DataFrame:
 
 
 def _per_minute(count: Column) -> Column:
-    """Rounded to the nearest, halves away from 0."""
+    """Per minute, rounded to the nearest integer, halves away from 0; null if the polls cover no time."""
     return F.when(F.col("elapsed_ms") > 0, F.round(count * MINUTE_MS / F.col("elapsed_ms")).cast("long"))

@@ -1,4 +1,4 @@
-"""What happened inside the window, from totals: never from polls of "messages since last time"."""
+"""What happened inside the window, as differences of totals, so that a missing poll loses nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock_lag.schema import QUEUE, TOTALS
 __all__ = ["increases"]
 
 REMOVED = ("expired", "dead_lettered", "dropped", "lost_at_restart")
-"""Totals of messages that went without being accepted."""
+"""Totals of messages that left the queue without being accepted."""
 
 
 def increases(lives: DataFrame) -> DataFrame:

@@ -15,7 +15,7 @@ __all__ = ["of_kind", "once", "within"]
 
 
 def once(rows: DataFrame) -> DataFrame:
-    """Each row once: (ordinal, seq) is its identity, so a segment that was copied beside itself changes nothing."""
+    """Each row once: (ordinal, seq) is its identity, so a second copy of a segment changes nothing."""
     return rows.dropDuplicates(["ordinal", "seq"])
 
 

@@ -53,7 +53,7 @@ def trend(subscriptions: DataFrame, brokers: DataFrame) -> DataFrame:
 
 
 def age_ms(since: str) -> Column:
-    """Age at the time of the row; 0 if there is none or the broker's clock went back."""
+    """The age in milliseconds at the time of the row; 0 if `since` is null, or if the broker's clock went back."""
     return F.coalesce(F.greatest(F.col("time_ms") - F.col(since), F.lit(0)), F.lit(0))
 
 

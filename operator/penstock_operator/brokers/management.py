@@ -1,6 +1,6 @@
-"""The operations that the operator needs of a broker's `$management`, as a Protocol; `management_amqp` implements it.
+"""The operations of a broker's `$management` that the operator needs, as a Protocol; `management_amqp` implements it.
 
-The Protocol has the operator's types; the messages of AMQP are those of `penstock_api.management`. Source:
+Its methods take and return the operator's types. `penstock_api.management` describes the AMQP messages. Source:
 docs/decisions/047-management-node.md.
 """
 

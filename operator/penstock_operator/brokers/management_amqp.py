@@ -58,7 +58,7 @@ class AmqpManagement:
         except ValidationError as error:
             version = said.get("version", "unknown")
             raise NotUnderstood(
-                f"The broker, version {version}, says of itself what this operator doesn't understand "
+                f"The broker, version {version}, reports a state that this operator doesn't understand "
                 f"({'; '.join(validation_messages(error))}). Upgrade the CRDs and the operator; until then the broker "
                 "keeps what it has."
             ) from error
@@ -131,7 +131,7 @@ async def _mapped(server_name: str) -> AsyncGenerator[None]:
     except TimeoutError as error:
         raise Unreachable(f"{server_name} does not answer") from error
     except NotAuthenticated as error:
-        raise Unreachable(f"{server_name} does not take the operator's password: {error}") from error
+        raise Unreachable(f"{server_name} does not accept the operator's password: {error}") from error
     except (ManagementError, RequestRefused) as error:
         raise Unreachable(f"{server_name} refused a request: {error}") from error
     except ValidationError as error:

@@ -45,7 +45,7 @@ async def fetch_latest(session: aiohttp.ClientSession, access: ObserverAccess) -
     """The newest result, None if there is none yet.
 
     Raises:
-        LagResultUnavailable: the observer does not answer, or not with a result.
+        LagResultUnavailable: the observer does not answer, or its answer is not a result.
     """
     body = await _fetch(session, access)
     if body is None:

@@ -154,7 +154,7 @@ def _with_tls(broker: Broker, tls: Manifest) -> Manifest:
     """The TLS settings and SASL mechanisms of a listener with TLS."""
     authentication = broker.spec.authentication
     further = tls_settings(broker.spec.listeners)
-    if further:  # If nothing is added, YAML writes a reference to the map of the management listener, as it always did.
+    if further:  # If there is nothing to add, YAML must still write a reference to the management listener's map.
         tls = {**tls, **further}
     if authentication.client_ca_secret_ref is not None:
         wanted = authentication.client_certificates.lower()

@@ -1,4 +1,4 @@
-"""Metadata of the objects that belong to a Broker or an Exchange: labels, owner references, whose an object is.
+"""Metadata of the objects that belong to a Broker or an Exchange: labels, owner references, and who owns an object.
 
 Children carry the operator's labels only. The tracking labels of a GitOps tool on the parent are not copied: the tool
 would delete the children as objects that are not in Git. Source: docs/decisions/050-names-of-children.md.

@@ -46,7 +46,7 @@ class PinnedPods:
     default_image: str
     """The image that is used if `spec.image` is not set."""
     revision: int
-    """Which of the pod templates of this operator."""
+    """The number of the pod template, among those of this operator."""
     understood: frozenset[str] | None = None
     """The settings that the image knows (terms of `penstock_api.release_terms`); None if its broker has never said."""
 

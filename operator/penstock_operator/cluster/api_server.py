@@ -1,4 +1,4 @@
-"""The operations that the operator needs of the Kubernetes API, as a Protocol; `api_server_http` implements it.
+"""The operations of the Kubernetes API that the operator needs, as a Protocol; `api_server_http` implements it.
 
 Objects are plain maps. Every write is a server-side apply of the operator's own fields, or a JSON patch with a test of
 the resource version.
@@ -101,7 +101,7 @@ class ApiServer(Protocol):
         ...
 
     async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
-        """Replace the finalizers; the object as it is then, None if it is deleted. Conflict if it changed meanwhile."""
+        """Replace the finalizers and return the object, None if that deleted it. Conflict if it changed meanwhile."""
         ...
 
     async def create(self, manifest: Manifest) -> Manifest:

@@ -113,7 +113,7 @@ class HttpApiServer:
         return _some(await self._request("PATCH", path, query=query, body=body, content=_APPLY))
 
     async def set_finalizers(self, resource: Manifest, finalizers: Sequence[str]) -> Manifest | None:
-        """Replace the finalizers if the object did not change meanwhile; the object, None if that deleted it.
+        """Replace the finalizers if the object did not change meanwhile; return the object, None if that deleted it.
 
         Raises:
             Conflict: the object was changed meanwhile.

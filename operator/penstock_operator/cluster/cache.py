@@ -108,7 +108,7 @@ class Cache:
         return [key for key in self._entries if kind is None or key.kind == kind]
 
     def put(self, manifest: Manifest) -> ResourceChange:
-        """Store a resource as it is now; what has changed about it."""
+        """Store a resource as it is now, and return what has changed about it."""
         key = key_of(manifest)
         before = self._entries.get(key)
         self._tick += 1
@@ -124,7 +124,7 @@ class Cache:
         return ResourceChange.STATUS if same else ResourceChange.SPEC
 
     def remove(self, key: ResourceKey) -> bool:
-        """Remove a resource; whether it was there."""
+        """Remove a resource, and return whether it was there."""
         self._tick += 1
         self._removed[key] = self._tick
         self._unindex(key)
@@ -137,7 +137,9 @@ class Cache:
     def end_list(
         self, kind: KindName, began: int, manifests: Iterable[Manifest], namespaces: Iterable[str]
     ) -> set[ResourceKey]:
-        """Store a complete list of a kind in `namespaces` (none: all); the keys of what changed or was deleted."""
+        """Store a complete list of a kind in `namespaces` (none: all); return the keys of what changed or was
+        deleted.
+        """
         changed: set[ResourceKey] = set()
         listed: set[ResourceKey] = set()
         for manifest in manifests:

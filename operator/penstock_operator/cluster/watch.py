@@ -1,10 +1,10 @@
-"""The watches, by kopf, which does nothing else here: every event goes to the controller.
+"""The watches, which kopf runs. It does nothing else here: every event goes to the controller.
 
 No handler of kopf that changes objects is used, so kopf adds no annotations and no finalizers.
 
-Only an operator of the whole cluster watches children. An operator of single namespaces can lose its Role before it
-ends, when a namespace is deleted, and kopf ends as a whole if a watch stays forbidden. There,
-`Controller.resync_children` has Brokers and Exchanges reconciled at intervals. Source:
+Only an operator that watches the whole cluster watches children. An operator that watches single namespaces can lose
+its Role before it ends, when a namespace is deleted, and kopf ends as a whole if a watch stays forbidden. There,
+`Controller.resync_children` puts Brokers and Exchanges into the work queue at intervals. Source:
 docs/decisions/057-lists-are-the-truth.md.
 """
 

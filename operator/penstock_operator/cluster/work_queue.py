@@ -60,7 +60,7 @@ class WorkQueue(Generic[KeyT]):
         return len(self._working)
 
     def add(self, key: KeyT, priority: Priority, now: float, delay: float = 0) -> None:
-        """Add `key`, due in `delay` seconds; if it waits already, the earlier time and the better priority hold."""
+        """Add `key`, due in `delay` seconds; if it waits already, the earlier time and the better priority apply."""
         due = now + delay
         waiting = self._waiting.get(key)
         if waiting is not None:
@@ -96,7 +96,7 @@ class WorkQueue(Generic[KeyT]):
         self._release(key)
 
     def retry(self, key: KeyT, priority: Priority, now: float) -> float:
-        """The reconcile of `key` must be repeated; the delay in seconds, which doubles with each repetition."""
+        """The reconcile of `key` must be repeated; return the delay in seconds, which doubles with each repetition."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = min(FIRST_RETRY_SECONDS * 2.0**failures, LONGEST_RETRY_SECONDS)

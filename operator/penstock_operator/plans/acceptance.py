@@ -1,4 +1,5 @@
-"""Whether an Exchange or a Subscription may be declared on its Broker: references, duplicates, the pause.
+"""Whether an Exchange or a Subscription may be declared on its Broker: references, duplicates, and the annotation that
+pauses it.
 
 A message must not show a user of one namespace what exists in another one, so "does not exist" and "is not allowed"
 have the same message. Source: docs/decisions/052-namespaces-and-duplicates.md, docs/decisions/056-conditions.md,
@@ -47,7 +48,9 @@ def is_allowed(namespace: str, target: Broker | Exchange) -> bool:
 
 
 def oldest(candidates: Iterable[DeclaringT]) -> DeclaringT | None:
-    """Of resources that declare the same entity, the one that has it: the oldest, of the same second the lowest uid."""
+    """The resource that has the entity, of those that declare it: the oldest one; if two were created in the same
+    second, the one with the lower uid.
+    """
     return min(
         candidates, key=lambda it: (it.metadata.creation_timestamp or _BEGINNING, it.metadata.uid, it.key), default=None
     )
@@ -91,7 +94,8 @@ def terms_not_known(view: BrokerView, wanted: ManagementDocument) -> str | None:
     terms = ", ".join(f"`{term}`" for term in unknown)
     return (
         f"The broker, version {view.version}, does not know {terms}. Upgrade it by "
-        f"`spec.image` of Broker {view.broker.metadata.name}, or leave that out; until then it keeps what it has."
+        f"`spec.image` of Broker {view.broker.metadata.name}, or leave out what it does not know; until then "
+        "it keeps what it has."
     )
 
 
@@ -122,8 +126,9 @@ def declaration_refused(view: BrokerView, kind: str, reply: BrokerReply) -> Stat
     if not is_earlier or view.broker is None:
         return StatusCondition(kind, ConditionStatus.FALSE, conditions.condition_reason(reply.reason), said)
     message = (
-        f"{said} It is of an earlier release (version {view.version or 'unknown'}): upgrade it by `spec.image` of "
-        f"Broker {view.broker.metadata.name}, or leave out what it names; until then it keeps what it has."
+        f"{said} The broker is of an earlier release (version {view.version or 'unknown'}): upgrade it by "
+        f"`spec.image` of Broker {view.broker.metadata.name}, or leave out what it refused; until then it "
+        "keeps what it has."
     )
     return StatusCondition(kind, ConditionStatus.FALSE, ConditionReason.BROKER_TOO_OLD, message)
 

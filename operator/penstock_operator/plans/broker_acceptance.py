@@ -19,8 +19,8 @@ def accepted(view: BrokerReportView) -> StatusCondition:
     """Accepted: False with the first obstacle, Unknown while the broker has not said whether it knows its settings."""
     if view.taken_names:
         message = (
-            f"{', '.join(view.taken_names)} already exists and belongs to somebody else. Delete it, or give the Broker "
-            "another name."
+            f"Objects of other owners already have these names: {', '.join(view.taken_names)}. Delete them, or give "
+            "the Broker another name."
         )
         return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.NAME_TAKEN, message)
     if view.predecessor_children:
@@ -58,13 +58,14 @@ def accepted(view: BrokerReportView) -> StatusCondition:
         known = "" if view.state is None else view.state.version
         message = (
             f"The image {view.pinned.image}, version {known}, does not know {_terms(view.unknown_settings)}. "
-            "Set `spec.image` to a newer one, or leave that out; until then the pods stay as they are."
+            "Set `spec.image` to a newer image, or leave out what this one does not know; until then the pods stay as "
+            "they are."
         )
         return StatusCondition("Accepted", ConditionStatus.FALSE, ConditionReason.BROKER_TOO_OLD, message)
     if view.unconfirmed_settings:
         message = (
-            f"The broker has not told yet whether it knows {_terms(view.unconfirmed_settings)}; until it has, the pods "
-            f"stay as they are. {view.problem}"
+            f"The broker has not reported yet whether it knows {_terms(view.unconfirmed_settings)}; until it "
+            f"has, the pods stay as they are. {view.problem}"
         )
         return StatusCondition("Accepted", ConditionStatus.UNKNOWN, ConditionReason.BROKER_UNREACHABLE, message.strip())
     return StatusCondition(

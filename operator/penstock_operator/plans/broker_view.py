@@ -20,7 +20,7 @@ class BrokerReportView:
 
     broker: Broker
     taken_names: tuple[str, ...] = ()
-    """Names of children that objects of others have already, as `Kind name`."""
+    """Children whose names objects of other owners have already, as `Kind name`."""
     predecessor_children: tuple[str, ...] = ()
     """Children of a deleted Broker of the same name that still exist, as `Kind name`."""
     users_missing: bool = False

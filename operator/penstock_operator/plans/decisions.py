@@ -71,7 +71,7 @@ class Retry(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerView:
-    """What the plans for Exchanges and Subscriptions need to know of the Broker."""
+    """What the plans for Exchanges and Subscriptions need to know about the Broker."""
 
     reach: Reach
     broker: Broker | None = None
@@ -88,7 +88,7 @@ class BrokerReply:
     """The broker's reply to a declaration or a deletion."""
 
     status: int
-    """As in HTTP."""
+    """The status code, as in HTTP."""
     description: str = ""
     condition: str | None = None
     """The AMQP error condition of a refusal."""
@@ -98,7 +98,7 @@ class BrokerReply:
 
     @property
     def is_success(self) -> bool:
-        """2xx."""
+        """Whether the status code is 2xx."""
         return 200 <= self.status < 300
 
 

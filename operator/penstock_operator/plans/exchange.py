@@ -159,7 +159,7 @@ def _obstacle(view: ExchangeView) -> StatusCondition | None:
 
 def _name_taken(view: ExchangeView) -> StatusCondition:
     service = names.exchange_service(view.resource)
-    message = f"A Service {service} exists and belongs to somebody else. Delete it, or give the Exchange another name."
+    message = f"A Service {service} of another owner already exists. Delete it, or give the Exchange another name."
     return not_accepted(ConditionReason.NAME_TAKEN, message)
 
 

@@ -86,7 +86,7 @@ def _overdue(broker: Broker, observed: Manifest | None, now: datetime) -> Status
     return _scheduled(
         ConditionStatus.FALSE,
         ConditionReason.RUN_OVERDUE,
-        f"No run was started since {last:%Y-%m-%d %H:%M} UTC. Does the Spark operator run, and does it watch this "
+        f"No run has started since {last:%Y-%m-%d %H:%M} UTC. Does the Spark operator run, and does it watch this "
         "namespace (`spark.jobNamespaces` of its chart)?",
     )
 

@@ -21,7 +21,7 @@ __all__ = ["COLLECT_AFTER_SECONDS", "Claim", "MarkedEntity", "Orphans", "find_or
 COLLECT_AFTER_SECONDS: Final = 600
 """How long a resource must be missing before its entity is deleted."""
 MAX_LISTED: Final = 50
-"""Orphans in the status of one Broker."""
+"""The highest number of orphans in the status of one Broker."""
 
 Claim = tuple[str, str, str, str]
 """Kind, namespace and name of a resource, and the name of the entity that it declares."""

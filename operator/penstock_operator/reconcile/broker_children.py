@@ -85,7 +85,8 @@ async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
 
 async def _cluster_issuer(kube: ApiServer) -> ClusterIssuer | None:
     """What the API server publishes about itself as an issuer; None if it publishes nothing, or the operator may not
-    read it."""
+    read it.
+    """
     try:
         documents = [await kube.document(path) for path in (cluster_issuer.DISCOVERY, cluster_issuer.KEYS)]
     except KubeError as error:

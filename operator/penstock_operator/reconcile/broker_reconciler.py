@@ -81,7 +81,7 @@ class BrokerReconciler:
     findings: dict[ResourceKey, BrokerFindings] = field(default_factory=dict[ResourceKey, BrokerFindings])
 
     async def reconcile(self, key: ResourceKey, broker: Broker) -> Report | None:
-        """Reconcile the Broker; the status to write, None if it is being deleted.
+        """Reconcile the Broker, and return the status to write; None if it is being deleted.
 
         Raises:
             KubeError: the API server refused.

@@ -1,4 +1,4 @@
-"""Deletes orphans: after each complete list, compares what has an owner mark on each connected broker with the
+"""Deletes orphans: after each complete list, it compares the marked entities on each connected broker with the
 resources.
 
 `plans.orphans` decides. Source: docs/decisions/054-owner-mark.md, docs/decisions/055-deletion.md.
@@ -61,7 +61,7 @@ class OrphanCollector:
             for deletion in found_orphans.collect:
                 reply = await session.delete(deletion)
                 logger.info(
-                    "the orphan %s on %s is deleted: the broker replies %s %s",
+                    "the operator asked to delete the orphan %s on %s: the broker replied %s %s",
                     deletion.name,
                     key,
                     reply.status,

@@ -64,7 +64,7 @@ class Reconciler:
     """Put another resource into the work queue."""
 
     async def reconcile(self, key: ResourceKey) -> Retry:
-        """Reconcile one resource; when to reconcile it again.
+        """Reconcile one resource, and return when to reconcile it again.
 
         Raises:
             KubeError: the API server refused; the caller tries again later.
@@ -200,7 +200,7 @@ class Reconciler:
     async def _add_finalizer(self, manifest: Manifest) -> Manifest:
         updated = await self.kube.set_finalizers(manifest, [*_finalizers(manifest), names.FINALIZER])
         if updated is None:
-            raise Conflict(409, "it was deleted before the finalizer was added")
+            raise Conflict(409, "the resource was deleted before the finalizer was added")
         self.cache.put(updated)
         return updated
 

@@ -114,7 +114,7 @@ def unparsable(manifest: Manifest, message: str, now: datetime) -> Manifest:
 
 
 async def write(kube: ApiServer, manifest: Manifest, resource: AnyResource, report: Report, now: datetime) -> Manifest:
-    """Write the report if it differs from the status; the object as it is then."""
+    """Write the report if it differs from the status, and return the object as it is then."""
     status = wanted(resource, report, now)
     if not differs(manifest, status):
         return manifest

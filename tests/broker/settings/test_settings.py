@@ -139,7 +139,7 @@ def test_every_key_of_security_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("permission", "words"),
     [
-        ("{actions: [publish], queues: [q]}", "nobody's"),
+        ("{actions: [publish], queues: [q]}", "applies to nobody"),
         ("{users: [ann], actions: [publish]}", "allows nothing"),
         ("{users: [ann], actions: [], queues: [q]}", "actions"),
         ("{users: [ann], actions: [delete], queues: [q]}", "actions"),

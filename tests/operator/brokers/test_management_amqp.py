@@ -65,9 +65,9 @@ async def test_a_later_broker_is_told_from_one_that_does_not_answer(
     with pytest.raises(NotUnderstood) as raised:
         await management.state()
     assert str(raised.value) == (
-        "The broker, version 9.1, says of itself what this operator doesn't understand (epoch: Input should be a valid "
-        "integer, unable to parse string as an integer; turns: is required). Upgrade the CRDs and the operator; until "
-        "then the broker keeps what it has."
+        "The broker, version 9.1, reports a state that this operator doesn't understand (epoch: Input should be a "
+        "valid integer, unable to parse string as an integer; turns: is required). Upgrade the CRDs and the "
+        "operator; until then the broker keeps what it has."
     )
     await management.close()
 
@@ -156,7 +156,7 @@ async def test_headers_and_delivery_are_declared_once_and_bad_ones_have_their_re
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"password": "wrong"}, "does not take the operator's password"),
+        ({"password": "wrong"}, "does not accept the operator's password"),
         ({"server_name": "main-management.other.svc"}, "can't be reached"),
         ({"port": 1}, "can't be reached"),
     ],

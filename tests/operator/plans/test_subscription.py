@@ -180,8 +180,9 @@ def test_a_broker_that_does_not_tell_what_it_knows_is_too_old_for_what_it_calls_
     ]
     assert isinstance(decision, Report)
     assert decision.conditions[0].message == (
-        "The broker refused with amqp:invalid-field: x: no such field. It is of an earlier release (version unknown): "
-        "upgrade it by `spec.image` of Broker main, or leave out what it names; until then it keeps what it has."
+        "The broker refused with amqp:invalid-field: x: no such field. The broker is of an earlier release (version "
+        "unknown): upgrade it by `spec.image` of Broker main, or leave out what it refused; until then it keeps "
+        "what it has."
     )
 
 
@@ -368,7 +369,7 @@ def test_a_broker_that_does_not_know_what_is_asked_is_not_asked_for_it() -> None
     assert decision.retry is Retry.RESYNC
     assert decision.conditions[0].message == (
         "The broker, version 0.1.0, does not know `subscription.delivery.maxTtlMs`. Upgrade it by `spec.image` of "
-        "Broker main, or leave that out; until then it keeps what it has."
+        "Broker main, or leave out what it does not know; until then it keeps what it has."
     )
     assert isinstance(plan_subscription(replace(view(), broker=old)), DeclareEntity), (
         "what uses nothing new is declared"

@@ -82,8 +82,8 @@ async def test_settings_that_the_running_broker_cannot_read_are_held_back(place:
     assert seen["Ready"][:2] == ("False", "BrokerTooOld")
     assert seen["Stalled"][1] == "BrokerTooOld"
     assert seen["Accepted"][2] == (
-        "The image image:1, version 0.1.0, does not know `settings.announce`. Set `spec.image` to a newer one, or "
-        "leave that out; until then the pods stay as they are."
+        "The image image:1, version 0.1.0, does not know `settings.announce`. Set `spec.image` to a newer image, or "
+        "leave out what this one does not know; until then the pods stay as they are."
     )
     assert place.template() == before, "the broker goes on with what it has"
     # With an image of its own the change is taken: what the running one knows says nothing of that.
@@ -162,8 +162,8 @@ async def test_new_settings_wait_until_a_broker_that_runs_has_told_what_it_knows
     assert seen["Ready"][:2] == ("Unknown", "BrokerUnreachable")
     assert "Stalled" not in seen
     assert seen["Accepted"][2] == (
-        "The broker has not told yet whether it knows `settings.announce`; until it has, the pods stay as they are. "
-        "It is down."
+        "The broker has not reported yet whether it knows `settings.announce`; until it has, the pods stay as they "
+        "are. It is down."
     )
     assert after.template() == before
     assert (await after.run(broker(limits={"connections": 6})))["Accepted"][0] == "True"

@@ -1,6 +1,6 @@
 """A connection of proton's: how it is made, opened, closed and freed, and what the peer said in its Open and Close.
 
-Must not know messages. Source: AMQP 1.0 part 2, 2.4 and 2.7.1.
+This module must not know messages. Source: AMQP 1.0 part 2, 2.4 and 2.7.1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ProtonConnection:
     __slots__ = ("_connection", "collector", "transport")
 
     def __init__(self, *, max_frame: int, idle_timeout_ms: int, max_sessions: int) -> None:
-        """`max_frame`: longest frame that we take, in bytes. `idle_timeout_ms`: silence after which the peer is taken
+        """`max_frame`: longest frame that we accept, in bytes. `idle_timeout_ms`: silence after which the peer is taken
         for dead; half of it is announced; 0: never.
         """
         self.transport: Ptr = ffi.transport()
@@ -41,7 +41,7 @@ class ProtonConnection:
 
     @property
     def peer_max_frame(self) -> int:
-        """The longest frame that the peer takes, in bytes; 0 if it said none."""
+        """The longest frame that the peer accepts, in bytes; 0 if its Open has none."""
         return ffi.transport_remote_max_frame(self.transport)
 
     def opened(self) -> Opened:
@@ -80,7 +80,7 @@ class ProtonConnection:
         return ffi.transport_tick(self.transport, now_ms)
 
     def free(self) -> None:
-        """Give everything back, sessions, links and deliveries included."""
+        """Free the connection with its sessions, links and deliveries."""
         ffi.transport_unbind(self.transport)
         ffi.collector_release(self.collector)
         ffi.connection_release(self._connection)

@@ -1,6 +1,6 @@
 """Termini, conditions, capabilities and properties between their records and proton's data objects.
 
-Must not know what a terminus means to the broker. Source: AMQP 1.0 part 2, 2.8.14; part 3, 3.5.
+This module must not know what a terminus means to the broker. Source: AMQP 1.0 part 2, 2.8.14; part 3, 3.5.
 """
 
 from __future__ import annotations

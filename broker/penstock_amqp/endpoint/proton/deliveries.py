@@ -1,6 +1,7 @@
-"""What is asked of a single delivery, and done to it, where the engine's batches do not serve.
+"""What is read from a single delivery, and done to it, if the engine's batches do not cover it.
 
-Must not know what a transaction or an outcome means to the broker. Source: AMQP 1.0 part 2, 2.6.12; part 3, 3.4.
+This module must not know what a transaction or an outcome means to the broker. Source: AMQP 1.0 part 2, 2.6.12; part 3,
+3.4.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def send_part(link: Ptr, data: bytes) -> None:
 
 
 def outcome(delivery: Ptr, state: int, held: Held) -> Settled:
-    """How the peer ended a delivery of ours otherwise than by accepted; `state` is what `remote_state` said."""
+    """How the peer ended a delivery of ours with an outcome other than accepted; `state` is that of `remote_state`."""
     remote = ffi.delivery_remote(delivery)
     if state == ffi.MODIFIED:
         return Settled(
@@ -111,7 +112,7 @@ def set_outcome(delivery: Ptr, end: Settled) -> None:
 
 
 def set_rejected(delivery: Ptr, error: AmqpError) -> None:
-    """Put the reason into the answer to a delivery; `update` by `REJECTED` then tells it."""
+    """Put the reason into the answer to a delivery; `update` with `REJECTED` then sends it."""
     write_condition(ffi.disposition_condition(ffi.delivery_local(delivery)), error)
 
 

@@ -3,9 +3,9 @@
 Written for speed: `drain`, `send` and `accept` carry every message.
 
 Rules of proton 0.40 that hold here: an incoming delivery is advanced as soon as it is read, or its link stands still
-while the accept is deferred; addresses are used again, so a pointer leaves its dict before the object is freed;
+while the accept is deferred; addresses are reused, so a pointer leaves its dict before the object is freed;
 `pn_event_delivery` is NULL for events of other kinds, which saves asking for the kind; proton raises flows for our own
-transfers. Must not know sessions, attaches, queues or subscriptions. Source: AMQP 1.0 part 2.
+transfers. This module must not know sessions, attaches, queues or subscriptions. Source: AMQP 1.0 part 2.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from penstock_amqp.messages.message_head import is_streamed
 __all__ = ["ProtonEngine"]
 
 SESSIONS_AT_ONCE: Final = 16
-"""Sessions that are opened before proton writes. With no channel left it would fall silent for good."""
+"""Sessions that are opened before proton writes. With no channel left, proton would never write again."""
 
 # Names of the module cost less than members of an enum, which are looked up in its class each time.
 _MESSAGES: Final = EventKind.MESSAGES
@@ -95,7 +95,7 @@ class ProtonEngine:
     )
 
     def __init__(self, connection: ProtonConnection) -> None:
-        """`connection` is its maker's to free, once the engine is not used any more."""
+        """Whoever made `connection` frees it, once the engine is not used any more."""
         self._transport = connection.transport
         self._collector = connection.collector
         self._tag = 0
@@ -112,7 +112,9 @@ class ProtonEngine:
         self.has_failed = False
 
     def drain(self, out: list[Event]) -> Notice | None:
-        """Append what the pushed bytes mean to `out` up to the next notice, and return that; None if that is all."""
+        """Append the events of the pushed bytes to `out` up to the next notice, and return the notice; None if there is
+        none.
+        """
         collector = self._collector
         receivers = self.receivers
         take_unsettled = self.unsettled.pop
@@ -198,7 +200,9 @@ class ProtonEngine:
         return None
 
     def send_as(self, link: OutLink, entry: Entry, data: bytes, now_us: int) -> Ptr | None:
-        """Send `data` in the place of the entry's own bytes. A pointer: the delivery of a streamed message, unsent."""
+        """Send `data` in the place of the entry's own bytes. If it is streamed, nothing is sent, and its delivery is
+        returned.
+        """
         self._tag = (self._tag + 1) & 0xFFFFFFFF
         TAG_VIEW[0] = self._tag
         sent = delivery(link.ptr, TAG)
@@ -251,7 +255,7 @@ class ProtonEngine:
         ffi.session_open(session)
         self.unwritten_sessions += 1
         if self.unwritten_sessions >= SESSIONS_AT_ONCE:
-            # Those that ended meanwhile keep their channels until proton has written that they did.
+            # Sessions that ended meanwhile keep their channels until proton has written their End.
             transport_peek(self._transport, OUTPUT, 0)
             self.unwritten_sessions = 0
 
@@ -277,7 +281,9 @@ class ProtonEngine:
         return filled
 
     def _pass_over_own(self) -> None:
-        """Proton tells us of our own transfers as flows; a flow that `drain` finds shall be the peer's."""
+        """Drop the flow events that proton raises for our own transfers: every flow that `drain` finds must be the
+        peer's.
+        """
         collector = self._collector
         self._has_notice = False
         while (event := collector_peek(collector)) and event_type(event) != ffi.TRANSPORT_ERROR:

@@ -4,7 +4,7 @@ Every function of `cproton_ffi.lib` that is called is bound here once, to a name
 costs 40 to 45 ns per call, against 55 ns through the attribute of `lib`, so the loops over messages use these names
 directly.
 
-Must not know AMQP. Source: proton/c/include/proton (0.40).
+This module must not know AMQP. Source: proton/c/include/proton (0.40).
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

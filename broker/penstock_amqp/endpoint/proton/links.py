@@ -1,6 +1,6 @@
-"""Sessions and links of proton's: what the peer said of them, and how they are answered, ended and freed.
+"""Proton's sessions and links: what the peer said of them, and how they are answered, ended and freed.
 
-Must not know what a link is for. Source: AMQP 1.0 part 2, 2.5, 2.6 and 2.7.3.
+This module must not know what a link is for. Source: AMQP 1.0 part 2, 2.5, 2.6 and 2.7.3.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def peer_error(link: Ptr) -> AmqpError | None:
 
 
 def write_termini(link: Ptr, source: Source | None, target: Target | Coordinator | None) -> None:
-    """Say in the reply to an attach what is really there."""
+    """Write the source and target that really exist into the reply to an attach."""
     data_objects.write_source(ffi.link_source(link), source)
     data_objects.write_target(ffi.link_target(link), target)
 
