@@ -129,7 +129,7 @@ class LoginRevalidation:
 
 
 def _ends(logins: list[_Login]) -> Ends:
-    """What became of the log-ins; nothing of any if that can't be found out."""
+    """By connection, why its log-in has ended (None: it has not); empty if that can't be found out."""
     try:
         return _look_at_files(logins)
     except Exception:

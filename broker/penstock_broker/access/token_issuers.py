@@ -81,7 +81,7 @@ class TokenIssuers:
     def check(self, token: bytes, now: float) -> tuple[Bearer, str]:
         """Whose token it is, and its issuer. Raises `TokenError`. May read a file."""
         claimed = issuer_of(token)
-        failed = TokenError("its issuer is none of ours")
+        failed = TokenError("its issuer is not in the configuration")
         for issuer in self._issuers:
             if issuer.rules.issuer != claimed:
                 continue

@@ -1,7 +1,7 @@
 """The users of a listener: salted records of their passwords, made from the settings or from a folder of files.
 
-A password given in plain is hashed when it is first needed, and only the record is kept. Files are looked at in each
-log-in (a `stat`); one that changed is read and hashed again, on the log-in thread: `load` is the slow part.
+A password given in plain text is hashed when it is first needed, and only the record is kept. Files are looked at in
+each log-in (a `stat`); one that changed is read and hashed again, on the log-in thread: `load` is the slow part.
 
 What a log-in depends on (`Proof`): a user's record, or a signed token. When it goes, the connection is closed
 (`login_revalidation`). Must not know SASL or connections. Source: docs/decisions/025-password-hashing.md.
