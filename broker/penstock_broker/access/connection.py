@@ -89,7 +89,7 @@ class ConnectionLogin:
     groups: frozenset[str] = frozenset()
     """The groups that the user's token names; those of the settings come with the permissions."""
     proof: Proof | None = None
-    """What the log-in depends on; None if nothing can take it back."""
+    """What the login depends on; None if nothing can take it back."""
     granted: dict[Need, Refuse | None] = field(default_factory=dict[Need, Refuse | None])
     """Answers of `access.permissions`, kept while its version is `granted_version`."""
     granted_version: int = 0

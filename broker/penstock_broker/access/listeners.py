@@ -146,7 +146,7 @@ class Listener:
 
     @property
     def has_revocable_logins(self) -> bool:
-        """Whether the log-in of an open connection can end: a token expires, a password file is removed."""
+        """Whether the login of an open connection can end: a token expires, a password file is removed."""
         return bool(self.issuers) or (self.users is not None and self.users.has_files)
 
     def user_names(self) -> list[str]:

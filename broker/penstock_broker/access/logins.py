@@ -59,11 +59,11 @@ class _SecretCheck(NamedTuple):
 class _Result(NamedTuple):
     answer: CredentialAnswer
     proof: Proof | None
-    """What the log-in depends on from then on, if it succeeds."""
+    """What the login depends on from then on, if it succeeds."""
 
 
 class Logins:
-    """The log-ins of one broker."""
+    """The logins of one broker."""
 
     def __init__(
         self,

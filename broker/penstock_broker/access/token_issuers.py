@@ -1,4 +1,4 @@
-"""The issuers whose tokens a broker accepts, with their keys as the files hold them now. Used on the log-in thread.
+"""The issuers whose tokens a broker accepts, with their keys as the files hold them now. Used on the login thread.
 
 Must not know SASL or connections. Source: docs/reference/security.md.
 """

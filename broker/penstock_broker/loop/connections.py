@@ -219,7 +219,7 @@ class Connections:
     # -- time-outs ----------------------------------------------------------------------------------------------------
 
     def sweep(self) -> None:
-        """Look at heartbeats, idle time-outs and slow log-ins now, and every `SWEEP_MS` from now on.
+        """Look at heartbeats, idle time-outs and slow logins now, and every `SWEEP_MS` from now on.
 
         A look at each connection is cheaper than a timer for each, and a connection that is gone leaves nothing behind.
         """
