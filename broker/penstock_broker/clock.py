@@ -85,5 +85,5 @@ class TurnClock:
         """Turns since the start."""
 
     def after(self, milliseconds: int, action: Callable[[], None]) -> None:
-        """Run `action` once, so many milliseconds after the time of this turn."""
+        """Run `action` once, the given number of milliseconds after the time of this turn."""
         self.timers.at(self.now_ms + milliseconds, action)

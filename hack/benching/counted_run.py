@@ -247,7 +247,7 @@ class Mover:
 
 
 def begun(coordinator: Coordinator, rig: Rig, messages: int) -> list[bytes]:
-    """New transactions for so many messages; those before are over."""
+    """New transactions for this number of messages; the earlier ones have ended."""
     number = messages // PER_TRANSACTION
     coordinator.declare(number)
     while len(coordinator.declared) < number:

@@ -58,5 +58,5 @@ def _remove_tree(root: Path) -> None:
                 os.rmdir(folder)
             except OSError as busy:  # its last process is still being taken down
                 if time.monotonic() > deadline:
-                    raise Failure(f"the cgroup {folder} does not go: {busy.strerror}") from busy
+                    raise Failure(f"the cgroup {folder} can't be removed: {busy.strerror}") from busy
         time.sleep(0.05)

@@ -146,7 +146,7 @@ def load(options: argparse.Namespace) -> int:
     cluster = _cluster()
     for archive in options.archives:
         if not archive.is_file():
-            raise Failure(f"{archive} is no file; give image archives (docker or OCI), or use hack/images load", USAGE)
+            raise Failure(f"{archive} is not a file; give image archives (docker, OCI), or use hack/images load", USAGE)
     with locked(cluster.folders.cache / "lock"):
         for archive in options.archives:
             with step(f"load {archive.name}"):
@@ -196,7 +196,7 @@ def _parser() -> argparse.ArgumentParser:
     restarter = verb("restart", restart, "kills a daemon with kill -9, as a crash would, and starts it again")
     restarter.add_argument("daemon", choices=DAEMONS)
     restarter.add_argument(
-        "--away", type=float, default=0, metavar="SECONDS", help="waits so long before it starts the daemon again"
+        "--away", type=float, default=0, metavar="SECONDS", help="waits for SECONDS before it starts the daemon again"
     )
     verb(
         "env",

@@ -125,13 +125,13 @@ class Addresses:
 def addresses() -> Addresses:
     """The ranges by the environment: PENSTOCK_CLUSTER_RANGE, or 10.214.0.0/16.
 
-    Raises ValueError for a range that is no IPv4 /16.
+    Raises ValueError for a range that is not an IPv4 /16.
     """
     text = os.environ.get("PENSTOCK_CLUSTER_RANGE", "10.214.0.0/16")
     try:
         whole = IPv4Network(text)
     except ValueError as wrong:
-        raise ValueError(f"PENSTOCK_CLUSTER_RANGE is {text}, which is no network: {wrong}") from wrong
+        raise ValueError(f"PENSTOCK_CLUSTER_RANGE is {text}, which is not a network: {wrong}") from wrong
     if whole.prefixlen != 16:
         raise ValueError(f"PENSTOCK_CLUSTER_RANGE is {text}, but a /16 is needed")
     return Addresses(whole)

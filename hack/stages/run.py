@@ -188,7 +188,7 @@ class Run:
 def run_group(
     stages: list[Stage], logs: Path, *, side_by_side: int = 1, clock: Callable[[], float] = time.monotonic
 ) -> list[Outcome]:
-    """Run stages, so many at a time; what came of them, in the order in which they ended.
+    """Run stages, `side_by_side` at a time. Returns their outcomes, in the order in which they ended.
 
     The output of one that runs alone is printed as it comes, otherwise when its stage ends, as a whole.
     `clock`: seconds, by which stages are found to hang.

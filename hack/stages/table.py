@@ -36,7 +36,7 @@ class Stage:
     programs: tuple[str, ...] = ()
     """Programs that have to be on the PATH."""
     quiet_minutes: float = 15
-    """The stage is stopped as hanging when for so long no test has ended and nothing was printed. It must be longer
+    """The stage is stopped as hanging when no test has ended and nothing was printed for this time. It must be longer
     than the longest silent step on a slow machine, since a stage that is merely slow has to pass, and than the limit
     of one test (in pyproject.toml and tests/conftest.py), so that a test that hangs is ended alone."""
     beside: bool = False

@@ -73,7 +73,7 @@ def test_each_verb_has_help(verb: str) -> None:
         pytest.param(["broker"], "Missing option '--data'", id="missing option"),
         pytest.param(["broker", "--data", "d", "--listen", "5672"], "'5672' is not HOST:PORT", id="no host"),
         pytest.param(["broker", "--data", "d", "--listen", "h:66666"], "'h:66666' is not HOST:PORT", id="no port"),
-        pytest.param(["broker", "--data", "d", "--management", "m.sock"], "'m.sock' is no address", id="no socket"),
+        pytest.param(["broker", "--data", "d", "--management", "m.sock"], "'m.sock' is not an address", id="no socket"),
         pytest.param(["up", "/nonexistent"], "Directory '/nonexistent' does not exist", id="no folder"),
         pytest.param(["operator", "--lag-image", "l", "--broker-image", ""], "setting broker-image", id="image"),
         pytest.param(["lag", "--nonsense"], "required: --observer", id="the job's own parser"),

@@ -33,7 +33,8 @@ __all__ = ["NOT_OPENED", "Authenticator", "ClientOpen", "Connection", "Connectio
 
 TURN_BUDGET: Final = 64
 """What a connection may ask for in a turn, as `endpoint.events.weight` weighs it; the rest waits for the next turns.
-If it asked for more at once, it is not read for as many turns as that takes.
+
+If one read brings more, the connection is not read again for as many turns as that takes.
 """
 
 MAX_EARLY_BYTES: Final = 1024 * 1024
@@ -86,9 +87,9 @@ class ConnectionLogin:
     """The dialogue is over and the peer has logged in: what comes now is AMQP."""
     user: str = ""
     groups: frozenset[str] = frozenset()
-    """Those that the user's token names; the settings' groups come with the permissions."""
+    """The groups that the user's token names; those of the settings come with the permissions."""
     proof: Proof | None = None
-    """What the log-in depends on; None if nothing can take it back."""
+    """What the login depends on; None if nothing can take it back."""
     granted: dict[Need, Refuse | None] = field(default_factory=dict[Need, Refuse | None])
     """Answers of `access.permissions`, kept while its version is `granted_version`."""
     granted_version: int = 0
@@ -103,11 +104,11 @@ class ClientOpen:
     asks_sole: bool = False
     """It asked to be the only connection of its container-id."""
     enforcement: Enforcement = Enforcement.REFUSE
-    """What is to happen then to another connection of its container-id."""
+    """If it asked for that: what is to happen to another connection of its container-id."""
 
 
 NOT_OPENED: Final = ClientOpen()
-"""Until the Open has come."""
+"""What a connection has in this place until the Open has come."""
 
 
 @dataclass(slots=True, eq=False)
@@ -117,7 +118,7 @@ class Reading:
     unread: bytes = b""
     """AMQP bytes that came and wait for their turn; nothing is read from the socket meanwhile."""
     debt: int = 0
-    """What it asked for beyond `TURN_BUDGET`: it is not read before as many turns as that takes."""
+    """What it asked for beyond `TURN_BUDGET`: it is not read again for as many turns as that takes."""
     is_behind: bool = False
     """It is in the loop's list of connections with something unread."""
     is_held: bool = False

@@ -146,7 +146,7 @@ class Listener:
 
     @property
     def has_revocable_logins(self) -> bool:
-        """Whether the log-in of an open connection can stop to hold: a token expires, a password file goes."""
+        """Whether the login of an open connection can end: a token expires, a password file is removed."""
         return bool(self.issuers) or (self.users is not None and self.users.has_files)
 
     def user_names(self) -> list[str]:
@@ -174,7 +174,7 @@ def _load(tls: Tls, name: str) -> ServerTls:
         return ServerTls(TlsFiles(tls.certificate, tls.key, tls.client_ca, wants, minimum))
     except TlsFilesError as error:
         raise Misuse(
-            f"ListenerSettings {name!r} can't use its certificate: {error}.", "Give a PEM chain and its key."
+            f"Listener {name!r} can't use its certificate: {error}.", "Give a PEM chain and its key."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Ends connections whose log-in no longer holds: its token has expired, or its key, user or password was taken away.
+"""Ends connections whose login no longer holds: its token has expired, or its key, user or password was taken away.
 
 Times are looked at once a second. Files are looked at on the thread of `login_thread`, for a part of the connections
 each second; what is missing has to be missing twice, since editors remove a file before they write it again. Must not
@@ -41,11 +41,11 @@ class _Login(NamedTuple):
 
 
 Ends: TypeAlias = dict[int, LoginEnd | None]
-"""By number of each connection that was looked at: why its log-in has ended; None: it holds."""
+"""By number of each connection that was looked at: why its login has ended; None: it holds."""
 
 
 class LoginRevalidation:
-    """The log-ins of one broker's connections, after they have succeeded."""
+    """The logins of one broker's connections, after they have succeeded."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class LoginRevalidation:
         self._expiries: list[tuple[int, int]] = []
         """A heap: when a token expires (microseconds since the epoch), and the number of its connection."""
         self._suspects: set[int] = set()
-        """Connections whose log-in did not hold when it was looked at last."""
+        """Connections whose login did not hold when it was looked at last."""
         self._cursor = 0
         self._is_checking = False
         """The thread looks at files."""
 
     def logged_in(self, connection: Connection) -> None:
-        """Remember when the log-in of a connection expires."""
+        """Remember when the login of a connection expires."""
         proof = connection.login.proof
         if isinstance(proof, Signed):
             if len(self._expiries) > 2 * len(self._connections) + SPARE:
@@ -129,11 +129,11 @@ class LoginRevalidation:
 
 
 def _ends(logins: list[_Login]) -> Ends:
-    """What became of the log-ins; nothing of any if that can't be found out."""
+    """By connection, why its login has ended (None: it has not); empty if that can't be found out."""
     try:
         return _look_at_files(logins)
     except Exception:
-        logger.exception("The files of log-ins could not be looked at")
+        logger.exception("The files of logins could not be looked at")
         return {}
 
 

@@ -1,7 +1,7 @@
-"""The thread for the slow part of log-ins: hashing passwords, checking tokens, reading files.
+"""The thread for the slow part of logins: hashing passwords, checking tokens, reading files.
 
 Work is passed to the thread in a queue. The thread returns a function that the loop has to call with the result, and
-wakes the loop by a descriptor; so a log-in never blocks the loop. Hashing releases the interpreter lock. Must not know
+wakes the loop by a descriptor; so a login never blocks the loop. Hashing releases the interpreter lock. Must not know
 SASL or connections. Source: docs/decisions/025-password-hashing.md.
 """
 

@@ -37,7 +37,7 @@ class _Failures(NamedTuple):
 
 
 class LoginThrottle:
-    """The failed log-ins of the last ten minutes."""
+    """The failed logins of the last ten minutes."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity

@@ -59,11 +59,11 @@ class _SecretCheck(NamedTuple):
 class _Result(NamedTuple):
     answer: CredentialAnswer
     proof: Proof | None
-    """What the log-in depends on from then on, if it succeeds."""
+    """What the login depends on from then on, if it succeeds."""
 
 
 class Logins:
-    """The log-ins of one broker."""
+    """The logins of one broker."""
 
     def __init__(
         self,
@@ -205,6 +205,6 @@ def _check_token(listener: Listener, token: bytes, now_us: int) -> _Result:
     try:
         bearer, issuer = listener.issuers.check(token, now_us / 1_000_000)
     except TokenError as error:
-        return _Result(WrongCredentials(f"the token lets nobody in: {error}"), None)
+        return _Result(WrongCredentials(f"the token is not valid here: {error}"), None)
     proof = Signed(issuer, bearer.key, int(bearer.ends * 1_000_000))
     return _Result(Identified(bearer.user, bearer.groups), proof)

@@ -40,12 +40,12 @@ class Node(Protocol):
 
     @property
     def name(self) -> str:
-        """What permissions name it by."""
+        """The name that permissions use for it."""
         ...
 
     @property
     def permission_kind(self) -> TargetKind:
-        """What kind of thing it is for them."""
+        """Its kind, as permissions know it."""
         ...
 
     @property
@@ -156,7 +156,7 @@ def _read(path: Path) -> tuple[Permission, ...]:
     except OSError as error:
         raise Misuse(f"The permissions {path} can't be read: {error.strerror}.", "Check the path.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Misuse(f"The permissions {path} are no YAML: {error}.", cure) from error
+        raise Misuse(f"The permissions {path} are not valid YAML: {error}.", cure) from error
     except ValidationError as error:
         raise Misuse(
             f"The permissions {path} are wrong: {'; '.join(validation_messages(error, whole='the file'))}.", cure

@@ -25,7 +25,7 @@ class RejectionReason(Enum):
     LOGIN_FAILED = "LoginFailed"
     """Wrong user, password, token or certificate, or a mechanism that is not offered."""
     LOGIN_UNAVAILABLE = "LoginUnavailable"
-    """The secret could not be checked: too many log-ins wait, or a file can't be read."""
+    """The secret could not be checked: too many logins wait, or a file can't be read."""
     LOGIN_TIMED_OUT = "LoginTimedOut"
     """`limits.loginSeconds`."""
     PROTOCOL_ERROR = "ProtocolError"

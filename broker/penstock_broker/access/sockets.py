@@ -73,7 +73,7 @@ def _bind_unix(path: str, file_mode: int) -> socket.socket:
 
 
 def _clear(path: str) -> None:
-    """Remove the socket of a process that died. Raises `OSError` if it is no socket, or a process listens on it."""
+    """Remove the socket of a process that died. Raises `OSError` if it is not a socket or a process listens on it."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The issuers whose tokens a broker accepts, with their keys as the files hold them now. Used on the log-in thread.
+"""The issuers whose tokens a broker accepts, with their keys as the files hold them now. Used on the login thread.
 
 Must not know SASL or connections. Source: docs/reference/security.md.
 """
@@ -81,7 +81,7 @@ class TokenIssuers:
     def check(self, token: bytes, now: float) -> tuple[Bearer, str]:
         """Whose token it is, and its issuer. Raises `TokenError`. May read a file."""
         claimed = issuer_of(token)
-        failed = TokenError("its issuer is none of ours")
+        failed = TokenError("its issuer is not in the configuration")
         for issuer in self._issuers:
             if issuer.rules.issuer != claimed:
                 continue

@@ -19,7 +19,7 @@ from penstock_amqp.transports.tls import Wrapping
 __all__ = ["Transport"]
 
 DISCARDED_BYTES = 65_536
-"""What `discard` reads at most in one call."""
+"""Most bytes that `discard` reads in one call."""
 
 
 class Transport:

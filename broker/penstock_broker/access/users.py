@@ -1,9 +1,9 @@
 """The users of a listener: salted records of their passwords, made from the settings or from a folder of files.
 
-A password given in plain is hashed when it is first needed, and only the record is kept. Files are looked at in each
-log-in (a `stat`); one that changed is read and hashed again, on the log-in thread: `load` is the slow part.
+A password given in plain text is hashed when it is first needed, and only the record is kept. Files are looked at in
+each login (a `stat`); one that changed is read and hashed again, on the login thread: `load` is the slow part.
 
-What a log-in depends on (`Proof`): a user's record, or a signed token. When it goes, the connection is closed
+What a login depends on (`Proof`): a user's record, or a signed token. When it goes, the connection is closed
 (`login_revalidation`). Must not know SASL or connections. Source: docs/decisions/025-password-hashing.md.
 """
 
@@ -102,7 +102,7 @@ class Users:
         return known.record if known.record is not None else Absent.NO_USER
 
     def load(self, user: str) -> CredentialRecord | None:
-        """The record of a user, read and hashed if necessary; None if there is none. Slow: on the log-in thread."""
+        """The record of a user, read and hashed if necessary; None if there is none. Slow: on the login thread."""
         record = self._given.get(user)
         path = self._file_of(user)
         stamp = _stamp(path)
@@ -115,9 +115,9 @@ class Users:
         return known.record
 
     def end_of(self, user: str, record: CredentialRecord) -> LoginEnd | None:
-        """Why a log-in by this record has ended; None: it holds, also while the file can't be used.
+        """Why a login by this record has ended; None: it holds, also while the file can't be used.
 
-        Slow: on the log-in thread.
+        Slow: on the login thread.
         """
         if user not in self._given and _stamp(self._file_of(user)) is None:
             return LoginEnd.USER_REMOVED
@@ -190,4 +190,4 @@ class Signed:
 
 
 Proof: TypeAlias = CredentialRecord | Signed
-"""What a log-in depends on. A log-in without proof (ANONYMOUS, EXTERNAL) can't be taken back."""
+"""What a login depends on. A login without proof (ANONYMOUS, EXTERNAL) can't be taken back."""

@@ -26,7 +26,7 @@ from penstock_core.subscription_lifetime import SessionKey
 __all__ = ["add_browser", "add_lookup", "add_producer", "consume", "subscribe"]
 
 ROOM_BYTES: Final = 1024 * 1024
-"""What the broker writes into the longest message, at most: a limit beyond that never holds."""
+"""More than the broker ever adds to a message: no message exceeds the limit of a link that allows this much more."""
 
 
 def subscribe(broker: Broker, connection: Connection, link: OutLink, plan: SubscribePlan) -> Consumer:

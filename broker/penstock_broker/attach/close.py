@@ -90,7 +90,7 @@ def _close_receivers(broker: Broker, receivers: list[ReceivingLink], error: Amqp
 
 
 def close_lookup(lookup: SubscriptionLookup, error: AmqpError) -> None:
-    """Close a link with a null source; its subscription is not concerned."""
+    """Close a link with a null source; its subscription stays as it is."""
     lookup.link.context = None
     lookup.connection.endpoint.detach(lookup.link, closed=True, error=error)
 

@@ -139,7 +139,7 @@ def session_ended(broker: Broker, connection: Connection, event: SessionEnded) -
 
 
 def connection_ended(broker: Broker, connection: Connection, *, orderly: bool = False) -> None:
-    """The connection is closed (`orderly`: by its client) or lost: its links end, and what lives as long as it."""
+    """The connection is closed (`orderly`: by its client) or lost: its links end, and what lives no longer than it."""
     broker.clients.counts.leave(connection)
     commit.roll_back_connection(broker, connection)
     held = _held_by_link(connection)

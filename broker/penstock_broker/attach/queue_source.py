@@ -1,7 +1,7 @@
 """Decides attaches whose source is a queue: consumers, which take its messages, and browsers, which get copies.
 
 A selector holds at dispatch: what it does not select stays for others. A browser gets copies of what a consumer could
-take when it attached: neither what is with consumers nor what waits for its time. Changes nothing. Source:
+take when it attached: neither messages in flight nor delayed ones. Changes nothing. Source:
 docs/decisions/011-browsing.md, docs/decisions/018-addresses.md; JMS 2.0, 3.8.1 and 6.1.7.
 """
 

@@ -42,7 +42,7 @@ def steal_consumer(broker: Broker, key: LinkKey, winner: Connection) -> Consumer
 
 
 def steal_within_session(broker: Broker, connection: Connection, link: InLink | OutLink) -> None:
-    """End what brings or browses messages under the name of `link` on its session.
+    """End the producer or the browser that has the name of `link` on the same session.
 
     A link of that name on another session stays: clients number their links per session, and there is nothing to take
     over. Links that consume are stolen by the rules of what they consume from.

@@ -106,7 +106,7 @@ def _queue_source(plan: ConsumePlan | BrowsePlan) -> Source:
 
 
 def producer_target(plan: ProducePlan) -> Target:
-    """The target of a link on which the peer sends. Only nodes that last could be durable, and a new one does not."""
+    """The target of a link on which the peer sends. A new node is temporary, so never durable."""
     asked, new_node = plan.request.target, plan.new_node
     assert asked is not None, "refused by the decision"
     return Target(

@@ -92,7 +92,7 @@ def decide_subscription(
     if isinstance(decision, Refuse):
         return decision
     if isinstance(decision, Rebind) and exchange.temporary is None:
-        # Of what an administrator declared its consumers may have what is bound, not whatever they bind.
+        # The right to consume from a declared subscription does not include the right to bind it to something else.
         refused = broker.permissions.check(connection, Action.CONSUME, TargetKind.EXCHANGE, exchange.name)
         if refused is not None:
             return refused
@@ -130,7 +130,7 @@ def decide_lookup(broker: Broker, connection: Connection, request: SourceRequest
 
 
 def _asked_source(request: SourceRequest, address: str, topic: TopicNode) -> AskedSource | Refuse:
-    """What of the exchange the source asks for, or why that can't be read."""
+    """What the source asks for on the exchange, or why that can't be read."""
     selector, filters = request.selector, request.binding_filters
     if isinstance(selector, Refuse):
         return selector

@@ -23,9 +23,9 @@ from penstock_broker.log.segment_usage import Segment, SegmentUsage
 LOGGER = logging.getLogger(__name__)
 
 LEAST_SEGMENTS = 4
-"""So many segments that are kept for their acks alone are worth being read."""
+"""With fewer segments that are kept for their acks alone, compaction is not worth its cost."""
 LONG_RUN = 5
-"""So many consecutive numbers are shorter as a range than as a list."""
+"""Consecutive numbers from which on a range is shorter than a list."""
 
 Span = tuple[int, int]  # first and last message
 

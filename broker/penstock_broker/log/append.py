@@ -33,7 +33,7 @@ _PUT = int(RecordType.PUT)
 LONGEST_REMARK = 64 * 1024
 """Bytes of one remark, which each checkpoint writes again."""
 HEAD_BYTES = 64 * 1024
-"""Of a payload too large for one record, so many bytes are kept in memory."""
+"""Bytes that are kept in memory of a payload too large for one record."""
 
 
 class RecordTooLarge(Exception):

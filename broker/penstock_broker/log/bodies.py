@@ -21,7 +21,7 @@ from penstock_broker.log.segment_usage import Segment, SegmentUsage
 LOGGER = logging.getLogger(__name__)
 
 _HEAD_BYTES = 64 * 1024
-"""Of a large payload that was put without a head, so many bytes are read into memory at recovery."""
+"""Bytes that recovery reads into memory of a large payload that was put without a head."""
 
 
 class Extent(NamedTuple):
@@ -38,7 +38,7 @@ class StagedBody:
     __slots__ = ("__weakref__", "_extents", "_files", "_starts", "length", "number", "segments")
 
     def __init__(self, number: int, files: FileLayer, usage: SegmentUsage) -> None:
-        """An empty body. `number` is from the same row as message numbers."""
+        """An empty body. `number` is from the same series as message numbers."""
         self.number = number
         self.length = 0
         self.segments: list[Segment] = []

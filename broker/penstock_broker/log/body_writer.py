@@ -16,9 +16,9 @@ from penstock_broker.log.space import NoRoom, Space
 from penstock_broker.log.writer import HEADER_SPACE, SegmentWriter
 
 GATHERED_BYTES = 256 * 1024
-"""So many bytes of parts are written together."""
+"""Bytes of parts that are gathered before they are written."""
 _LEAST_PART = 4096
-"""Bytes: a shorter part of a longer piece is not worth the rest of a segment."""
+"""Bytes of the shortest part for which a longer piece is cut, to fill the rest of a segment."""
 
 
 class BodyWriter:

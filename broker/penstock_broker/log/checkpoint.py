@@ -46,7 +46,7 @@ class Numbers:
         self._message_ceiling = self._incarnation_ceiling = 0
 
     def next_message(self) -> int:
-        """A number for a message that is not logged, or for a body; they come from the same row as those of puts."""
+        """A number for a message that is not logged, or for a body; they come from the same series as those of puts."""
         number = self.message
         self.message = number + 1
         return number

@@ -66,7 +66,7 @@ class Commits:
         """What the turn had appended before a unit began; None if there is no unit."""
 
     def check_unit(self, puts: Iterable[tuple[Buffer, int]], acks: int) -> None:
-        """Whether a unit of these puts and so many acks will be taken, provided that it begins in this turn.
+        """Whether a unit of these puts and this number of acks will be taken, provided that it begins in this turn.
 
         A put is a payload, and by how many bytes it may become longer. Raises RecordTooLarge, or NoRoom. A unit of acks
         alone finds room also when the disk is full.

@@ -45,9 +45,9 @@ class LogOptions:
 
     segment_bytes: int = 64 * 1024 * 1024
     reserve: int = 2
-    """So many spare segments are used by acks, topology and compaction only."""
+    """Spare segments that only acks, topology and compaction may use."""
     spare: int = 1
-    """So many spare segments are kept ready besides these."""
+    """Spare segments that are kept ready besides those of the reserve."""
     inline_bytes: int = 1024 * 1024
     """A longer payload whose body came in parts stays in the segments; see `LargePayload`."""
     sync: SyncChoice = SyncChoice.AUTO

@@ -30,7 +30,7 @@ class Segment:
     end: int
     """Where the next block goes, in bytes from the start of the file."""
     first_message: int
-    """No put in here has a lower number, but for copies that compaction made."""
+    """No put in here has a lower number, except for copies that compaction made."""
     live: int = 0
     """Live messages, counted per queue, and bodies with parts in here that something holds."""
     released_by: int = 0

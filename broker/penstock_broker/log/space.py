@@ -31,7 +31,7 @@ class Space:
         reserve: int,
         clock: Callable[[], int],
     ) -> None:
-        """`reserve`: so many spare segments are not for publishers. `clock`: milliseconds since 1970."""
+        """`reserve`: number of spare segments that publishers may not use. `clock`: milliseconds since 1970."""
         self._writer, self._spares, self._compaction, self._sync = writer, spares, compaction, sync
         self._reserve, self._clock = reserve, clock
         self._fill_again_ms = 0

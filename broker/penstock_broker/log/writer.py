@@ -90,7 +90,8 @@ class SegmentWriter:
     ) -> None:
         """Go on behind block `sequence`, the last one recovered. Everything up to it is synced.
 
-        `reserve`: so many spare segments are not used up while more can be made. `clock`: milliseconds since 1970.
+        `reserve`: number of spare segments that are not used up while more can be made. `clock`: milliseconds since
+        1970.
         """
         self._files, self._folder, self._spares = files, folder, spares
         self.usage, self.schedule, self.routes = usage, schedule, routes

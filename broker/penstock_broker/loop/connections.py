@@ -76,7 +76,7 @@ class Connections:
         if connection.phase is Phase.GONE or connection.reading.is_behind:
             return
         if connection.phase is Phase.CLOSING:
-            # Whatever it says does not matter any more; that it goes does.
+            # What the peer sends does not matter any more, only whether it closes the connection.
             if not connection.transport.discard():
                 self.drop(connection)
             return
@@ -174,7 +174,7 @@ class Connections:
         if connection.reading.unread:
             self._note_behind(connection)  # its Open may be answered now
         if connection.is_congested:
-            # The peer said something: its window may be open again, and what it held back is out.
+            # The peer sent something: its session window may be open again, and what waited for it was just sent.
             connection.is_congested = False
             for link in connection.endpoint.all_links():
                 dispatch.link_unblocked(self._broker, link)
@@ -219,7 +219,7 @@ class Connections:
     # -- time-outs ----------------------------------------------------------------------------------------------------
 
     def sweep(self) -> None:
-        """Look at heartbeats, idle time-outs and slow log-ins now, and every `SWEEP_MS` from now on.
+        """Look at heartbeats, idle time-outs and slow logins now, and every `SWEEP_MS` from now on.
 
         A look at each connection is cheaper than a timer for each, and a connection that is gone leaves nothing behind.
         """

@@ -48,7 +48,7 @@ def handle(broker: Broker, connection: Connection, events: list[Event]) -> None:
             if isinstance(producer, Producer):
                 if not event[1].is_open:
                     continue
-                # The second half: a client that names a transaction without having asked for one.
+                # The second condition finds a client that names a transaction without having declared one.
                 if connection.transactions is not None or is_transactional(event[2][0][0]):
                     work.publish(broker, producer, event[2])
                 else:

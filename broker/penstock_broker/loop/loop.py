@@ -1,8 +1,8 @@
 """The loop: one thread, raw epoll, turns bounded in time. Everything the broker does happens in a turn of it.
 
-A turn: read ready sockets -> route and append to the log -> queues to consumers -> delivered marks -> write the log's
-block -> flush sockets -> ask for the fdatasync. What waits for a sync leaves in the turn in which the log says it is
-done. At most 16 descriptors per poll, the deadline is checked between connections, and what did not get its turn is
+A turn: read ready sockets -> route and append to the log -> queues to consumers -> delivered-up-to numbers -> write the
+log's block -> flush sockets -> ask for the fdatasync. What waits for a sync leaves in the turn in which the log says it
+is done. At most 16 descriptors per poll, the deadline is checked between connections, and what did not get its turn is
 the first in the next one. `turn` and `add` are public, so that a test can drive a whole broker on a clock of its own.
 
 Written for speed: `turn` and what it calls run for every batch. Source: docs/decisions/022-one-thread.md and
@@ -223,7 +223,7 @@ class Loop:
             self.connections.advance_streams()
 
     def _finish(self) -> None:
-        """Delivered marks, the log's block, sockets, the sync: in this order."""
+        """Delivered-up-to numbers, the log's block, sockets, the sync: in this order."""
         broker = self.broker
         log = broker.log
         if broker.work.delivered:

@@ -59,7 +59,7 @@ def _delete_exchange(broker: Broker, name: str, wanted: management.Deletion) -> 
     if exchange is None:
         return _DELETED
     if wanted.owner_uid is not None and exchange.owner is not None and exchange.owner.uid != wanted.owner_uid:
-        return refusal(Refuse(Reason.MANAGED, f"The exchange {name!r} is declared by another resource by now."))
+        return refusal(Refuse(Reason.MANAGED, f"The exchange {name!r} is now declared by another resource."))
     bound = len(broker.topology.bound(name))
     refused = decide_exchange_deletion(name, bound, if_unused=wanted.if_unused)
     if refused is not None:

@@ -89,7 +89,7 @@ def _body(data: bytes, start: int, most: int) -> tuple[str, bool, bool]:
 
 
 def _as_text(piece: bytes, *, is_cut: bool) -> str:
-    """The text. The last character may be cut off in its middle. Raises `UnicodeDecodeError` if it is no text."""
+    """The text. The last character may be cut off in its middle. Raises `UnicodeDecodeError` if it is not text."""
     for cut in range(4 if is_cut else 1):
         try:
             text = piece[: len(piece) - cut].decode()

@@ -96,7 +96,7 @@ def _raw_list(items: list[bytes]) -> bytes:
 
 
 Task: TypeAlias = QueryTask | ChangesTask | queue_messages.PeekTask | queue_messages.MessagesTask
-"""A request that is worked through in slices: `step` returns its response, or None if changed is more to do."""
+"""A request that is worked through in slices: `step` returns its response, or None if there is more to do."""
 
 
 def respond(broker: Broker, connection: Connection, request: Message) -> ManagementResponse | Task:
@@ -208,7 +208,7 @@ def _query(
     offset, count = _number(asked.get(management.OFFSET), 0), _number(asked.get(management.COUNT), management.MAX_COUNT)
     since = _number(asked.get(management.CHANGED_SINCE), 0)
     if offset < 0 or count < 0:
-        return invalid_request("offset and count are not negative.")
+        return invalid_request("offset and count must not be negative.")
     body = request.body if isinstance(request.body, dict) else {}
     names = body.get("attributeNames")
     attributes = [str(name) for name in names] if isinstance(names, list) and names else _attributes(kind)
@@ -268,7 +268,7 @@ def _change(
 
 def _change_item(broker: Broker, operation: Operation, entry: Value) -> ManagementResponse:
     if not isinstance(entry, dict):
-        return invalid_request("An entry of the list is no map.")
+        return invalid_request("An entry of the list is not a map.")
     name = entry.get("name")
     try:
         kind = EntityType(str(entry.get("type")))

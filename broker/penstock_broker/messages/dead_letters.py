@@ -48,10 +48,10 @@ ANNOTATIONS: Final = (
     "x-opt-death-description",
     "x-opt-ACTUAL-EXPIRY",
 )
-"""All that is written on a message which is sent on."""
+"""All annotations that are added to a message which is sent on."""
 
 _TOLD_BYTES: Final = 4096
-"""More than all of `TOLD` takes: names of queues, exchanges and subscriptions, but for what the consumer said."""
+"""More than the annotations of `TOLD` take together, without what the consumer said."""
 
 RETRY_MS: Final = 1000
 RETRIED_AT_ONCE: Final = 200

@@ -37,7 +37,7 @@ def _asked(queue: Queue, entry: Entry) -> int:
     arrived = entry[AVAILABLE]
     if entry[FLAGS] & SCHEDULED:
         if wished.delivery_delay_ms is None or wished.delivery_time_ms is not None:
-            return entry[EXPIRES]  # when it came stands in the log only: the next start asks that
+            return entry[EXPIRES]  # when it came is only in the log, which is read at the next start
         arrived -= wished.delivery_delay_ms * 1000
     return bounded(expires_at(arrived, head.ttl, wished.absolute_expiry_ms), arrived, queue.policy.max_ttl_us)
 
@@ -63,7 +63,7 @@ def note_expiry(broker: Broker, queue: Queue, expires_us: int) -> None:
 
 
 def recheck_expiry(broker: Broker, queue: Queue) -> None:
-    """The queue's policies may have changed: have a look at what waits, if that lets it expire at other times."""
+    """The queue's policies may have changed: look at the waiting messages again if that changes when they expire."""
     if queue.expiry.is_retimed:
         queue.expiry.may_expire = True
         queue.expiry.next_due, queue.expiry.next_pass = broker.clock.now_us, 0

@@ -1,4 +1,4 @@
-"""Takes a waiting message out of its queue for an administrator: dropped, moved elsewhere, or back to where it died.
+"""Takes a waiting message out of its queue for an administrator: drops it, moves it, or sends a dead letter back.
 
 Like a dead letter it is put there first and acknowledged here second, in one block of the log, so a crash duplicates it
 at worst. A moved message keeps its expiry and its delivery time; its failed deliveries are forgotten. Must not know
@@ -50,7 +50,7 @@ def move(broker: Broker, queue: Queue, entry: Entry, target: ExchangeTarget | Qu
 
 
 def redrive(broker: Broker, queue: Queue, entry: Entry, origin: Queue) -> AmqpError | None:
-    """The same back into the queue where it died, without what was written on it then."""
+    """Put a dead letter back into the queue that it comes from, without the annotations of a dead letter."""
     refused = put_into(
         broker, origin, _renewed(broker, entry, deadline(queue, entry), ANNOTATIONS), keep=bool(entry[FLAGS] & LOGGED)
     )
@@ -60,7 +60,10 @@ def redrive(broker: Broker, queue: Queue, entry: Entry, origin: Queue) -> AmqpEr
 
 
 def origin_of(broker: Broker, entry: Entry) -> Queue | str:
-    """The queue that a dead letter comes from, or why it can't go back. Only the broker writes that (`origins`)."""
+    """The queue that a dead letter comes from, or why it can't go back.
+
+    Only the broker writes that annotation (`dead_letter_origin`).
+    """
     data = entry[DATA]
     try:
         found = fields.picked_annotations(data, message_head.read_head(data).start, _ORIGIN).get(ORIGIN)

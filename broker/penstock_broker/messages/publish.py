@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 KNOWN_BEGINNINGS: Final = 16
-"""Ways in which the messages of a producer begin that are remembered: its priorities, say."""
+"""Prefixes that are remembered per producer: one that uses several priorities has several."""
 
 
 def publish(broker: Broker, producer: Producer, batch: list[Arrival]) -> None:

@@ -97,7 +97,7 @@ def _fill(queue: Queue, messages: Sequence[LiveMessage], now_us: int) -> None:
         if message.deliveries:
             queue.redelivery.attempts[message.number] = message.deliveries
             queue.totals.max_delivery_count = max(queue.totals.max_delivery_count, message.deliveries)
-        if message.delivered and is_due:  # the mark says no more than that others of higher number were
+        if message.delivered and is_due:  # a delayed one below the delivered-up-to number may not have been sent
             queue.redelivery.seen.add(message.number)
             queue.delivered_up_to = max(queue.delivered_up_to, message.number)
     queue.put(_in_order(due))

@@ -131,11 +131,11 @@ def _annotated(broker: Broker, queue: Queue, held: Held, annotations: dict[Symbo
 
 
 def _keep(broker: Broker, queue: Queue, number: int, section: bytes) -> None:
-    """Have the log keep the annotations; they have no claim on the room that is kept for acks."""
+    """Have the log keep the annotations; they may not use the room that is reserved for acks."""
     if broker.log.accepts_publishing() and broker.log.remark(queue.incarnation, number, section):
         return
     if broker.warnings.may_warn(f"annotations {queue.name}"):
         logger.warning(
-            "What consumers wrote on a message of %r won't survive a restart: too much, or the volume is full",
+            "Annotations that consumers added to a message of %r end at a restart: too long, or the volume is full",
             queue.name,
         )

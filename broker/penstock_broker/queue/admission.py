@@ -23,7 +23,7 @@ __all__ = ["Admission", "AdmissionSet", "IsForeign"]
 H = TypeVar("H")
 
 IsForeign: TypeAlias = "Callable[[Connection | None], bool]"
-"""Whether what is published on a connection is not one's own; None: the broker publishes."""
+"""Whether no-local lets a message pass that comes on this connection; None: the broker itself publishes."""
 
 
 @dataclass(frozen=True, slots=True)

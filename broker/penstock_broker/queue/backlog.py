@@ -101,11 +101,11 @@ class Backlog:
         return [head for head in heads if head is not None]
 
     def pick(self, chosen: Set[int], passed: Set[int]) -> list[Entry]:
-        """Take `chosen` out of wherever they wait. They are among `passed`: the next messages of a snapshot whose
-        messages before these were passed the same way.
+        """Take `chosen` out of wherever they wait. They are among `passed`, the next part of a snapshot; all earlier
+        parts of it were passed to this method before.
 
-        What was passed counts as looked at: it is put behind what else was, before all that is fresh. So nothing is
-        passed over twice however few are chosen, and a call costs what it passes.
+        What was passed and not chosen moves from the fresh messages to those that were looked at. So no message is
+        passed twice, however few are chosen, and a call costs as much as `passed` is long.
         """
         taken: list[Entry] = []
         for level in self._levels:

@@ -86,11 +86,11 @@ class SelectorCursor:
         self.examination = examination
         self._excluded = excluded
         self.consumer = consumer
-        """Whose it is alone; None if it is shared."""
+        """The only consumer that has it; None if several share it."""
         self.max_bytes = 0
         """Its consumer takes no longer message; 0: any."""
         self.users = 0
-        """BacklogConsumers that have it."""
+        """How many consumers have it."""
         self._positions: dict[int, int] = {}
         """By priority: what lies back with a lower number was examined."""
         self._hints: dict[int, list[tuple[int, bool]]] = {}

@@ -31,7 +31,7 @@ GROUPED: Final = 8
 """Flag of an entry: its message belongs to a group."""
 
 MAX_UNGROUPED: Final = int(Field.GROUP_ID)
-"""A properties section of at most so many fields names no group."""
+"""A properties section with no more fields than this names no group."""
 
 LOOK_INSIDE: Final = (0, 1)
 """No prefix is known, and the byte compared is always too high: each message is looked into."""

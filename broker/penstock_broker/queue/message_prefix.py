@@ -15,7 +15,7 @@ from penstock_broker.queue.flags import GROUPED, LOOK_INSIDE, level_flags, prope
 __all__ = ["NO_TIMES", "UNKNOWN", "MessagePrefix"]
 
 NO_TIMES: Final = 8
-"""A properties list of at most so many fields has no absolute expiry, and names no group."""
+"""A properties list with no more fields than this has no absolute expiry, and names no group."""
 
 USUAL_COUNT: Final = 10
 """Fields that JMS clients write."""
@@ -42,7 +42,7 @@ class MessagePrefix:
         self.delays = times.may_wait(data, head.start, same or len(data))
         """The message-annotations may ask for a later delivery."""
         self.prefix = data[:same] if same else _NEVER
-        """A message that begins so needs no other `Beginning`."""
+        """A message that begins so needs no other `MessagePrefix`."""
 
     def look(self, data: bytes) -> tuple[int, int]:
         """Read from a message with this prefix when it expires (milliseconds since the epoch, 0: it names no time), and

@@ -15,7 +15,7 @@ def split(address: str) -> tuple[str, int]:
     """Host (without brackets; 0.0.0.0 if there is none) and port. Raises `ValueError`."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise ValueError(f"{address!r} is no address: write HOST:PORT, such as 0.0.0.0:5672 or [::1]:5672")
+        raise ValueError(f"{address!r} is not an address: write HOST:PORT, such as 0.0.0.0:5672 or [::1]:5672")
     return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
 
 

@@ -68,7 +68,7 @@ class Authentication(Spec):
 
     anonymous: bool = False
     users_folder: Path | None = None
-    """A file per user, named like the user, holding the password or its salted record; looked at in each log-in."""
+    """A file per user, named like the user, holding the password or its salted record; looked at in each login."""
     users: dict[str, str] = Field(default_factory=dict[str, str])
     """Passwords or salted records by user."""
     allow_insecure_plain: bool = False

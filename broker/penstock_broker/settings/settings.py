@@ -68,7 +68,7 @@ def _origin(text: str) -> str:
         return text
     origin = normal_origin(text)
     if origin is None:
-        raise ValueError(f"{text!r} is no origin: write SCHEME://HOST or SCHEME://HOST:PORT, or '*'")
+        raise ValueError(f"{text!r} is not an origin: write SCHEME://HOST or SCHEME://HOST:PORT, or '*'")
     return origin
 
 
@@ -88,7 +88,7 @@ class ListenerSettings(Spec):
     max_message_bytes: int | None = Field(default=None, ge=1024)
     """Absent: that of the broker."""
     idle_timeout_seconds: int | None = Field(default=None, ge=0)
-    """A peer silent for so long is dropped; 0: never. Absent: that of the broker."""
+    """A peer that is silent for longer than this is disconnected; 0: never. Absent: that of the broker."""
     allowed_origins: tuple[Origin, ...] | None = None
     """From where pages in browsers may use a WebSocket listener; `*`: from anywhere. Absent: from the same host."""
 
@@ -126,7 +126,7 @@ class DeliverySettings(DeliveryPolicy):
     """The delivery policy of subscriptions and queues that clients make, or auto-creation makes for them."""
 
     idle_expiry_seconds: int | None = Field(default=None, ge=1)
-    """A client's durable subscription that nobody has consumed from for so long is ended; absent: never."""
+    """A client's durable subscription that nobody has consumed from for longer than this is ended; absent: never."""
 
 
 class LogSettings(Spec):
@@ -134,7 +134,7 @@ class LogSettings(Spec):
 
     segment_bytes: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
     max_unsynced_bytes: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
-    """When so many bytes of large messages are written and not synced, their senders are not read any further."""
+    """While more bytes of large messages than this are written and not synced, nothing is read from their senders."""
 
 
 class BrokerSettings(Spec):
@@ -179,7 +179,7 @@ class BrokerSettings(Spec):
             wanted = listener.sasl_mechanisms or ()
             unknown = [name for name in wanted if name not in MECHANISM_NAMES]
             if unknown:
-                raise ValueError(f"{unknown[0]!r} is no SASL mechanism; there are {', '.join(MECHANISM_NAMES)}")
+                raise ValueError(f"{unknown[0]!r} is not a SASL mechanism; there are {', '.join(MECHANISM_NAMES)}")
             exposed = [name for name in wanted if name in CLEARTEXT_MECHANISMS]
             if exposed and not self.is_private(listener):
                 raise ValueError(
@@ -214,7 +214,7 @@ def load(path: Path) -> BrokerSettings:
     except OSError as error:
         raise Misuse(f"The configuration {path} can't be read: {error.strerror}.", "Check the path.") from error
     except yaml.YAMLError as error:
-        raise Misuse(f"The configuration {path} is no YAML: {error}.", "Correct the line.") from error
+        raise Misuse(f"The configuration {path} is not valid YAML: {error}.", "Correct the line.") from error
     try:
         return BrokerSettings.model_validate(content or {})
     except ValidationError as error:

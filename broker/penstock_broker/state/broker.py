@@ -133,7 +133,7 @@ class PendingWork:
 
 
 class TemporaryNodes:
-    """Temporary queues and topics that do not simply go with the link that made them."""
+    """Temporary queues and topics whose end does not depend on the link that made them alone."""
 
     __slots__ = ("is_under_review", "lingering")
 

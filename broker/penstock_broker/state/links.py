@@ -49,7 +49,7 @@ class Consumer(ReceivingLink):
         self.kind = kind
         self.key = key
         self.durability = durability
-        """What the attach asked."""
+        """The durability that the attach asked for."""
 
 
 class SubscriptionLookup(Link):

@@ -64,7 +64,7 @@ class Settlement:
 
 
 class Transaction:
-    """One local transaction. `state` is changed by `Ledger.move` only."""
+    """One local transaction. `state` is changed by `ConnectionTransactions.move` only."""
 
     __slots__ = ("coordinator", "id", "postings", "settlements", "since_us", "state")
 

@@ -75,7 +75,7 @@ class Route:
 
     @property
     def selection(self) -> AdmissionSet[Queue]:
-        """Asks the picky queues together. Made when the first message comes: most routes have none to ask."""
+        """Asks the queues that take some messages only. Made when first needed: most routes have no such queue."""
         if self._selection is None:
             asked = [(queue, queue.admits) for queue in self.picky]
             self._selection = AdmissionSet([(queue, admits) for queue, admits in asked if admits is not None])

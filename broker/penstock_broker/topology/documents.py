@@ -1,8 +1,8 @@
 """The topology as documents of the log: what is written when it changes, and how it is read back at start.
 
 The format is private to the broker: JSON, one document per exchange, subscription and queue. Keys that a later release
-wrote are passed over, so that its volume can be gone back with; keys that came after the first release have a default.
-Must not know the log.
+wrote are ignored, so that an earlier release can use the volume again; keys that came after the first release have a
+default. Must not know the log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ QUEUE: Final = "queue"
 
 
 class TopologyDocument(BaseModel):
-    """Base of the documents: camelCase keys, all of them written, those that are not known passed over."""
+    """Base of the documents: camelCase keys, all of them written, unknown ones ignored."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 

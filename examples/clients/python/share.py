@@ -18,7 +18,7 @@ class Sharing(MessagingHandler):
     """Two links of one subscription: their names differ behind `|`. They could as well be in two processes."""
 
     def __init__(self, url: str, subscription: str, count: int) -> None:
-        super().__init__(auto_accept=False, prefetch=2)  # few, so that nobody hoards
+        super().__init__(auto_accept=False, prefetch=2)  # few, so that no receiver keeps messages from the other
         self.url, self.subscription, self.left = url, subscription, count
         self.waiting = RECEIVERS
 

@@ -85,7 +85,7 @@ def test_a_token_that_is_not_good_is_refused_and_logged_without_it(broker: Broke
     text = str(bad())
     with pytest.raises(NotAuthenticated):
         RawClient(broker.port, "c", login=bearer_login("mallory", text))
-    assert "as user 'mallory': the token lets nobody in: " in broker.log()
+    assert "as user 'mallory': the token is not valid here: " in broker.log()
     assert text.rpartition(".")[2] not in broker.log()
 
 
