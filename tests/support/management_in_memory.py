@@ -70,7 +70,7 @@ class SessionInMemory:
 
     broker: BrokerInMemory
     state: BrokerState | None = None
-    problem: str = "It is down."
+    problem_sentence: str = "It is down."
 
     @property
     def reach(self) -> Reach:

@@ -70,7 +70,8 @@ class BrokerSession:
         self.state: BrokerState | None = None
         """What the broker reported about itself last; kept while it is unreachable."""
         self.reach = Reach.UNREACHABLE
-        self.problem = "The operator has not connected yet."
+        self.problem = "the operator has not connected yet"
+        """Why the broker cannot be asked, without a full stop; empty while it is connected."""
         self._label = label
         self._connect = connect
         self._poll_seconds = poll_seconds
@@ -180,6 +181,12 @@ class BrokerSession:
                 await asyncio.wait_for(self._lost.wait(), self._poll_seconds)
             except TimeoutError:
                 self._state_received(await management.state())
+
+    @property
+    def problem_sentence(self) -> str:
+        """Why the broker cannot be asked, as a sentence for conditions; empty while it is connected."""
+        problem = self.problem.removesuffix(".")
+        return f"{problem[0].upper()}{problem[1:]}." if problem else ""
 
     def _state_received(self, state: BrokerState) -> None:
         before, self.state = self.state, state

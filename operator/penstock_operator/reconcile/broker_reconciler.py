@@ -243,7 +243,7 @@ class BrokerReconciler:
             pinned=pinned,
             default_image=self.settings.broker_image,
             reach=Reach.UNREACHABLE if session is None else session.reach,
-            problem="The operator has not connected yet." if session is None else session.problem,
+            problem="The operator has not connected yet." if session is None else session.problem_sentence,
             state=state,
             spark_installed=observed.spark_installed,
             schedule=lag_schedule,

@@ -159,7 +159,7 @@ class Reconciler:
         return BrokerView(
             reach=session.reach,
             broker=broker,
-            problem=session.problem,
+            problem=session.problem_sentence,
             version="" if state is None else state.version,
             understands=None if state is None or state.understands is None else frozenset(state.understands),
         )

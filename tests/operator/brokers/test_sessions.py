@@ -126,7 +126,7 @@ def removal(entity: EntityType) -> DeleteEntity:
 async def test_it_connects_and_says_so_once(made: Fixture) -> None:
     session = await made.session()
     await until(lambda: session.reach is Reach.CONNECTED)
-    assert (session.state, made.changes) == (state(), 1)
+    assert (session.state, made.changes, session.problem_sentence) == (state(), 1, "")
     assert await made.session() is session
 
 
@@ -191,6 +191,7 @@ async def test_a_lost_broker_is_unreachable_at_once_and_connected_again(made: Fi
     with pytest.raises(Unreachable, match="it is down"):
         await session.declare(SUBSCRIPTION)
     assert session.reach is Reach.UNREACHABLE
+    assert session.problem_sentence == "It is down."
     with pytest.raises(Unreachable):
         await session.delete(removal(EntityType.EXCHANGE))
     made.script.is_up = True
