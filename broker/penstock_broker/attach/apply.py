@@ -77,11 +77,8 @@ def consume(broker: Broker, connection: Connection, link: OutLink, plan: Consume
 
 def add_browser(broker: Broker, connection: Connection, link: OutLink, plan: BrowsePlan) -> Browser:
     """The link gets copies of what waits in a queue now."""
-    if plan.new_node is not None:
-        temporary.make(broker, connection, plan.new_node)
     steal.steal_within_session(broker, connection, link)
     browser = Browser(connection, link, plan.queue, plan.selector)
-    browser.creates = plan.new_node.name if plan.new_node is not None else None
     link.context = browser
     plan.queue.links.browsers.append(browser)
     return browser

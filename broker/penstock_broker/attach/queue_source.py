@@ -52,8 +52,6 @@ class BrowsePlan:
     request: SourceRequest
     queue: Queue
     selector: Selector | None
-    new_node: PointToPointQueue | None
-    """The queue, if it is a temporary one that has to be made before."""
 
 
 def decide_queue(
@@ -69,7 +67,9 @@ def decide_queue(
         return selector
     may_manage = _may_manage(broker, connection, queue)
     asked = address.QueueAddress(queue.node.name) if isinstance(queue, QueueNode) else queue
-    decision = queue_links.decide_queue_attach(asked, request.distribution_mode, may_manage=may_manage)
+    # The queue of a dynamic source is empty when it is made, and a browser sees only what is there then: it consumes.
+    mode = None if request.dynamic is not None else request.distribution_mode
+    decision = queue_links.decide_queue_attach(asked, mode, may_manage=may_manage)
     match decision:
         case Refuse():
             return decision
@@ -124,14 +124,13 @@ def _browse(
         subscription = broker.topology.subscriptions.get(queue.identity)
         if subscription is None:
             return Refuse(Reason.SUBSCRIPTION_NOT_FOUND, f"There is no {queue.identity}; check the name.")
-        return BrowsePlan(request=request, queue=subscription.queue, selector=selector, new_node=None)
+        return BrowsePlan(request=request, queue=subscription.queue, selector=selector)
     node = queue.node
     refused = None if connection.listener.role is Role.MANAGEMENT else _check_connection(node, connection)
     refused = refused or broker.permissions.check_node(connection, Action.CONSUME, node)
     if refused is not None:
         return refused
-    new_node = node if queue.is_new else None
-    return BrowsePlan(request=request, queue=node.queue, selector=selector, new_node=new_node)
+    return BrowsePlan(request=request, queue=node.queue, selector=selector)
 
 
 def _may_manage(broker: Broker, connection: Connection, queue: QueueNode | address.SubscriptionQueue) -> bool:

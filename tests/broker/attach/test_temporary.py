@@ -265,6 +265,17 @@ def test_a_dynamic_source_makes_a_queue_and_consumes_from_it(connect: Connection
     assert is_gone(connect, reply.source.address or "")
 
 
+def test_a_dynamic_source_consumes_whatever_mode_it_asks_for(connect: Connections) -> None:
+    owner, other = connect("c1"), connect("c2")
+    reply = owner.attach_receiver("replies", Source(dynamic=True, distribution_mode=Symbol("copy")))
+    assert reply.source is not None
+    assert reply.source.distribution_mode == "move"
+    owner.flow(owner.last_handle, credit=10)
+    other.attach_sender("to", Target(address=reply.source.address))
+    send(other, other.last_handle, 0, "answer")
+    assert decode_message(owner.expect_transfer()[1]).body == "answer"
+
+
 def test_a_dynamic_source_can_be_a_topic(connect: Connections) -> None:
     owner, other = connect("c1"), connect("c2")
     reply = owner.attach_receiver("news", Source(dynamic=True, capabilities=symbols("temporary-topic")))
