@@ -87,10 +87,12 @@ def _topic_source(request: SourceRequest, reply: SourceReply, new_node: Exchange
 
 def _queue_source(plan: ConsumePlan | BrowsePlan) -> Source:
     """The source of a link that consumes from a queue, or browses it."""
-    request, new_node = plan.request, plan.new_node
+    request = plan.request
     asked = request.frame.source
     assert asked is not None, "a null source names no queue"
-    mode = DistributionMode.MOVE if isinstance(plan, ConsumePlan) else DistributionMode.COPY
+    mode, new_node = DistributionMode.COPY, None
+    if isinstance(plan, ConsumePlan):
+        mode, new_node = DistributionMode.MOVE, plan.new_node
     return Source(
         address=new_node.name if new_node is not None else asked.address,
         durable=0,
