@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from penstock_api.lag_result import LagResult, SubscriptionLag
-from penstock_lag.buckets import midpoint_ms
+from penstock_lag_rules.buckets import midpoint_ms
 from penstock_lag.rules import Figures, Thresholds, judge
 from penstock_lag.windows import Plan
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from penstock_api.lag_result import LagState
-from penstock_lag.buckets import midpoint_ms
+from penstock_lag_rules.buckets import midpoint_ms
 
 __all__ = ["RULES", "Figures", "LagVerdict", "Thresholds", "judge"]
 

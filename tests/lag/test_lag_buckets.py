@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_lag.buckets import midpoint_ms
+from penstock_lag_rules.buckets import midpoint_ms
 
 
 def bucket_of(duration_ms: int) -> int:

@@ -1,6 +1,6 @@
 """Percentiles from log2 buckets: which bucket holds the message of a rank. Buckets merge by adding.
 
-Buckets become milliseconds in penstock_lag.buckets; here they stay numbers, so that nothing is rounded twice.
+Buckets become milliseconds in penstock_lag_rules.buckets; here they stay numbers, so that nothing is rounded twice.
 """
 
 from __future__ import annotations

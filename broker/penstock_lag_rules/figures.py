@@ -1,0 +1,179 @@
+"""What the rules know of one subscription: how it stands, and what happened over three spans of its snapshots.
+
+Whoever has the snapshots makes these figures: the lag job from the ledger. Times and durations are integer
+milliseconds, times since the epoch on the broker's clock; all other figures count messages, unless they say otherwise.
+Source: docs/concepts/lag.md, "States".
+
+Three spans end with the last snapshot:
+
+- the *window* is everything that was looked at;
+- the *stretch* begins with the last snapshot in which the subscription was caught up, or with the window: what is wrong
+  now began after it;
+- the *recent* span is the part of the stretch that is no older than `Thresholds.recent_ms`, so that trouble shows soon
+  although the stretch began well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["Coverage", "Figures", "Growth", "Percentiles", "RepeatedMessage", "Span", "Standing", "Subject"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Which subscription it is. The owner is the resource that declared it, if one did."""
+
+    ordinal: int
+    queue_name: str
+    owner_namespace: str | None = None
+    owner_name: str | None = None
+    owner_uid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedMessage:
+    """A message that is unsettled although it was delivered again and again."""
+
+    id: str
+    delivery_count: int
+    """Failed deliveries."""
+    age_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The last snapshot. depth = ready + in_flight + scheduled."""
+
+    observed_ms: int
+    depth: int
+    ready: int
+    in_flight: int
+    scheduled: int = 0
+    stranded: int = 0
+    """Of the scheduled ones: wait for a dead-letter or expiry destination that does not take them."""
+    age_ms: int | None
+    """Age of the oldest unsettled message; None if none waits, or if the broker's clock went back behind it."""
+    hold_ms: int | None
+    """How long the longest-held delivery has been out; None as for `age_ms`."""
+    consumers: int
+    credit: int
+    usable_consumers: int | None = None
+    """Links that could take the first ready message; None if the broker does not say."""
+    unused_since_ms: int | None = None
+    """Since when no link consumes; None while one does."""
+    repeated: tuple[RepeatedMessage, ...] = ()
+    """The worst few, the highest delivery count first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How well the polls of its broker cover the window."""
+
+    last_poll_ms: int
+    elapsed_ms: int
+    """Between the first and the last poll of the broker."""
+    polls: int
+    interval_ms: int
+    """Intended time between two polls."""
+    snapshots: int
+    """Of the subscription."""
+    clock_steps: int = 0
+    """Polls whose time was not after the poll before, or more than `Thresholds.clock_step_ms` away from where the
+    interval puts it while no poll is missing: the broker's clock was set.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """By how much the totals of a subscription grew over a span, all its lives together."""
+
+    enqueued: int = 0
+    delivered: int = 0
+    redelivered: int = 0
+    acked: int = 0
+    expired: int = 0
+    dead_lettered: int = 0
+    dropped: int = 0
+    moved: int = 0
+    """By an administrator, to another queue: neither accepted nor lost."""
+    lost_at_restart: int = 0
+
+    @property
+    def lost(self) -> int:
+        """Messages that went without having been accepted, and that nobody moved on purpose."""
+        return self.expired + self.dead_lettered + self.dropped + self.lost_at_restart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A row of snapshots that ends with the last one. `min_` and `max_` are over all of them, the first included."""
+
+    elapsed_ms: int
+    """From its first snapshot to its last."""
+    snapshots: int
+    first_depth: int
+    first_age_ms: int | None
+    """As `Standing.age_ms`, in its first snapshot."""
+    falls: int = 0
+    """Snapshots with a smaller depth than the one before."""
+    min_depth: int
+    min_ready: int
+    min_in_flight: int
+    min_consumers: int
+    min_credit: int
+    """The smallest credit of the links that could take the first ready message."""
+    max_credit: int
+    """The largest credit of all links."""
+    growth: Growth = field(default_factory=Growth)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Percentiles:
+    """Of the messages that were accepted in the window: buckets as in penstock_lag_rules.buckets, None without any."""
+
+    completions: int = 0
+    sojourn_p50: int | None = None
+    sojourn_p95: int | None = None
+    sojourn_p99: int | None = None
+    hold_p99: int | None = None
+    """Of the queue's whole life."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Everything that is known of one subscription."""
+
+    subject: Subject
+    standing: Standing
+    coverage: Coverage
+    window: Span
+    stretch: Span
+    recent: Span
+    caught_up_ms: int | None
+    """Time of the last snapshot in which it was caught up; None: in none of the window."""
+    progressed_ms: int
+    """Time of the last snapshot in which a message was seen to have been accepted, or moved; the first of the window if
+    there was none.
+    """
+    consumed_ms: int | None
+    """Time of the last snapshot with a consumer; None if there was none."""
+    percentiles: Percentiles = field(default_factory=Percentiles)
+
+    @property
+    def without_consumer_ms(self) -> int:
+        """How long there has been no consumer; 0 while there is one. What the broker reports is preferred to the
+        samples.
+        """
+        now = self.standing
+        if now.consumers > 0:
+            return 0
+        since_ms = now.unused_since_ms
+        if since_ms is None:
+            since_ms = now.observed_ms - self.window.elapsed_ms if self.consumed_ms is None else self.consumed_ms
+        return max(now.observed_ms - since_ms, 0)
+
+    @property
+    def without_progress_ms(self) -> int:
+        """How long no message has been accepted, as far as the window shows."""
+        return max(self.standing.observed_ms - self.progressed_ms, 0)
