@@ -9,8 +9,8 @@ Three spans end with the last snapshot:
 - the *window* is everything that was looked at;
 - the *stretch* begins with the last snapshot in which the subscription was caught up, or with the window: what is wrong
   now began after it;
-- the *recent* span is the part of the stretch that is no older than `Thresholds.recent_ms`, so that trouble shows soon
-  although the stretch began well.
+- the *recent* span is the part of the window that is no older than `Thresholds.recent_ms`, so that trouble shows soon
+  although the window began well.
 """
 
 from __future__ import annotations

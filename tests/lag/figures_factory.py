@@ -5,62 +5,65 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from penstock_lag.rules import Figures
+from penstock_lag_rules.figures import Coverage, Figures, Growth, Percentiles, Span, Standing, Subject
 
 END_MS = 1_700_000_300_000
 
+
+def span(elapsed_ms: int, **changes: Any) -> Span:
+    """A span of BUSY: as many messages come as are accepted, ten a second."""
+    count = elapsed_ms // 100
+    growth = Growth(enqueued=count, delivered=count, acked=count)
+    made = Span(
+        elapsed_ms=elapsed_ms,
+        snapshots=elapsed_ms // 10_000 + 1,
+        first_depth=500,
+        first_age_ms=70_000,
+        falls=3,
+        min_depth=450,
+        min_ready=350,
+        min_in_flight=90,
+        min_consumers=2,
+        min_credit=0,
+        max_credit=10,
+        growth=growth,
+    )
+    return replace(made, **changes)
+
+
 BUSY = Figures(
-    ordinal=0,
-    queue_name="psub:durable:global:orders",
-    owner_namespace=None,
-    owner_name=None,
-    owner_uid=None,
-    observed_ms=END_MS,
-    last_poll_ms=END_MS,
-    elapsed_ms=300_000,
-    polls=31,
-    interval_ms=10_000,
-    snapshots=31,
-    depth=500,
-    ready=400,
-    in_flight=100,
-    scheduled=0,
-    age_ms=40_000,
-    hold_ms=5_000,
-    consumers=2,
-    credit=0,
-    unused_since_ms=None,
-    max_delivery_count=1,
-    new_enqueued=3_000,
-    new_delivered=3_000,
-    new_redelivered=0,
-    new_acked=3_000,
-    new_removed=0,
-    first_depth=500,
-    falls=12,
-    min_depth=450,
-    min_age_ms=30_000,
-    first_age_ms=40_000,
-    min_ready=350,
-    min_in_flight=90,
-    min_credit=0,
-    max_credit=10,
-    min_consumers=2,
-    consumed_ms=END_MS,
+    subject=Subject(ordinal=0, queue_name="psub:durable:global:orders"),
+    standing=Standing(
+        observed_ms=END_MS,
+        depth=500,
+        ready=400,
+        in_flight=100,
+        age_ms=70_000,
+        hold_ms=5_000,
+        consumers=2,
+        credit=0,
+        usable_consumers=2,
+    ),
+    coverage=Coverage(last_poll_ms=END_MS, elapsed_ms=300_000, polls=31, interval_ms=10_000, snapshots=31),
+    window=span(300_000),
+    stretch=span(300_000),
+    recent=span(60_000),
+    caught_up_ms=None,
     progressed_ms=END_MS,
-    arrival_per_minute=600,
-    settled_per_minute=600,
-    velocity_per_minute=0,
-    drain_seconds=None,
-    completions=3_000,
-    sojourn_p50=100,
-    sojourn_p95=120,
-    sojourn_p99=130,
-    hold_p99=80,
+    consumed_ms=END_MS,
+    percentiles=Percentiles(completions=3_000, sojourn_p50=100, sojourn_p95=120, sojourn_p99=130, hold_p99=80),
 )
 """A standing backlog that no rule matches: two consumers, as much comes as goes."""
 
 
-def figures(**changes: Any) -> Figures:
-    """BUSY, with changes."""
-    return replace(BUSY, **changes)
+def figures(**parts: Any) -> Figures:
+    """BUSY with changes. A dictionary changes fields of that part, and one under `growth` fields of its growth."""
+    return _changed(BUSY, parts)
+
+
+def _changed(record: Any, changes: dict[str, Any]) -> Any:  # Any: the records have no common base
+    found = {
+        name: _changed(getattr(record, name), value) if isinstance(value, dict) else value
+        for name, value in changes.items()
+    }
+    return replace(record, **found)

@@ -11,9 +11,10 @@ from lag.figures_factory import END_MS, figures
 
 from penstock_api.lag_result import LagResult, LagState
 from penstock_lag.result_document import Run, make_result
-from penstock_lag.rules import Figures, Thresholds
 from penstock_lag.table import as_table
 from penstock_lag.windows import Chosen, Plan
+from penstock_lag_rules.figures import Figures, RepeatedMessage
+from penstock_lag_rules.rules import Thresholds
 
 RUN = Run(broker="main", namespace="shop", run_name="run-1", expected_brokers=2)
 PLAN = Plan(
@@ -45,49 +46,94 @@ def test_the_run_its_window_and_who_is_missing() -> None:
 def test_figures_become_seconds_minutes_and_percent() -> None:
     """Rounded down; nothing is a float."""
     one = figures(
-        age_ms=40_999, hold_ms=5_001, new_delivered=300, new_redelivered=200, drain_seconds=7, velocity_per_minute=-3
+        standing={"age_ms": 40_999, "hold_ms": 5_001},
+        window={"first_depth": 515, "growth": {"delivered": 300, "redelivered": 200}},
+        caught_up_ms=END_MS - 90_999,
     )
     (lag,) = result_of(one).subscriptions
     assert (lag.messages, lag.ready, lag.in_flight, lag.scheduled, lag.consumers) == (500, 400, 100, 0, 2)
-    assert (lag.oldest_age_seconds, lag.longest_hold_seconds) == (40, 5)
-    assert (lag.arrival_per_minute, lag.settled_per_minute, lag.velocity_per_minute, lag.drain_seconds) == (
-        600,
-        600,
-        -3,
-        7,
-    )
+    assert (lag.oldest_age_seconds, lag.longest_hold_seconds, lag.since_caught_up_seconds) == (40, 5, 90)
+    assert (lag.arrival_per_minute, lag.settled_per_minute, lag.velocity_per_minute) == (600, 600, -3)
     assert lag.redelivery_percent == 66
     assert (lag.sojourn_p50_millis, lag.sojourn_p95_millis, lag.sojourn_p99_millis) == (6049, 34219, 81386)
 
 
+def test_rates_of_what_is_younger_than_the_window_divide_by_its_life() -> None:
+    """It is there for one minute of five: ten a second."""
+    one = figures(window={"elapsed_ms": 60_000, "growth": {"enqueued": 600, "acked": 300}})
+    (lag,) = result_of(one).subscriptions
+    assert (lag.arrival_per_minute, lag.settled_per_minute) == (600, 300)
+
+
+def test_losses_are_figures_of_their_own() -> None:
+    """Each kind, and their sum without what was moved."""
+    grown = {"expired": 1, "dead_lettered": 2, "dropped": 4, "lost_at_restart": 8, "moved": 16}
+    (lag,) = result_of(figures(window={"growth": grown}, standing={"stranded": 32})).subscriptions
+    assert (lag.expired, lag.dead_lettered, lag.dropped, lag.lost_at_restart, lag.moved) == (1, 2, 4, 8, 16)
+    assert (lag.lost, lag.stranded) == (15, 32)
+
+
+def test_the_drain_time_is_a_range_and_belongs_to_recovering() -> None:
+    """500 messages, 400 fewer in a minute, of which 2 * sqrt(1200) = 69.3 may be noise."""
+    falling = {"first_depth": 900}
+    (lag,) = result_of(figures(recent=falling)).subscriptions
+    assert lag.state is LagState.RECOVERING
+    assert (lag.drain_seconds, lag.drain_seconds_low, lag.drain_seconds_high) == (75, 64, 91)
+    (lag,) = result_of(figures(recent={**falling, "growth": {"expired": 400}})).subscriptions
+    assert lag.state is LagState.LOSING
+    assert (lag.drain_seconds, lag.drain_seconds_low, lag.drain_seconds_high) == (None, None, None)
+
+
+def test_messages_whose_delivery_fails_are_named() -> None:
+    """With the count and the age."""
+    (lag,) = result_of(figures(standing={"repeated": (RepeatedMessage("ID:1", 7, 61_999),)})).subscriptions
+    assert [(each.id, each.delivery_count, each.age_seconds) for each in lag.repeated] == [("ID:1", 7, 61)]
+
+
 def test_what_is_not_known_is_absent() -> None:
-    """No percentile of nineteen messages, no share of no deliveries, no drain of what does not drain."""
-    (lag,) = result_of(figures(completions=19, new_delivered=0)).subscriptions
-    assert (lag.sojourn_p50_millis, lag.sojourn_p99_millis) == (None, None)
-    assert (lag.redelivery_percent, lag.drain_seconds) == (None, None)
-    document = json.loads(result_of(figures(completions=19, new_delivered=0)).to_json())
-    assert not {"sojournP50Millis", "redeliveryPercent", "drainSeconds", "ownerName"} & set(
-        document["subscriptions"][0]
+    """No percentile of nineteen messages, no share of no deliveries, no drain of what does not drain, no age of what is
+    from the future.
+    """
+    unknown = figures(
+        percentiles={"completions": 19}, window={"growth": {"delivered": 0}}, standing={"age_ms": None, "hold_ms": None}
     )
+    (lag,) = result_of(unknown).subscriptions
+    assert (lag.sojourn_p50_millis, lag.sojourn_p99_millis) == (None, None)
+    assert (lag.redelivery_percent, lag.drain_seconds, lag.oldest_age_seconds) == (None, None, None)
+    document = json.loads(result_of(unknown).to_json())
+    absent = {"sojournP50Millis", "redeliveryPercent", "drainSeconds", "ownerName", "oldestAgeSeconds", "repeated"}
+    assert not absent & set(document["subscriptions"][0])
+
+
+def test_nothing_waits_for_zero_seconds() -> None:
+    """Known, and not absent."""
+    empty = {"depth": 0, "ready": 0, "in_flight": 0, "age_ms": None, "hold_ms": None}
+    (lag,) = result_of(figures(standing=empty)).subscriptions
+    assert (lag.oldest_age_seconds, lag.longest_hold_seconds) == (0, 0)
+
+
+def named(ordinal: int, name: str, **owner: str) -> Figures:
+    """Figures of another subscription."""
+    return figures(subject={"ordinal": ordinal, "queue_name": name, **owner})
 
 
 def test_subscriptions_of_a_missing_broker_keep_their_figures_but_not_their_state() -> None:
     """Last known, and Unknown with the reason."""
-    here, gone = result_of(figures(ordinal=1, queue_name="b"), figures(ordinal=0, queue_name="a")).subscriptions
+    here, gone = result_of(named(1, "b"), named(0, "a")).subscriptions
     assert (here.queue_name, here.state) == ("a", LagState.BACKLOG_STEADY)
     assert (gone.queue_name, gone.state, gone.messages) == ("b", LagState.UNKNOWN, 500)
     assert gone.message == "the observer did not answer: refused"
 
 
-@given(st.permutations([figures(queue_name=name, ordinal=ordinal) for name in "abc" for ordinal in (0, 1)]))
+@given(st.permutations([named(ordinal, name) for name in "abc" for ordinal in (0, 1)]))
 def test_the_order_of_the_figures_does_not_matter(shuffled: list[Figures]) -> None:
     """The same bytes."""
-    assert result_of(*shuffled).to_json() == result_of(*sorted(shuffled, key=lambda f: f.ordinal)).to_json()
+    assert result_of(*shuffled).to_json() == result_of(*sorted(shuffled, key=lambda f: f.subject.ordinal)).to_json()
 
 
 def test_the_document_is_read_back_as_it_was() -> None:
     """By the model that the operator validates with."""
-    result = result_of(figures(owner_namespace="shop", owner_name="orders", owner_uid="u"))
+    result = result_of(named(0, "q", owner_namespace="shop", owner_name="orders", owner_uid="u"))
     assert LagResult.model_validate_json(result.to_json()) == result
 
 
@@ -101,7 +147,7 @@ def test_a_long_reason_is_cut() -> None:
 
 def test_the_table_is_aligned_and_says_what_is_missing() -> None:
     """A name of its own where there is a resource; absent figures are a dash."""
-    text = as_table(result_of(figures(), figures(queue_name="z", owner_namespace="shop", owner_name="bills")))
+    text = as_table(result_of(figures(), named(0, "z", owner_namespace="shop", owner_name="bills")))
     lines = text.splitlines()
     assert lines[0].split()[:3] == ["SUBSCRIPTION", "STATE", "LAG"]
     assert lines[1].split()[:4] == ["psub:durable:global:orders", "BacklogSteady", "500", "400"]

@@ -1,0 +1,94 @@
+"""Whether a backlog grows or shrinks, how fast, and when it will be empty: only where counts are beyond their noise.
+
+Arrivals and departures that are independent of each other make a depth wander by about the square root of their number,
+without any trend. A change counts if it is more than twice that. Source: docs/concepts/lag.md, "What is measured".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from penstock_lag_rules.figures import Figures, Span, Standing
+
+__all__ = ["DrainTime", "Trend", "drain_time", "per_minute", "trend"]
+
+MINUTE_MS: Final = 60_000
+DEVIATIONS: Final = 2
+"""A change within so many standard deviations is noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """How the depth changed over a span. `change` and `noise` count messages; above 0 the backlog grew."""
+
+    change: int
+    noise: float
+    elapsed_ms: int
+
+    @property
+    def direction(self) -> int:
+        """1 if the backlog grew, -1 if it shrank, 0 if the change is noise."""
+        if self.elapsed_ms <= 0 or abs(self.change) <= self.noise:
+            return 0
+        return 1 if self.change > 0 else -1
+
+
+@dataclass(frozen=True, slots=True)
+class DrainTime:
+    """Seconds until the backlog is empty if it goes on like this: the likely value, and the range in which it lies."""
+
+    likely: int
+    low: int
+    high: int | None
+    """None: no upper end, since by its noise the backlog could as well not shrink."""
+
+
+def trend_over(span: Span, now: Standing) -> Trend:
+    """The change of depth from the first snapshot of a span to the last."""
+    grown = span.growth
+    moves = grown.enqueued + grown.acked + grown.moved + grown.lost
+    return Trend(now.depth - span.first_depth, DEVIATIONS * math.sqrt(moves), span.elapsed_ms)
+
+
+def trend(figures: Figures) -> Trend:
+    """What the backlog does now: over the recent span, or, if its change is noise, over the stretch, unless the recent
+    span shows that this is over.
+    """
+    recent = trend_over(figures.recent, figures.standing)
+    if recent.direction:
+        return recent
+    stretch = trend_over(figures.stretch, figures.standing)
+    if stretch.direction and stretch.elapsed_ms > recent.elapsed_ms:
+        expected = stretch.change * recent.elapsed_ms / stretch.elapsed_ms
+        if abs(recent.change - expected) <= recent.noise:
+            return stretch
+    return recent
+
+
+def drain_time(figures: Figures) -> DrainTime | None:
+    """None unless the backlog shrinks because messages are accepted."""
+    found = trend(figures)
+    depth = figures.standing.depth
+    if found.direction >= 0 or depth == 0 or figures.stretch.growth.acked + figures.recent.growth.acked == 0:
+        return None
+    fallen = -found.change
+    high = depth * found.elapsed_ms / (fallen - found.noise) if fallen > found.noise else None
+    return DrainTime(
+        likely=_seconds(depth * found.elapsed_ms / fallen),
+        low=_seconds(depth * found.elapsed_ms / (fallen + found.noise)),
+        high=None if high is None else _seconds(high),
+    )
+
+
+def per_minute(count: int, elapsed_ms: int) -> int | None:
+    """Rounded to the nearest, halves away from 0; None if no time has passed."""
+    if elapsed_ms <= 0:
+        return None
+    size = (abs(count) * MINUTE_MS * 2 + elapsed_ms) // (elapsed_ms * 2)
+    return size if count >= 0 else -size
+
+
+def _seconds(milliseconds: float) -> int:
+    return math.ceil(milliseconds / 1000)

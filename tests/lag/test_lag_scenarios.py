@@ -1,0 +1,281 @@
+"""What happens to a queue, and which state that is: each scenario by its story, with what `kubectl describe` says.
+
+The stories are those of the outages that rules over a whole window called OK or Recovering.
+"""
+
+from __future__ import annotations
+
+from lag.queue_story import THRESHOLDS, QueueStory, poisoned
+
+from penstock_api.lag_result import LagState
+from penstock_lag_rules.figures import Coverage
+from penstock_lag_rules.rules import judge
+from penstock_lag_rules.trend import DrainTime, drain_time
+
+
+def healthy(seconds: int = 300) -> QueueStory:
+    """Ten messages come and go a second; at each poll nothing waits."""
+    story = QueueStory()
+    story.run(seconds, arrive=100, accept=100)
+    return story
+
+
+def test_consumers_that_died_are_missed_after_a_minute_although_the_window_was_healthy() -> None:
+    story = healthy()
+    story.run(50, arrive=100, consumers=0)
+    assert story.verdict().state is LagState.OK
+    story.run(20, arrive=100)
+    found = story.verdict()
+    assert found.state is LagState.UNCONSUMED
+    assert found.message == "no consumer for 70 s; 700 messages wait, the oldest for 65 s"
+    story.run(770, arrive=100)
+    assert story.verdict().message == "no consumer for 840 s; 8400 messages wait, the oldest for 835 s"
+
+
+def test_a_handler_that_hangs_is_stalled_after_two_minutes_although_the_window_was_healthy() -> None:
+    story = healthy()
+    story.run(110, arrive=100, in_flight=20, usable_credit=0, credit=1)
+    assert story.verdict().state is LagState.LAGGING
+    story.run(10, arrive=100, in_flight=20, usable_credit=0, credit=1)
+    found = story.verdict()
+    assert found.state is LagState.STALLED
+    assert found.message == (
+        "no message was accepted for 120 s, although 2 consumers are attached; 1200 messages wait, the oldest for 115 s"
+    )
+
+
+def test_a_handler_that_gives_no_credit_is_named_after_a_minute() -> None:
+    story = healthy()
+    story.run(70, arrive=100, in_flight=20, usable_credit=0, credit=0, oldest_hold_ms=story.snapshots[-1].time_ms)
+    found = story.verdict()
+    assert found.state is LagState.NO_CREDIT
+    assert found.message == (
+        "2 consumers hold 20 messages, the longest for 70 s, and neither accept them nor give credit for more; "
+        "700 messages wait, the oldest for 65 s"
+    )
+
+
+def test_a_broker_that_delivers_nothing_is_blamed_after_a_minute() -> None:
+    story = healthy()
+    story.run(70, arrive=100)
+    found = story.verdict()
+    assert found.state is LagState.BROKER_STUCK
+    assert found.message == (
+        "for 60 s messages were ready and the consumers that may take them gave credit, but the broker delivered none: "
+        "this is a fault of the broker, not of its clients; 700 messages wait, the oldest for 65 s"
+    )
+
+
+def test_a_standby_s_credit_does_not_accuse_the_broker() -> None:
+    """The exclusive consumer, or the owner of the first group, holds what it has; the other one could take nothing."""
+    story = healthy()
+    story.run(70, arrive=100, in_flight=10, usable_credit=0, usable_consumers=1)
+    assert story.verdict().state is LagState.LAGGING
+    story.run(60, arrive=100, in_flight=10, usable_credit=0, usable_consumers=1)
+    assert story.verdict().state is LagState.STALLED
+
+
+def test_a_handler_that_rejects_everything_loses_and_does_not_recover() -> None:
+    story = QueueStory()
+    story.run(100, arrive=801, accept=0)
+    assert story.snapshots[-1].depth == 8_010
+    story.run(60, reject=801)
+    found = story.verdict()
+    assert found.state is LagState.LOSING
+    assert found.message == (
+        "4806 messages were lost in the last 60 s (4806 became dead letters), and 0 were accepted; "
+        "3204 messages wait, the oldest for 95 s"
+    )
+    assert drain_time(story.figures()) is None
+
+
+def test_a_handler_that_rejects_at_once_loses_although_nothing_waits() -> None:
+    story = healthy()
+    story.run(60, arrive=100, accept=90, reject=10)
+    found = story.verdict()
+    assert found.state is LagState.LOSING
+    assert found.message == (
+        "60 messages were lost in the last 60 s (60 became dead letters), and 540 were accepted; 0 messages wait"
+    )
+
+
+def test_a_time_to_live_that_eats_the_backlog_is_loss() -> None:
+    story = QueueStory(consumers=0)
+    story.run(200, arrive=100)
+    story.run(60, expire=200)
+    found = story.verdict()
+    assert found.state is LagState.LOSING
+    assert found.message == (
+        "1200 messages were lost in the last 60 s (1200 expired), and no consumer is attached; "
+        "800 messages wait, the oldest for 135 s"
+    )
+
+
+def test_a_full_queue_that_drops_its_oldest_is_loss_and_not_steady() -> None:
+    story = QueueStory()
+    story.run(300, arrive=100, accept=50, drop=50)
+    found = story.verdict()
+    assert found.state is LagState.LOSING
+    assert "300 were dropped" in found.message
+
+
+def test_one_lost_among_hundreds_is_a_figure_and_no_state() -> None:
+    story = healthy()
+    story.run(10, arrive=100, accept=99, reject=1)
+    story.run(50, arrive=100, accept=100)
+    assert story.figures().recent.growth.lost == 1
+    assert story.verdict().state is LagState.OK
+
+
+def test_a_restart_that_lost_messages_is_loss() -> None:
+    story = QueueStory(consumers=0)
+    story.run(100, arrive=100)
+    story.restart(400)
+    found = story.verdict()
+    assert found.state is LagState.LOSING
+    assert "400 were lost at a restart of the broker" in found.message
+
+
+def test_what_an_administrator_moved_is_not_lost() -> None:
+    story = QueueStory()
+    story.run(300, arrive=10)
+    before = story.snapshots[-1]
+    story.run(60, accept=50, totals=before.totals)
+    assert story.figures().recent.growth.lost == 0
+
+
+def test_a_poisoned_message_is_named_while_others_are_accepted() -> None:
+    story = healthy()
+    story.run(60, arrive=101, accept=100, redeliver=5, repeated=poisoned(4))
+    assert story.verdict().state is not LagState.POISON
+    story.run(10, arrive=100, accept=100, redeliver=5, repeated=poisoned(5))
+    found = story.verdict()
+    assert found.state is LagState.POISON
+    assert found.message.startswith(
+        "the delivery of some messages fails again and again (ID:poison-1 failed 5 times); "
+        "600 other messages were accepted in the last 60 s; "
+    )
+
+
+def test_nothing_but_repeated_deliveries_is_poison() -> None:
+    story = healthy()
+    story.run(70, arrive=1, redeliver=9, in_flight=1, usable_credit=0, repeated=poisoned(30))
+    found = story.verdict()
+    assert found.state is LagState.POISON
+    assert found.message == (
+        "54 of 54 deliveries in the last 60 s were repeated ones and none was accepted (ID:poison-1 failed 30 times); "
+        "7 messages wait, the oldest for 65 s"
+    )
+
+
+def test_slow_consumers_lag_and_faster_ones_recover() -> None:
+    story = healthy()
+    story.run(50, arrive=100, accept=50)
+    assert story.verdict().state is LagState.OK  # the oldest waits for 25 s
+    story.run(130, arrive=100, accept=50)
+    found = story.verdict()
+    assert found.state is LagState.LAGGING
+    assert found.message == (
+        "the consumers fall behind: 600 messages a minute arrive and 300 are accepted; "
+        "900 messages wait, the oldest for 85 s"
+    )
+    story.run(60, arrive=100, accept=200)
+    found = story.verdict()
+    assert found.state is LagState.RECOVERING
+    # 600 in 60 s, and 2 * sqrt(600 + 1200) = 84.9 of that may be noise
+    assert drain_time(story.figures()) == DrainTime(likely=30, low=27, high=35)
+    assert found.message.startswith(
+        "the backlog fell from 900 to 300 messages in 60 s and will be empty in 27 to 35 s if this goes on; "
+    )
+
+
+def test_a_backlog_that_only_wanders_is_steady_and_has_no_drain_time() -> None:
+    story = QueueStory()
+    story.run(100, arrive=100)
+    for _ in range(10):
+        story.run(10, arrive=100, accept=105)
+        story.run(10, arrive=100, accept=96)
+    assert story.verdict().state is LagState.BACKLOG_STEADY
+    assert drain_time(story.figures()) is None
+
+
+def test_one_empty_snapshot_long_ago_hides_nothing() -> None:
+    story = QueueStory()
+    story.run(290, arrive=10)
+    assert story.snapshots[0].depth == 0
+    assert story.verdict().state is LagState.BROKER_STUCK
+
+
+def test_a_clock_that_went_back_makes_no_age_of_zero() -> None:
+    story = QueueStory(consumers=0)
+    story.run(120, arrive=100)
+    story.set_clock(-600_000)
+    story.run(10, arrive=0)
+    figures = story.figures()
+    assert figures.standing.age_ms is None
+    assert story.verdict().state is not LagState.OK
+
+
+def test_a_clock_that_was_set_is_said() -> None:
+    story = healthy()
+    covered = Coverage(
+        last_poll_ms=story.snapshots[-1].time_ms,
+        elapsed_ms=300_000,
+        polls=31,
+        interval_ms=10_000,
+        snapshots=31,
+        clock_steps=1,
+    )
+    found = judge(story.figures(covered), THRESHOLDS, story.snapshots[-1].time_ms, None)
+    assert found.state is LagState.UNKNOWN
+    assert found.message == (
+        "the clock of its broker was set within the window, so ages and rates are not known; 0 messages wait"
+    )
+
+
+def test_all_that_waits_is_stranded() -> None:
+    story = QueueStory()
+    story.run(200, arrive=10, scheduled=0)
+    count = len(range(0, 200, 10)) * 10
+    story.run(10, ready=0, scheduled=count, stranded=count)
+    found = story.verdict()
+    assert found.state is LagState.STALLED
+    assert found.message == "all 200 messages wait for a dead-letter or expiry destination that does not take them"
+
+
+def test_messages_that_are_due_later_are_no_backlog() -> None:
+    story = QueueStory()
+    story.run(200, arrive=10, ready=0)
+    story.run(10, ready=0, scheduled=200, oldest_available_ms=None)
+    found = story.verdict()
+    assert (found.state, found.message) == (
+        LagState.OK,
+        "the consumers have caught up; no message waits; 200 are due later",
+    )
+
+
+def test_a_message_that_comes_once_an_hour_is_not_stalled_at_once() -> None:
+    story = QueueStory()
+    story.run(290)
+    story.run(30, arrive=0)
+    story.run(10, arrive=1, in_flight=1)
+    story.run(20, in_flight=1)
+    assert story.figures().without_progress_ms > THRESHOLDS.stall_after_ms
+    assert story.verdict().state is LagState.OK
+
+
+def test_a_slow_trend_shows_over_the_stretch() -> None:
+    """Two messages a minute come, one goes: within a minute that is noise, within five it is not."""
+    story = QueueStory()
+    story.run(60, arrive=30)
+    for _ in range(8):
+        story.run(30, arrive=3, accept=1)
+    assert story.verdict().state is LagState.LAGGING
+
+
+def test_a_trend_that_is_over_is_steady() -> None:
+    story = QueueStory()
+    story.run(100, arrive=100, accept=20)
+    story.run(100, arrive=100, accept=100)
+    assert story.figures().stretch.first_depth == 0
+    assert story.verdict().state is LagState.BACKLOG_STEADY
