@@ -25,6 +25,7 @@ class LagState(StrEnum):
     """States of a subscription over the window, in the order of the rules: the first rule that matches decides."""
 
     UNKNOWN = "Unknown"
+    LOSING = "Losing"
     IDLE = "Idle"
     OK = "OK"
     UNCONSUMED = "Unconsumed"
@@ -49,6 +50,14 @@ class ResultModel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
 
+class RepeatedMessageLag(ResultModel):
+    """A message that the broker has sent to consumers again and again, and that still waits."""
+
+    id: Annotated[str, Field(max_length=255)]  # its message-id, cut to 255 characters
+    delivery_count: Count  # failed deliveries so far
+    age_seconds: Count  # since the broker accepted it
+
+
 class SubscriptionLag(ResultModel):
     """Lag of one subscription as of `observed_time`."""
 
@@ -68,12 +77,23 @@ class SubscriptionLag(ResultModel):
     arrival_per_minute: Count | None = None
     settled_per_minute: Count | None = None
     velocity_per_minute: int | None = None  # + falls behind
-    drain_seconds: Count | None = None  # absent unless it drains
+    drain_seconds: Count | None = None  # the likely value; absent unless it drains
+    drain_seconds_low: Count | None = None  # the range in which it lies
+    drain_seconds_high: Count | None = None
     sojourn_p50_millis: Count | None = None  # absent below 20 completions
     sojourn_p95_millis: Count | None = None
     sojourn_p99_millis: Count | None = None
     redelivery_percent: Annotated[int, Field(ge=0, le=100)] | None = None
     consumers: Count | None = None
+    expired: Count | None = None  # messages whose time to live ended, within the window
+    dead_lettered: Count | None = None  # messages that went to the dead-letter exchange or were discarded there
+    dropped: Count | None = None  # messages that a limit, a purge or the end of the queue removed
+    moved: Count | None = None  # messages that a manager moved to another queue: not lost
+    lost_at_restart: Count | None = None  # messages that were only in memory when the broker restarted
+    stranded: Count | None = None  # messages that wait now for a destination that does not take them
+    lost: Count | None = None  # expired + dead_lettered + dropped + lost_at_restart
+    since_caught_up_seconds: Count | None = None  # how long ago it was last caught up; absent when never seen so
+    repeated: Annotated[tuple[RepeatedMessageLag, ...], Field(max_length=5, exclude_if=lambda found: not found)] = ()
 
 
 class LagResult(ResultModel):
