@@ -18,7 +18,7 @@ from support.api_server_in_memory import ApiServerInMemory
 from support.resources import GOOD
 
 from penstock_api.observer_api import LATEST
-from penstock_operator.brokers.observer_client import LagResultUnavailable, ObserverAccess, fetch_latest
+from penstock_operator.brokers.observer_client import LagResultUnavailable, NoNewResult, ObserverAccess, fetch_latest
 from penstock_operator.children import certificates
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings
@@ -195,7 +195,7 @@ async def test_when_no_run_reports_any_more_it_is_unknown_and_the_last_figure_st
 
 async def test_no_result_yet_is_none(stage: Stage) -> None:
     stage.status = 404
-    assert await fetch_latest(stage.reader.http, stage.access) is None
+    assert await fetch_latest(stage.reader.http, stage.access) is NoNewResult.NONE_YET
 
 
 @pytest.mark.parametrize(
