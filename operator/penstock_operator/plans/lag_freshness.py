@@ -23,6 +23,7 @@ __all__ = ["BrokerLag", "LagVerdict", "is_worth_writing", "judge"]
 _STALE_PERIODS: Final = 3
 """A lag is stale after this number of intervals of the schedule."""
 _MAX_CHARACTERS: Final = 1024
+_PODS_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,11 +207,14 @@ def _why_off(known: BrokerLag) -> tuple[ConditionReason, str] | None:
 
 
 def _missing(shown: Lag, result: LagResult) -> StatusCondition:
-    """LagFresh if the newest result does not have the Subscription and an older one had it."""
-    why = f" It says: {result.missing[0]}." if result.missing else ""
+    """LagFresh if the newest result does not have the Subscription and an older one had it. The pods that did not
+    report are named without the result's reasons, whose figures differ from run to run.
+    """
+    pods = ", ".join(sentence.partition(":")[0] for sentence in result.missing[:_PODS_NAMED])
+    why = f" Pods that did not report: {pods}." if pods else ""
     message = (
-        f"There is no newer lag than that of {_minute(shown.observed_time)}: the newest lag result, of run "
-        f"{result.run_name}, says nothing about this subscription.{why}"
+        f"There is no newer lag than that of {_minute(shown.observed_time)}: the newest lag result says nothing about "
+        f"this subscription.{why}"
     )
     return _fresh(ConditionReason.LAG_REPORT_STALE, message)
 

@@ -252,13 +252,13 @@ def current(found: SubscriptionLag | None, age: timedelta = MINUTE, **changes: A
 def test_a_subscription_that_the_newest_result_leaves_out_is_unknown() -> None:
     """Its broker pod did not report, for example; the result says why."""
     before = timedelta(minutes=6)
-    missing = ("main-1: the observer does not answer",)
+    missing = ("main-1: the observer has not answered for 30 s",)
     outcome = Outcome(showing(before), None, current(None, missing=missing))
     assert (outcome.condition("LagFresh"), outcome.state) == (REPORT_STALE, "Unknown")
     assert outcome.condition("Lagging") == ("Unknown", "LagReportStale")
     assert outcome.said["LagFresh"][2] == (
-        "There is no newer lag than that of 2026-03-01 11:54 UTC: the newest lag result, of run main-lag-17, says "
-        "nothing about this subscription. It says: main-1: the observer does not answer."
+        "There is no newer lag than that of 2026-03-01 11:54 UTC: the newest lag result says nothing about this "
+        "subscription. Pods that did not report: main-1."
     )
     assert outcome.lag is not None
     assert (outcome.lag.messages, outcome.lag.observed_time) == (17, NOW - before)

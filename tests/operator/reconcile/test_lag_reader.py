@@ -85,6 +85,11 @@ class Stage:
     """Answers of other observers, by token; an asyncio.Event is one that is waited for."""
     requests: list[str] = field(default_factory=list[str])
     """The token of each request."""
+    together: asyncio.Barrier | None = None
+    """What each answer waits for."""
+    at_once: int = 0
+    most_at_once: int = 0
+    """The largest number of requests that were being answered at the same time."""
     bodies: int = 0
     """Results that were sent, and not only said to be unchanged."""
 
@@ -142,6 +147,11 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
         if isinstance(answer, asyncio.Event):
             await answer.wait()
             return web.Response(status=503)
+        if made.together is not None:
+            made.at_once += 1
+            made.most_at_once = max(made.most_at_once, made.at_once)
+            await made.together.wait()
+            made.at_once -= 1
         if made.status != 200:
             return web.Response(status=made.status)
         body = json.dumps(answer)
@@ -342,6 +352,21 @@ async def test_of_two_entries_with_one_owner_the_newer_one_counts(stage: Stage) 
         stage.restart()
         await stage.reader.look(BROKER)
         assert (stage.lag()["messages"], stage.lag()["state"]) == (17, "OK")
+
+
+async def test_eight_observers_are_asked_at_once(stage: Stage) -> None:
+    """Each answer waits until eight are asked for: with fewer there would be none. And never are there more."""
+    keys = [ResourceKey("Broker", "shop", f"b{number}") for number in range(16)]
+    for key in keys:
+        stage.api.user_applies({**GOOD["Broker"], "metadata": {"name": key.name, "namespace": "shop"}})
+        stage.reader.cache.put(copy.deepcopy(stage.api.objects[(key.kind, key.namespace, key.name)]))
+        stage.reader.findings[key] = BrokerFindings(observer=replace(stage.access, token=key.name))
+        stage.answers[key.name] = document(broker=key.name)
+    stage.together = asyncio.Barrier(8)
+    async with asyncio.timeout(5):
+        await asyncio.gather(*(stage.reader.look(key) for key in keys))
+    assert sorted(stage.requests) == sorted(key.name for key in keys)
+    assert stage.most_at_once == 8
 
 
 async def test_a_result_is_loaded_once(stage: Stage) -> None:
