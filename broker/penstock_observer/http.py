@@ -117,16 +117,16 @@ class Api:
             )
         return web.FileResponse(path, headers={"Content-Type": "application/vnd.apache.parquet"})
 
-    async def latest(self, _: web.Request) -> web.StreamResponse:
-        """The result with the latest window end."""
+    async def latest(self, request: web.Request) -> web.StreamResponse:
+        """The result with the latest window end; 304 if the reader has these bytes already."""
         run_name = self.results.latest_run()
         if run_name is None:
             raise _problem(web.HTTPNotFound, "NoResult", "no lag result has been stored yet")
-        return await self._result(run_name)
+        return await self._result(run_name, request)
 
     async def result(self, request: web.Request) -> web.StreamResponse:
-        """The result of one run."""
-        return await self._result(request.match_info["run_name"])
+        """The result of one run; 304 if the reader has these bytes already."""
+        return await self._result(request.match_info["run_name"], request)
 
     async def put_result(self, request: web.Request) -> web.StreamResponse:
         """Store the result of one run: 201, or 200 if the same bytes are there already."""
@@ -144,11 +144,14 @@ class Api:
             ) from error
         return _reply(Stored(run_name=run_name, outcome="Stored" if stored else "Unchanged"), 201 if stored else 200)
 
-    async def _result(self, run_name: str) -> web.Response:
+    async def _result(self, run_name: str, request: web.Request) -> web.Response:
+        tag = self.results.tag(run_name)
+        if tag is not None and any(known.value == tag for known in request.if_none_match or ()):
+            return _tagged(web.Response(status=304), tag)
         body = await asyncio.to_thread(self.results.get, run_name)
         if body is None:
             raise _problem(web.HTTPNotFound, "NoResult", f"there is no result of run {run_name!r}")
-        return web.Response(body=body, content_type=JSON)
+        return _tagged(web.Response(body=body, content_type=JSON), tag)
 
     def _poll(self) -> Poll:
         known = self.live.known
@@ -195,6 +198,12 @@ def _scale(state: SubscriptionState, now_ms: int) -> Scale:
         oldest_seconds=max(now_ms - since_ms, 0) // 1000,
         consumers=state.consumers,
     )
+
+
+def _tagged(response: web.Response, tag: str | None) -> web.Response:
+    """The response with the entity tag of its bytes, so that a reader need not load them again."""
+    response.etag = tag
+    return response
 
 
 def _reply(body: ObserverModel, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:

@@ -6,6 +6,7 @@ results".
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -108,6 +109,7 @@ class ResultStore:
         self._place = place
         self._keep = keep
         self._ends: dict[str, datetime] = {}
+        self._tags: dict[str, str] = {}
         self._latest: LagResult | None = None
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -125,6 +127,10 @@ class ResultStore:
     def latest_run(self) -> str | None:
         """The run name of the latest result."""
         return None if self._latest is None else self._latest.run_name
+
+    def tag(self, run_name: str) -> str | None:
+        """The entity tag of a run's bytes: other bytes have another. None if there is none of that name."""
+        return self._tags.get(run_name)
 
     def get(self, run_name: str) -> bytes | None:
         """The stored bytes of a run, None if there is none of that name."""
@@ -144,6 +150,7 @@ class ResultStore:
                     return False
                 self._write(run_name, body)
                 self._ends[run_name] = result.window_end
+                self._tags[run_name] = _tag(body)
                 self._remove(remove)
                 self._note(result)
                 return True
@@ -195,6 +202,7 @@ class ResultStore:
         for run_name in run_names:
             self._path(run_name).unlink(missing_ok=True)
             del self._ends[run_name]
+            del self._tags[run_name]
 
     def _adopt(self, path: Path) -> None:
         if path.name.startswith(HIDDEN_PREFIX):
@@ -203,12 +211,14 @@ class ResultStore:
         if path.suffix != SUFFIX:
             return
         try:
-            result = read_result(path.read_bytes())
+            body = path.read_bytes()
+            result = read_result(body)
         except RejectedResult as error:
             log.error("result %s is left out because it can't be read: %s", path.name, error)
             return
         if self._path(result.run_name) == path:
             self._ends[result.run_name] = result.window_end
+            self._tags[result.run_name] = _tag(body)
             self._note(result)
 
     def _note(self, result: LagResult) -> None:
@@ -218,3 +228,7 @@ class ResultStore:
 
     def _path(self, run_name: str) -> Path:
         return self._folder / f"{run_name}{SUFFIX}"
+
+
+def _tag(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

@@ -32,7 +32,7 @@ __all__ = [
 MANAGER: Final = "penstock-operator"
 """The field manager of what the operator applies, and the value of the label `app.kubernetes.io/managed-by`."""
 LAG_MANAGER: Final = "penstock-lag"
-"""The field manager of `status.lag` and condition Lagging."""
+"""The field manager of `status.lag` and of the conditions Lagging and LagFresh."""
 FINALIZER: Final = "penstock.dev/topology"
 BROKER_LABEL: Final = "penstock.dev/broker"
 PAUSED: Final = "penstock.dev/paused"

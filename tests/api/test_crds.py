@@ -56,6 +56,8 @@ def test_what_kubectl_get_psub_shows() -> None:
     assert paths["Lag"] == ".status.lag.messages"
     assert paths["Oldest"] == ".status.lag.oldestAgeSeconds"
     assert paths["State"] == ".status.lag.state"
+    assert paths["Lost"] == ".status.lag.lost", "shown with -o wide"
+    assert paths["Drain"] == ".status.lag.drainSeconds", "shown with -o wide"
 
 
 def test_a_broker_can_be_scaled() -> None:

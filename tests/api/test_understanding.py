@@ -135,3 +135,44 @@ def test_lag_results_of_other_releases_are_read() -> None:
     entry = {**sent["subscriptions"][0], "state": "Draining", "invented": 1}
     later = LagResult.model_validate({**sent, "invented": 1, "subscriptions": [entry]})
     assert (later.subscriptions[0].state, later.subscriptions[0].messages) == (LagState.UNKNOWN, 1)
+
+
+def test_what_a_lag_result_of_this_release_adds_is_written_and_read() -> None:
+    """An entry without it is written as 0.1 wrote it, so that the bytes of a result say what is known and no more."""
+    added = {
+        "drainSecondsLow": 60,
+        "drainSecondsHigh": 180,
+        "expired": 1,
+        "deadLettered": 2,
+        "dropped": 3,
+        "moved": 4,
+        "lostAtRestart": 5,
+        "stranded": 6,
+        "lost": 11,
+        "sinceCaughtUpSeconds": 900,
+        "repeated": [{"id": "order-17", "deliveryCount": 9, "ageSeconds": 3600}],
+    }
+    sent = FIRST["lagResult"]
+    entry = {**sent["subscriptions"][0], "state": "Losing"}
+    read = LagResult.model_validate({**sent, "subscriptions": [{**entry, **added}]})
+    assert read.subscriptions[0].state is LagState.LOSING
+    assert {key: json.loads(read.to_json())["subscriptions"][0].get(key) for key in added} == added
+    plain = LagResult.model_validate({**sent, "subscriptions": [entry]})
+    assert json.loads(plain.to_json())["subscriptions"] == [entry]
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        [{"id": str(number), "deliveryCount": 9, "ageSeconds": 1} for number in range(6)],
+        [{"id": "x" * 256, "deliveryCount": 9, "ageSeconds": 1}],
+        [{"id": "x", "deliveryCount": -1, "ageSeconds": 1}],
+        [{"id": "x", "deliveryCount": 9}],
+    ],
+    ids=["six", "long id", "negative", "no age"],
+)
+def test_a_lag_result_names_at_most_five_messages_of_bounded_size(repeated: list[dict[str, Any]]) -> None:
+    sent = FIRST["lagResult"]
+    entry = {**sent["subscriptions"][0], "repeated": repeated}
+    with pytest.raises(ValidationError, match="repeated"):
+        LagResult.model_validate({**sent, "subscriptions": [entry]})

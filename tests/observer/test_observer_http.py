@@ -196,6 +196,30 @@ async def test_results_are_stored_and_given_back(observer: Observer) -> None:
             assert await answer.read() == body
 
 
+async def test_a_reader_that_has_the_newest_result_does_not_load_it_again(observer: Observer) -> None:
+    """304 for the tag of the stored bytes, 200 with another tag as soon as they differ, also under the same name."""
+    latest = f"{observer.base}/v1/lag/results/latest"
+    await observer.put("/v1/lag/results/run-1", a_result())
+    async with observer.session.get(latest) as answer:
+        tag = answer.headers["ETag"]
+    async with observer.session.get(latest, headers={"If-None-Match": tag}) as answer:
+        assert (answer.status, answer.headers["ETag"], await answer.read()) == (304, tag, b"")
+    changed = a_result(segments=["0/0000000003-000000000001-000000000021.parquet"])
+    await observer.put("/v1/lag/results/run-1", changed)
+    async with observer.session.get(latest, headers={"If-None-Match": tag}) as answer:
+        assert (answer.status, await answer.read()) == (200, changed)
+        assert answer.headers["ETag"] != tag
+
+
+async def test_a_restarted_observer_gives_a_result_the_same_tag(observer: Observer, tmp_path: Path) -> None:
+    """So a reader need not load it again."""
+    await observer.put("/v1/lag/results/run-1", a_result())
+    again = ResultStore(tmp_path / "ledger" / "results", PLACE, keep=3)
+    assert again.tag("run-1") is not None
+    assert again.tag("run-1") == observer.api.results.tag("run-1")
+    assert again.tag("run-2") is None
+
+
 async def test_bad_results_are_refused_with_reason(observer: Observer) -> None:
     """400 for what is none, 409 for what is in the way."""
     status, body = await observer.put("/v1/lag/results/run-1", b"{}")

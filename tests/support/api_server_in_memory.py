@@ -56,7 +56,7 @@ class ApiServerInMemory:
         wanted = cast(Any, copy.deepcopy(status))
         before = there.get("status", {})
         lag = manager == "penstock-lag"
-        others = [it for it in before.get("conditions", []) if (it["type"] == "Lagging") is not lag]
+        others = [it for it in before.get("conditions", []) if (it["type"] in ("Lagging", "LagFresh")) is not lag]
         kept = {key: value for key, value in before.items() if (key == "lag") is not lag}
         there["status"] = {**kept, **wanted, "conditions": [*others, *wanted["conditions"]]}
         self.written += 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from penstock_api.quantity import quantity_bytes
 from penstock_api.resources.base import API_VERSION, GROUP, VERSION, Condition, ObjectMeta
-from penstock_api.resources.broker import Broker, BrokerSpec, BrokerStatus
+from penstock_api.resources.broker import Broker, BrokerSpec, BrokerStatus, LagAnalysis
 from penstock_api.resources.exchange import Exchange, ExchangeSpec, ExchangeStatus
 from penstock_api.resources.manifest import AnyResource, InvalidManifest, load, parse
-from penstock_api.resources.subscription import Lag, Subscription, SubscriptionSpec, SubscriptionStatus
+from penstock_api.resources.subscription import Lag, Losses, Subscription, SubscriptionSpec, SubscriptionStatus
 
 __all__ = [
     "API_VERSION",
@@ -23,6 +23,8 @@ __all__ = [
     "ExchangeStatus",
     "InvalidManifest",
     "Lag",
+    "LagAnalysis",
+    "Losses",
     "ObjectMeta",
     "Subscription",
     "SubscriptionSpec",

@@ -120,6 +120,8 @@ KINDS: Final = (
             PrinterColumn("Scope", ".spec.scope", priority=1),
             PrinterColumn("Sharing", ".spec.sharing", priority=1),
             PrinterColumn("Durability", ".spec.durability", priority=1),
+            PrinterColumn("Lost", ".status.lag.lost", "integer", priority=1),
+            PrinterColumn("Drain", ".status.lag.drainSeconds", "integer", priority=1),
             PrinterColumn("Run", ".status.lag.runName", priority=1),
         ),
     ),

@@ -15,6 +15,7 @@ __all__ = [
     "Applied",
     "Lag",
     "LagThresholds",
+    "Losses",
     "Subscription",
     "SubscriptionFilter",
     "SubscriptionLimits",
@@ -192,8 +193,27 @@ class Applied(base.Status):
     """`Shared` or `Exclusive`."""
 
 
+class Losses(base.Status):
+    """Messages that left the subscription without being accepted, within the window, and what is stuck now."""
+
+    expired: Count | None = None
+    """Messages whose time to live ended."""
+    dead_lettered: Count | None = None
+    """Messages that were rejected, or failed too often."""
+    dropped: Count | None = None
+    """Messages that a limit, a purge or the end of the subscription removed."""
+    lost_at_restart: Count | None = None
+    """Messages that were only in memory when the broker restarted."""
+    moved: Count | None = None
+    """Messages that were moved to another queue; they do not count as lost."""
+    stranded: Count | None = None
+    """Messages that wait now for a destination that does not take them; they do not count as lost."""
+
+
 class Lag(base.Status):
-    """How far consumers are behind, by the newest run of the lag job. Figures that are not known are absent."""
+    """How far consumers are behind, by the newest run of the lag job. Figures that are not known are absent. If the
+    condition LagFresh is not True, the state is Unknown and the figures are those of observedTime.
+    """
 
     messages: Count | None = None
     """Messages that no consumer has settled yet, those in flight included."""
@@ -207,10 +227,30 @@ class Lag(base.Status):
     """Messages that came, per minute of the window."""
     settled_per_minute: Count | None = None
     """Messages that consumers accepted, per minute of the window."""
+    velocity_per_minute: Annotated[int, Field(ge=-(2**53), le=2**53)] | None = None
+    """Growth of the backlog per minute of the window; above 0 the consumers fall behind."""
     drain_seconds: Count | None = None
     """Seconds until the backlog is empty at this pace; absent unless it shrinks."""
+    drain_seconds_low: Count | None = None
+    """The least that this may be."""
+    drain_seconds_high: Count | None = None
+    """The most that this may be."""
+    sojourn_p95_millis: Count | None = None
+    """95 % of the accepted messages took at most so long from available to accepted, in milliseconds."""
+    redelivery_percent: Annotated[int, Field(ge=0, le=100)] | None = None
+    """Share of the deliveries that were not a message's first."""
+    lost: Count | None = None
+    """Messages that were lost within the window: expired, dead-lettered, dropped, or lost at a restart."""
+    losses: Losses | None = None
+    """How they were lost; absent if nothing was."""
+    consumers: Count | None = None
+    """Links that consume."""
     state: Annotated[str, Field(max_length=32)]
-    """OK, Idle, Lagging, Recovering, Unconsumed, Stalled, ... (docs/concepts/lag.md)."""
+    """OK, Idle, Losing, Lagging, Recovering, Unconsumed, Stalled, ... (docs/concepts/lag.md)."""
+    message: Annotated[str, Field(max_length=1024)] | None = None
+    """Why it has this state, in one sentence with figures."""
+    since_caught_up_seconds: Count | None = None
+    """How long before observedTime the consumers had last caught up; absent if that was never seen."""
     observed_time: AwareDatetime
     """Time of these figures."""
     run_name: Annotated[str, Field(max_length=512)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final
 
 import aiohttp
@@ -18,9 +19,17 @@ from penstock_api.lag_result import LagResult
 from penstock_api.observer_api import LATEST, MAX_RESULT_BYTES
 from penstock_api.validation_messages import validation_messages
 
-__all__ = ["LagResultUnavailable", "ObserverAccess", "fetch_latest"]
+__all__ = [
+    "LagResultInvalid",
+    "LagResultUnavailable",
+    "NoNewResult",
+    "ObserverAccess",
+    "TaggedResult",
+    "fetch_latest",
+]
 
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=15)
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=15, sock_connect=5)
+_MAX_TAG_CHARACTERS: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,46 +46,82 @@ class ObserverAccess:
     """The bearer token."""
 
 
+@dataclass(frozen=True, slots=True)
+class TaggedResult:
+    """A result, and the observer's tag of its bytes."""
+
+    result: LagResult
+    tag: str | None
+    """The `ETag` as it came; None if there was none."""
+
+
+class NoNewResult(Enum):
+    """Answers without a result."""
+
+    NONE_YET = auto()
+    """No run has put one there."""
+    UNCHANGED = auto()
+    """The newest one is still the one with the tag that was sent."""
+
+
 class LagResultUnavailable(Exception):
-    """The lag result could not be read; the text says why."""
+    """The observer does not answer with a result; the text says why."""
 
 
-async def fetch_latest(session: aiohttp.ClientSession, access: ObserverAccess) -> LagResult | None:
-    """The newest result, None if there is none yet.
+class LagResultInvalid(Exception):
+    """The observer answered, but with nothing that can be used; the text says why."""
+
+
+async def fetch_latest(
+    session: aiohttp.ClientSession, access: ObserverAccess, known_tag: str | None = None
+) -> TaggedResult | NoNewResult:
+    """The newest result.
+
+    `known_tag`: the tag of the result that the caller has already; if it is still the newest, it is not sent again.
 
     Raises:
-        LagResultUnavailable: the observer does not answer, or its answer is not a result.
+        LagResultUnavailable: the observer does not answer, or not with a result.
+        LagResultInvalid: the result is too large, or not one.
     """
-    body = await _fetch(session, access)
-    if body is None:
-        return None
+    answer = await _fetch(session, access, known_tag)
+    if isinstance(answer, NoNewResult):
+        return answer
+    body, tag = answer
     try:
         # On a thread: validating a result of many thousand subscriptions would block the event loop.
-        return await asyncio.to_thread(LagResult.model_validate_json, body)
+        return TaggedResult(await asyncio.to_thread(LagResult.model_validate_json, body), tag)
     except ValidationError as error:
-        raise LagResultUnavailable(f"the result is not valid: {validation_messages(error)[0]}") from error
+        raise LagResultInvalid(f"the result is not valid: {validation_messages(error)[0]}") from error
 
 
-async def _fetch(session: aiohttp.ClientSession, access: ObserverAccess) -> bytes | None:
+async def _fetch(
+    session: aiohttp.ClientSession, access: ObserverAccess, known_tag: str | None
+) -> tuple[bytes, str | None] | NoNewResult:
+    headers = {"Authorization": f"Bearer {access.token}"}
+    if known_tag is not None:
+        headers["If-None-Match"] = known_tag
     try:
         async with session.get(
             f"https://{_bracketed(access.host)}:{access.port}{LATEST}",
-            headers={"Authorization": f"Bearer {access.token}"},
+            headers=headers,
             ssl=ssl.create_default_context(cadata=access.ca.decode()),
             server_hostname=access.server_name,
             timeout=_TIMEOUT,
             allow_redirects=False,
         ) as response:
             if response.status == 404:
-                return None
+                return NoNewResult.NONE_YET
+            if response.status == 304 and known_tag is not None:
+                return NoNewResult.UNCHANGED
             if response.status != 200:
                 raise LagResultUnavailable(f"the observer answered {response.status}")
             body = bytearray()
             async for chunk in response.content.iter_any():
                 body += chunk
                 if len(body) > MAX_RESULT_BYTES:
-                    raise LagResultUnavailable(f"the result is larger than {MAX_RESULT_BYTES} bytes")
-            return bytes(body)
+                    raise LagResultInvalid(f"the result is larger than {MAX_RESULT_BYTES} bytes")
+            tag = response.headers.get("ETag")
+            return bytes(body), tag if tag is not None and len(tag) <= _MAX_TAG_CHARACTERS else None
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise LagResultUnavailable(f"the observer can't be reached: {_cause(error)}") from error
 

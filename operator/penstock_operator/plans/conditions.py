@@ -20,7 +20,10 @@ from penstock_core.reason import Reason as BrokerReason
 from penstock_operator.manifest import Manifest
 
 __all__ = [
+    "FRESH",
+    "LAGGING",
     "NEEDS_A_PERSON",
+    "OF_LAG",
     "ConditionReason",
     "ConditionStatus",
     "StatusCondition",
@@ -31,6 +34,11 @@ __all__ = [
     "timestamp",
 ]
 
+
+LAGGING: Final = "Lagging"
+FRESH: Final = "LagFresh"
+OF_LAG: Final = frozenset({LAGGING, FRESH})
+"""Conditions of a Subscription that the field manager `penstock-lag` writes, and no plan."""
 
 _MAX_MESSAGE_CHARACTERS = 4096
 
@@ -152,7 +160,10 @@ class ConditionReason(StrEnum):
     WITHIN_THRESHOLDS = "WithinThresholds"
     BACKLOG_ABOVE_THRESHOLD = "BacklogAboveThreshold"
     OLDEST_MESSAGE_TOO_OLD = "OldestMessageTooOld"
+    # LagFresh; Lagging if LagFresh is not True
+    CURRENT = "Current"
     LAG_REPORT_STALE = "LagReportStale"
+    OBSERVER_UNREACHABLE = "ObserverUnreachable"
 
 
 NEEDS_A_PERSON: Final[frozenset[str]] = frozenset(

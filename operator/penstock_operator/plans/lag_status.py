@@ -1,27 +1,27 @@
-"""From the newest lag result of a Broker to `status.lag` and condition Lagging of each Subscription.
+"""From an entry of a lag result to `status.lag` and condition Lagging of its Subscription, and what of it is written.
 
 The result document comes from a pod and is not trusted. Its model has validated it; a result is used only if its window
-is newer than that of the last one; and an entry is used for a Subscription only if uid, queue and Broker agree. Source:
-docs/decisions/064-result-documents.md, docs/concepts/lag.md.
+is newer than that of the last one; and an entry is used for a Subscription only if uid, queue and Broker agree. Whether
+it is current is decided in `lag_freshness`. Source: docs/decisions/064-result-documents.md, docs/concepts/lag.md.
 """
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
-from penstock_api.resources import Lag, Subscription
+from penstock_api.resources import Lag, Losses, Subscription
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition, timestamp
 
-__all__ = ["analysis_status", "is_worth_writing", "lag_status", "lagging_condition", "stale_condition"]
+__all__ = ["analysis_status", "is_noticeable", "lag_status", "lagging_condition", "reporting"]
 
 _NOTICEABLE: Final = 0.1
-"""Ages and rates that change by less than this share are not written, unless the status is older than `_REFRESH`."""
+"""A figure that changes by less than this share is not written, unless the status is older than `_REFRESH`."""
+_NOTICEABLE_MESSAGES: Final = 10
+"""Numbers of messages are written also if they change by so many, however large they are."""
 _REFRESH: Final = timedelta(minutes=5)
-_STALE_PERIODS: Final = 3
-"""A result is stale after this number of intervals of the schedule."""
 
 _BEHIND: Final = frozenset(
     {
@@ -35,31 +35,49 @@ _BEHIND: Final = frozenset(
 )
 
 
-def lag_status(entry: SubscriptionLag, result: LagResult) -> Manifest:
+def lag_status(entry: SubscriptionLag, result: LagResult) -> Lag:
     """`status.lag` of a Subscription."""
-    figures = {
-        "messages": entry.messages,
-        "ready": entry.ready,
-        "inFlight": entry.in_flight,
-        "oldestAgeSeconds": entry.oldest_age_seconds,
-        "arrivalPerMinute": entry.arrival_per_minute,
-        "settledPerMinute": entry.settled_per_minute,
-        "drainSeconds": entry.drain_seconds,
-    }
-    return {
-        **{name: figure for name, figure in figures.items() if figure is not None},
-        "state": entry.state.value,
-        "observedTime": timestamp(entry.observed_time),
-        "runName": result.run_name,
-        "brokersReporting": reporting(result),
-    }
+    losses = Losses(
+        expired=entry.expired,
+        dead_lettered=entry.dead_lettered,
+        dropped=entry.dropped,
+        lost_at_restart=entry.lost_at_restart,
+        moved=entry.moved,
+        stranded=entry.stranded,
+    )
+    return Lag(
+        messages=entry.messages,
+        ready=entry.ready,
+        in_flight=entry.in_flight,
+        oldest_age_seconds=entry.oldest_age_seconds,
+        arrival_per_minute=entry.arrival_per_minute,
+        settled_per_minute=entry.settled_per_minute,
+        velocity_per_minute=entry.velocity_per_minute,
+        drain_seconds=entry.drain_seconds,
+        drain_seconds_low=entry.drain_seconds_low,
+        drain_seconds_high=entry.drain_seconds_high,
+        sojourn_p95_millis=entry.sojourn_p95_millis,
+        redelivery_percent=entry.redelivery_percent,
+        lost=entry.lost,
+        losses=losses if any(count for _, count in losses) else None,
+        consumers=entry.consumers,
+        state=entry.state.value,
+        message=entry.message,
+        since_caught_up_seconds=entry.since_caught_up_seconds,
+        observed_time=entry.observed_time,
+        run_name=result.run_name,
+        brokers_reporting=reporting(result),
+    )
 
 
 def lagging_condition(subscription: Subscription, entry: SubscriptionLag) -> StatusCondition:
-    """Condition Lagging: True if a threshold of the spec is exceeded, else by the state of the result."""
+    """Condition Lagging: True if messages were lost, or a threshold of the spec is exceeded; else by the state."""
     limits = subscription.spec.lag_thresholds
     if entry.state is LagState.UNKNOWN:
         return StatusCondition("Lagging", ConditionStatus.UNKNOWN, entry.state.value, entry.message)
+    if entry.state is LagState.LOSING:
+        # Before the thresholds: a backlog that is too large must not hide that messages are lost.
+        return StatusCondition("Lagging", ConditionStatus.TRUE, entry.state.value, entry.message)
     if limits.messages is not None and entry.messages is not None and entry.messages > limits.messages:
         message = f"{entry.messages} messages, more than {limits.messages}. {entry.message}"
         return StatusCondition("Lagging", ConditionStatus.TRUE, ConditionReason.BACKLOG_ABOVE_THRESHOLD, message)
@@ -72,38 +90,35 @@ def lagging_condition(subscription: Subscription, entry: SubscriptionLag) -> Sta
     return StatusCondition("Lagging", ConditionStatus.FALSE, ConditionReason.WITHIN_THRESHOLDS, entry.message)
 
 
-def is_worth_writing(shown: Lag | None, before: str | None, lag: Manifest, condition: StatusCondition) -> bool:
-    """Whether a lag is written to the status: depth, state or reason changed, or another figure changed noticeably.
+def is_noticeable(shown: Lag | None, found: Lag) -> bool:
+    """Whether a lag is worth a write: the state changed, or the figures are newer and one of them differs noticeably,
+    or what is shown is five minutes older.
 
-    `shown`: the lag in the status now, `before`: the reason of its condition. An older window is never written.
+    `shown`: the lag in the status now.
     """
-    if shown is None:
+    if shown is None or found.state != shown.state:
         return True
-    found = Lag.model_validate(lag)
     if found.observed_time <= shown.observed_time:
         return False
-    if (found.state, found.messages, str(condition.reason)) != (shown.state, shown.messages, before):
+    if found.observed_time - shown.observed_time >= _REFRESH:
         return True
-    pairs = (
-        (shown.oldest_age_seconds, found.oldest_age_seconds),
+    counts = (
+        (shown.messages, found.messages),
+        (shown.ready, found.ready),
         (shown.in_flight, found.in_flight),
+        (shown.lost, found.lost),
+    )
+    rates = (
+        (shown.oldest_age_seconds, found.oldest_age_seconds),
         (shown.arrival_per_minute, found.arrival_per_minute),
         (shown.settled_per_minute, found.settled_per_minute),
+        (shown.velocity_per_minute, found.velocity_per_minute),
         (shown.drain_seconds, found.drain_seconds),
+        (shown.sojourn_p95_millis, found.sojourn_p95_millis),
+        (shown.redelivery_percent, found.redelivery_percent),
+        (shown.consumers, found.consumers),
     )
-    noticeable = any(_differs(old, new) for old, new in pairs)
-    return noticeable or found.observed_time - shown.observed_time >= _REFRESH
-
-
-def stale_condition(result: LagResult, interval_minutes: int, now: datetime) -> StatusCondition | None:
-    """Condition Lagging of every Subscription if the newest result is older than three intervals; else None."""
-    if now - result.window_end < timedelta(minutes=_STALE_PERIODS * interval_minutes):
-        return None
-    message = (
-        f"The newest lag result is from {result.window_end:%Y-%m-%d %H:%M} UTC. See condition LagAnalysisScheduled of "
-        "the Broker."
-    )
-    return StatusCondition("Lagging", ConditionStatus.UNKNOWN, ConditionReason.LAG_REPORT_STALE, message)
+    return any(_count_differs(old, new) for old, new in counts) or any(_differs(old, new) for old, new in rates)
 
 
 def analysis_status(result: LagResult) -> Manifest:
@@ -120,7 +135,14 @@ def reporting(result: LagResult) -> str:
     return f"{result.reporting_brokers}/{result.expected_brokers}"
 
 
+def _count_differs(old: int | None, new: int | None) -> bool:
+    if old is None or new is None:
+        return old is not new
+    change = abs(new - old)
+    return change >= _NOTICEABLE_MESSAGES or (change > 0 and change >= _NOTICEABLE * old)
+
+
 def _differs(old: int | None, new: int | None) -> bool:
     if old is None or new is None:
         return old is not new
-    return abs(new - old) > _NOTICEABLE * max(old, 1)
+    return abs(new - old) > _NOTICEABLE * max(abs(old), 1)

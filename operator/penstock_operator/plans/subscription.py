@@ -120,7 +120,7 @@ def _delete(view: SubscriptionView) -> Decision:
 
 
 def _paused(view: SubscriptionView) -> Report:
-    kept = paused_conditions(view.resource.status.conditions, but=frozenset({"Lagging"}))
+    kept = paused_conditions(view.resource.status.conditions, but=conditions.OF_LAG)
     return _with_details(view, Report(kept, {}))
 
 

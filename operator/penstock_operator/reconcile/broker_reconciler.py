@@ -253,6 +253,12 @@ class BrokerReconciler:
             exchanges=len(self.cache.exchanges_of(key)),
             subscriptions=len(self.cache.subscriptions_of(key)),
             orphans=found.orphans,
-            lag=found.lag,
+            lag=found.lag if found.lag is not None else _lag_shown(broker),
             now=now,
         )
+
+
+def _lag_shown(broker: Broker) -> Manifest | None:
+    """`status.lagAnalysis` as it is: an operator that has just started, or can't reach the observer, keeps it."""
+    shown = broker.status.lag_analysis
+    return None if shown is None else shown.model_dump(mode="json", by_alias=True, exclude_none=True)

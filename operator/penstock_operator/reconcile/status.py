@@ -135,5 +135,4 @@ def _since(condition: Manifest | None, status: str) -> str | None:
 
 def _by_type(manifest: Manifest, *path: str) -> dict[str, Manifest]:
     found = {str(condition.get("type")): condition for condition in items_of(manifest, *path, "conditions")}
-    found.pop("Lagging", None)
-    return found
+    return {kind: condition for kind, condition in found.items() if kind not in conditions.OF_LAG}

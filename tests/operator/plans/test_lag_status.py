@@ -11,7 +11,6 @@ from support.resources import NOW, subscription
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.resources import Lag
 from penstock_operator.plans import lag_status
-from penstock_operator.plans.conditions import ConditionStatus, StatusCondition
 
 
 def entry(state: str = "OK", **figures: Any) -> SubscriptionLag:
@@ -40,26 +39,96 @@ def result(*entries: SubscriptionLag) -> LagResult:
     )
 
 
+def written(found: SubscriptionLag, of: LagResult | None = None) -> dict[str, Any]:
+    """`status.lag` as it is sent."""
+    shown = lag_status.lag_status(found, of or result(found))
+    return shown.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
 def test_what_is_written() -> None:
-    figures = {"messages": 12, "ready": 10, "in_flight": 2, "oldest_age_seconds": 61, "arrival_per_minute": 5}
-    found = entry("Lagging", settled_per_minute=3, **figures)
-    assert lag_status.lag_status(found, result(found)) == {
+    figures = {
+        "messages": 12,
+        "ready": 10,
+        "in_flight": 2,
+        "oldest_age_seconds": 61,
+        "arrival_per_minute": 5,
+        "settled_per_minute": 3,
+        "velocity_per_minute": -2,
+        "drain_seconds": 360,
+        "drain_seconds_low": 300,
+        "drain_seconds_high": 600,
+        "sojourn_p50_millis": 40,
+        "sojourn_p95_millis": 900,
+        "redelivery_percent": 7,
+        "consumers": 4,
+        "expired": 1,
+        "dead_lettered": 2,
+        "dropped": 0,
+        "lost_at_restart": 3,
+        "moved": 5,
+        "stranded": 8,
+        "lost": 6,
+        "since_caught_up_seconds": 120,
+    }
+    assert written(entry("Losing", **figures)) == {
         "messages": 12,
         "ready": 10,
         "inFlight": 2,
         "oldestAgeSeconds": 61,
         "arrivalPerMinute": 5,
         "settledPerMinute": 3,
-        "state": "Lagging",
+        "velocityPerMinute": -2,
+        "drainSeconds": 360,
+        "drainSecondsLow": 300,
+        "drainSecondsHigh": 600,
+        "sojournP95Millis": 900,
+        "redeliveryPercent": 7,
+        "lost": 6,
+        "losses": {
+            "expired": 1,
+            "deadLettered": 2,
+            "dropped": 0,
+            "lostAtRestart": 3,
+            "moved": 5,
+            "stranded": 8,
+        },
+        "consumers": 4,
+        "state": "Losing",
+        "message": "It is so.",
+        "sinceCaughtUpSeconds": 120,
         "observedTime": "2026-03-01T12:00:00Z",
         "runName": "main-lag-17",
         "brokersReporting": "1/2",
     }
 
 
+NO_LOSS = {"expired": 0, "dead_lettered": 0, "dropped": 0, "lost_at_restart": 0, "moved": 0, "stranded": 0}
+
+
+def test_without_losses_their_object_is_absent() -> None:
+    lag = written(entry("OK", lost=0, **NO_LOSS))
+    assert ("losses" in lag, lag["lost"]) == (False, 0)
+
+
+@pytest.mark.parametrize(
+    ("one", "key"),
+    [
+        ("expired", "expired"),
+        ("dead_lettered", "deadLettered"),
+        ("dropped", "dropped"),
+        ("lost_at_restart", "lostAtRestart"),
+        ("moved", "moved"),
+        ("stranded", "stranded"),
+    ],
+)
+def test_any_loss_is_shown(one: str, key: str) -> None:
+    assert written(entry("OK", **{**NO_LOSS, one: 1}))["losses"][key] == 1
+
+
 def test_what_is_not_known_is_left_out() -> None:
-    assert lag_status.lag_status(entry("Unknown"), result()) == {
+    assert written(entry("Unknown"), result()) == {
         "state": "Unknown",
+        "message": "It is so.",
         "observedTime": "2026-03-01T12:00:00Z",
         "runName": "main-lag-17",
         "brokersReporting": "1/2",
@@ -79,6 +148,8 @@ def test_what_is_not_known_is_left_out() -> None:
         ({}, entry("Poison", messages=5), ("True", "Poison")),
         ({}, entry("NoCredit", messages=5), ("True", "NoCredit")),
         ({}, entry("BrokerStuck", messages=5), ("True", "BrokerStuck")),
+        ({}, entry("Losing", messages=5), ("True", "Losing")),
+        ({"messages": 1, "oldestAgeSeconds": 1}, entry("Losing", messages=5, oldest_age_seconds=9), ("True", "Losing")),
         ({}, entry("Unknown"), ("Unknown", "Unknown")),
         ({"messages": 5}, entry("OK", messages=5), ("False", "WithinThresholds")),
         ({"messages": 5}, entry("OK", messages=6), ("True", "BacklogAboveThreshold")),
@@ -94,38 +165,70 @@ def test_the_condition(thresholds: dict[str, int], found: SubscriptionLag, expec
 
 
 BASE = {"state": "OK", "messages": 100, "oldestAgeSeconds": 100, "runName": "r", "brokersReporting": "1/1"}
-FINE = StatusCondition("Lagging", ConditionStatus.FALSE, "WithinThresholds", "")
 
 
-def worth(changes: dict[str, Any], seconds: int = 60, condition: StatusCondition = FINE) -> bool:
-    shown = Lag.model_validate({**BASE, "observedTime": NOW})
-    later = (NOW + timedelta(seconds=seconds)).isoformat()
-    return lag_status.is_worth_writing(shown, "WithinThresholds", {**BASE, "observedTime": later, **changes}, condition)
+def worth(changes: dict[str, Any], seconds: int = 60, base: dict[str, Any] | None = None) -> bool:
+    shown = Lag.model_validate({**BASE, **(base or {}), "observedTime": NOW})
+    later = NOW + timedelta(seconds=seconds)
+    return lag_status.is_noticeable(
+        shown, Lag.model_validate({**BASE, **(base or {}), "observedTime": later, **changes})
+    )
 
 
 def test_the_first_one_is_always_written() -> None:
-    assert lag_status.is_worth_writing(None, None, {**BASE, "observedTime": NOW}, FINE)
+    assert lag_status.is_noticeable(None, Lag.model_validate({**BASE, "observedTime": NOW}))
 
 
 @pytest.mark.parametrize(
     ("changes", "written"),
     [
         ({}, False),
-        ({"messages": 101}, True),
+        ({"messages": 109}, False),  # 9 %, 9 messages
+        ({"messages": 91}, False),
+        ({"messages": 110}, True),  # 10 %
+        ({"messages": 90}, True),
+        ({"messages": 101}, False),
+        ({"messages": 0}, True),
         ({"state": "Lagging"}, True),
         ({"oldestAgeSeconds": 110}, False),
         ({"oldestAgeSeconds": 111}, True),
         ({"oldestAgeSeconds": None}, True),
         ({"arrivalPerMinute": 1}, True),
+        ({"velocityPerMinute": -1}, True),
+        ({"lost": 1}, True),
+        ({"consumers": 1}, True),
+        ({"drainSeconds": 60}, True),
+        ({"sojournP95Millis": 60}, True),
+        ({"redeliveryPercent": 6}, True),
         ({"runName": "another"}, False),
+        ({"message": "5 messages wait."}, False),
+        ({"sinceCaughtUpSeconds": 900}, False),
     ],
 )
 def test_only_what_is_noticeable_is_written(changes: dict[str, Any], written: bool) -> None:
     assert worth(changes) is written
 
 
-def test_another_reason_is_written() -> None:
-    assert worth({}, condition=StatusCondition("Lagging", ConditionStatus.TRUE, "BacklogAboveThreshold", ""))
+@pytest.mark.parametrize(
+    ("before", "after", "written"),
+    [
+        (0, 1, True),
+        (1, 0, True),
+        (5, 6, True),  # 20 %
+        (10_000, 10_009, False),
+        (10_000, 10_010, True),  # 10 messages
+        (10_000, 9_990, True),
+    ],
+)
+def test_ten_messages_are_noticeable_however_many_there_are(before: int, after: int, written: bool) -> None:
+    assert worth({"messages": after}, base={"messages": before}) is written
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "written"), [(-100, -109, False), (-100, -111, True), (-100, 100, True), (0, 1, True)]
+)
+def test_a_velocity_may_be_negative(before: int, after: int, written: bool) -> None:
+    assert worth({"velocityPerMinute": after}, base={"velocityPerMinute": before}) is written
 
 
 def test_nothing_is_shown_that_is_older_than_five_minutes() -> None:
@@ -134,12 +237,9 @@ def test_nothing_is_shown_that_is_older_than_five_minutes() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -60])
-def test_an_older_window_is_never_written(seconds: int) -> None:
-    assert not worth({"messages": 7, "state": "Stalled"}, seconds=seconds)
+def test_figures_that_are_not_newer_are_not_written(seconds: int) -> None:
+    assert not worth({"messages": 7}, seconds=seconds)
 
 
-def test_three_missed_periods_make_it_unknown() -> None:
-    assert lag_status.stale_condition(result(), 5, NOW + timedelta(minutes=14, seconds=59)) is None
-    condition = lag_status.stale_condition(result(), 5, NOW + timedelta(minutes=15))
-    assert condition is not None
-    assert (condition.status, str(condition.reason)) == (ConditionStatus.UNKNOWN, "LagReportStale")
+def test_a_state_is_written_although_its_figures_are_not_newer() -> None:
+    assert worth({"state": "Unknown"}, seconds=0)

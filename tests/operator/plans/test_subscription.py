@@ -326,7 +326,12 @@ def test_paused_changes_nothing_on_the_broker_and_keeps_what_was_said() -> None:
                 "message": "",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }
-            for kind, reason in (("Ready", "Ready"), ("Bound", "Declared"), ("Lagging", "Stalled"))
+            for kind, reason in (
+                ("Ready", "Ready"),
+                ("Bound", "Declared"),
+                ("Lagging", "Stalled"),
+                ("LagFresh", "Current"),
+            )
         ]
     }
     paused = subscription(before, metadata={**OURS, "annotations": {"penstock.dev/paused": "true"}})

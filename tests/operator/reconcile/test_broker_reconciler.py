@@ -42,6 +42,11 @@ class Place:
 
     async def run(self, made: Broker, default_image: str = "image:1") -> dict[str, tuple[str, str, str]]:
         """Reconcile once; the conditions by type."""
+        report = await self.report(made, default_image)
+        return {it.type: (it.status.value, str(it.reason), it.message) for it in report.conditions}
+
+    async def report(self, made: Broker, default_image: str = "image:1") -> Report:
+        """Reconcile once; the report."""
         passes = BrokerReconciler(
             self.api,
             Cache(),
@@ -54,7 +59,7 @@ class Place:
         )
         report = await passes.reconcile(KEY, made)
         assert isinstance(report, Report)
-        return {it.type: (it.status.value, str(it.reason), it.message) for it in report.conditions}
+        return report
 
     def broker_says(self, state: BrokerState) -> None:
         """Sets what the broker has reported last."""
@@ -219,3 +224,11 @@ async def test_whoever_does_not_want_the_cluster_s_tokens_does_not_ask(place: Pl
     place.api.documents = {DISCOVERY: {"issuer": "https://cluster"}, KEYS: {"keys": [{"kid": "a"}]}}
     await place.run(broker())
     assert ("ConfigMap", "shop", "main-issuer") not in place.api.objects
+
+
+async def test_an_operator_that_has_just_started_keeps_what_is_shown_of_the_lag_job(place: Place) -> None:
+    """It has not read a result yet, and perhaps can't: that is no reason to remove what was known."""
+    shown = {"lastRunName": "main-lag-17", "windowEnd": "2026-03-01T12:00:00Z", "brokersReporting": "1/1"}
+    report = await place.report(broker({"lagAnalysis": shown}))
+    assert report.details["lagAnalysis"] == shown
+    assert "lagAnalysis" not in (await place.report(broker())).details

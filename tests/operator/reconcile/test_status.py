@@ -40,9 +40,9 @@ def test_nothing_is_written_if_nothing_changed() -> None:
 
 
 def test_what_the_lag_reader_wrote_is_not_the_operator_s() -> None:
-    lagging = {**EARLIER, "type": "Lagging", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     before = shown()
-    before["conditions"].append(lagging)
+    for kind in ("Lagging", "LagFresh"):
+        before["conditions"].append({**EARLIER, "type": kind, "lastTransitionTime": "2026-01-01T00:00:00Z"})
     manifest = manifest_of("Subscription", {}, {**before, "lag": {"messages": 3}}, {})
     assert not status.differs(manifest, status.wanted(subscription(shown()), FINE, NOW))
 

@@ -1,0 +1,386 @@
+"""Whether a lag is current, for each combination of observer, age of the result, and restart of the operator.
+
+The interval is five minutes, so a lag is stale after fifteen.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Literal
+
+import pytest
+from support.resources import NOW, subscription
+
+from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
+from penstock_api.resources import LagAnalysis, Subscription
+from penstock_operator.plans import conditions
+from penstock_operator.plans.lag_freshness import BrokerLag, is_worth_writing, judge
+from penstock_operator.plans.observer_contact import ObserverContact
+
+Observer = Literal["answers", "answers without a result", "failed once", "fails", "not asked yet"]
+
+
+def entry(age: timedelta, state: str = "OK", **figures: Any) -> SubscriptionLag:
+    values: dict[str, Any] = {"messages": 17, "message": "It is so.", **figures}
+    return SubscriptionLag(
+        queue_name="psub:durable:global:billing",
+        owner_namespace="shop",
+        owner_name="billing",
+        owner_uid="uid-billing",
+        observed_time=NOW - age,
+        state=LagState(state),
+        **values,
+    )
+
+
+def result(age: timedelta, **changes: Any) -> LagResult:
+    values: dict[str, Any] = {
+        "broker": "main",
+        "namespace": "shop",
+        "run_name": "main-lag-17",
+        "window_start": NOW - age - timedelta(minutes=15),
+        "window_end": NOW - age,
+        "expected_brokers": 1,
+        "reporting_brokers": 1,
+        **changes,
+    }
+    return LagResult(**values)
+
+
+def showing(
+    age: timedelta,
+    state: str = "OK",
+    lagging: tuple[str, str] = ("False", "WithinThresholds"),
+    fresh: tuple[str, str] | None = ("True", "Current"),
+    **changes: Any,
+) -> Subscription:
+    """A Subscription whose status was written at a result of this age."""
+    said = {"Lagging": (*lagging, "It is so.")}
+    if fresh is not None:
+        said["LagFresh"] = (*fresh, "The lag is from the newest result.")
+    status = {
+        "lag": {
+            "state": state,
+            "message": "It is so.",
+            "messages": 17,
+            "observedTime": (NOW - age).isoformat(),
+            "runName": "main-lag-17",
+            "brokersReporting": "1/1",
+        },
+        "conditions": [
+            {"type": kind, "status": it[0], "reason": it[1], "message": it[2], "lastTransitionTime": NOW.isoformat()}
+            for kind, it in said.items()
+        ],
+    }
+    return subscription(status, **changes)
+
+
+def contact(observer: Observer, *, answered_before: bool) -> ObserverContact:
+    made = ObserverContact()
+    if answered_before or observer in ("answers", "answers without a result"):
+        made = made.answered(NOW - timedelta(hours=4))
+    if observer == "failed once":
+        made = made.failed(NOW, "the observer answered 503")
+    if observer == "fails":
+        for seconds in (61, 30, 0):
+            made = made.failed(NOW - timedelta(seconds=seconds), "the observer answered 503")
+    return made
+
+
+class Outcome:
+    """The status after a round."""
+
+    def __init__(self, before: Subscription, found: SubscriptionLag | None, known: BrokerLag) -> None:
+        verdict = judge(before, found, known, NOW)
+        self.is_written = verdict is not None and is_worth_writing(before, verdict)
+        self.lag = before.status.lag
+        self.said = {it.type: (it.status, it.reason, it.message) for it in before.status.conditions}
+        if verdict is not None and self.is_written:
+            self.lag = verdict.lag
+            rendered = conditions.render(verdict.conditions, before=before.status.conditions, generation=3, now=NOW)
+            self.said = {str(it["type"]): (it["status"], it["reason"], it["message"]) for it in rendered}  # type: ignore[misc]
+
+    @property
+    def state(self) -> str:
+        return "" if self.lag is None else self.lag.state
+
+    def condition(self, kind: str) -> tuple[str, str] | None:
+        said = self.said.get(kind)
+        return None if said is None else said[:2]
+
+
+MINUTE, EDGE, STALE, HOURS = (
+    timedelta(minutes=1),
+    timedelta(minutes=14, seconds=59),
+    timedelta(minutes=15),
+    timedelta(hours=3),
+)
+CURRENT, REPORT_STALE, UNREACHABLE = ("True", "Current"), ("False", "LagReportStale"), ("False", "ObserverUnreachable")
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
+@pytest.mark.parametrize(
+    ("observer", "age", "fresh"),
+    [
+        ("answers", MINUTE, CURRENT),
+        ("answers", EDGE, CURRENT),
+        ("answers", STALE, REPORT_STALE),
+        ("answers", HOURS, REPORT_STALE),
+        ("answers without a result", MINUTE, CURRENT),
+        ("answers without a result", EDGE, CURRENT),
+        ("answers without a result", STALE, REPORT_STALE),
+        ("answers without a result", HOURS, REPORT_STALE),
+        ("failed once", MINUTE, CURRENT),
+        ("failed once", EDGE, CURRENT),
+        ("fails", MINUTE, CURRENT),
+        ("fails", EDGE, CURRENT),
+        ("fails", STALE, UNREACHABLE),
+        ("fails", HOURS, UNREACHABLE),
+    ],
+)
+def test_what_a_status_with_ok_becomes(
+    observer: Observer, age: timedelta, fresh: tuple[str, str], restarted: bool
+) -> None:
+    has_result = observer == "answers" or not restarted
+    known = BrokerLag(
+        broker="main",
+        contact=contact(observer, answered_before=not restarted),
+        result=result(age) if has_result else None,
+        first_seen=NOW - age if not restarted else NOW,
+    )
+    outcome = Outcome(showing(age), entry(age) if has_result else None, known)
+    assert outcome.condition("LagFresh") == fresh
+    is_current = fresh == CURRENT
+    assert outcome.state == ("OK" if is_current else "Unknown")
+    assert outcome.condition("Lagging") == (("False", "WithinThresholds") if is_current else ("Unknown", fresh[1]))
+    assert outcome.is_written is not is_current
+    assert outcome.lag is not None
+    assert (outcome.lag.messages, outcome.lag.observed_time) == (17, NOW - age), "figures and their time stay"
+
+
+@pytest.mark.parametrize("age", [STALE, HOURS])
+def test_a_single_failure_is_no_reason_of_its_own(age: timedelta) -> None:
+    """The running operator knows how old the result is. The restarted one asks for a minute before it judges."""
+    known = BrokerLag(
+        broker="main", contact=contact("failed once", answered_before=True), result=result(age), first_seen=NOW - age
+    )
+    assert Outcome(showing(age), entry(age), known).condition("LagFresh") == REPORT_STALE
+    observers: tuple[Observer, ...] = ("failed once", "not asked yet")
+    for observer in observers:
+        known = BrokerLag(broker="main", contact=contact(observer, answered_before=False))
+        assert not Outcome(showing(age), None, known).is_written
+
+
+@pytest.mark.parametrize(
+    ("observer", "answered_before", "expected"),
+    [
+        ("answers", False, ("Unknown", "Pending")),
+        ("answers without a result", False, ("Unknown", "Pending")),
+        ("failed once", True, ("Unknown", "Pending")),
+        ("failed once", False, None),
+        ("not asked yet", False, None),
+        ("fails", True, ("Unknown", "ObserverUnreachable")),
+        ("fails", False, ("Unknown", "ObserverUnreachable")),
+    ],
+)
+def test_before_the_first_result(observer: Observer, answered_before: bool, expected: tuple[str, str] | None) -> None:
+    known = BrokerLag(broker="main", contact=contact(observer, answered_before=answered_before))
+    if observer == "answers":
+        known = BrokerLag(broker="main", contact=known.contact, result=result(MINUTE), first_seen=NOW)
+    outcome = Outcome(subscription(), None, known)
+    assert (outcome.condition("LagFresh"), outcome.condition("Lagging"), outcome.lag) == (expected, None, None)
+
+
+@pytest.mark.parametrize(
+    ("analysis", "reason"),
+    [
+        (LagAnalysis(backend="None"), "Disabled"),
+        (LagAnalysis(suspend=True), "Suspended"),
+        (LagAnalysis(backend="CronJob", suspend=True), "Suspended"),
+    ],
+)
+@pytest.mark.parametrize("observer", ["answers", "fails"])
+def test_where_no_results_are_to_be_expected(observer: Observer, analysis: LagAnalysis, reason: str) -> None:
+    """Nobody is to blame, so it is Unknown and not False; but OK is not shown any more."""
+    asked = contact(observer, answered_before=True)
+    never = Outcome(subscription(), None, BrokerLag(broker="main", analysis=analysis, contact=asked))
+    assert (never.condition("LagFresh"), never.lag) == (("Unknown", reason), None)
+    known = BrokerLag(broker="main", analysis=analysis, contact=asked, result=result(STALE), first_seen=NOW - STALE)
+    old = Outcome(showing(STALE), entry(STALE), known)
+    assert (old.condition("LagFresh"), old.condition("Lagging")) == (("Unknown", reason), ("Unknown", reason))
+    assert old.state == "Unknown"
+    known = BrokerLag(broker="main", analysis=analysis, contact=asked, result=result(MINUTE), first_seen=NOW)
+    by_hand = Outcome(showing(MINUTE), entry(MINUTE), known)
+    assert (by_hand.condition("LagFresh"), by_hand.state) == (CURRENT, "OK"), "a run by hand counts"
+
+
+def test_the_bound_follows_the_schedule() -> None:
+    for minutes, fresh in ((1, REPORT_STALE), (60, CURRENT)):
+        known = BrokerLag(
+            broker="main",
+            analysis=LagAnalysis(interval_minutes=minutes),  # type: ignore[arg-type]
+            contact=contact("answers", answered_before=True),
+            result=result(timedelta(minutes=20)),
+            first_seen=NOW,
+        )
+        age = timedelta(minutes=20)
+        assert Outcome(showing(age), entry(age), known).condition("LagFresh") == fresh
+
+
+def test_a_broker_s_clock_that_is_ahead_makes_nothing_look_newer() -> None:
+    """The result said 'in 40 minutes' when it came, a quarter of an hour ago."""
+    ahead = timedelta(minutes=-40)
+    known = BrokerLag(
+        broker="main",
+        contact=contact("answers", answered_before=True),
+        result=result(ahead),
+        first_seen=NOW - STALE,
+    )
+    assert Outcome(showing(ahead), entry(ahead), known).condition("LagFresh") == REPORT_STALE
+
+
+def current(found: SubscriptionLag | None, age: timedelta = MINUTE, **changes: Any) -> BrokerLag:
+    """A Broker whose observer answers with a result of this age."""
+    return BrokerLag(
+        broker="main",
+        contact=contact("answers", answered_before=True),
+        result=result(age, **changes),
+        first_seen=NOW - age,
+    )
+
+
+def test_a_subscription_that_the_newest_result_leaves_out_is_unknown() -> None:
+    """Its broker pod did not report, for example; the result says why."""
+    before = timedelta(minutes=6)
+    missing = ("main-1: the observer has not answered for 30 s",)
+    outcome = Outcome(showing(before), None, current(None, missing=missing))
+    assert (outcome.condition("LagFresh"), outcome.state) == (REPORT_STALE, "Unknown")
+    assert outcome.condition("Lagging") == ("Unknown", "LagReportStale")
+    assert outcome.said["LagFresh"][2] == (
+        "There is no newer lag than that of 2026-03-01 11:54 UTC: the newest lag result says nothing about this "
+        "subscription. Pods that did not report: main-1."
+    )
+    assert outcome.lag is not None
+    assert (outcome.lag.messages, outcome.lag.observed_time) == (17, NOW - before)
+
+
+def test_a_result_that_is_older_than_the_status_takes_nothing_back() -> None:
+    """The observer lost its newest results. Its older one neither has the Subscription nor says anything new."""
+    older = current(None, age=timedelta(minutes=5))
+    assert not Outcome(showing(MINUTE), None, older).is_written
+    for state in ("OK", "Unknown", "Stalled"):
+        assert not Outcome(showing(MINUTE), entry(timedelta(minutes=5), state), older).is_written
+
+
+def test_an_entry_that_is_unknown_ends_ok_although_its_figures_are_not_newer() -> None:
+    """Its pod is silent since six minutes; the result knows that, its last snapshot is the one that is shown."""
+    before = timedelta(minutes=6)
+    silent = entry(before, "Unknown", message="main-0 is silent since 360 s")
+    outcome = Outcome(showing(before), silent, current(silent))
+    assert (outcome.state, outcome.condition("Lagging")) == ("Unknown", ("Unknown", "Unknown"))
+    assert outcome.condition("LagFresh") == ("Unknown", "Unknown")
+    assert outcome.said["Lagging"][2] == "main-0 is silent since 360 s"
+    assert outcome.lag is not None
+    assert outcome.lag.message == "main-0 is silent since 360 s"
+    assert (outcome.lag.messages, outcome.lag.observed_time) == (17, NOW - before)
+
+
+def test_an_entry_that_stays_unknown_is_stale_after_three_intervals() -> None:
+    silent = entry(STALE, "Unknown")
+    outcome = Outcome(showing(STALE), silent, current(silent))
+    assert (outcome.condition("LagFresh"), outcome.condition("Lagging")) == (REPORT_STALE, ("Unknown", "Unknown"))
+
+
+def test_a_new_subscription_may_be_unknown_with_figures() -> None:
+    found = entry(MINUTE, "Unknown", messages=3, message="2 snapshots, too few to judge")
+    outcome = Outcome(subscription(), found, current(found))
+    assert (outcome.state, outcome.condition("LagFresh")) == ("Unknown", ("Unknown", "Unknown"))
+    assert outcome.lag is not None
+    assert outcome.lag.messages == 3
+
+
+STALE_STATUS: dict[str, Any] = {"lagging": ("Unknown", "LagReportStale"), "fresh": ("False", "LagReportStale")}
+
+
+def test_a_new_result_ends_it() -> None:
+    found = entry(MINUTE)
+    outcome = Outcome(showing(HOURS, "Unknown", **STALE_STATUS), found, current(found))
+    assert (outcome.state, outcome.condition("LagFresh")) == ("OK", CURRENT)
+    assert outcome.condition("Lagging") == ("False", "WithinThresholds")
+
+
+def test_a_longer_interval_ends_it_too() -> None:
+    """The same result is current again, so its state is shown again although its figures are no newer."""
+    age = timedelta(minutes=20)
+    known = BrokerLag(
+        broker="main",
+        analysis=LagAnalysis(interval_minutes=30),
+        contact=contact("answers", answered_before=True),
+        result=result(age),
+        first_seen=NOW - age,
+    )
+    outcome = Outcome(showing(age, "Unknown", **STALE_STATUS), entry(age), known)
+    assert (outcome.state, outcome.condition("LagFresh")) == ("OK", CURRENT)
+
+
+def test_a_status_of_an_older_operator_gets_the_condition_and_keeps_the_rest() -> None:
+    """The operator was upgraded, and has not read a result yet."""
+    known = BrokerLag(broker="main", contact=contact("fails", answered_before=False))
+    outcome = Outcome(showing(MINUTE, "Stalled", ("True", "Stalled"), fresh=None), None, known)
+    assert (outcome.state, outcome.condition("Lagging")) == ("Stalled", ("True", "Stalled"))
+    assert (outcome.condition("LagFresh"), outcome.is_written) == (CURRENT, True)
+
+
+def test_another_threshold_is_obeyed_without_another_result() -> None:
+    found = entry(MINUTE)
+    changed = showing(MINUTE, lagThresholds={"messages": 16})
+    assert Outcome(changed, found, current(found)).condition("Lagging") == ("True", "BacklogAboveThreshold")
+
+
+@pytest.mark.parametrize(
+    ("observer", "fault", "says"),
+    [
+        (
+            "fails",
+            "",
+            "There is no newer lag than that of 2026-03-01 11:45 UTC: the observer answered 503. See condition "
+            "ObserverFailing of Broker main, and the log of container observer in pod main-0.",
+        ),
+        (
+            "answers",
+            "",
+            "There is no newer lag than that of 2026-03-01 11:45 UTC. See condition LagAnalysisScheduled of Broker "
+            "main and its newest run.",
+        ),
+        (
+            "answers",
+            "there is no Broker main that this operator can read",
+            "There is no newer lag than that of 2026-03-01 11:45 UTC: there is no Broker main that this operator can "
+            "read. See condition LagAnalysisScheduled of Broker main and its newest run.",
+        ),
+    ],
+)
+def test_what_it_says_is_the_same_after_a_restart_and_is_written_once(
+    observer: Observer, fault: str, says: str
+) -> None:
+    asked = contact(observer, answered_before=False)
+    asked = asked.answered(NOW, fault) if fault else asked
+    known = BrokerLag(broker="main", contact=asked)
+    outcome = Outcome(showing(STALE), None, known)
+    assert (outcome.said["LagFresh"][2], outcome.said["Lagging"][2]) == (says, says)
+    assert outcome.lag is not None
+    assert outcome.lag.message == says
+    written = showing(STALE)
+    status = written.status.model_copy(
+        update={
+            "lag": outcome.lag,
+            "conditions": tuple(
+                it.model_copy(update=dict(zip(("status", "reason", "message"), outcome.said[it.type], strict=True)))
+                for it in written.status.conditions
+            ),
+        }
+    )
+    written = written.model_copy(update={"status": status})
+    running = BrokerLag(broker="main", contact=asked, result=result(STALE), first_seen=NOW - STALE)
+    for again, found in ((known, None), (running, entry(STALE))):
+        assert not Outcome(written, found, again).is_written
