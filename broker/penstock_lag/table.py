@@ -18,6 +18,7 @@ HEAD: Final = (
     "OLDEST",
     "IN/MIN",
     "OUT/MIN",
+    "LOST",
     "DRAINED IN",
     "CONSUMERS",
     "WHY",
@@ -52,10 +53,19 @@ def _row(lag: SubscriptionLag) -> tuple[str, ...]:
         _number(lag.oldest_age_seconds, " s"),
         _number(lag.arrival_per_minute),
         _number(lag.settled_per_minute),
-        _number(lag.drain_seconds, " s"),
+        _number(lag.lost),
+        _drain(lag),
         _number(lag.consumers),
         lag.message,
     )
+
+
+def _drain(lag: SubscriptionLag) -> str:
+    if lag.drain_seconds_low is None:
+        return _number(lag.drain_seconds, " s")
+    if lag.drain_seconds_high is None:
+        return f"{lag.drain_seconds_low}+ s"
+    return f"{lag.drain_seconds_low}-{lag.drain_seconds_high} s"
 
 
 def _number(value: int | None, unit: str = "") -> str:

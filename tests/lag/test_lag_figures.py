@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lag.spark_frames import ledger_frame, rows_of_polls
 from observer.samples import START_MS, a_poll, a_subscription
+from penstock_lag.rules import Figures
 from pyspark.sql import SparkSession
 
 from penstock_api.management import SubscriptionState
-from penstock_lag.rules import Figures
 from penstock_lag.transforms.figures import SELECTED, figures, rows_of_run
 from penstock_lag.windows import BrokerWindow
 from penstock_observer.rows import Poll, Row

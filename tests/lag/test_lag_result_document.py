@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lag.figures_factory import END_MS, figures
@@ -153,8 +154,17 @@ def test_the_table_is_aligned_and_says_what_is_missing() -> None:
     assert lines[1].split()[:4] == ["psub:durable:global:orders", "BacklogSteady", "500", "400"]
     assert lines[2].startswith("shop/bills  ")
     assert lines[1].index("500") == lines[2].index("500")
+    assert lines[1].split()[7:11] == ["600", "600", "0", "-"]
     assert lines[3] == "MISSING main-1: the observer did not answer: refused"
     assert lines[4] == "shop/main: 1 of 2 brokers, 1 segments, window 22:13:20 to 22:18:20 UTC"
+
+
+@pytest.mark.parametrize(("noise", "shown"), [(1, "75-76 s"), (1_200, "64-91 s")])
+def test_the_table_shows_the_range_of_the_drain_time(noise: int, shown: str) -> None:
+    """500 messages, 400 fewer in a minute, in which so many came and went."""
+    grown = {"enqueued": noise // 2, "acked": noise - noise // 2}
+    text = as_table(result_of(figures(recent={"first_depth": 900, "growth": grown})))
+    assert shown in text
 
 
 def test_a_table_of_nothing_says_so() -> None:
