@@ -13,7 +13,6 @@ from support.resources import NOW, subscription
 
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.resources import LagAnalysis, Subscription
-from penstock_operator.plans import conditions
 from penstock_operator.plans.lag_freshness import BrokerLag, is_worth_writing, judge
 from penstock_operator.plans.observer_contact import ObserverContact
 
@@ -94,11 +93,12 @@ class Outcome:
         verdict = judge(before, found, known, NOW)
         self.is_written = verdict is not None and is_worth_writing(before, verdict)
         self.lag = before.status.lag
-        self.said = {it.type: (it.status, it.reason, it.message) for it in before.status.conditions}
+        self.said: dict[str, tuple[str, str, str]] = {
+            it.type: (it.status, it.reason, it.message) for it in before.status.conditions
+        }
         if verdict is not None and self.is_written:
             self.lag = verdict.lag
-            rendered = conditions.render(verdict.conditions, before=before.status.conditions, generation=3, now=NOW)
-            self.said = {str(it["type"]): (it["status"], it["reason"], it["message"]) for it in rendered}  # type: ignore[misc]
+            self.said = {it.type: (it.status.value, str(it.reason), it.message) for it in verdict.conditions}
 
     @property
     def state(self) -> str:
@@ -106,7 +106,7 @@ class Outcome:
 
     def condition(self, kind: str) -> tuple[str, str] | None:
         said = self.said.get(kind)
-        return None if said is None else said[:2]
+        return None if said is None else (said[0], said[1])
 
 
 MINUTE, EDGE, STALE, HOURS = (

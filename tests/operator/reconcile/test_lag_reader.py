@@ -35,6 +35,7 @@ from penstock_operator.children import certificates
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings
 from penstock_operator.reconcile.lag_reader import LagReader
+from penstock_operator.reconcile.write_pace import WritePace
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 BROKER = ResourceKey("Broker", "shop", "main")
@@ -352,6 +353,41 @@ async def test_of_two_entries_with_one_owner_the_newer_one_counts(stage: Stage) 
         stage.restart()
         await stage.reader.look(BROKER)
         assert (stage.lag()["messages"], stage.lag()["state"]) == (17, "OK")
+
+
+async def test_a_broker_that_is_made_again_begins_anew(stage: Stage) -> None:
+    """The result of the Broker that had the name before, with a later window, says nothing about this one."""
+    stage.answer = document(entry(stage.uid), windowEnd="2026-03-01T12:30:00Z")
+    await stage.reader.look(BROKER)
+    broker = copy.deepcopy(stage.api.objects[("Broker", "shop", "main")])
+    broker["metadata"] |= {"uid": "another", "resourceVersion": "999"}
+    stage.reader.cache.put(broker)
+    later = "2026-03-01T12:05:00Z"
+    stage.answer = document(entry(stage.uid, messages=99, observedTime=later), windowEnd=later)
+    await stage.reader.look(BROKER)
+    assert stage.lag()["messages"] == 99
+
+
+class CountedPace(WritePace):
+    """A pace without pauses that counts the writes."""
+
+    writes = 0
+
+    def wait(self, now: float) -> float:
+        CountedPace.writes += 1
+        return 0.0
+
+
+async def test_every_write_keeps_the_pace(stage: Stage) -> None:
+    CountedPace.writes = 0
+    stage.reader.pace = CountedPace(20)
+    for number in range(3):
+        made = {**GOOD["Subscription"], "metadata": {"name": f"s{number}", "namespace": "shop"}}
+        stage.api.user_applies(made)
+        stage.reader.cache.put(copy.deepcopy(stage.api.objects[("Subscription", "shop", f"s{number}")]))
+    stage.answer = document(entry(stage.uid))
+    await stage.rounds(3, timedelta(seconds=5))
+    assert (stage.api.written, CountedPace.writes) == (4, 4)
 
 
 async def test_eight_observers_are_asked_at_once(stage: Stage) -> None:
