@@ -337,6 +337,17 @@ def test_another_threshold_is_obeyed_without_another_result() -> None:
     assert Outcome(changed, found, current(found)).condition("Lagging") == ("True", "BacklogAboveThreshold")
 
 
+def test_a_sentence_alone_is_written_only_if_it_is_about_freshness() -> None:
+    """The figures in Lagging's sentence change with each result. Another error of the observer is news."""
+    found = entry(MINUTE, message="17 messages wait, one more than before.")
+    assert not Outcome(showing(timedelta(minutes=2)), found, current(found)).is_written
+    shown = showing(STALE, "Unknown", ("Unknown", "ObserverUnreachable"), ("False", "ObserverUnreachable"))
+    known = BrokerLag(broker="main", contact=contact("fails", answered_before=False))
+    outcome = Outcome(shown, None, known)
+    assert outcome.is_written
+    assert "the observer answered 503" in outcome.said["LagFresh"][2]
+
+
 @pytest.mark.parametrize(
     ("observer", "fault", "says"),
     [

@@ -86,11 +86,8 @@ class Stage:
     """Answers of other observers, by token; an asyncio.Event is one that is waited for."""
     requests: list[str] = field(default_factory=list[str])
     """The token of each request."""
-    together: asyncio.Barrier | None = None
-    """What each answer waits for."""
-    at_once: int = 0
-    most_at_once: int = 0
-    """The largest number of requests that were being answered at the same time."""
+    arrivals: dict[int, asyncio.Event] = field(default_factory=dict[int, asyncio.Event])
+    """Set when so many requests have come."""
     bodies: int = 0
     """Results that were sent, and not only said to be unchanged."""
 
@@ -142,17 +139,14 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     async def latest(request: web.Request) -> web.Response:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         made.requests.append(token)
+        if len(made.requests) in made.arrivals:
+            made.arrivals[len(made.requests)].set()
         if token != "secret" and token not in made.answers:
             return web.Response(status=401)
         answer = made.answers.get(token, made.answer)
         if isinstance(answer, asyncio.Event):
             await answer.wait()
             return web.Response(status=503)
-        if made.together is not None:
-            made.at_once += 1
-            made.most_at_once = max(made.most_at_once, made.at_once)
-            await made.together.wait()
-            made.at_once -= 1
         if made.status != 200:
             return web.Response(status=made.status)
         body = json.dumps(answer)
@@ -213,6 +207,9 @@ async def test_an_older_window_is_passed_over(stage: Stage) -> None:
     )
     await stage.reader.look(BROKER)
     assert stage.lag()["messages"] == 17
+    shown = stage.reader.findings[BROKER].lag
+    assert shown is not None
+    assert shown["windowEnd"] == "2026-03-01T12:00:00Z"
 
 
 @pytest.mark.parametrize(
@@ -391,18 +388,24 @@ async def test_every_write_keeps_the_pace(stage: Stage) -> None:
 
 
 async def test_eight_observers_are_asked_at_once(stage: Stage) -> None:
-    """Each answer waits until eight are asked for: with fewer there would be none. And never are there more."""
-    keys = [ResourceKey("Broker", "shop", f"b{number}") for number in range(16)]
+    """Of ten that do not answer, eight are asked; the others have not even been connected to after another request."""
+    held, eighth = asyncio.Event(), asyncio.Event()
+    keys = [ResourceKey("Broker", "shop", f"b{number}") for number in range(10)]
     for key in keys:
         stage.api.user_applies({**GOOD["Broker"], "metadata": {"name": key.name, "namespace": "shop"}})
         stage.reader.cache.put(copy.deepcopy(stage.api.objects[(key.kind, key.namespace, key.name)]))
         stage.reader.findings[key] = BrokerFindings(observer=replace(stage.access, token=key.name))
-        stage.answers[key.name] = document(broker=key.name)
-    stage.together = asyncio.Barrier(8)
-    async with asyncio.timeout(5):
-        await asyncio.gather(*(stage.reader.look(key) for key in keys))
-    assert sorted(stage.requests) == sorted(key.name for key in keys)
-    assert stage.most_at_once == 8
+        stage.answers[key.name] = held
+    stage.arrivals[8] = eighth
+    stage.answer = document()
+    async with asyncio.timeout(10):
+        looks = asyncio.gather(*(stage.reader.look(key) for key in keys))
+        await eighth.wait()
+        await fetch_latest(stage.reader.http, stage.access)
+        assert len(stage.requests) == 9, "eight, and the one that was just answered"
+        held.set()
+        await looks
+    assert len(stage.requests) == 11
 
 
 async def test_a_result_is_loaded_once(stage: Stage) -> None:
