@@ -158,7 +158,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 
     app = web.Application()
     app.router.add_get(LATEST, latest)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
     (address,) = runner.addresses
