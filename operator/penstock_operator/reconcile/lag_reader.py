@@ -78,10 +78,11 @@ class LagReader:
     findings: dict[ResourceKey, BrokerFindings]
     clock: Callable[[], datetime]
     enqueue: Callable[[ResourceKey], None]
+    pace: WritePace = field(default_factory=lambda: WritePace(_WRITES_PER_SECOND))
+    """That of all writes, whichever Broker they are for."""
     _readings: dict[ResourceKey, _Reading] = field(default_factory=dict[ResourceKey, _Reading])
     _logged: dict[ResourceKey, str] = field(default_factory=dict[ResourceKey, str])
     _requests: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_REQUESTS_AT_ONCE))
-    _pace: WritePace = field(default_factory=lambda: WritePace(_WRITES_PER_SECOND))
 
     async def run(self, period_seconds: float) -> None:
         """Look at every Broker each `period_seconds`, for ever; not again while the last look is still going on."""
@@ -189,7 +190,7 @@ class LagReader:
             entry = reading.entries.get(owner)
             verdict = lag_freshness.judge(subscription, entry, reading.known, self.clock())
             if verdict is not None and lag_freshness.is_worth_writing(subscription, verdict):
-                await asyncio.sleep(self._pace.wait(asyncio.get_running_loop().time()))
+                await asyncio.sleep(self.pace.wait(asyncio.get_running_loop().time()))
                 await self._write(subscription, verdict)
             elif count % _JUDGED_AT_ONCE == 0:
                 await asyncio.sleep(0)

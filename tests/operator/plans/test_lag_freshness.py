@@ -13,7 +13,6 @@ from support.resources import NOW, subscription
 
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.resources import LagAnalysis, Subscription
-from penstock_operator.plans import conditions
 from penstock_operator.plans.lag_freshness import BrokerLag, is_worth_writing, judge
 from penstock_operator.plans.observer_contact import ObserverContact
 
@@ -94,11 +93,12 @@ class Outcome:
         verdict = judge(before, found, known, NOW)
         self.is_written = verdict is not None and is_worth_writing(before, verdict)
         self.lag = before.status.lag
-        self.said = {it.type: (it.status, it.reason, it.message) for it in before.status.conditions}
+        self.said: dict[str, tuple[str, str, str]] = {
+            it.type: (it.status, it.reason, it.message) for it in before.status.conditions
+        }
         if verdict is not None and self.is_written:
             self.lag = verdict.lag
-            rendered = conditions.render(verdict.conditions, before=before.status.conditions, generation=3, now=NOW)
-            self.said = {str(it["type"]): (it["status"], it["reason"], it["message"]) for it in rendered}  # type: ignore[misc]
+            self.said = {it.type: (it.status.value, str(it.reason), it.message) for it in verdict.conditions}
 
     @property
     def state(self) -> str:
@@ -106,7 +106,7 @@ class Outcome:
 
     def condition(self, kind: str) -> tuple[str, str] | None:
         said = self.said.get(kind)
-        return None if said is None else said[:2]
+        return None if said is None else (said[0], said[1])
 
 
 MINUTE, EDGE, STALE, HOURS = (
@@ -335,6 +335,17 @@ def test_another_threshold_is_obeyed_without_another_result() -> None:
     found = entry(MINUTE)
     changed = showing(MINUTE, lagThresholds={"messages": 16})
     assert Outcome(changed, found, current(found)).condition("Lagging") == ("True", "BacklogAboveThreshold")
+
+
+def test_a_sentence_alone_is_written_only_if_it_is_about_freshness() -> None:
+    """The figures in Lagging's sentence change with each result. Another error of the observer is news."""
+    found = entry(MINUTE, message="17 messages wait, one more than before.")
+    assert not Outcome(showing(timedelta(minutes=2)), found, current(found)).is_written
+    shown = showing(STALE, "Unknown", ("Unknown", "ObserverUnreachable"), ("False", "ObserverUnreachable"))
+    known = BrokerLag(broker="main", contact=contact("fails", answered_before=False))
+    outcome = Outcome(shown, None, known)
+    assert outcome.is_written
+    assert "the observer answered 503" in outcome.said["LagFresh"][2]
 
 
 @pytest.mark.parametrize(

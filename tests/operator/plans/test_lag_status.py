@@ -215,6 +215,8 @@ def test_only_what_is_noticeable_is_written(changes: dict[str, Any], written: bo
         (0, 1, True),
         (1, 0, True),
         (5, 6, True),  # 20 %
+        (20, 22, True),  # 10 %, 2 messages
+        (21, 23, False),  # less
         (10_000, 10_009, False),
         (10_000, 10_010, True),  # 10 messages
         (10_000, 9_990, True),

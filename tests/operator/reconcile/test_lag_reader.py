@@ -35,6 +35,7 @@ from penstock_operator.children import certificates
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings
 from penstock_operator.reconcile.lag_reader import LagReader
+from penstock_operator.reconcile.write_pace import WritePace
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 BROKER = ResourceKey("Broker", "shop", "main")
@@ -85,11 +86,8 @@ class Stage:
     """Answers of other observers, by token; an asyncio.Event is one that is waited for."""
     requests: list[str] = field(default_factory=list[str])
     """The token of each request."""
-    together: asyncio.Barrier | None = None
-    """What each answer waits for."""
-    at_once: int = 0
-    most_at_once: int = 0
-    """The largest number of requests that were being answered at the same time."""
+    arrivals: dict[int, asyncio.Event] = field(default_factory=dict[int, asyncio.Event])
+    """Set when so many requests have come."""
     bodies: int = 0
     """Results that were sent, and not only said to be unchanged."""
 
@@ -141,17 +139,14 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     async def latest(request: web.Request) -> web.Response:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         made.requests.append(token)
+        if len(made.requests) in made.arrivals:
+            made.arrivals[len(made.requests)].set()
         if token != "secret" and token not in made.answers:
             return web.Response(status=401)
         answer = made.answers.get(token, made.answer)
         if isinstance(answer, asyncio.Event):
             await answer.wait()
             return web.Response(status=503)
-        if made.together is not None:
-            made.at_once += 1
-            made.most_at_once = max(made.most_at_once, made.at_once)
-            await made.together.wait()
-            made.at_once -= 1
         if made.status != 200:
             return web.Response(status=made.status)
         body = json.dumps(answer)
@@ -163,7 +158,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 
     app = web.Application()
     app.router.add_get(LATEST, latest)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
     (address,) = runner.addresses
@@ -212,6 +207,9 @@ async def test_an_older_window_is_passed_over(stage: Stage) -> None:
     )
     await stage.reader.look(BROKER)
     assert stage.lag()["messages"] == 17
+    shown = stage.reader.findings[BROKER].lag
+    assert shown is not None
+    assert shown["windowEnd"] == "2026-03-01T12:00:00Z"
 
 
 @pytest.mark.parametrize(
@@ -354,19 +352,60 @@ async def test_of_two_entries_with_one_owner_the_newer_one_counts(stage: Stage) 
         assert (stage.lag()["messages"], stage.lag()["state"]) == (17, "OK")
 
 
+async def test_a_broker_that_is_made_again_begins_anew(stage: Stage) -> None:
+    """The result of the Broker that had the name before, with a later window, says nothing about this one."""
+    stage.answer = document(entry(stage.uid), windowEnd="2026-03-01T12:30:00Z")
+    await stage.reader.look(BROKER)
+    broker = copy.deepcopy(stage.api.objects[("Broker", "shop", "main")])
+    broker["metadata"] |= {"uid": "another", "resourceVersion": "999"}
+    stage.reader.cache.put(broker)
+    later = "2026-03-01T12:05:00Z"
+    stage.answer = document(entry(stage.uid, messages=99, observedTime=later), windowEnd=later)
+    await stage.reader.look(BROKER)
+    assert stage.lag()["messages"] == 99
+
+
+class CountedPace(WritePace):
+    """A pace without pauses that counts the writes."""
+
+    writes = 0
+
+    def wait(self, now: float) -> float:
+        CountedPace.writes += 1
+        return 0.0
+
+
+async def test_every_write_keeps_the_pace(stage: Stage) -> None:
+    CountedPace.writes = 0
+    stage.reader.pace = CountedPace(20)
+    for number in range(3):
+        made = {**GOOD["Subscription"], "metadata": {"name": f"s{number}", "namespace": "shop"}}
+        stage.api.user_applies(made)
+        stage.reader.cache.put(copy.deepcopy(stage.api.objects[("Subscription", "shop", f"s{number}")]))
+    stage.answer = document(entry(stage.uid))
+    await stage.rounds(3, timedelta(seconds=5))
+    assert (stage.api.written, CountedPace.writes) == (4, 4)
+
+
 async def test_eight_observers_are_asked_at_once(stage: Stage) -> None:
-    """Each answer waits until eight are asked for: with fewer there would be none. And never are there more."""
-    keys = [ResourceKey("Broker", "shop", f"b{number}") for number in range(16)]
+    """Of ten that do not answer, eight are asked; the others have not even been connected to after another request."""
+    held, eighth = asyncio.Event(), asyncio.Event()
+    keys = [ResourceKey("Broker", "shop", f"b{number}") for number in range(10)]
     for key in keys:
         stage.api.user_applies({**GOOD["Broker"], "metadata": {"name": key.name, "namespace": "shop"}})
         stage.reader.cache.put(copy.deepcopy(stage.api.objects[(key.kind, key.namespace, key.name)]))
         stage.reader.findings[key] = BrokerFindings(observer=replace(stage.access, token=key.name))
-        stage.answers[key.name] = document(broker=key.name)
-    stage.together = asyncio.Barrier(8)
-    async with asyncio.timeout(5):
-        await asyncio.gather(*(stage.reader.look(key) for key in keys))
-    assert sorted(stage.requests) == sorted(key.name for key in keys)
-    assert stage.most_at_once == 8
+        stage.answers[key.name] = held
+    stage.arrivals[8] = eighth
+    stage.answer = document()
+    async with asyncio.timeout(10):
+        looks = asyncio.gather(*(stage.reader.look(key) for key in keys))
+        await eighth.wait()
+        await fetch_latest(stage.reader.http, stage.access)
+        assert len(stage.requests) == 9, "eight, and the one that was just answered"
+        held.set()
+        await looks
+    assert len(stage.requests) == 11
 
 
 async def test_a_result_is_loaded_once(stage: Stage) -> None:
