@@ -96,6 +96,7 @@ def _fill(queue: Queue, messages: Sequence[LiveMessage], now_us: int) -> None:
         queue.totals.enqueued_bytes += size
         if message.deliveries:
             queue.redelivery.attempts[message.number] = message.deliveries
+            queue.redelivery.repeated.failed(entry)
             queue.totals.max_delivery_count = max(queue.totals.max_delivery_count, message.deliveries)
         if message.delivered and is_due:  # the mark says no more than that others of higher number were
             queue.redelivery.seen.add(message.number)
