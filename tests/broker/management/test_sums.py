@@ -367,5 +367,5 @@ def _id(data: bytes) -> str:
 
 TestSums = Sums.TestCase
 TestSums.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=250, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
