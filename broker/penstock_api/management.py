@@ -264,14 +264,14 @@ class SubscriptionState(ManagementDocument):
     """Attributes of a `penstock.subscription` in READ and QUERY.
 
     depth = ready + in_flight + scheduled. A *life* is one (`instance_id`, `epoch`, `incarnation`); the first two are in
-    `BrokerState`. Within a life no total falls, and between any two readings
+    `BrokerState`. Within a life no total falls, and at every moment of it
 
-        change of depth = change of (enqueued - acked - expired - dead_lettered - moved - dropped)
+        depth = enqueued - acked - expired - dead_lettered - moved - dropped
 
-    At the beginning of a life all totals are 0, except as said here: after a restart of the broker `enqueued` and
-    `enqueued_bytes` count the messages that were recovered, so that depth = enqueued; `max_delivery_count` is that of
-    these; and `lost_at_restart` goes on from the lives before it, because it is no part of the sum: what was lost is in
-    no total of the new life.
+    so the same holds for the changes between two readings. All totals of a life begin at 0, with these exceptions:
+    after a restart of the broker `enqueued` and `enqueued_bytes` count the messages that were recovered, and
+    `max_delivery_count` is that of these; `lost_at_restart` goes on from the lives before. It is no part of the sum:
+    what was lost at a restart is in no total of the new life, and in `enqueued` of the one before.
 
     Stranded messages stay in the depth, as `scheduled`, and are counted in `expired` or `dead_lettered` once their
     destination has taken them. A rebind that drops the backlog begins a new incarnation: what it drops is in no total.
@@ -318,9 +318,7 @@ class SubscriptionState(ManagementDocument):
     dead_lettered: int = 0  # taken by the dead-letter destination
     moved: int = 0  # to another queue, by MOVE or REDRIVE
     dropped: int = 0  # by overflow, by PURGE, or rejected without a dead-letter destination
-    lost_at_restart: int = (
-        0  # since it was made: not durable at an orderly stop, or damaged; a crash counts no volatile
-    )
+    lost_at_restart: int = 0  # not durable at an orderly stop, or of unreadable parts; unknown after a crash
     max_delivery_count: int = 0  # most failed deliveries that a message had, also one that has left
     sojourn: DurationHistogram = DurationHistogram()  # available -> accepted
     wait: DurationHistogram = DurationHistogram()  # available -> first delivery
