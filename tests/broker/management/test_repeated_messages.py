@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import pytest
 from proton import Delivery, Message
@@ -15,6 +16,7 @@ from support.stepped_broker import Peer, SteppedBroker
 from penstock_api.management import DeliveryPolicy, RepeatedMessage
 from penstock_broker.management import entity_states
 
+Identifier: TypeAlias = str | bytes | uuid.UUID | int | None
 BEGIN_MS = 1_000_000
 """The time at which the broker of a test starts."""
 
@@ -32,7 +34,7 @@ def listed(timed: SteppedBroker) -> list[RepeatedMessage]:
     return [RepeatedMessage.model_validate(each) for each in found]
 
 
-def message(identifier: object, body: str = "m", *, durable: bool = True) -> Message:
+def message(identifier: Identifier, body: str = "m", *, durable: bool = True) -> Message:
     made = Message(body=body, durable=durable)
     if identifier is not None:
         made.id = identifier
@@ -111,7 +113,7 @@ def test_the_five_worst_are_listed_most_failures_first(timed: SteppedBroker) -> 
     ],
 )
 def test_a_message_is_named_by_its_id_or_else_by_its_number(
-    timed: SteppedBroker, identifier: object, text: str
+    timed: SteppedBroker, identifier: Identifier, text: str
 ) -> None:
     timed.make_queue("jobs")
     peer = timed.connect()

@@ -32,6 +32,7 @@ from penstock_api.management import (
 )
 from penstock_api.message_operations import MessageSelection
 from penstock_broker.management import declare, entity_states, queue_messages
+from penstock_broker.management.responses import to_value
 from penstock_broker.messages import restore
 from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.topology.records import Subscription
@@ -46,6 +47,8 @@ TOTALS = ("enqueued", "acked", "expired", "dead_lettered", "moved", "dropped", "
 OUTCOMES = st.sampled_from(
     [
         (Delivery.ACCEPTED, False, False),
+        (Delivery.ACCEPTED, False, False),
+        (Delivery.REJECTED, False, False),
         (Delivery.REJECTED, False, False),
         (Delivery.RELEASED, False, False),
         (Delivery.MODIFIED, True, False),
@@ -81,8 +84,8 @@ class Sums(RuleBasedStateMachine):
     dead letters are stranded.
     """
 
-    @initialize(limits=LIMITS, delivery=POLICIES, is_queue=st.booleans())
-    def begin(self, limits: QueueLimits, delivery: DeliveryPolicy, is_queue: bool) -> None:
+    @initialize(limits=LIMITS, delivery=POLICIES, is_queue=st.booleans(), has_graves=st.booleans())
+    def begin(self, limits: QueueLimits, delivery: DeliveryPolicy, is_queue: bool, has_graves: bool) -> None:
         self.timed = SteppedBroker()
         self.limits, self.delivery = limits, delivery
         self.is_queue, self.name = is_queue, "jobs" if is_queue else "psub:durable:global:jobs"
@@ -95,10 +98,12 @@ class Sums(RuleBasedStateMachine):
         self._declare(EntityType.EXCHANGE, "graves", ExchangeDeclaration(exchange_type="Direct"))
         self._declare(EntityType.QUEUE, "elsewhere", QueueDeclaration(limits=QueueLimits(max_messages=3)))
         self._declare_jobs()
+        if has_graves:
+            self.make_the_graves()
         self._attach("", 3)
 
     def _declare(self, kind: EntityType, name: str | None, body: ManagementDocument) -> None:
-        answer = declare.declare(self.timed.broker, kind, name, body.to_wire(), update=False)
+        answer = declare.declare(self.timed.broker, kind, name, to_value(body), update=False)
         assert answer.status in (200, 201), answer
         self.timed.turn()
 
@@ -128,7 +133,7 @@ class Sums(RuleBasedStateMachine):
     # -- messages ---------------------------------------------------------------------------------------------------
 
     @rule(
-        ttl_ms=st.sampled_from([0, 0, 0, 0, 20, 100]),
+        ttl_ms=st.sampled_from([0, 0, 0, 20, 100]),
         delay_ms=st.sampled_from([0, 0, 0, 0, 0, 10, 200]),
         priority=st.sampled_from([4, 4, 9]),
         durable=st.sampled_from([True, True, False]),
@@ -142,8 +147,9 @@ class Sums(RuleBasedStateMachine):
         messages: list[Message] = []
         for _ in range(how_many):
             body = f"m{next(self.numbers)}"
-            message = Message(body=body, id=body, durable=durable, ttl=ttl_ms / 1000, priority=priority)
-            message.properties = {"colour": colour}
+            message = Message(
+                body=body, id=body, durable=durable, ttl=ttl_ms / 1000, priority=priority, properties={"colour": colour}
+            )
             if group:
                 message.group_id = group
             if delay_ms:
@@ -181,11 +187,28 @@ class Sums(RuleBasedStateMachine):
     @precondition(lambda self: self.consumers)
     @rule(outcomes=st.lists(OUTCOMES, min_size=1, max_size=4), at=st.integers(0, 2))
     def settle(self, outcomes: list[tuple[int, bool, bool]], at: int) -> None:
+        """Each settlement makes room for one message more."""
         for state, failed, undeliverable in outcomes:
-            holding = [peer for peer, link in self.consumers if _holds(peer, link)]
+            holding = [(peer, link) for peer, link in self.consumers if _holds(peer, link)]
             if holding:
-                holding[at % len(holding)].take(state, failed=failed, undeliverable=undeliverable)
+                peer, link = holding[at % len(holding)]
+                peer.take(state, failed=failed, undeliverable=undeliverable)
+                link.flow(1)
                 self._pump()
+
+    @precondition(lambda self: self.consumers)
+    @rule(
+        how_many=st.integers(1, 3),
+        outcome=OUTCOMES,
+        ttl_ms=st.sampled_from([0, 0, 30]),
+        late_ms=st.sampled_from([0, 0, 50]),
+    )
+    def flow(self, how_many: int, outcome: tuple[int, bool, bool], ttl_ms: int, late_ms: int) -> None:
+        """Messages come and are dealt with, perhaps too late for some of them."""
+        self.send(ttl_ms, 0, 4, True, "", "red", how_many)
+        if late_ms:
+            self.wait(late_ms)
+        self.settle([outcome] * how_many, 0)
 
     @precondition(lambda self: self.consumers)
     @rule(how_often=st.integers(1, 4))
@@ -256,7 +279,7 @@ class Sums(RuleBasedStateMachine):
         kind, name = EntityType.SUBSCRIPTION, f"psub:durable:global:{source}"
         if source == "jobs" and self.is_queue:
             kind, name = EntityType.QUEUE, "jobs"
-        task = queue_messages.handle(self.timed.broker, operation, kind, name, body.to_wire())
+        task = queue_messages.handle(self.timed.broker, operation, kind, name, to_value(body))
         if isinstance(task, queue_messages.MessagesTask):
             while task.step(0) is None:
                 self.timed.turn()

@@ -18,7 +18,7 @@ from proton import Delivery, Described, Message, Receiver, Terminus, symbol, ulo
 from support.stepped_broker import Peer, SteppedBroker
 
 from penstock_amqp.messages.message_head import read_head
-from penstock_api.management import DeliveryPolicy, EntityType, QueueDeclaration
+from penstock_api.management import DeliveryPolicy, EntityType
 from penstock_broker.management import declare
 from penstock_broker.management.entity_states import queue_state
 from penstock_broker.messages import takers
@@ -208,5 +208,5 @@ def test_what_waits_goes_to_the_others_when_the_queue_is_exclusive_no_more(timed
     standby, _ = attach(timed, 5)
     timed.connect().send("jobs", Message("m"))
     assert standby.bodies() == []
-    declare.declare(timed.broker, EntityType.QUEUE, "jobs", QueueDeclaration().to_wire(), update=True)
+    declare.declare(timed.broker, EntityType.QUEUE, "jobs", {}, update=True)
     assert standby.bodies() == ["m"]
