@@ -115,6 +115,8 @@ def remove_link(broker: Broker, link: InLink | OutLink, held: list[Held], *, ord
         case Consumer():
             queue = context.queue
             queue.leave(context, broker.clock.now_us)
+            if queue.links.consumers:
+                broker.work.schedule(queue)  # what was for this link alone may be for another now
             if broker.clients.live_links.get(context.key) is context:
                 del broker.clients.live_links[context.key]
             held = commit.separate_settled(context, held)

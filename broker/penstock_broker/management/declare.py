@@ -269,6 +269,7 @@ def _keep(
             assert_never(decision.rebinding)
     broker.routes.forget()
     due_times.recheck_expiry(broker, subscription.queue)
+    broker.work.schedule(subscription.queue)  # others may get what waits now
     return _response(
         outcome,
         entity_states.subscription_state(subscription, entity_states.in_flight(broker.clients.connections.values())),
@@ -332,6 +333,7 @@ def _queue(broker: Broker, name: str | None, wanted: management.QueueDeclaration
     node.made_by_name = False
     broker.topology.put_queue(node)
     due_times.recheck_expiry(broker, node.queue)
+    broker.work.schedule(node.queue)  # others may get what waits now
     return _response(
         DeclarationOutcome.CREATED if existing is None else DeclarationOutcome.UPDATED,
         entity_states.queue_state(node, {}),

@@ -14,6 +14,8 @@ from penstock_amqp.endpoint.events import AVAILABLE
 from penstock_amqp.types.values import Value
 from penstock_api import release_terms
 from penstock_broker.access.connection import Connection
+from penstock_broker.management.repeated_messages import repeated_messages
+from penstock_broker.messages import takers
 from penstock_broker.queue.queue import Queue
 from penstock_broker.queue.totals import Histogram
 from penstock_broker.settings.settings import BrokerSettings
@@ -115,17 +117,21 @@ def _counters(queue: Queue, held: InFlight) -> StateDocument:
     oldest_us, hold_us = _oldest(queue, held)
     consumers = queue.links.consumers
     containers: list[Value] = list(dict.fromkeys(each.connection.client.container_id for each in consumers))
+    ready, kept_back = queue.waiting, queue.kept_back
+    usable_consumers, usable_credit = takers.usable(queue) if ready and consumers else (0, 0)
     return {
-        "depth": queue.depth,
+        "depth": ready + queue.in_flight + kept_back,
         "depthBytes": queue.depth_bytes,
-        "ready": queue.waiting,
+        "ready": ready,
         "inFlight": queue.in_flight,
-        "scheduled": queue.kept_back,
+        "scheduled": kept_back,
         "stranded": len(queue.stranded),
         "oldestAvailableMs": oldest_us // 1000 if oldest_us else None,
         "oldestHoldMs": hold_us // 1000 if hold_us else None,
         "consumers": len(consumers),
         "credit": sum(max(each.link.credit, 0) for each in consumers),
+        "usableConsumers": usable_consumers,
+        "usableCredit": usable_credit,
         "containers": containers[:MAX_CONTAINERS],
         "unusedSinceMs": None if consumers else queue.links.unused_since_us // 1000,
         "enqueued": queue.totals.enqueued,
@@ -143,6 +149,7 @@ def _counters(queue: Queue, held: InFlight) -> StateDocument:
         "sojourn": _histogram(queue.totals.sojourn),
         "wait": _histogram(queue.totals.wait),
         "hold": _histogram(queue.totals.hold),
+        "repeated": repeated_messages(queue),
     }
 
 

@@ -92,7 +92,7 @@ def count_failure(broker: Broker, queue: Queue, entry: Entry) -> bool:
     any more, and on its way; else it is the caller's to put back.
     """
     number = entry[NUMBER]
-    attempts = queue.fail(number)
+    attempts = queue.fail(entry)
     fate = after_failure(attempts, queue.policy.max_deliveries, queue.policy.dead_letter)
     match fate:
         case Forward():
@@ -133,6 +133,7 @@ def _send_on(broker: Broker, queue: Queue, condemned: Stranded, address: str) ->
         broker.clock.after(RETRY_MS, lambda: _retry(broker))
     broker.stranded[queue] = None
     queue.stranded[condemned.entry[NUMBER]] = condemned
+    queue.redelivery.repeated.came_back(condemned.entry[NUMBER])
     if broker.warnings.may_warn(f"stranded {queue.name}"):
         logger.warning(
             "Messages of %r (%s) can't go to %r and are kept: %s",

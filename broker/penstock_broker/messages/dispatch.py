@@ -40,6 +40,7 @@ __all__ = [
     "advance_streams",
     "entries_that_fit",
     "finish_drains",
+    "header_room",
     "link_unblocked",
     "serve",
 ]
@@ -50,12 +51,17 @@ HEADER_BYTES: Final = 24
 """What a delivery-count and a time to live add to a message, at most."""
 
 
+def header_room(queue: Queue) -> int:
+    """By how many bytes at most a message of the queue becomes longer when it is sent."""
+    return HEADER_BYTES if queue.expiry.may_expire or queue.redelivery.seen or queue.redelivery.attempts else 0
+
+
 def entries_that_fit(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: list[Entry]) -> list[Entry]:
     """Those of `entries`, taken for a consumer whose link has a limit, that it takes. The others are put back, and what
     is longer is kept from the consumer from then on.
     """
     link = consumer.link
-    header = HEADER_BYTES if queue.expiry.may_expire or queue.redelivery.seen or queue.redelivery.attempts else 0
+    header = header_room(queue)
     too_long = [entry for entry in entries if len(entry[DATA]) + header > link.max_bytes]
     if not too_long:
         return entries
@@ -227,6 +233,8 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
             continue
         delivery_count = queue.redelivery.delivery_count(number) if is_counted else 0
         if delivery_count or expires:
+            if delivery_count:
+                queue.redelivery.repeated.sent(number)
             if as_they_are:
                 connection.endpoint.send(link, as_they_are, now)
                 as_they_are = []

@@ -96,6 +96,7 @@ def _fill(queue: Queue, messages: Sequence[LiveMessage], now_us: int) -> None:
         queue.totals.enqueued_bytes += size
         if message.deliveries:
             queue.redelivery.attempts[message.number] = message.deliveries
+            queue.redelivery.repeated.failed(entry)
             queue.totals.max_delivery_count = max(queue.totals.max_delivery_count, message.deliveries)
         if message.delivered and is_due:  # a delayed one below the delivered-up-to number may not have been sent
             queue.redelivery.seen.add(message.number)

@@ -128,6 +128,19 @@ class Backlog:
                     taken += [found for number in missing if (found := messages.remove(number)) is not None]
         return sorted(taken)
 
+    def first(self) -> tuple[Entry, BacklogConsumer | None] | None:
+        """The message with which all that waits begins, left where it is, and the consumer for which it is reserved."""
+        for level in self._levels:
+            heads: list[tuple[Entry, BacklogConsumer | None]] = [(head, None)] if (head := level.back.first()) else []
+            for consumer, reserved in self._reserved.items():
+                if level.priority in reserved and (head := reserved[level.priority].first()) is not None:
+                    heads.append((head, consumer))
+            if heads:
+                return min(heads, key=lambda pair: pair[0][NUMBER])
+            if level.fresh:
+                return level.fresh[0], None
+        return None
+
     def drop_oldest(self) -> Entry | None:
         """Take out the oldest message of the lowest priority that waits."""
         for level in reversed(self._levels):

@@ -41,6 +41,10 @@ class DelayedMessages:
     def __len__(self) -> int:
         return len(self._messages)
 
+    def __contains__(self, entry: Entry) -> bool:
+        """True if the entry of the same number and times is here."""
+        return self._messages.find(_key(entry)) is not None
+
     def __iter__(self) -> Iterator[Entry]:
         """By time, then number; nothing may change meanwhile."""
         return (entry for _, entry in self._messages)

@@ -15,18 +15,18 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from penstock_amqp.endpoint.events import AVAILABLE, AmqpError, Entry, Held
+from penstock_amqp.endpoint.events import AVAILABLE, NUMBER, AmqpError, Entry, Held
 from penstock_broker.queue.admission import Admission
 from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.consumer import QueueLinks, ReceivingLink
-from penstock_broker.queue.cursor import BacklogConsumer
 from penstock_broker.queue.delayed import DelayedMessages, ExpiryState
 from penstock_broker.queue.disposal import Pile
+from penstock_broker.queue.redelivery import Redelivery
 from penstock_broker.queue.totals import QueueTotals
 from penstock_core.dead_letters import DeathReason
 from penstock_core.terms import Overflow
 
-__all__ = ["LOGGED", "SCHEDULED", "Queue", "QueuePolicy", "Redelivery", "Stranded"]
+__all__ = ["LOGGED", "SCHEDULED", "Queue", "QueuePolicy", "Stranded"]
 
 LOGGED: Final = 1
 """Flag of an entry: it was put into the log, so its end has to be."""
@@ -80,31 +80,6 @@ class QueuePolicy:
         """The longest time to live, and that of messages that say none, microseconds; 0: none."""
         self.exclusive_consumer = False
         """One link at a time gets the messages."""
-
-
-class Redelivery:
-    """What is known of single messages that were delivered before. Most messages never enter these."""
-
-    __slots__ = ("attempts", "excluded", "seen")
-
-    def __init__(self) -> None:
-        self.attempts: dict[int, int] = {}
-        """Deliveries that failed and count, by message number."""
-        self.seen: set[int] = set()
-        """Numbers that a consumer may have seen: their header says delivery-count > 0, but no attempt counts."""
-        self.excluded: dict[int, set[BacklogConsumer]] = {}
-        """Consumers that said undeliverable-here, by message number."""
-
-    def delivery_count(self, number: int) -> int:
-        """What the header of the next delivery says."""
-        count = self.attempts.get(number, 0)
-        return count or (1 if number in self.seen else 0)
-
-    def forget(self, number: int) -> None:
-        """The message has left for good."""
-        self.attempts.pop(number, None)
-        self.seen.discard(number)
-        self.excluded.pop(number, None)
 
 
 class Queue:
@@ -189,11 +164,13 @@ class Queue:
 
     def put_back(self, held: Iterable[Held]) -> None:
         """Take deliveries back, to be sent again before all that wait at their priority."""
-        put_back = self.backlog.put_back
+        put_back, repeated = self.backlog.put_back, self.redelivery.repeated
         for delivery in held:
             put_back(delivery[1])
             self.in_flight -= 1
             self.totals.returned += 1
+            if repeated:
+                repeated.came_back(delivery[1][NUMBER])
 
     def pick(self, chosen: Set[int], passed: Set[int]) -> list[Entry]:
         """Take waiting messages out; the rest of their end is the caller's. `passed`: see the backlog's."""
@@ -267,12 +244,13 @@ class Queue:
         known = self.redelivery
         return bool(known.attempts or known.seen or known.excluded or self.backlog.groups is not None)
 
-    def fail(self, number: int) -> int:
+    def fail(self, entry: Entry) -> int:
         """Count one failed delivery; how many they are now."""
         attempts = self.redelivery.attempts
-        count = attempts[number] = attempts.get(number, 0) + 1
+        count = attempts[entry[NUMBER]] = attempts.get(entry[NUMBER], 0) + 1
         if count > self.totals.max_delivery_count:
             self.totals.max_delivery_count = count
+        self.redelivery.repeated.failed(entry)
         return count
 
     def forget(self, number: int) -> None:
@@ -289,10 +267,9 @@ class Queue:
         expiry, redelivery = self.expiry, self.redelivery
         passing = [expiry.passing.entries] if expiry.passing is not None else []
         piles: list[Pile] = [*self.backlog.take_all(), self.delayed.take_all(), expiry.expired, *passing]
-        piles += (self.stranded, redelivery.seen, redelivery.attempts, redelivery.excluded)
+        piles += (self.stranded, redelivery.excluded, *redelivery.take_all())
         self.ready = self.backlog.normal.fresh
         expiry.expired, self.stranded = deque(), {}
-        redelivery.seen, redelivery.attempts = set(), {}
         expiry.next_due = 0
         expiry.passing = None
         self.depth_bytes = 0

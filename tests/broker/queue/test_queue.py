@@ -55,8 +55,8 @@ def test_a_message_seen_before_tells_one_delivery_without_an_attempt() -> None:
 
 def test_attempts_count_up_and_are_forgotten_with_the_message() -> None:
     queue = queue_with(5)
-    queue.fail(5)
-    queue.fail(5)
+    queue.fail(entry(5))
+    queue.fail(entry(5))
     assert (queue.redelivery.delivery_count(5), queue.totals.max_delivery_count) == (2, 2)
     queue.forget(5)
     assert (queue.redelivery.delivery_count(5), queue.totals.max_delivery_count) == (0, 2)

@@ -1,0 +1,79 @@
+"""The messages of a queue that failed repeatedly: which are kept, in which order, and whether one is in flight."""
+
+from __future__ import annotations
+
+from penstock_amqp.endpoint.events import Entry
+from penstock_broker.queue.redelivery import Redelivery
+
+
+def entry(number: int) -> Entry:
+    return (number, b"", 0, 0, 0)
+
+
+def fail(known: Redelivery, number: int, times: int = 1) -> None:
+    for _ in range(times):
+        known.attempts[number] = known.attempts.get(number, 0) + 1
+        known.repeated.failed(entry(number))
+
+
+def worst(known: Redelivery, most: int) -> list[tuple[int, int]]:
+    """Numbers and failed deliveries."""
+    return [(each[0], failed) for each, failed in known.repeated.worst(most)]
+
+
+def test_the_one_that_failed_most_comes_first_then_the_oldest() -> None:
+    known = Redelivery()
+    fail(known, 1)
+    assert not known.repeated
+    fail(known, 9, 2)
+    fail(known, 3, 4)
+    fail(known, 2, 2)
+    assert worst(known, 5) == [(3, 4), (2, 2), (9, 2)]
+    assert worst(known, 2) == [(3, 4), (2, 2)]
+
+
+def test_what_has_left_is_forgotten() -> None:
+    known = Redelivery()
+    fail(known, 1, 2)
+    known.repeated.sent(1)
+    known.forget(1)
+    known.forget(2)
+    assert (worst(known, 5), known.repeated.is_in_flight(1)) == ([], False)
+    fail(known, 1)
+    assert worst(known, 5) == []
+
+
+def test_a_message_is_in_flight_from_when_it_is_sent_until_it_fails_or_comes_back() -> None:
+    known = Redelivery()
+    known.repeated.sent(1)
+    fail(known, 1, 2)
+    assert not known.repeated.is_in_flight(1)
+    known.repeated.sent(1)
+    assert known.repeated.is_in_flight(1)
+    known.repeated.came_back(1)
+    assert not known.repeated.is_in_flight(1)
+    known.repeated.sent(1)
+    fail(known, 1)
+    assert not known.repeated.is_in_flight(1)
+
+
+def test_of_very_many_the_worst_are_kept_and_one_that_was_left_out_returns() -> None:
+    known = Redelivery()
+    for number in range(1, 65):
+        fail(known, number, 3)
+    assert worst(known, 1000) == [(number, 3) for number in range(1, 65)]
+    fail(known, 65, 2)
+    assert worst(known, 1000) == [(number, 3) for number in range(1, 33)]
+    fail(known, 65, 5)
+    assert worst(known, 2) == [(65, 7), (1, 3)]
+
+
+def test_at_the_end_nothing_is_known() -> None:
+    known = Redelivery()
+    fail(known, 1, 2)
+    known.seen.add(1)
+    piles = known.take_all()
+    assert piles == [{1}, {1: 2}]
+    assert (known.attempts, known.seen, worst(known, 5)) == ({}, set(), [])
+    fail(known, 1, 2)
+    assert worst(known, 5) == [(1, 2)]
