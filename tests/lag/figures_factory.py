@@ -58,7 +58,8 @@ BUSY = Figures(
 
 def figures(**parts: Any) -> Figures:
     """BUSY with changes. A dictionary changes fields of that part, and one under `growth` fields of its growth."""
-    return _changed(BUSY, parts)
+    made: Figures = _changed(BUSY, parts)
+    return made
 
 
 def _changed(record: Any, changes: dict[str, Any]) -> Any:  # Any: the records have no common base
