@@ -247,11 +247,37 @@ class DurationHistogram(ManagementDocument):
     sum_ms: int = 0
 
 
-class SubscriptionState(ManagementDocument):
-    """Attributes of a `penstock.subscription` in READ and QUERY. Totals count since `incarnation` began.
+class RepeatedMessage(ManagementDocument):
+    """An unsettled message whose delivery has failed at least twice."""
 
-    Invariants: depth = ready + in_flight + scheduled = enqueued - acked - removed; totals never fall within one
-    (epoch, incarnation).
+    id: str
+    """The message-id property as text, its first 255 characters; `#<number>`, the number that the queue gave the
+    message, if it has none. The sender chose it: it may hold any character.
+    """
+    delivery_count: int
+    """Failed deliveries in this queue. Those of a durable message that the log holds outlive a restart."""
+    available_ms: int
+    """Since when it could be delivered."""
+    state: str
+    """Ready, InFlight or Scheduled, as the counts of the same names in `SubscriptionState`."""
+
+
+class SubscriptionState(ManagementDocument):
+    """Attributes of a `penstock.subscription` in READ and QUERY.
+
+    depth = ready + in_flight + scheduled. A *life* is one (`instance_id`, `epoch`, `incarnation`); the first two are in
+    `BrokerState`. Within a life no total falls, and between any two readings
+
+        change of depth = change of (enqueued - acked - expired - dead_lettered - moved - dropped)
+
+    At the beginning of a life all totals are 0, except as said here: after a restart of the broker `enqueued` and
+    `enqueued_bytes` count the messages that were recovered, so that depth = enqueued; `max_delivery_count` is that of
+    these; and `lost_at_restart` goes on from the lives before it, because it is no part of the sum: what was lost is in
+    no total of the new life.
+
+    Stranded messages stay in the depth, as `scheduled`, and are counted in `expired` or `dead_lettered` once their
+    destination has taken them. A rebind that drops the backlog begins a new incarnation: what it drops is in no total.
+    A subscription that ends takes its totals along.
     """
 
     queue_name: str
@@ -279,24 +305,29 @@ class SubscriptionState(ManagementDocument):
     oldest_available_ms: int | None = None  # when the oldest unsettled message became available
     oldest_hold_ms: int | None = None  # when the longest-held delivery was sent
     consumers: int
-    credit: int
+    credit: int  # of all consuming links together, whether they may get a message or not
+    usable_consumers: int = 0  # links that could take the first ready message if they gave credit
+    usable_credit: int = 0  # of the links that could take the first ready message now; 0 if none is ready
     containers: tuple[str, ...] = ()  # of the consuming links, at most 20
     unused_since_ms: int | None = None  # set while no link consumes
-    enqueued: int
+    enqueued: int  # published, moved or redriven into it; after a restart also what was recovered
     enqueued_bytes: int
-    delivered: int
+    delivered: int  # deliveries that were sent; a message may have several
     redelivered: int
-    acked: int
-    returned: int
-    expired: int = 0
-    dead_lettered: int = 0
+    acked: int  # accepted, or sent as settled
+    returned: int  # deliveries after which the message is back in the queue; it never left the depth
+    expired: int = 0  # dropped, or taken by the expiry destination
+    dead_lettered: int = 0  # taken by the dead-letter destination
     moved: int = 0  # to another queue, by MOVE or REDRIVE
-    dropped: int = 0  # by overflow, rebind or purge
-    lost_at_restart: int = 0
-    max_delivery_count: int = 0
+    dropped: int = 0  # by overflow, by PURGE, or rejected without a dead-letter destination
+    lost_at_restart: int = (
+        0  # since it was made: not durable at an orderly stop, or damaged; a crash counts no volatile
+    )
+    max_delivery_count: int = 0  # most failed deliveries that a message had, also one that has left
     sojourn: DurationHistogram = DurationHistogram()  # available -> accepted
     wait: DurationHistogram = DurationHistogram()  # available -> first delivery
     hold: DurationHistogram = DurationHistogram()  # last delivery -> settled
+    repeated: tuple[RepeatedMessage, ...] = ()  # the worst unsettled ones, most failed deliveries first, at most 5
 
 
 class ExchangeState(ManagementDocument):
