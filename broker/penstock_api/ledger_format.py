@@ -124,6 +124,12 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     _longs("hold_indexes"),
     _longs("hold_counts"),
     _long("hold_sum_ms"),
+    # Subscription rows; null in segments of earlier releases.
+    _long("moved"),  # total, as those above
+    _long("stranded"),  # part of scheduled
+    _long("usable_credit"),  # of the links that could take the first ready message; null: the broker doesn't say
+    _long("usable_consumers"),  # links that could take the first ready message; null: the broker doesn't say
+    _text("repeated"),  # JSON: [{"id": text, "deliveryCount": integer, "availableMs": integer}, ...]; null: none
 )
 """Every column in file order. Later versions only append."""
 

@@ -1,9 +1,12 @@
 """A Spark data source that reads ledger segments over HTTP: one segment, one partition.
 
 Options: ``segments`` (JSON list of [observer URL, segment name]), ``token_file`` and ``ca_file`` (paths, may be
-empty), ``patience_seconds``. Planning and reading happen in Python workers, so nothing here holds a connection, and
-the token itself is never an option, because Spark's query plans show the options. Two properties of Spark matter here:
-it checks Arrow types exactly, but only on the first batch; and it reads an empty list of partitions as one partition.
+empty), ``patience_seconds``, ``kind`` and ``columns`` (separated by commas): only the rows of this kind and only these
+columns are decoded and handed over, because Spark can't ask a Python data source for less than its schema.
+
+Planning and reading happen in Python workers, so nothing here holds a connection, and the token itself is never an
+option, because Spark's query plans show the options. Two properties of Spark matter here: it checks Arrow types
+exactly, but only on the first batch; and it reads an empty list of partitions as one partition.
 Source: docs/reference/lag-job.md, "How Spark reads the ledger".
 """
 
@@ -15,17 +18,18 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from penstock_api.ledger_format import COLUMNS, ColumnType, LedgerColumn
+from penstock_api.ledger_format import COLUMNS, ColumnType, LedgerColumn, RowKind
 from penstock_api.observer_api import SEGMENT
 from penstock_lag.observer_client import Observer
 from penstock_lag.schema import LEDGER
@@ -38,6 +42,7 @@ __all__ = ["LedgerSource", "SegmentMismatch", "read_ledger", "to_batches"]
 
 BATCH_ROWS: Final = 65_536
 FORMAT: Final = "penstock_ledger"
+_KIND: Final = "kind"
 
 
 class SegmentMismatch(Exception):
@@ -61,13 +66,13 @@ class LedgerSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """The ledger's schema; no other is supported."""
-        return LEDGER
+        """The ledger's schema, or as much of it as the option ``columns`` asks for; no other is supported."""
+        return StructType([LEDGER[column.name] for column in _asked(dict(self.options))])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the listed segments. Raises SegmentMismatch if asked for another schema."""
-        if schema != LEDGER:
-            raise SegmentMismatch("the ledger has one schema; select columns after reading")
+        if schema != self.schema():
+            raise SegmentMismatch("the ledger has one schema; name the columns in the options")
         return LedgerReader(dict(self.options))
 
 
@@ -80,6 +85,8 @@ class LedgerReader(DataSourceReader):
         self._token_file = Path(options["token_file"]) if options.get("token_file") else None
         self._ca_file = Path(options["ca_file"]) if options.get("ca_file") else None
         self._patience_seconds = float(options.get("patience_seconds", "0"))
+        self._kind = RowKind(options["kind"]) if options.get("kind") else None
+        self._columns = _asked(options)
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition per segment."""
@@ -90,7 +97,8 @@ class LedgerReader(DataSourceReader):
         if not isinstance(partition, SegmentPartition):  # Spark's stand-in for an empty list: nothing to read
             return
         observer = Observer(partition.url, read_token(self._token_file), self._ca_file, self._patience_seconds)
-        yield from to_batches(observer.get(SEGMENT.format(name=partition.name)), partition.name)
+        content = observer.get(SEGMENT.format(name=partition.name))
+        yield from to_batches(content, partition.name, self._kind, self._columns)
 
 
 def read_ledger(
@@ -99,8 +107,10 @@ def read_ledger(
     token_file: Path | None,
     ca_file: Path | None,
     patience_seconds: float = 0,
+    kind: RowKind | None = None,
+    columns: Sequence[str] = (),
 ) -> DataFrame:
-    """The rows of segments given as (observer URL, name)."""
+    """The rows of segments given as (observer URL, name): those of one kind, or all; some columns, or all."""
     spark.dataSource.register(LedgerSource)
     return (
         spark.read.format(FORMAT)
@@ -108,23 +118,38 @@ def read_ledger(
         .option("token_file", str(token_file or ""))
         .option("ca_file", str(ca_file or ""))
         .option("patience_seconds", str(patience_seconds))
+        .option("kind", "" if kind is None else kind.value)
+        .option("columns", ",".join(columns))
         .load()
     )
 
 
-def to_batches(content: bytes, name: str) -> Iterator[Any]:
-    """Arrow batches with exactly the ledger's schema.
+def to_batches(
+    content: bytes, name: str, kind: RowKind | None = None, columns: Sequence[LedgerColumn] = COLUMNS
+) -> Iterator[Any]:
+    """Arrow batches of the rows of one kind, or all, with exactly the schema of the given columns.
 
     Columns that later releases append are left out; optional ones that an earlier release did not have are null. Raises
     SegmentMismatch if a required column is missing or one has another type.
     """
+    wanted = {column.name for column in columns} | {_KIND}
     try:
-        table = pq.read_table(io.BytesIO(content))
+        file = pq.ParquetFile(io.BytesIO(content))
+        table = file.read([found for found in file.schema_arrow.names if found in wanted])
     except pa.ArrowException as error:
         raise SegmentMismatch(f"{name} can't be read: {error}") from error
-    columns = [_column(table, column, name) for column in COLUMNS]
-    fields = [pa.field(column.name, _arrow(column.type)) for column in COLUMNS]
-    yield from pa.Table.from_arrays(columns, schema=pa.schema(fields)).to_batches(max_chunksize=BATCH_ROWS)
+    if kind is not None:
+        table = table.filter(pc.field(_KIND) == kind.value)
+    arrays = [_column(table, column, name) for column in columns]
+    fields = [pa.field(column.name, _arrow(column.type)) for column in columns]
+    yield from pa.Table.from_arrays(arrays, schema=pa.schema(fields)).to_batches(max_chunksize=BATCH_ROWS)
+
+
+def _asked(options: Mapping[str, str]) -> tuple[LedgerColumn, ...]:
+    """The columns that the options ask for, in the order of the ledger; all of them without that option."""
+    names = options.get("columns", "")
+    asked = frozenset(names.split(",")) if names else frozenset(LEDGER.names)
+    return tuple(column for column in COLUMNS if column.name in asked)
 
 
 def _column(table: Any, column: LedgerColumn, name: str) -> Any:

@@ -12,8 +12,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs] - it has none
 from pyspark.errors import PySparkException
@@ -23,6 +26,7 @@ from penstock_api.failure import Failure, Misuse
 from penstock_api.lag_result import LagResult
 from penstock_api.observer_api import RESULTS
 from penstock_lag.arguments import parse
+from penstock_lag.figures_rows import figures_of
 from penstock_lag.ledger_source import read_ledger
 from penstock_lag.observer_client import Observer, ObserverError
 from penstock_lag.result_document import EPOCH, Run, make_result
@@ -30,7 +34,7 @@ from penstock_lag.segment_listing import list_segments
 from penstock_lag.session import local_session, started_by_spark_submit, tune
 from penstock_lag.settings import RUN_NAME_VARIABLE, STDOUT, LagJobSettings, check_run_name, read_token
 from penstock_lag.table import as_table
-from penstock_lag.transforms.figures import figures, rows_of_run
+from penstock_lag.transforms.figures import Bounds, figures
 from penstock_lag.windows import Plan, make_plan
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.rules import Thresholds
@@ -39,6 +43,14 @@ __all__ = ["Sessions", "analyse", "collect_figures", "main", "run"]
 
 Sessions = Callable[[str | None], AbstractContextManager[SparkSession]]
 """Makes the context manager that gives a run its Spark session, from the run's name."""
+
+THRESHOLDS: Final = Thresholds()
+BOUNDS: Final = Bounds(
+    allowed_messages=THRESHOLDS.allowed_messages,
+    allowed_age_ms=THRESHOLDS.allowed_age_ms,
+    recent_ms=THRESHOLDS.recent_ms,
+)
+"""Spark finds the spans by the same bounds as the rules."""
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +87,7 @@ def analyse(settings: LagJobSettings, observers: Sequence[Observer], sessions: S
         log.warning("%s-%d does not report: %s", settings.broker, ordinal, reason)
     run_name, found = _figures(settings, plan, sessions)
     run_of = Run(settings.broker, settings.namespace, run_name, len(observers))
-    return make_result(run_of, plan, found, Thresholds(stale_after_ms=stale_ms))
+    return make_result(run_of, plan, found, replace(THRESHOLDS, stale_after_ms=stale_ms))
 
 
 def _figures(settings: LagJobSettings, plan: Plan, sessions: Sessions) -> tuple[str, list[Figures]]:
@@ -96,18 +108,15 @@ def collect_figures(spark: SparkSession, plan: Plan, settings: LagJobSettings) -
         return []
     tune(spark, plan.rows)
     pairs = [(settings.observers[chosen.ordinal], chosen.name) for chosen in plan.segments]
-    rows = rows_of_run(
-        read_ledger(spark, pairs, settings.token_file, settings.ca_file, settings.patience_seconds), plan.windows
-    ).cache()
+    read = partial(read_ledger, spark, pairs, settings.token_file, settings.ca_file, settings.patience_seconds)
     try:
-        return [Figures.of(row.asDict()) for row in figures(rows).collect()]
+        rows = figures(read, plan.windows, BOUNDS).collect()
+        return [figures_of(row.asDict(recursive=True)) for row in rows]
     except (PySparkException, Py4JError) as error:
         raise Failure(
             f"the ledger could not be evaluated: {_innermost(str(error))}",
             "If a segment is gone, its retention is shorter than the window: run again, or raise --retain-seconds.",
         ) from error
-    finally:
-        rows.unpersist()
 
 
 def _given_run_name(settings: LagJobSettings, environment: Mapping[str, str]) -> str | None:

@@ -48,7 +48,9 @@ def make_result(run: Run, plan: Plan, figures: Iterable[Figures], thresholds: Th
         window_end=_time(plan.end_ms),
         expected_brokers=run.expected_brokers,
         reporting_brokers=run.expected_brokers - len(missing),
-        missing=tuple(f"{run.broker}-{ordinal}: {reason}"[:MESSAGE_LENGTH] for ordinal, reason in plan.missing),
+        missing=tuple(
+            f"{run.broker}-{ordinal}: {reason}"[:MESSAGE_LENGTH] for ordinal, reason in (*plan.missing, *plan.gaps)
+        ),
         segments=tuple(f"{chosen.ordinal}/{chosen.name}" for chosen in plan.segments),
         subscriptions=tuple(
             _subscription(one, missing.get(one.subject.ordinal), plan.end_ms, thresholds) for one in ordered

@@ -24,9 +24,10 @@ TOTALS: Final = (
     "expired",
     "dead_lettered",
     "dropped",
+    "moved",
     "lost_at_restart",
 )
-"""Totals that rates are made from; they never fall within one life."""
+"""Totals as in penstock_lag_rules.figures.Growth; they never fall within one life."""
 
 
 def _spark(kind: ColumnType) -> DataType:

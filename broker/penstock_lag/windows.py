@@ -6,9 +6,11 @@ docs/reference/lag-job.md, "The window".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
+from penstock_api.ledger_format import SegmentName
 from penstock_api.observer_api import SegmentInfo, SegmentList
 
 __all__ = ["AbsentBroker", "BrokerWindow", "Chosen", "Plan", "PresentBroker", "make_plan"]
@@ -59,6 +61,10 @@ class Plan:
     """The number of rows in those segments, as the observers report it."""
     missing: tuple[tuple[int, str], ...]
     """Ordinal and reason (a sentence without its full stop) of each broker that does not report."""
+    gaps: tuple[tuple[int, str], ...] = ()
+    """Ordinal and sentence (without its full stop) of each piece that is not read of the ledger of a broker, although
+    the broker may report. Totals go on over a gap, so figures over it are exact; what was least or most is not.
+    """
 
 
 def make_plan(
@@ -75,6 +81,7 @@ def make_plan(
     missing = [(broker.ordinal, broker.reason) for broker in brokers if isinstance(broker, AbsentBroker)]
     windows: list[BrokerWindow] = []
     segments: list[Chosen] = []
+    gaps: list[tuple[int, str]] = []
     rows = 0
     for broker in present:
         window = _window_of(broker, end_ms, window_ms)
@@ -83,9 +90,11 @@ def make_plan(
             missing.append((broker.ordinal, reason))
         if window is not None:
             windows.append(window)
-            chosen = _segments_of(broker, window)
-            segments += [Chosen(broker.ordinal, segment.name) for segment in chosen]
-            rows += sum(segment.rows for segment in chosen)
+            listed = broker.listing.segments
+            chosen, overlaps = _apart(_names(segment for segment in listed if _reaches_into(segment, window)))
+            segments += [Chosen(broker.ordinal, str(name)) for name in chosen]
+            rows += sum(name.rows for name in chosen)
+            gaps += [(broker.ordinal, sentence) for sentence in (*overlaps, *_gaps(chosen, _names(listed)))]
     return Plan(
         start_ms=end_ms - window_ms,
         end_ms=end_ms,
@@ -93,6 +102,7 @@ def make_plan(
         segments=tuple(sorted(segments, key=lambda segment: (segment.ordinal, segment.name))),
         rows=rows,
         missing=tuple(sorted(missing)),
+        gaps=tuple(sorted(gaps, key=lambda gap: gap[0])),
     )
 
 
@@ -104,12 +114,45 @@ def _window_of(broker: PresentBroker, end_ms: int, window_ms: int) -> BrokerWind
     return BrokerWindow(broker.ordinal, last_ms - window_ms, last_ms)
 
 
-def _segments_of(broker: PresentBroker, window: BrokerWindow) -> list[SegmentInfo]:
+def _reaches_into(segment: SegmentInfo, window: BrokerWindow) -> bool:
+    return segment.first_ms <= window.end_ms and segment.last_ms >= window.start_ms
+
+
+def _names(segments: Iterable[SegmentInfo]) -> list[SegmentName]:
+    """Each once, in the order of the ledger."""
+    names = {SegmentName.parse(segment.name) for segment in segments}
+    return sorted(name for name in names if name is not None)
+
+
+def _apart(segments: Iterable[SegmentName]) -> tuple[list[SegmentName], list[str]]:
+    """Segments in the order of the ledger without those that overlap one before, and sentences that name these. A row
+    that is read twice would be counted twice.
+    """
+    apart: list[SegmentName] = []
+    overlaps: list[str] = []
+    for segment in segments:
+        if apart and segment.first <= apart[-1].last:
+            overlaps.append(f"segment {segment} is not read, because it overlaps segment {apart[-1]} of its ledger")
+        else:
+            apart.append(segment)
+    return apart, overlaps
+
+
+def _gaps(chosen: Sequence[SegmentName], listed: Sequence[SegmentName]) -> list[str]:
+    """Sentences that name the rows between the chosen segments. Both lists are in the order of the ledger; the chosen
+    ones do not overlap.
+    """
     return [
-        segment
-        for segment in broker.listing.segments
-        if segment.first_ms <= window.end_ms and segment.last_ms >= window.start_ms
+        _gap(before.last + 1, after.first - 1, listed)
+        for before, after in pairwise(chosen)
+        if after.first != before.last + 1
     ]
+
+
+def _gap(first: int, last: int, listed: Sequence[SegmentName]) -> str:
+    if any(first <= segment.first and segment.last <= last for segment in listed):
+        return f"rows {first} to {last} of its ledger are outside of the window, because the broker's clock was set"
+    return f"rows {first} to {last} of its ledger are gone"
 
 
 def _silence(

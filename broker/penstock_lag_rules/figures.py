@@ -79,9 +79,7 @@ class Coverage:
     snapshots: int
     """Of the subscription."""
     clock_steps: int = 0
-    """Polls whose time was not after the poll before, or more than `Thresholds.clock_step_ms` away from where the
-    interval puts it while no poll is missing: the broker's clock was set.
-    """
+    """Polls whose time was not after that of the poll before: the broker's clock was set back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ here looks at a clock. Source: docs/concepts/lag.md, "What is measured" and "Sta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 from penstock_lag_rules.figures import Coverage, Figures, Growth, Percentiles, RepeatedMessage, Span, Standing, Subject
@@ -40,6 +40,8 @@ class Snapshot:
     """Instance and epoch of the broker, incarnation of the queue."""
     is_born: bool = False
     """The first of its life, which began after the poll before: its totals count from zero."""
+    is_new: bool = False
+    """The first of its subscription, which an earlier complete poll did not have."""
     depth: int
     ready: int
     in_flight: int
@@ -75,21 +77,24 @@ def figures_of(
 ) -> Figures:
     """The figures at the last of `snapshots`, which are those of the window in their order; there is at least one."""
     last = snapshots[-1]
+    is_new = snapshots[0].is_new
     caught_up = [at for at, each in enumerate(snapshots) if each.is_caught_up(thresholds)]
     recent = [at for at, each in enumerate(snapshots) if each.time_ms >= last.time_ms - thresholds.recent_ms]
     # At least two, if there are two: with long intervals between polls the last one alone says nothing.
     start = max(min(recent[0], len(snapshots) - 2), 0)
-    progressed = [now.time_ms for before, now in pairwise(snapshots) if _is_progress(_growth(before, now))]
+    grown = [_first_growth(snapshots[0]), *(_growth(before, now) for before, now in pairwise(snapshots))]
+    progressed = [now.time_ms for now, growth in zip(snapshots, grown, strict=True) if _is_progress(growth)]
+    consumed = [each.time_ms for each in snapshots if each.consumers > 0]
     return Figures(
         subject=subject,
         standing=_standing(last),
         coverage=coverage,
-        window=_span(snapshots),
-        stretch=_span(snapshots[caught_up[-1] if caught_up else 0 :]),
-        recent=_span(snapshots[start:]),
+        window=_span(snapshots, 0, is_base=not is_new),
+        stretch=_span(snapshots, caught_up[-1]) if caught_up else _span(snapshots, 0, is_base=not is_new),
+        recent=_span(snapshots, start, is_base=not (is_new and start == 0)),
         caught_up_ms=snapshots[caught_up[-1]].time_ms if caught_up else None,
         progressed_ms=progressed[-1] if progressed else snapshots[0].time_ms,
-        consumed_ms=max((each.time_ms for each in snapshots if each.consumers > 0), default=None),
+        consumed_ms=consumed[-1] if consumed else None,
         percentiles=percentiles or Percentiles(),
     )
 
@@ -112,40 +117,57 @@ def _standing(last: Snapshot) -> Standing:
     )
 
 
-def _span(snapshots: Sequence[Snapshot]) -> Span:
-    first = snapshots[0]
+def _span(snapshots: Sequence[Snapshot], start: int, *, is_base: bool = True) -> Span:
+    """The span from the snapshot number `start` on.
+
+    Its first snapshot is the base: what had grown until then is from before the span. If there is no base, because the
+    subscription was empty or absent before its first snapshot, the growth of that counts, too.
+    """
+    found = snapshots[start:]
+    first = found[0]
+    growths = [_growth(before, now) for before, now in pairwise(found)]
+    if not is_base:
+        growths.append(_first_growth(first))
     return Span(
-        elapsed_ms=max(snapshots[-1].time_ms - first.time_ms, 0),
-        snapshots=len(snapshots),
-        first_depth=first.depth,
+        elapsed_ms=max(found[-1].time_ms - first.time_ms, 0),
+        snapshots=len(found),
+        first_depth=first.depth if is_base else 0,
         first_age_ms=first.age_ms(),
-        falls=sum(now.depth < before.depth for before, now in pairwise(snapshots)),
-        min_depth=min(each.depth for each in snapshots),
-        min_ready=min(each.ready for each in snapshots),
-        min_in_flight=min(each.in_flight for each in snapshots),
-        min_consumers=min(each.consumers for each in snapshots),
-        min_credit=min(each.usable_credit for each in snapshots),
-        max_credit=max(each.credit for each in snapshots),
-        growth=_sum([_growth(before, now) for before, now in pairwise(snapshots)]),
+        falls=sum(now.depth < before.depth for before, now in pairwise(found)),
+        min_depth=min(each.depth for each in found),
+        min_ready=min(each.ready for each in found),
+        min_in_flight=min(each.in_flight for each in found),
+        min_consumers=min(each.consumers for each in found),
+        min_credit=min(each.usable_credit for each in found),
+        max_credit=max(each.credit for each in found),
+        growth=_sum(growths),
     )
 
 
 _NAMES = tuple(field.name for field in fields(Growth))
 
 
+def _first_growth(first: Snapshot) -> Growth:
+    """What the first snapshot of a life has grown: all of its totals, if it was absent in the poll before."""
+    return _difference(Totals(), first.totals) if first.is_born else Growth()
+
+
 def _growth(before: Snapshot, now: Snapshot) -> Growth:
-    """What the totals of `now` have more than those of the poll before."""
+    """What the totals of `now` have more than those of the poll before.
+
+    After a restart that is not known, except for what was lost: that is counted over all lives of an incarnation.
+    """
     if before.life == now.life:
-        base = before.totals
-    elif now.is_born:
-        base = Totals()
-    else:
-        # A restart: what happened since the snapshot before is not known, except what was lost, which is carried on.
-        base = now.totals
-        if before.life[2] == now.life[2]:
-            lost = max(now.totals.lost_at_restart - before.totals.lost_at_restart, 0)
-            return Growth(lost_at_restart=lost)
-    return Growth(**{name: getattr(now.totals, name) - getattr(base, name) for name in _NAMES})
+        return _difference(before.totals, now.totals)
+    grown = _first_growth(now)
+    if (before.life[0], before.life[2]) == (now.life[0], now.life[2]):
+        lost = max(now.totals.lost_at_restart - before.totals.lost_at_restart, 0)
+        grown = replace(grown, lost_at_restart=lost)
+    return grown
+
+
+def _difference(before: Totals, now: Totals) -> Growth:
+    return Growth(**{name: getattr(now, name) - getattr(before, name) for name in _NAMES})
 
 
 def _sum(growths: Sequence[Growth]) -> Growth:

@@ -52,8 +52,6 @@ class Thresholds:
     """A message whose delivery failed so often is poison, also while others are accepted."""
     loss_percent: int = 1
     """Least share of lost messages among those that left."""
-    clock_step_ms: int = 30_000
-    """The broker's clock was set if a poll is this far from its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +230,7 @@ def _unknown(f: Figures, t: Thresholds, end_ms: int) -> str | None:
         return f"its broker was last seen {_s(silent_ms)} before the end of the window"
     if covered.clock_steps > 0:
         waiting = _waiting(f.standing.depth)
-        return f"the clock of its broker was set within the window, so ages and rates are not known; {waiting}"
+        return f"the clock of its broker was set back within the window, so ages and rates are not known; {waiting}"
     expected = covered.elapsed_ms // max(covered.interval_ms, 1) + 1
     if covered.polls * 100 < expected * t.minimum_complete_percent:
         return f"only {covered.polls} of {expected} expected polls of its broker are in the ledger"

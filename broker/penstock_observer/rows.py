@@ -5,12 +5,13 @@ Pure: no clock, no files, no Arrow. Source: penstock_api.ledger_format, which sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from penstock_api.ledger_format import COLUMNS, RowKind
-from penstock_api.management import BrokerState, DurationHistogram, SubscriptionState
+from penstock_api.management import BrokerState, DurationHistogram, RepeatedMessage, SubscriptionState
 
 __all__ = ["Poll", "Row", "RowOrigin", "estimated_bytes", "rows_of"]
 
@@ -104,12 +105,20 @@ _COPIED: Final = (
     "dropped",
     "lost_at_restart",
     "max_delivery_count",
+    "moved",
+    "stranded",
 )
 """Columns whose name and value are those of SubscriptionState."""
 
 
+_SAID: Final = ("usable_credit", "usable_consumers")
+"""Columns that are null if the broker's release does not know the key: its 0 would then say that no link is usable."""
+
+
 def _subscription(state: SubscriptionState) -> Row:
     row: dict[str, object] = {name: getattr(state, name) for name in _COPIED}
+    row |= {name: getattr(state, name) for name in _SAID if name in state.model_fields_set}
+    row["repeated"] = _repeated(state.repeated)
     if state.owner is not None:
         row |= {
             "owner_namespace": state.owner.namespace,
@@ -117,6 +126,16 @@ def _subscription(state: SubscriptionState) -> Row:
             "owner_uid": state.owner.uid,
         }
     return row | _buckets("sojourn", state.sojourn) | _buckets("wait", state.wait) | _buckets("hold", state.hold)
+
+
+def _repeated(messages: Sequence[RepeatedMessage]) -> str | None:
+    if not messages:
+        return None
+    fields = [
+        {"id": message.id, "deliveryCount": message.delivery_count, "availableMs": message.available_ms}
+        for message in messages
+    ]
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 def _buckets(name: str, histogram: DurationHistogram) -> dict[str, object]:

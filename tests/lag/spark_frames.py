@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock_api.ledger_format import RowKind
+from penstock_lag.figures_rows import figures_of
 from penstock_lag.schema import LEDGER
+from penstock_lag.transforms.figures import Bounds, figures
+from penstock_lag.transforms.rows import LedgerRows
+from penstock_lag.windows import BrokerWindow
+from penstock_lag_rules.figures import Figures
 from penstock_observer.rows import Poll, RowOrigin, rows_of
 
 
@@ -51,3 +57,26 @@ def ledger_frame(spark: SparkSession, rows: Iterable[Mapping[str, object]]) -> D
     """A DataFrame of ledger rows."""
     tuples = [tuple(row[name] for name in LEDGER.names) for row in rows]
     return spark.createDataFrame(tuples, LEDGER)  # pyright: ignore[reportUnknownMemberType]
+
+
+def ledger_rows(spark: SparkSession, rows: Iterable[Mapping[str, object]]) -> LedgerRows:
+    """The rows as the steps ask for them."""
+    frame = ledger_frame(spark, rows)
+
+    def of_kind(kind: RowKind, columns: Sequence[str]) -> DataFrame:
+        return frame.where(frame["kind"] == kind.value).select(*columns)
+
+    return of_kind
+
+
+def all_figures(
+    spark: SparkSession, rows: Sequence[Mapping[str, object]], bounds: Bounds | None = None
+) -> dict[tuple[int, str], Figures]:
+    """What a run over all the rows would collect, by ordinal and queue name."""
+    ends = {int(str(row["ordinal"])): 10**15 for row in rows}
+    windows = [BrokerWindow(ordinal, 0, end_ms) for ordinal, end_ms in ends.items()]
+    found = figures(ledger_rows(spark, rows), windows, bounds or Bounds()).collect()
+    made = [figures_of(row.asDict(recursive=True)) for row in found]
+    by_queue = {(one.subject.ordinal, one.subject.queue_name): one for one in made}
+    assert len(by_queue) == len(made), "one row for each queue"
+    return by_queue

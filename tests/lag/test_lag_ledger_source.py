@@ -14,7 +14,7 @@ from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType
 
-from penstock_api.ledger_format import COLUMNS, SegmentName
+from penstock_api.ledger_format import COLUMNS, RowKind, SegmentName
 from penstock_api.management import DurationHistogram
 from penstock_lag.ledger_source import SegmentMismatch, read_ledger, to_batches
 from penstock_lag.schema import LEDGER
@@ -92,6 +92,18 @@ def test_what_is_no_segment_is_named(tmp_path: Path) -> None:
     text = table.set_column(position, "depth", pa.array(["5", None]))
     with pytest.raises(SegmentMismatch, match=r"x\.parquet: column depth is string, not int64"):
         read_back(text)
+
+
+@pytest.mark.spark
+def test_spark_reads_only_the_kind_and_the_columns_that_are_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    """In the order of the ledger; the kind itself need not be among them."""
+    polls = [a_poll(START_MS, a_subscription(depth=5)), a_poll(START_MS + 10_000)]
+    with serving(tmp_path, polls) as observer:
+        pairs = [(observer.url, info.name) for info in observer.api.ledger.segments]
+        frame = read_ledger(spark, pairs, token_file(tmp_path), None, 0, RowKind.SUBSCRIPTION, ["queue_name", "seq"])
+        assert [row.asDict() for row in frame.collect()] == [{"seq": 1, "queue_name": "psub:durable:global:orders"}]
+        brokers = read_ledger(spark, pairs, token_file(tmp_path), None, 0, RowKind.BROKER, ["seq"])
+        assert sorted(row.seq for row in brokers.collect()) == [2, 3]
 
 
 @pytest.mark.spark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -42,6 +43,18 @@ def test_the_run_its_window_and_who_is_missing() -> None:
     assert (result.expected_brokers, result.reporting_brokers) == (2, 1)
     assert result.missing == ("main-1: the observer did not answer: refused",)
     assert result.segments == ("0/0000000001-000000000001-000000000010.parquet",)
+
+
+def test_rows_that_are_gone_are_named_and_their_broker_still_reports() -> None:
+    """A gap is no absence."""
+    plan = replace(PLAN, gaps=((0, "rows 11 to 20 of its ledger are gone"),))
+    result = result_of(figures(), plan=plan)
+    assert result.missing == (
+        "main-1: the observer did not answer: refused",
+        "main-0: rows 11 to 20 of its ledger are gone",
+    )
+    assert result.reporting_brokers == 1
+    assert result.subscriptions[0].state is LagState.BACKLOG_STEADY
 
 
 def test_figures_become_seconds_minutes_and_percent() -> None:

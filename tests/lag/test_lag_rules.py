@@ -169,7 +169,8 @@ def test_a_missing_broker_makes_everything_unknown_with_its_reason() -> None:
         ({"snapshots": 2}, "there are only 2 snapshots so far; 3 are needed"),
         (
             {"clock_steps": 1},
-            "the clock of its broker was set within the window, so ages and rates are not known; 500 messages wait",
+            "the clock of its broker was set back within the window, so ages and rates are not known; "
+            "500 messages wait",
         ),
     ],
 )

@@ -229,7 +229,7 @@ def test_a_clock_that_was_set_is_said() -> None:
     found = judge(story.figures(covered), THRESHOLDS, story.snapshots[-1].time_ms, None)
     assert found.state is LagState.UNKNOWN
     assert found.message == (
-        "the clock of its broker was set within the window, so ages and rates are not known; 0 messages wait"
+        "the clock of its broker was set back within the window, so ages and rates are not known; 0 messages wait"
     )
 
 

@@ -1,24 +1,21 @@
-"""Each step from rows to figures on a real Spark: expected values typed in by hand."""
+"""Figures of small histories on a real Spark: expected values typed in by hand."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from lag.spark_frames import ledger_frame, rows_of_polls
+from lag.spark_frames import all_figures, ledger_frame, rows_of_polls
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
-from penstock_api.ledger_format import RowKind
-from penstock_api.management import DurationHistogram
+from penstock_api.management import DurationHistogram, Owner, RepeatedMessage
 from penstock_lag.schema import LEDGER
-from penstock_lag.transforms import coverage, motion, percentiles
-from penstock_lag.transforms.latest import latest
-from penstock_lag.transforms.lives import life_ends
-from penstock_lag.transforms.rates import increases
-from penstock_lag.transforms.rows import of_kind, once, within
-from penstock_lag.transforms.trend import trend
+from penstock_lag.transforms.figures import Bounds
+from penstock_lag.transforms.rows import within
 from penstock_lag.windows import BrokerWindow
+from penstock_lag_rules.figures import Coverage, Figures, Growth, Percentiles, Span, Standing, Subject
+from penstock_lag_rules.figures import RepeatedMessage as Repeated
 from penstock_observer.rows import Poll
 
 pytestmark = pytest.mark.spark
@@ -26,224 +23,335 @@ pytestmark = pytest.mark.spark
 ORDERS, BILLS = "psub:durable:global:orders", "psub:durable:global:bills"
 
 
-def at(tenths: int, *states: Any, **broker: Any) -> Poll:
-    """The poll so many intervals of ten seconds after the start."""
-    return a_poll(START_MS + tenths * 10_000, *states, **broker)
+def at(tens: float, *states: Any, **broker: Any) -> Poll:
+    """The poll so many times ten seconds after the start."""
+    return a_poll(ms(tens), *states, **broker)
 
 
-class Steps:
-    """The intermediate frames of some polls."""
-
-    def __init__(self, spark: SparkSession, *polls: Poll) -> None:
-        rows = ledger_frame(spark, rows_of_polls(polls))
-        self.polls = of_kind(rows, RowKind.BROKER)
-        self.subscriptions = of_kind(rows, RowKind.SUBSCRIPTION)
-        self.brokers = coverage.of_brokers(self.polls)
-        self.lives = life_ends(self.subscriptions, coverage.of_epochs(self.polls))
+def ms(tens: float) -> int:
+    return START_MS + int(tens * 10_000)
 
 
-def test_a_row_that_is_there_twice_counts_once(spark: SparkSession) -> None:
-    """Rows of two brokers with the same seq are two."""
-    rows = rows_of_polls([at(0), at(1)])
-    other = rows_of_polls([at(0)], ordinal=1)
-    assert once(ledger_frame(spark, [*rows, *rows, *other])).count() == 3
+def orders_of(spark: SparkSession, *polls: Poll, bounds: Bounds | None = None) -> Figures:
+    """The figures of `orders`."""
+    return all_figures(spark, rows_of_polls(polls), bounds)[0, ORDERS]
+
+
+def waiting(depth: int, since: float, **changes: Any) -> Any:
+    """A backlog whose oldest message became available so many times ten seconds after the start."""
+    values: dict[str, Any] = {"depth": depth, "ready": depth, "oldest_available_ms": ms(since)}
+    return a_subscription(**(values | changes))
 
 
 def test_each_broker_has_its_own_window(spark: SparkSession) -> None:
     """Both ends are inside; a broker without a window has no rows."""
     rows = [*rows_of_polls([at(0), at(1), at(2), at(3)]), *rows_of_polls([at(0), at(1)], 1), *rows_of_polls([at(1)], 2)]
-    windows = [BrokerWindow(0, START_MS + 10_000, START_MS + 20_000), BrokerWindow(1, START_MS, START_MS)]
+    windows = [BrokerWindow(0, ms(1), ms(2)), BrokerWindow(1, ms(0), ms(0))]
     kept = within(ledger_frame(spark, rows), windows).select("ordinal", "time_ms").collect()
     assert sorted((row.ordinal, row.time_ms - START_MS) for row in kept) == [(0, 10_000), (0, 20_000), (1, 0)]
     assert within(ledger_frame(spark, rows), []).count() == 0
 
 
-def test_coverage_of_a_broker(spark: SparkSession) -> None:
-    """Four polls of which the first and the last saw something move; seq of the complete ones."""
-    frame = Steps(spark, at(0, complete=False), at(1), at(2), at(4, complete=False)).brokers
-    (row,) = frame.collect()
-    assert row.asDict() == {
-        "ordinal": 0,
-        "first_poll_ms": START_MS,
-        "last_poll_ms": START_MS + 40_000,
-        "elapsed_ms": 40_000,
-        "polls": 4,
-        "interval_ms": 10_000,
-        "first_complete_poll": 2,
-        "last_complete_poll": 3,
-    }
-
-
-def test_a_clock_that_goes_back_covers_no_time(spark: SparkSession) -> None:
-    """Rather than a negative one."""
-    (row,) = Steps(spark, at(5), at(1)).brokers.collect()
-    assert (row.first_poll_ms, row.elapsed_ms) == (START_MS + 50_000, 0)
-
-
-def test_the_latest_state_is_that_of_the_last_row(spark: SparkSession) -> None:
-    """One row per queue; a subscription that ended is gone."""
-    steps = Steps(
-        spark, at(0, a_subscription("orders", depth=1), a_subscription("bills")), at(1, a_subscription(depth=2))
+def test_every_figure_of_a_backlog_that_began_after_an_empty_snapshot_two_polls_ago(spark: SparkSession) -> None:
+    """Empty at 20 s; the stretch is the last three snapshots, and what was accepted before is in the window only."""
+    owner = Owner(cluster_id="c", kind="Subscription", namespace="shop", name="orders", uid="u-1")
+    polls = (
+        at(0, waiting(9, -1, in_flight=2, ready=7, consumers=2, credit=5, enqueued=100, delivered=93, acked=91)),
+        at(1, waiting(4, 0, consumers=2, credit=6, enqueued=105, delivered=101, acked=101)),
+        at(2, a_subscription(consumers=2, credit=9, usable_credit=8, enqueued=110, delivered=110, acked=110)),
+        at(3, waiting(20, 2.5, consumers=1, credit=3, usable_credit=0, enqueued=130, delivered=110, acked=110)),
+        at(
+            4,
+            waiting(
+                40,
+                2.5,
+                ready=30,
+                in_flight=4,
+                scheduled=6,
+                stranded=5,
+                oldest_hold_ms=ms(3.9),
+                consumers=0,
+                credit=0,
+                usable_credit=0,
+                usable_consumers=0,
+                unused_since_ms=ms(3.8),
+                enqueued=152,
+                delivered=116,
+                redelivered=1,
+                acked=110,
+                moved=2,
+                owner=owner,
+                repeated=(RepeatedMessage(id="m-1", delivery_count=7, available_ms=ms(2.5), state="Ready"),),
+            ),
+        ),
     )
-    found = latest(steps.subscriptions, steps.brokers).select("queue_name", "depth").collect()
-    assert [(row.queue_name, row.depth) for row in found] == [(ORDERS, 2)]
-
-
-def test_a_poll_that_is_not_complete_proves_no_absence(spark: SparkSession) -> None:
-    """Bills is missing from the last poll, which saw things move: its earlier row counts."""
-    both = a_subscription("bills", depth=7), a_subscription("orders", depth=1)
-    steps = Steps(spark, at(0, *both), at(1, a_subscription("orders", depth=2), complete=False))
-    found = latest(steps.subscriptions, steps.brokers).orderBy("queue_name").select("queue_name", "depth").collect()
-    assert [(row.queue_name, row.depth) for row in found] == [(BILLS, 7), (ORDERS, 2)]
-
-
-def counted(steps: Steps) -> dict[str, int]:
-    """The increases of the one queue."""
-    (row,) = increases(steps.lives).collect()
-    return {name: value for name, value in row.asDict().items() if name not in ("ordinal", "queue_name")}
-
-
-def test_increases_are_last_minus_first(spark: SparkSession) -> None:
-    """What was counted before the window is not in it."""
-    first = a_subscription(enqueued=100, delivered=90, redelivered=4, acked=80, expired=3)
-    last = a_subscription(
-        enqueued=150, delivered=140, redelivered=5, acked=120, expired=4, dead_lettered=2, dropped=3, lost_at_restart=0
+    assert orders_of(spark, *polls) == Figures(
+        subject=Subject(ordinal=0, queue_name=ORDERS, owner_namespace="shop", owner_name="orders", owner_uid="u-1"),
+        standing=Standing(
+            observed_ms=START_MS + 40_000,
+            depth=40,
+            ready=30,
+            in_flight=4,
+            scheduled=6,
+            stranded=5,
+            age_ms=15_000,
+            hold_ms=1_000,
+            consumers=0,
+            credit=0,
+            usable_consumers=0,
+            unused_since_ms=START_MS + 38_000,
+            repeated=(Repeated(id="m-1", delivery_count=7, age_ms=15_000),),
+        ),
+        coverage=Coverage(
+            last_poll_ms=START_MS + 40_000, elapsed_ms=40_000, polls=5, interval_ms=10_000, snapshots=5, clock_steps=0
+        ),
+        window=Span(
+            elapsed_ms=40_000,
+            snapshots=5,
+            first_depth=9,
+            first_age_ms=10_000,
+            falls=2,
+            min_depth=0,
+            min_ready=0,
+            min_in_flight=0,
+            min_consumers=0,
+            min_credit=0,
+            max_credit=9,
+            growth=Growth(enqueued=52, delivered=23, redelivered=1, acked=19, moved=2),
+        ),
+        stretch=Span(
+            elapsed_ms=20_000,
+            snapshots=3,
+            first_depth=0,
+            first_age_ms=None,
+            falls=0,
+            min_depth=0,
+            min_ready=0,
+            min_in_flight=0,
+            min_consumers=0,
+            min_credit=0,
+            max_credit=9,
+            growth=Growth(enqueued=42, delivered=6, redelivered=1, acked=0, moved=2),
+        ),
+        recent=Span(
+            elapsed_ms=20_000,
+            snapshots=3,
+            first_depth=0,
+            first_age_ms=None,
+            falls=0,
+            min_depth=0,
+            min_ready=0,
+            min_in_flight=0,
+            min_consumers=0,
+            min_credit=0,
+            max_credit=9,
+            growth=Growth(enqueued=42, delivered=6, redelivered=1, acked=0, moved=2),
+        ),
+        caught_up_ms=START_MS + 20_000,
+        progressed_ms=START_MS + 40_000,
+        consumed_ms=START_MS + 30_000,
+        percentiles=Percentiles(),
     )
-    assert counted(Steps(spark, at(0, first), at(1, first), at(2, last))) == {
-        "lives": 1,
-        "new_enqueued": 50,
-        "new_delivered": 50,
-        "new_redelivered": 1,
-        "new_acked": 40,
-        "new_removed": 6,
-    }
 
 
-def test_a_subscription_that_came_inside_the_window_counts_from_zero(spark: SparkSession) -> None:
-    """All 30 came after the first poll, which did not have it."""
-    steps = Steps(spark, at(0), at(1, a_subscription(enqueued=20)), at(2, a_subscription(enqueued=30)))
-    assert counted(steps)["new_enqueued"] == 30
+def test_the_recent_span_is_the_young_part_of_the_stretch(spark: SparkSession) -> None:
+    """Consumers dead for 14 minutes: accepted until 60 s, nothing after; recent are the polls of the last 120 s."""
+    polls: list[Poll] = []
+    for tens in range(91):
+        acked, alive = min(tens, 6), tens <= 6
+        depth = 50 + 2 * tens - acked
+        polls.append(
+            at(
+                tens,
+                waiting(
+                    depth, -1, consumers=3 if alive else 0, credit=9 if alive else 0, enqueued=2 * tens, acked=acked
+                ),
+            )
+        )
+    one = orders_of(spark, *polls)
+    assert (one.caught_up_ms, one.progressed_ms, one.consumed_ms) == (None, ms(6), ms(6))
+    assert one.window == one.stretch
+    assert (one.window.elapsed_ms, one.window.snapshots, one.window.max_credit) == (900_000, 91, 9)
+    assert one.window.growth == Growth(enqueued=180, acked=6)
+    assert one.recent == Span(
+        elapsed_ms=120_000,
+        snapshots=13,
+        first_depth=200,  # at 780 s: 50 + 2 * 78 - 6
+        first_age_ms=790_000,
+        falls=0,
+        min_depth=200,
+        min_ready=200,
+        min_in_flight=0,
+        min_consumers=0,
+        min_credit=0,
+        max_credit=0,
+        growth=Growth(enqueued=24),
+    )
+    assert one.without_consumer_ms == one.without_progress_ms == 840_000
 
 
-def test_one_that_a_poll_may_have_missed_does_not(spark: SparkSession) -> None:
-    """The first poll was not complete: the 20 may be old."""
-    steps = Steps(spark, at(0, complete=False), at(1, a_subscription(enqueued=20)), at(2, a_subscription(enqueued=30)))
-    assert counted(steps)["new_enqueued"] == 10
+def test_the_recent_span_has_the_last_two_snapshots_of_the_stretch_however_old(spark: SparkSession) -> None:
+    """With a bound of 5 s the last is alone; the one before is its baseline. If the last has caught up, it is alone."""
+    bounds = Bounds(recent_ms=5_000)
+    one = orders_of(
+        spark, at(0, waiting(5, -1)), at(1, waiting(6, -1)), at(2, waiting(9, -1, enqueued=3)), bounds=bounds
+    )
+    assert (one.recent.snapshots, one.recent.first_depth, one.recent.growth.enqueued) == (2, 6, 3)
+    assert one.stretch.snapshots == 3
+    one = orders_of(spark, at(0, waiting(5, -1)), at(1, a_subscription(enqueued=4, acked=9)), bounds=bounds)
+    assert (one.recent.snapshots, one.stretch.snapshots, one.caught_up_ms) == (1, 1, ms(1))
+    assert (one.stretch.growth, one.window.growth) == (Growth(), Growth(enqueued=4, acked=9))
 
 
-def test_a_restart_does_not_count_what_was_recovered(spark: SparkSession) -> None:
-    """Totals of another epoch begin anew, with the backlog as enqueued: 10 before, 5 after."""
-    before = [at(0, a_subscription(enqueued=100)), at(1, a_subscription(enqueued=110))]
-    after = [at(3, a_subscription(enqueued=40), epoch=4), at(4, a_subscription(enqueued=45), epoch=4)]
-    found = counted(Steps(spark, *before, *after))
-    assert (found["lives"], found["new_enqueued"]) == (2, 15)
+def test_what_is_caught_up(spark: SparkSession) -> None:
+    """At most so many messages, or the oldest at most so old; exactly at the bound it still is."""
+    bounds = Bounds(allowed_messages=5, allowed_age_ms=1_000)
+    for state, caught_up_ms in (
+        (waiting(5, -1), ms(0)),
+        (waiting(6, -1), None),
+        (waiting(6, -0.1), ms(0)),
+        (waiting(6, -0.1001), None),
+        (waiting(6, 0.1), None),  # the clock went back behind it: its age is not known
+        (waiting(6, 0, oldest_available_ms=None), None),
+    ):
+        assert orders_of(spark, at(0, state), at(1, waiting(9, -1)), bounds=bounds).caught_up_ms == caught_up_ms
 
 
-def test_a_new_incarnation_begins_from_zero(spark: SparkSession) -> None:
+def test_a_restart_counts_no_recovered_message_but_what_it_lost(spark: SparkSession) -> None:
+    """Totals begin anew with the backlog as enqueued; the losses go on from 2 to 7. 10 came before, 5 after."""
+    one = orders_of(
+        spark,
+        at(0, waiting(60, -1, enqueued=100, acked=40, lost_at_restart=2)),
+        at(1, waiting(66, -1, enqueued=110, acked=44, lost_at_restart=2)),
+        at(3, waiting(61, -1, enqueued=61, lost_at_restart=7), epoch=4),
+        at(4, waiting(65, -1, enqueued=66, acked=1, lost_at_restart=7), epoch=4),
+    )
+    assert one.window.growth == Growth(enqueued=15, acked=5, lost_at_restart=5)
+    assert (one.window.growth.lost, one.window.falls, one.window.first_depth) == (5, 1, 60)
+    assert (one.progressed_ms, one.coverage.clock_steps) == (ms(4), 0)
+
+
+def test_another_data_folder_with_the_same_epoch_is_another_life(spark: SparkSession) -> None:
+    """The volume was replaced: nothing is subtracted across it, and no loss of the old one is one of the new one."""
+    one = orders_of(
+        spark,
+        at(0, a_subscription(enqueued=100, lost_at_restart=1), epoch=1),
+        at(1, a_subscription(enqueued=3, lost_at_restart=9), epoch=1, instance_id="i-2"),
+        at(2, a_subscription(enqueued=8, lost_at_restart=9), epoch=1, instance_id="i-2"),
+    )
+    assert one.window.growth == Growth(enqueued=5)
+
+
+def test_a_new_incarnation_counts_from_zero(spark: SparkSession) -> None:
     """A rebind inside one epoch: 10 of the old one, 7 of the new."""
-    steps = Steps(
+    one = orders_of(
         spark,
         at(0, a_subscription(enqueued=100)),
         at(1, a_subscription(enqueued=110)),
         at(2, a_subscription(enqueued=7, incarnation=12)),
     )
-    assert (counted(steps)["lives"], counted(steps)["new_enqueued"]) == (2, 17)
+    assert one.window.growth == Growth(enqueued=17)
 
 
-def test_another_data_folder_with_the_same_epoch_is_another_life(spark: SparkSession) -> None:
-    """The volume was replaced; nothing is subtracted across it."""
-    steps = Steps(
-        spark,
-        at(0, a_subscription(enqueued=100), epoch=1),
-        at(1, a_subscription(enqueued=3), epoch=1, instance_id="i-2"),
-        at(2, a_subscription(enqueued=8), epoch=1, instance_id="i-2"),
+def test_a_queue_that_was_born_in_the_window_began_empty(spark: SparkSession) -> None:
+    """All 30 came after the first poll, which did not have it; never caught up in a snapshot."""
+    one = orders_of(
+        spark, at(0), at(1, waiting(18, 0.5, enqueued=20, acked=2)), at(2, waiting(26, 0.5, enqueued=30, acked=4))
     )
-    assert counted(steps)["new_enqueued"] == 5
+    assert one.window == one.stretch == one.recent
+    assert (one.window.first_depth, one.window.snapshots, one.window.elapsed_ms) == (0, 2, 10_000)
+    assert one.window.growth == Growth(enqueued=30, acked=4)
+    assert (one.window.min_depth, one.caught_up_ms) == (18, None)
 
 
-def trend_of(spark: SparkSession, *polls: Poll) -> dict[str, Any]:
-    """The trend of the one queue."""
-    steps = Steps(spark, *polls)
-    (row,) = trend(steps.subscriptions, steps.brokers).collect()
-    return row.asDict()
-
-
-def test_extremes_and_turning_points(spark: SparkSession) -> None:
-    """Depth 4, 9, 6, 6: it fell once; the last message went at the third poll."""
-    found = trend_of(
+def test_a_queue_that_an_incomplete_poll_may_have_missed_did_not(spark: SparkSession) -> None:
+    """The 20 may be old: they are the baseline."""
+    one = orders_of(
         spark,
-        at(0, a_subscription(depth=4, ready=4, credit=3, consumers=1, oldest_available_ms=START_MS - 1_000)),
-        at(1, a_subscription(depth=9, ready=2, credit=0, consumers=2, in_flight=7, oldest_available_ms=START_MS)),
-        at(2, a_subscription(depth=6, ready=6, credit=8, acked=3, oldest_available_ms=START_MS + 25_000)),
-        at(3, a_subscription(depth=6, ready=6, acked=3, oldest_available_ms=None)),
+        at(0, complete=False),
+        at(1, waiting(20, 0, enqueued=20)),
+        at(2, waiting(30, 0, enqueued=30)),
     )
-    assert found == {
-        "ordinal": 0,
-        "queue_name": ORDERS,
-        "snapshots": 4,
-        "first_depth": 4,
-        "falls": 1,
-        "min_depth": 4,
-        "min_age_ms": 0,
-        "first_age_ms": 1_000,
-        "min_ready": 2,
-        "min_in_flight": 0,
-        "min_credit": 0,
-        "max_credit": 8,
-        "min_consumers": 0,
-        "consumed_ms": START_MS + 10_000,
-        "progressed_ms": START_MS + 20_000,
-    }
+    assert (one.window.first_depth, one.window.growth) == (20, Growth(enqueued=10))
 
 
-def test_a_queue_that_came_later_began_empty(spark: SparkSession) -> None:
-    """So its velocity is not zero; a queue that was always there began with what it had."""
-    assert trend_of(spark, at(0), at(1, a_subscription(depth=40)))["first_depth"] == 0
-    assert trend_of(spark, at(0, a_subscription(depth=40)), at(1, a_subscription(depth=40)))["first_depth"] == 40
+def test_a_queue_that_ended_is_gone_but_an_incomplete_poll_proves_no_absence(spark: SparkSession) -> None:
+    """Bills is missing from the last poll; its last row stays only if that poll saw things move."""
+    both = a_subscription("bills", depth=7), a_subscription("orders", depth=1)
+    for complete, names in ((True, {(0, ORDERS)}), (False, {(0, ORDERS), (0, BILLS)})):
+        polls = at(0, *both), at(1, a_subscription("orders", depth=2), complete=complete)
+        assert set(all_figures(spark, rows_of_polls(polls))) == names
 
 
-def test_without_any_progress_the_window_is_the_bound(spark: SparkSession) -> None:
-    """Never negative ages, and never a consumer."""
-    found = trend_of(spark, at(0, a_subscription(oldest_available_ms=START_MS + 99)), at(1, a_subscription()))
-    assert (found["progressed_ms"], found["consumed_ms"], found["first_age_ms"]) == (START_MS, None, 0)
+def test_moved_is_progress_and_other_ways_out_are_none(spark: SparkSession) -> None:
+    """Moved at 10 s; expired, dead-lettered and dropped after."""
+    one = orders_of(
+        spark,
+        at(0, waiting(9, -1)),
+        at(1, waiting(8, -1, moved=1)),
+        at(2, waiting(5, -1, moved=1, expired=1, dead_lettered=1, dropped=1)),
+    )
+    assert (one.progressed_ms, one.window.falls) == (ms(1), 2)
+    assert one.window.growth == Growth(moved=1, expired=1, dead_lettered=1, dropped=1)
+    assert one.window.growth.lost == 3
+
+
+def test_without_progress_the_first_snapshot_of_the_window_is_the_bound(spark: SparkSession) -> None:
+    one = orders_of(spark, at(0, waiting(9, -1, acked=5)), at(1, waiting(9, -1, acked=5)))
+    assert (one.progressed_ms, one.consumed_ms) == (ms(0), None)
+
+
+def test_a_clock_that_went_back_leaves_ages_unknown_and_covers_no_time(spark: SparkSession) -> None:
+    """By 60 s at the third poll: one step. The oldest message seems to come 40 s later: no age, not 0."""
+    since = 1
+    one = orders_of(
+        spark,
+        at(3, waiting(5, since, oldest_hold_ms=ms(2))),
+        at(4, waiting(6, since, oldest_hold_ms=ms(2))),
+        at(-1, waiting(7, since, oldest_hold_ms=ms(2), acked=1)),
+        at(0, waiting(8, since, oldest_hold_ms=ms(2), acked=1)),
+    )
+    assert (one.standing.age_ms, one.standing.hold_ms, one.caught_up_ms) == (None, None, None)
+    assert (one.window.elapsed_ms, one.coverage.elapsed_ms, one.coverage.clock_steps) == (0, 0, 1)
+    assert (one.window.first_age_ms, one.window.first_depth, one.progressed_ms) == (20_000, 5, ms(-1))
+    assert one.recent == one.window
 
 
 @pytest.mark.parametrize(
-    ("elapsed_ms", "new", "first_depth", "depth", "expected"),
+    ("tens", "steps"),
     [
-        # 100 come and 40 go in 20 s: 300 and 120 a minute, the backlog grows by 180
-        (20_000, (100, 40), 10, 70, (300, 120, 180, None)),
-        # 90 in 60 s from 100 down to 10: 10 more take 6.67 s
-        (60_000, (0, 90), 100, 10, (0, 90, -90, 7)),
-        (60_000, (5, 5), 7, 7, (5, 5, 0, None)),
-        (60_000, (0, 7), 7, 0, (0, 7, -7, None)),  # drained
-        # 1 in 40 s is 1.5 a minute, to the nearest, halves away from zero
-        (40_000, (1, 0), 0, 1, (2, 0, 2, None)),
-        (40_000, (0, 1), 2, 1, (0, 2, -2, 40)),
-        (0, (5, 5), 9, 3, (None, None, None, None)),  # a single poll
+        ((0, 1, 5, 6), 0),  # 30 s too late: at the bound
+        ((0, 1, 5.1, 6), 1),
+        ((0, 1, 1, 2), 1),  # no time passed
+        ((0, 100, -1, 0), 2),  # ahead and back
     ],
 )
-def test_rates_velocity_and_drain(
+def test_steps_of_the_clock(spark: SparkSession, tens: tuple[float, ...], steps: int) -> None:
+    one = orders_of(spark, *[at(ten, a_subscription()) for ten in tens])
+    assert (one.coverage.clock_steps, one.coverage.polls) == (steps, 4)
+
+
+def test_time_without_polls_is_no_step_of_the_clock_if_the_broker_restarted_or_rows_are_gone(
     spark: SparkSession,
-    elapsed_ms: int,
-    new: tuple[int, int],
-    first_depth: int,
-    depth: int,
-    expected: tuple[int | None, ...],
 ) -> None:
-    """Whole numbers per minute and seconds."""
-    schema = "elapsed_ms long, new_enqueued long, new_acked long, first_depth long, depth long"
-    rows = [(elapsed_ms, *new, first_depth, depth)]
-    frame = spark.createDataFrame(rows, schema)  # pyright: ignore[reportUnknownMemberType]
-    (row,) = frame.transform(motion.with_rates).transform(motion.with_velocity).transform(motion.with_drain).collect()
-    found = (row.arrival_per_minute, row.settled_per_minute, row.velocity_per_minute, row.drain_seconds)
-    assert found == expected
+    """100 s each time. Back in time is a step also then."""
+    state = a_subscription()
+    assert orders_of(spark, at(0, state), at(10, state, epoch=4)).coverage.clock_steps == 0
+    apart = [*rows_of_polls([at(0, state)]), *rows_of_polls([at(10, state)], first_seq=31)]
+    assert all_figures(spark, apart)[0, ORDERS].coverage.clock_steps == 0
+    assert orders_of(spark, at(10, state), at(0, state, epoch=4)).coverage.clock_steps == 1
 
 
-def buckets_of(spark: SparkSession, *polls: Poll) -> dict[int, int]:
-    """Bucket -> accepted messages of the window."""
-    frame = percentiles.window_buckets(Steps(spark, *polls).lives)
-    return {row["bucket"]: row["count"] for row in frame.collect()}
+def test_segments_of_an_earlier_release_do_not_say_everything(spark: SparkSession) -> None:
+    """Null in the older of two rows: nothing moved or stranded, the credit of all links, usable consumers not known."""
+    polls = at(0, waiting(5, -1, credit=4)), at(1, waiting(5, -1, credit=6, usable_credit=5, moved=9))
+    rows = rows_of_polls(polls)
+    unknown = dict.fromkeys(("moved", "stranded", "usable_credit", "usable_consumers", "repeated"))
+    one = all_figures(spark, [{**rows[0], **unknown}, *rows[1:]])[0, ORDERS]
+    assert (one.window.growth.moved, one.window.min_credit, one.window.max_credit) == (0, 4, 6)
+    one = all_figures(spark, [{**row, **unknown} for row in rows])[0, ORDERS]
+    assert (one.standing.stranded, one.standing.usable_consumers, one.standing.repeated) == (0, None, ())
+    assert (one.window.growth.moved, one.window.min_credit) == (0, 4)
 
 
 def sojourn(buckets: dict[int, int]) -> DurationHistogram:
@@ -251,51 +359,28 @@ def sojourn(buckets: dict[int, int]) -> DurationHistogram:
     return DurationHistogram(indexes=tuple(sorted(buckets)), counts=tuple(buckets[index] for index in sorted(buckets)))
 
 
-def test_buckets_of_the_window_are_differences(spark: SparkSession) -> None:
-    """Bucket 3 did not grow and is gone, bucket 9 is new."""
-    first, last = a_subscription(sojourn=sojourn({3: 5, 4: 1})), a_subscription(sojourn=sojourn({3: 5, 4: 8, 9: 2}))
-    assert buckets_of(spark, at(0, first), at(1, last)) == {4: 7, 9: 2}
-
-
-def test_buckets_of_a_new_incarnation_count_in_full(spark: SparkSession) -> None:
-    """2 of the old one, 3 of the new."""
-    polls = (
-        at(0, a_subscription(sojourn=sojourn({3: 5}))),
-        at(1, a_subscription(sojourn=sojourn({3: 7}))),
-        at(2, a_subscription(sojourn=sojourn({3: 1, 8: 2}), incarnation=12)),
+def test_percentiles_are_of_the_growth_over_all_lives(spark: SparkSession) -> None:
+    """90 in bucket 4 of the old incarnation, 10 in bucket 9 of the new one; bucket 3 did not grow. Hold is that of the
+    last snapshot as it stands.
+    """
+    one = orders_of(
+        spark,
+        at(0, a_subscription(sojourn=sojourn({3: 500, 4: 10}), hold=sojourn({2: 1}))),
+        at(1, a_subscription(sojourn=sojourn({3: 500, 4: 100}))),
+        at(2, a_subscription(incarnation=12, sojourn=sojourn({9: 4}))),
+        at(3, a_subscription(incarnation=12, sojourn=sojourn({9: 10}), hold=sojourn({5: 99, 80: 1}))),
     )
-    assert buckets_of(spark, *polls) == {3: 3, 8: 2}
+    assert one.percentiles == Percentiles(completions=100, sojourn_p50=4, sojourn_p95=9, sojourn_p99=9, hold_p99=5)
 
 
-def test_percentiles_are_the_bucket_of_the_rank(spark: SparkSession) -> None:
-    """Of 100 messages the 50th is the last of bucket 1, the 51st the first of bucket 2, the 99th is in bucket 3."""
-    polls = (at(0), at(1, a_subscription(sojourn=sojourn({1: 50, 2: 45, 3: 4, 9: 1}))))
-    frame = percentiles.percentile_buckets(
-        percentiles.window_buckets(Steps(spark, *polls).lives),
-        {"p50": 50, "p51": 51, "p95": 95, "p99": 99, "p100": 100},
-    )
-    (row,) = frame.collect()
-    assert (row.completions, row.p50, row.p51, row.p95, row.p99, row.p100) == (100, 1, 2, 2, 3, 9)
-
-
-def test_percentiles_of_each_queue_are_its_own(spark: SparkSession) -> None:
-    """Windows do not run over queues; a queue without completions has no row."""
-    states = (
-        a_subscription("orders", sojourn=sojourn({1: 1})),
-        a_subscription("bills", sojourn=sojourn({7: 3})),
-        a_subscription("idle"),
-    )
-    frame = percentiles.window_buckets(Steps(spark, at(0), at(1, *states)).lives)
-    found = percentiles.percentile_buckets(frame, {"p50": 50}).orderBy("queue_name").collect()
-    assert [(row.queue_name, row.completions, row.p50) for row in found] == [(BILLS, 3, 7), (ORDERS, 1, 1)]
-
-
-def test_the_hold_percentile_is_over_the_whole_life(spark: SparkSession) -> None:
-    """Of the rows as they stand."""
-    steps = Steps(spark, at(0, a_subscription(hold=sojourn({5: 99, 80: 1}))))
-    frame = percentiles.cumulative_buckets(steps.subscriptions, "hold")
-    (row,) = percentiles.percentile_buckets(frame, {"hold_p99": 99}).collect()
-    assert row.hold_p99 == 5
+def test_two_brokers_with_a_queue_of_the_same_name_are_not_mixed_up(spark: SparkSession) -> None:
+    rows = [
+        *rows_of_polls([at(0, waiting(5, -1)), at(1, waiting(6, -1, enqueued=1))]),
+        *rows_of_polls([at(0, waiting(7, -1)), at(2, waiting(9, -1, enqueued=2))], 1),
+    ]
+    found = all_figures(spark, rows)
+    assert (found[0, ORDERS].window.growth, found[1, ORDERS].window.growth) == (Growth(enqueued=1), Growth(enqueued=2))
+    assert (found[0, ORDERS].coverage.elapsed_ms, found[1, ORDERS].coverage.elapsed_ms) == (10_000, 20_000)
 
 
 def test_the_ledger_frame_has_the_schema_of_the_contract(spark: SparkSession) -> None:

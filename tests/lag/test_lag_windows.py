@@ -67,6 +67,7 @@ def test_a_given_end_leaves_out_what_came_later() -> None:
         segments=(Chosen(0, FOUR[0].name), Chosen(0, FOUR[1].name)),
         rows=20,
         missing=(),
+        gaps=(),
     )
 
 
@@ -132,3 +133,42 @@ def test_an_end_before_all_rows() -> None:
 def test_the_order_of_the_list_does_not_matter(shuffled: list[SegmentInfo], window_ms: int) -> None:
     """Nor does a segment that is listed twice add rows of its own: it has the same name."""
     assert plan_of(present(0, *shuffled), window_ms=window_ms) == plan_of(present(0, *FOUR), window_ms=window_ms)
+
+
+def test_rows_that_are_gone_between_two_segments_are_named_and_the_broker_still_reports() -> None:
+    """Rows 11 to 20 and 31 to 50; those before the window are no gap."""
+    five = (*FOUR, segment(5, T + 5 * MINUTE, T + 5 * MINUTE + 50_000))
+    plan = plan_of(present(1, five[0], five[2], five[4]), present(0, *FOUR))
+    assert plan.gaps == ((1, "rows 11 to 20 of its ledger are gone"), (1, "rows 31 to 50 of its ledger are gone"))
+    assert plan.missing == ()
+    assert plan_of(present(0, five[0], *five[2:4]), window_ms=100_000).gaps == ()
+
+
+def test_the_rows_that_the_end_leaves_out_are_no_gap() -> None:
+    """Segments 0 and 1 are chosen and follow each other; 2 is gone, but behind the end."""
+    assert plan_of(present(0, FOUR[0], FOUR[1], FOUR[3]), as_of_ms=T + 65_000).gaps == ()
+
+
+def test_rows_that_a_clock_took_out_of_the_window_are_not_called_gone() -> None:
+    """The clock was an hour ahead while rows 11 to 20 were written."""
+    ahead = segment(1, T + 61 * MINUTE, T + 61 * MINUTE + 50_000)
+    plan = plan_of(present(0, FOUR[0], ahead, FOUR[2]), as_of_ms=T + 3 * MINUTE)
+    assert plan.gaps == (
+        (0, "rows 11 to 20 of its ledger are outside of the window, because the broker's clock was set"),
+    )
+
+
+def test_a_segment_that_overlaps_another_is_not_read_and_named() -> None:
+    """Rows 15 to 34 against 11 to 20 and 21 to 30: each row once, and 31 to 34 are gone with it."""
+    name = "0000000001-000000000015-000000000034.parquet"
+    strange = SegmentInfo(name=name, bytes=1, rows=20, first_ms=T + 70_000, last_ms=T + 150_000)
+    plan = plan_of(present(0, FOUR[0], FOUR[1], strange, FOUR[2], FOUR[3]))
+    assert plan.segments == tuple(Chosen(0, info.name) for info in FOUR)
+    assert plan.rows == 40
+    assert plan.gaps == ((0, f"segment {name} is not read, because it overlaps segment {FOUR[1].name} of its ledger"),)
+
+
+def test_a_segment_that_is_listed_twice_is_read_once() -> None:
+    """With as many rows as its name says."""
+    plan = plan_of(present(0, *FOUR, FOUR[1]))
+    assert (len(plan.segments), plan.rows, plan.gaps) == (4, 40, ())

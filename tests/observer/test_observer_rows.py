@@ -5,7 +5,7 @@ from __future__ import annotations
 from observer.samples import START_MS, a_poll, a_subscription
 
 from penstock_api.ledger_format import COLUMNS
-from penstock_api.management import DurationHistogram, Owner
+from penstock_api.management import DurationHistogram, Owner, RepeatedMessage
 from penstock_observer.rows import RowOrigin, rows_of
 
 WRITER = RowOrigin(broker="main", ordinal=0, interval_ms=10_000)
@@ -56,6 +56,29 @@ def test_a_subscription_row_carries_owner_totals_and_buckets() -> None:
     assert (row["owner_namespace"], row["owner_name"], row["owner_uid"]) == ("shop", "orders", "u-1")
     assert (row["depth"], row["ready"], row["in_flight"], row["acked"]) == (5, 3, 2, 9)
     assert (row["sojourn_indexes"], row["sojourn_counts"], row["sojourn_sum_ms"]) == ((-1, 8), (4, 5), 99)
+
+
+def test_a_subscription_row_says_what_moved_is_stranded_usable_and_repeated() -> None:
+    """The repeated messages as JSON, in the broker's order; any character of an id survives."""
+    again = (
+        RepeatedMessage(id='ä"1', delivery_count=9, available_ms=START_MS - 500, state="Ready"),
+        RepeatedMessage(id="#7", delivery_count=2, available_ms=START_MS, state="InFlight"),
+    )
+    state = a_subscription(moved=3, stranded=1, usable_credit=40, usable_consumers=2, repeated=again)
+    row = rows_of(a_poll(START_MS, state), WRITER, 1)[0]
+    assert (row["moved"], row["stranded"], row["usable_credit"], row["usable_consumers"]) == (3, 1, 40, 2)
+    assert row["repeated"] == (
+        '[{"id":"ä\\"1","deliveryCount":9,"availableMs":1700000399500},'
+        '{"id":"#7","deliveryCount":2,"availableMs":1700000400000}]'
+    )
+
+
+def test_what_an_earlier_broker_does_not_say_is_null() -> None:
+    """Not 0: it would read as if no link could take a message. Nothing repeated is null, too."""
+    row = rows_of(a_poll(START_MS, a_subscription(credit=5)), WRITER, 1)[0]
+    assert (row["credit"], row["usable_credit"], row["usable_consumers"], row["repeated"]) == (5, None, None, None)
+    said = rows_of(a_poll(START_MS, a_subscription(credit=5, usable_credit=0)), WRITER, 1)[0]
+    assert said["usable_credit"] == 0
 
 
 def test_every_row_has_every_column_and_no_other() -> None:

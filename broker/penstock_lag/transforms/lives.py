@@ -1,36 +1,87 @@
-"""Lives: the stretches over which totals never fall, (instance, epoch, incarnation) of a queue, with their ends.
+"""The ends of the lives of each subscription: how it stands, and the histograms from which percentiles are made.
 
-A life that an earlier complete poll of its epoch did not have began inside the window, with totals of zero. A life that
-was there already, or whose broker has just restarted, is counted from its first row on, because it is not known how
-much of that row's totals belongs to the window.
+Histograms are wide, and only those of the first and the last snapshot of a life are needed. So they have a read of
+their own, which leaves all others behind before anything is shuffled. What a life is: see `snapshots`.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from penstock_lag.schema import QUEUE, TOTALS
+from penstock_lag.schema import QUEUE
+from penstock_lag.transforms.snapshots import age_ms
 
-__all__ = ["life_ends"]
+__all__ = ["LIFE_COLUMNS", "life_ends"]
 
-LIFE = (*QUEUE, "instance", "epoch", "incarnation")
-CARRIED = (*TOTALS, "sojourn_indexes", "sojourn_counts")
+_SOJOURN: Final = ("sojourn_indexes", "sojourn_counts")
+_HOLD: Final = ("hold_indexes", "hold_counts")
+_STANDING: Final = (
+    "owner_namespace",
+    "owner_name",
+    "owner_uid",
+    "depth",
+    "ready",
+    "in_flight",
+    "scheduled",
+    "stranded",
+    "consumers",
+    "credit",
+    "usable_consumers",
+    "unused_since_ms",
+    "repeated",
+)
+
+LIFE_COLUMNS: Final = (
+    *("seq", "poll", "time_ms", *QUEUE, "incarnation"),
+    *_STANDING,
+    *("oldest_available_ms", "oldest_hold_ms"),
+    *_SOJOURN,
+    *_HOLD,
+)
+"""What this step needs of the subscription rows."""
 
 
-def life_ends(subscriptions: DataFrame, epochs: DataFrame) -> DataFrame:
-    """One row per life: structs ``first`` and ``last`` of its totals and buckets, and ``born``: counted from zero.
+def life_ends(subscriptions: DataFrame, runs: DataFrame) -> DataFrame:
+    """Per queue, its last snapshot and the sojourn histograms at the ends of its lives.
 
-    In: subscription rows; coverage of epochs.
+    In: subscription rows; polls with their runs. Out: ordinal, queue_name, last_poll, standing (a struct with the
+    fields of penstock_lag_rules.figures.Standing and the owner; `repeated` is JSON as in the ledger), hold (struct of
+    indexes and counts, in the last snapshot), lives (list of structs: first and last, each a struct of indexes and
+    counts; the first is null for a life that counts from zero).
     """
-    ends = subscriptions.groupBy(*LIFE).agg(
-        F.min_by(F.struct(*CARRIED), "seq").alias("first"),
-        F.max_by(F.struct(*CARRIED), "seq").alias("last"),
-        F.min("poll").alias("appeared"),
+    counts_from_zero = F.coalesce(F.col("complete_before") >= F.col("run_start"), F.lit(False))
+    sojourn, hold = _histogram(*_SOJOURN), _histogram(*_HOLD)
+    standing = F.struct(
+        F.col("time_ms").alias("observed_ms"),
+        *_STANDING,
+        age_ms("oldest_available_ms").alias("age_ms"),
+        age_ms("oldest_hold_ms").alias("hold_ms"),
     )
-    is_later = F.col("appeared") > F.col("first_complete_poll")
+    lives = (
+        subscriptions.join(F.broadcast(runs), ["ordinal", "poll"], how="inner")
+        .groupBy(*QUEUE, "run_start", "incarnation")
+        .agg(
+            F.max("seq").alias("last_seq"),
+            F.max("poll").alias("last_poll"),
+            F.min_by(F.when(~counts_from_zero, sojourn), "seq").alias("first"),
+            F.max_by(F.struct(standing.alias("standing"), sojourn.alias("sojourn"), hold.alias("hold")), "seq").alias(
+                "last"
+            ),
+        )
+    )
     return (
-        ends.join(epochs, ["ordinal", "instance", "epoch"], how="left")
-        .withColumn("born", F.coalesce(is_later, F.lit(False)))
-        .drop("appeared", "first_complete_poll")
+        lives.groupBy(*QUEUE)
+        .agg(
+            F.max("last_poll").alias("last_poll"),
+            F.max_by(F.struct("last.standing", "last.hold"), "last_seq").alias("last"),
+            F.collect_list(F.struct("first", F.col("last.sojourn").alias("last"))).alias("lives"),
+        )
+        .select(*QUEUE, "last_poll", "last.standing", "last.hold", "lives")
     )
+
+
+def _histogram(indexes: str, counts: str) -> Column:
+    return F.struct(F.col(indexes).alias("indexes"), F.col(counts).alias("counts"))

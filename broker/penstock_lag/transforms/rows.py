@@ -1,8 +1,8 @@
-"""The rows of a run: each once, within its broker's window, by kind."""
+"""The rows of a run: how the steps ask for them, and which of them are within their broker's window."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -11,22 +11,15 @@ from pyspark.sql import functions as F
 from penstock_api.ledger_format import RowKind
 from penstock_lag.windows import BrokerWindow
 
-__all__ = ["of_kind", "once", "within"]
+__all__ = ["LedgerRows", "within"]
 
-
-def once(rows: DataFrame) -> DataFrame:
-    """Each row once: (ordinal, seq) is its identity, so a second copy of a segment changes nothing."""
-    return rows.dropDuplicates(["ordinal", "seq"])
+LedgerRows = Callable[[RowKind, Sequence[str]], DataFrame]
+"""Gives columns of the ledger's rows of one kind. A row that is there twice would count twice."""
 
 
 def within(rows: DataFrame, windows: Sequence[BrokerWindow]) -> DataFrame:
     """The rows inside their broker's window, both ends included."""
     return rows.where(reduce(Column.__or__, [_inside(window) for window in windows], F.lit(False)))
-
-
-def of_kind(rows: DataFrame, kind: RowKind) -> DataFrame:
-    """The rows of one kind."""
-    return rows.where(F.col("kind") == kind.value)
 
 
 def _inside(window: BrokerWindow) -> Column:
