@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from penstock_lag_rules.figures import Coverage, Figures, Growth, Percentiles, Span, Standing, Subject
 
@@ -63,8 +63,9 @@ def figures(**parts: Any) -> Figures:
 
 
 def _changed(record: Any, changes: dict[str, Any]) -> Any:  # Any: the records have no common base
-    found = {
-        name: _changed(getattr(record, name), value) if isinstance(value, dict) else value
-        for name, value in changes.items()
-    }
+    found = {name: _changed_part(getattr(record, name), value) for name, value in changes.items()}
     return replace(record, **found)
+
+
+def _changed_part(part: Any, change: Any) -> Any:
+    return _changed(part, cast("dict[str, Any]", change)) if isinstance(change, dict) else change

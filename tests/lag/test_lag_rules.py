@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,10 @@ def both(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     made = {**first}
     for name, value in second.items():
         before = made.get(name)
-        made[name] = both(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+        if isinstance(before, dict) and isinstance(value, dict):
+            made[name] = both(cast("dict[str, Any]", before), cast("dict[str, Any]", value))
+        else:
+            made[name] = value
     return made
 
 
