@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NewType, cast
 
-import cproton  # noqa: F401 - initialises the library and registers the callbacks that cproton_ffi.lib needs
+# It initialises the library and registers the callbacks that cproton_ffi.lib needs.
+import cproton  # noqa: F401 # pyright: ignore[reportUnusedImport]
 from cproton_ffi import ffi as _untyped_ffi
 from cproton_ffi import lib as _untyped_lib
 
