@@ -3,7 +3,7 @@
 Pure: no Spark, no clock. The rules judge progress, not counts, because a count that is much for one application is
 nothing for another; loss is never progress; and what is wrong now is judged since the subscription was last caught up,
 so that an hour of health does not hide two minutes of trouble. The order is that of `LagState`.
-Source: docs/concepts/lag.md, "States".
+Source: docs/concepts/lag.md, "States"; docs/decisions/068-lag-rules.md.
 """
 
 from __future__ import annotations
