@@ -252,7 +252,7 @@ class RepeatedMessage(ManagementDocument):
 
     id: str
     """The message-id property as text, its first 255 characters; `#<number>`, the number that the queue gave the
-    message, if it has none. The sender chose it: it may hold any character.
+    message, if it has none. Characters that cannot be printed are replaced by U+FFFD, because the sender chose it.
     """
     delivery_count: int
     """Failed deliveries in this queue. Those of a durable message that the log holds outlive a restart."""

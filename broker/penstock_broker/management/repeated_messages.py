@@ -46,11 +46,16 @@ def _state(queue: Queue, entry: Entry) -> str:
 
 
 def _id(entry: Entry) -> str:
-    """The message-id as text, cut to `MAX_ID` characters; the number in the queue if there is none that can be read."""
+    """The message-id as text, cut to `MAX_ID` characters; the number in the queue if there is none that can be read.
+
+    The sender chose it, and it ends up in terminals and in the status of resources: characters that are not printable
+    are replaced.
+    """
     data = entry[DATA]
     try:
         found = properties_field(data, read_head(data).start, Field.MESSAGE_ID)
     except DecodeError:
         found = None
     text = found.hex() if isinstance(found, bytes) else "" if found is None else str(found)
-    return text[:MAX_ID] or f"#{entry[NUMBER]}"
+    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text[:MAX_ID])
+    return shown or f"#{entry[NUMBER]}"

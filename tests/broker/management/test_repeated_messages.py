@@ -110,6 +110,7 @@ def test_the_five_worst_are_listed_most_failures_first(timed: SteppedBroker) -> 
         (17, "17"),
         (uuid.UUID(int=5), "00000000-0000-0000-0000-000000000005"),
         (b"\x0a\xff", "0aff"),
+        ("\x1b[31mred\n\u202e", "\ufffd[31mred\ufffd\ufffd"),
     ],
 )
 def test_a_message_is_named_by_its_id_or_else_by_its_number(
