@@ -29,13 +29,14 @@ from penstock_lag.arguments import parse
 from penstock_lag.figures_rows import figures_of
 from penstock_lag.ledger_source import read_ledger
 from penstock_lag.observer_client import Observer, ObserverError
-from penstock_lag.result_document import EPOCH, Run, make_result
+from penstock_lag.result_document import Run, make_result
 from penstock_lag.segment_listing import list_segments
 from penstock_lag.session import local_session, started_by_spark_submit, tune
 from penstock_lag.settings import RUN_NAME_VARIABLE, STDOUT, LagJobSettings, check_run_name, read_token
 from penstock_lag.table import as_table
 from penstock_lag.transforms.figures import Bounds, figures
 from penstock_lag.windows import Plan, make_plan
+from penstock_lag_rules.entry import EPOCH
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.rules import Thresholds
 

@@ -7,23 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Final
 
-from penstock_api.lag_result import LagResult, LagState, RepeatedMessageLag, SubscriptionLag
+from penstock_api.lag_result import LagResult
 from penstock_lag.windows import Plan
-from penstock_lag_rules.buckets import midpoint_ms
-from penstock_lag_rules.figures import Figures, Percentiles, RepeatedMessage
-from penstock_lag_rules.rules import Thresholds, judge
-from penstock_lag_rules.trend import drain_time, per_minute
+from penstock_lag_rules.entry import MESSAGE_LENGTH, subscription_lag, time_of
+from penstock_lag_rules.figures import Figures
+from penstock_lag_rules.rules import Thresholds
 
-__all__ = ["EPOCH", "MINIMUM_COMPLETIONS", "Run", "make_result"]
-
-MINIMUM_COMPLETIONS: Final = 20
-"""Percentiles of fewer accepted messages are left out, because they would depend on chance."""
-
-MESSAGE_LENGTH: Final = 1024
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+__all__ = ["Run", "make_result"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +35,8 @@ def make_result(run: Run, plan: Plan, figures: Iterable[Figures], thresholds: Th
         broker=run.broker,
         namespace=run.namespace,
         run_name=run.run_name,
-        window_start=_time(plan.start_ms),
-        window_end=_time(plan.end_ms),
+        window_start=time_of(plan.start_ms),
+        window_end=time_of(plan.end_ms),
         expected_brokers=run.expected_brokers,
         reporting_brokers=run.expected_brokers - len(missing),
         missing=tuple(
@@ -53,72 +44,6 @@ def make_result(run: Run, plan: Plan, figures: Iterable[Figures], thresholds: Th
         ),
         segments=tuple(f"{chosen.ordinal}/{chosen.name}" for chosen in plan.segments),
         subscriptions=tuple(
-            _subscription(one, missing.get(one.subject.ordinal), plan.end_ms, thresholds) for one in ordered
+            subscription_lag(one, missing.get(one.subject.ordinal), plan.end_ms, thresholds) for one in ordered
         ),
     )
-
-
-def _subscription(f: Figures, missing: str | None, end_ms: int, thresholds: Thresholds) -> SubscriptionLag:
-    verdict = judge(f, thresholds, end_ms, missing)
-    now, grown = f.standing, f.window.growth
-    elapsed_ms = f.window.elapsed_ms
-    drain = drain_time(f) if verdict.state is LagState.RECOVERING else None
-    change = now.depth - f.window.first_depth
-    return SubscriptionLag(
-        queue_name=f.subject.queue_name,
-        owner_namespace=f.subject.owner_namespace,
-        owner_name=f.subject.owner_name,
-        owner_uid=f.subject.owner_uid,
-        observed_time=_time(now.observed_ms),
-        state=verdict.state,
-        message=verdict.message[:MESSAGE_LENGTH],
-        messages=now.depth,
-        ready=now.ready,
-        in_flight=now.in_flight,
-        scheduled=now.scheduled,
-        oldest_age_seconds=_oldest(f),
-        longest_hold_seconds=0 if now.in_flight == 0 else _seconds(now.hold_ms),
-        arrival_per_minute=per_minute(grown.enqueued, elapsed_ms),
-        settled_per_minute=per_minute(grown.acked, elapsed_ms),
-        velocity_per_minute=per_minute(change, elapsed_ms),
-        drain_seconds=None if drain is None else drain.likely,
-        drain_seconds_low=None if drain is None else drain.low,
-        drain_seconds_high=None if drain is None else drain.high,
-        sojourn_p50_millis=_percentile(f.percentiles, f.percentiles.sojourn_p50),
-        sojourn_p95_millis=_percentile(f.percentiles, f.percentiles.sojourn_p95),
-        sojourn_p99_millis=_percentile(f.percentiles, f.percentiles.sojourn_p99),
-        redelivery_percent=None if grown.delivered == 0 else grown.redelivered * 100 // grown.delivered,
-        consumers=now.consumers,
-        expired=grown.expired,
-        dead_lettered=grown.dead_lettered,
-        dropped=grown.dropped,
-        moved=grown.moved,
-        lost_at_restart=grown.lost_at_restart,
-        stranded=now.stranded,
-        lost=grown.lost,
-        since_caught_up_seconds=None if f.caught_up_ms is None else _seconds(max(now.observed_ms - f.caught_up_ms, 0)),
-        repeated=tuple(_repeated(each) for each in now.repeated),
-    )
-
-
-def _oldest(f: Figures) -> int | None:
-    """0 if nothing waits; None if something does and its age is not known, because the clock went back."""
-    return 0 if f.standing.depth == 0 else _seconds(f.standing.age_ms)
-
-
-def _repeated(message: RepeatedMessage) -> RepeatedMessageLag:
-    return RepeatedMessageLag(
-        id=message.id, delivery_count=message.delivery_count, age_seconds=max(message.age_ms, 0) // 1000
-    )
-
-
-def _percentile(percentiles: Percentiles, bucket: int | None) -> int | None:
-    return None if bucket is None or percentiles.completions < MINIMUM_COMPLETIONS else midpoint_ms(bucket)
-
-
-def _seconds(milliseconds: int | None) -> int | None:
-    return None if milliseconds is None else milliseconds // 1000
-
-
-def _time(milliseconds: int) -> datetime:
-    return EPOCH + timedelta(milliseconds=milliseconds)

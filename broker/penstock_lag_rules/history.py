@@ -13,7 +13,7 @@ from itertools import pairwise
 from penstock_lag_rules.figures import Coverage, Figures, Growth, Percentiles, RepeatedMessage, Span, Standing, Subject
 from penstock_lag_rules.rules import Thresholds
 
-__all__ = ["Snapshot", "Totals", "figures_of"]
+__all__ = ["Snapshot", "Totals", "figures_of", "first_growth", "growth_between", "standing_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +82,12 @@ def figures_of(
     recent = [at for at, each in enumerate(snapshots) if each.time_ms >= last.time_ms - thresholds.recent_ms]
     # At least two, if there are two: with long intervals between polls the last one alone says nothing.
     start = max(min(recent[0], len(snapshots) - 2), 0)
-    grown = [_first_growth(snapshots[0]), *(_growth(before, now) for before, now in pairwise(snapshots))]
+    grown = [first_growth(snapshots[0]), *(growth_between(before, now) for before, now in pairwise(snapshots))]
     progressed = [now.time_ms for now, growth in zip(snapshots, grown, strict=True) if _is_progress(growth)]
     consumed = [each.time_ms for each in snapshots if each.consumers > 0]
     return Figures(
         subject=subject,
-        standing=_standing(last),
+        standing=standing_of(last),
         coverage=coverage,
         window=_span(snapshots, 0, is_base=not is_new),
         stretch=_span(snapshots, caught_up[-1]) if caught_up else _span(snapshots, 0, is_base=not is_new),
@@ -99,7 +99,7 @@ def figures_of(
     )
 
 
-def _standing(last: Snapshot) -> Standing:
+def standing_of(last: Snapshot) -> Standing:
     return Standing(
         observed_ms=last.time_ms,
         depth=last.depth,
@@ -125,9 +125,9 @@ def _span(snapshots: Sequence[Snapshot], start: int, *, is_base: bool = True) ->
     """
     found = snapshots[start:]
     first = found[0]
-    growths = [_growth(before, now) for before, now in pairwise(found)]
+    growths = [growth_between(before, now) for before, now in pairwise(found)]
     if not is_base:
-        growths.append(_first_growth(first))
+        growths.append(first_growth(first))
     return Span(
         elapsed_ms=max(found[-1].time_ms - first.time_ms, 0),
         snapshots=len(found),
@@ -147,19 +147,19 @@ def _span(snapshots: Sequence[Snapshot], start: int, *, is_base: bool = True) ->
 _NAMES = tuple(field.name for field in fields(Growth))
 
 
-def _first_growth(first: Snapshot) -> Growth:
+def first_growth(first: Snapshot) -> Growth:
     """What the first snapshot of a life has grown: all of its totals, if it was absent in the poll before."""
     return _difference(Totals(), first.totals) if first.is_born else Growth()
 
 
-def _growth(before: Snapshot, now: Snapshot) -> Growth:
+def growth_between(before: Snapshot, now: Snapshot) -> Growth:
     """What the totals of `now` have more than those of the poll before.
 
     After a restart that is not known, except for what was lost: that is counted over all lives of an incarnation.
     """
     if before.life == now.life:
         return _difference(before.totals, now.totals)
-    grown = _first_growth(now)
+    grown = first_growth(now)
     if (before.life[0], before.life[2]) == (now.life[0], now.life[2]):
         lost = max(now.totals.lost_at_restart - before.totals.lost_at_restart, 0)
         grown = replace(grown, lost_at_restart=lost)

@@ -1,0 +1,146 @@
+"""The figures of one subscription, kept up to date from poll to poll: what `history` defines, at a small constant cost.
+
+A window of five minutes has some thirty snapshots. Each is kept as a row of integers in one array, with the growth
+since the track began instead of the totals, so that the growth of any span is one subtraction. Ten thousand
+subscriptions are to be judged at every poll: `hack/bench` says what that costs. Nothing here looks at a clock.
+Source: docs/concepts/lag.md, "States"; penstock_lag_rules.history.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import fields
+from typing import Final
+
+from penstock_lag_rules.figures import Coverage, Figures, Growth, Percentiles, Span, Subject
+from penstock_lag_rules.history import Snapshot, first_growth, growth_between, standing_of
+from penstock_lag_rules.rules import Thresholds
+
+__all__ = ["Track"]
+
+TOTALS: Final = tuple(field.name for field in fields(Growth))
+TIME, DEPTH, READY, IN_FLIGHT, CONSUMERS, USABLE, CREDIT, AGE, FELL, GROWN = range(10)
+WIDTH: Final = GROWN + len(TOTALS)
+UNKNOWN: Final = -1
+"""Stands for an age that is not known."""
+
+
+class Track:
+    """One subscription and the snapshots of its window."""
+
+    __slots__ = (
+        "_caught_up",
+        "_consumed",
+        "_first",
+        "_is_new",
+        "_last",
+        "_progressed",
+        "_rows",
+        "_thresholds",
+        "_window_ms",
+    )
+
+    def __init__(self, thresholds: Thresholds, window_ms: int) -> None:
+        self._thresholds = thresholds
+        self._window_ms = window_ms
+        self._rows = array("q")
+        self._first = 0
+        """The number of the first row that is kept; rows are numbered from the beginning of the track."""
+        self._last: Snapshot | None = None
+        self._is_new = False
+        """The first row of all was that of a subscription that an earlier complete poll did not have."""
+        self._caught_up = self._progressed = self._consumed = UNKNOWN
+        """The last rows in which it was caught up, a message was accepted or moved, and it had a consumer."""
+
+    def add(self, snapshot: Snapshot) -> None:
+        """A poll has shown the subscription. Rows that are older than the window are forgotten."""
+        before = self._last
+        rows = self._rows
+        if before is None:
+            self._is_new = snapshot.is_new
+            growth = first_growth(snapshot)
+            grown = [getattr(growth, name) for name in TOTALS]
+            fell = False
+        else:
+            growth = growth_between(before, snapshot)
+            grown = [rows[at - len(TOTALS)] + getattr(growth, name) for at, name in enumerate(TOTALS, len(rows))]
+            fell = snapshot.depth < before.depth
+        number = self._first + len(rows) // WIDTH
+        age_ms = snapshot.age_ms()
+        rows.extend(
+            (
+                snapshot.time_ms,
+                snapshot.depth,
+                snapshot.ready,
+                snapshot.in_flight,
+                snapshot.consumers,
+                snapshot.usable_credit,
+                snapshot.credit,
+                UNKNOWN if age_ms is None else age_ms,
+                fell,
+                *grown,
+            )
+        )
+        if snapshot.is_caught_up(self._thresholds):
+            self._caught_up = number
+        if growth.acked > 0 or growth.moved > 0:
+            self._progressed = number
+        if snapshot.consumers > 0:
+            self._consumed = number
+        self._last = snapshot
+        old = 0
+        while rows[old] < snapshot.time_ms - self._window_ms:
+            old += WIDTH
+        if old:
+            del rows[:old]
+            self._first += old // WIDTH
+
+    @property
+    def snapshots(self) -> int:
+        """Snapshots in the window."""
+        return len(self._rows) // WIDTH
+
+    def figures(self, subject: Subject, coverage: Coverage, percentiles: Percentiles | None = None) -> Figures:
+        """The figures at the last snapshot; there must have been one."""
+        last, rows = self._last, self._rows
+        assert last is not None, "a track begins with a snapshot"
+        count = len(rows) // WIDTH
+        begins_empty = self._is_new and self._first == 0
+        bound_ms = last.time_ms - self._thresholds.recent_ms
+        recent = next(at for at, time_ms in enumerate(rows[TIME::WIDTH]) if time_ms >= bound_ms)
+        recent = max(min(recent, count - 2), 0)
+        caught_up = self._caught_up - self._first
+        progressed = self._progressed - self._first
+        consumed = self._consumed - self._first
+        return Figures(
+            subject=subject,
+            standing=standing_of(last),
+            coverage=coverage,
+            window=self._span(0, is_base=not begins_empty),
+            stretch=self._span(max(caught_up, 0), is_base=caught_up >= 0 or not begins_empty),
+            recent=self._span(recent, is_base=recent > 0 or not begins_empty),
+            caught_up_ms=rows[caught_up * WIDTH] if caught_up >= 0 else None,
+            progressed_ms=rows[max(progressed, 0) * WIDTH],
+            consumed_ms=rows[consumed * WIDTH] if consumed >= 0 else None,
+            percentiles=percentiles or Percentiles(),
+        )
+
+    def _span(self, start: int, *, is_base: bool) -> Span:
+        rows, at = self._rows, start * WIDTH
+        end = len(rows) - len(TOTALS)
+        age_ms = rows[at + AGE]
+        base = rows[at + GROWN : at + WIDTH] if is_base else array("q", bytes(8 * len(TOTALS)))
+        return Span(
+            elapsed_ms=max(rows[end - GROWN] - rows[at], 0),
+            snapshots=len(rows) // WIDTH - start,
+            first_depth=rows[at + DEPTH] if is_base else 0,
+            first_age_ms=None if age_ms == UNKNOWN else age_ms,
+            falls=sum(rows[at + WIDTH + FELL :: WIDTH]),
+            min_depth=min(rows[at + DEPTH :: WIDTH]),
+            min_ready=min(rows[at + READY :: WIDTH]),
+            min_in_flight=min(rows[at + IN_FLIGHT :: WIDTH]),
+            min_consumers=min(rows[at + CONSUMERS :: WIDTH]),
+            min_credit=min(rows[at + USABLE :: WIDTH]),
+            max_credit=max(rows[at + CREDIT :: WIDTH]),
+            growth=Growth(**{name: rows[end + n] - base[n] for n, name in enumerate(TOTALS)}),
+        )

@@ -1,0 +1,170 @@
+"""The lag of every subscription of the broker now: each poll is judged by the rules that the lag job uses.
+
+It keeps the window of each subscription in memory, so it begins anew when the observer does; percentiles need the
+ledger and are left to the lag job. It owns no socket and no clock. Source: docs/concepts/lag.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from penstock_api.lag_result import SubscriptionLag
+from penstock_api.management import SubscriptionState
+from penstock_lag_rules.entry import subscription_lag
+from penstock_lag_rules.figures import Coverage, RepeatedMessage, Subject
+from penstock_lag_rules.history import Snapshot, Totals
+from penstock_lag_rules.rules import Thresholds
+from penstock_lag_rules.track import Track
+from penstock_observer.rows import Poll
+
+__all__ = ["LiveLag", "snapshot_of"]
+
+WINDOW_MS: Final = 300_000
+"""As long as the window of the lag job, unless that is told otherwise."""
+
+
+@dataclass(slots=True)
+class Watched:
+    """One subscription: its track, and what identifies it."""
+
+    track: Track
+    subject: Subject
+    life: tuple[str, int, int]
+
+
+class LiveLag:
+    """Takes polls, says how every subscription stands."""
+
+    def __init__(self, ordinal: int, interval_ms: int, thresholds: Thresholds, window_ms: int = WINDOW_MS) -> None:
+        self._ordinal = ordinal
+        self._interval_ms = interval_ms
+        self._thresholds = thresholds
+        self._window_ms = window_ms
+        self._watched: dict[str, Watched] = {}
+        self._poll_times: deque[int] = deque()
+        self._steps: deque[int] = deque()
+        """For each poll 1 if the clock went back before it, else 0."""
+        self._run: tuple[str, int] | None = None
+        self._complete_in_run = False
+        """A complete poll of this run of the broker was seen: what appears after it began after it."""
+        self._complete = False
+        """A complete poll was seen."""
+
+    @property
+    def window_ms(self) -> int:
+        """How far back it looks, in milliseconds."""
+        return self._window_ms
+
+    def observe(self, poll: Poll) -> None:
+        """The broker has answered a poll. Subscriptions that a complete poll does not have are forgotten."""
+        now_ms = poll.broker.now_ms
+        run = (poll.broker.instance_id, poll.broker.epoch)
+        if run != self._run:
+            self._run, self._complete_in_run = run, False
+        self._cover(now_ms)
+        for state in poll.subscriptions:
+            self._add(state, run, now_ms)
+        if poll.complete:
+            there = {state.queue_name for state in poll.subscriptions}
+            for name in self._watched.keys() - there:
+                del self._watched[name]
+            self._complete = self._complete_in_run = True
+
+    def lags(self, problem: str | None) -> Iterator[SubscriptionLag]:
+        """The entry of each subscription at the last poll, in no order. `problem`: why the broker does not answer now,
+        a sentence without its full stop; None if it does.
+        """
+        if not self._poll_times:
+            return
+        end_ms = self._poll_times[-1]
+        elapsed_ms = max(end_ms - self._poll_times[0], 0)
+        polls, steps = len(self._poll_times), sum(self._steps)
+        for watched in self._watched.values():
+            coverage = Coverage(
+                last_poll_ms=end_ms,
+                elapsed_ms=elapsed_ms,
+                polls=polls,
+                interval_ms=self._interval_ms,
+                snapshots=watched.track.snapshots,
+                clock_steps=steps,
+            )
+            figures = watched.track.figures(watched.subject, coverage)
+            yield subscription_lag(figures, problem, end_ms, self._thresholds)
+
+    def _cover(self, now_ms: int) -> None:
+        times, steps = self._poll_times, self._steps
+        steps.append(int(bool(times) and now_ms <= times[-1]))
+        times.append(now_ms)
+        while times[0] < now_ms - self._window_ms:
+            times.popleft()
+            steps.popleft()
+            steps[0] = 0  # what was before the first poll is not in the window
+
+    def _add(self, state: SubscriptionState, run: tuple[str, int], now_ms: int) -> None:
+        life = (*run, state.incarnation)
+        watched = self._watched.get(state.queue_name)
+        is_new = watched is None
+        is_born = self._complete_in_run and (watched is None or watched.life != life)
+        subject = _subject(state, self._ordinal)
+        if watched is None:
+            watched = Watched(Track(self._thresholds, self._window_ms), subject, life)
+            self._watched[state.queue_name] = watched
+        watched.subject, watched.life = subject, life
+        watched.track.add(snapshot_of(state, now_ms, life, is_born=is_born, is_new=is_new and self._complete))
+
+
+def snapshot_of(
+    state: SubscriptionState, now_ms: int, life: tuple[str, int, int], *, is_born: bool, is_new: bool
+) -> Snapshot:
+    """What one poll said of one subscription. A broker of an earlier release does not say which credit is usable: then
+    that of all links is.
+    """
+    says = "usable_credit" in state.model_fields_set
+    return Snapshot(
+        time_ms=now_ms,
+        life=life,
+        is_born=is_born,
+        is_new=is_new,
+        depth=state.depth,
+        ready=state.ready,
+        in_flight=state.in_flight,
+        scheduled=state.scheduled,
+        stranded=state.stranded,
+        oldest_available_ms=state.oldest_available_ms,
+        oldest_hold_ms=state.oldest_hold_ms,
+        consumers=state.consumers,
+        credit=state.credit,
+        usable_credit=state.usable_credit if says else state.credit,
+        usable_consumers=state.usable_consumers if says else None,
+        unused_since_ms=state.unused_since_ms,
+        totals=Totals(
+            enqueued=state.enqueued,
+            delivered=state.delivered,
+            redelivered=state.redelivered,
+            acked=state.acked,
+            expired=state.expired,
+            dead_lettered=state.dead_lettered,
+            dropped=state.dropped,
+            moved=state.moved,
+            lost_at_restart=state.lost_at_restart,
+        ),
+        repeated=tuple(
+            RepeatedMessage(each.id, each.delivery_count, max(now_ms - each.available_ms, 0)) for each in state.repeated
+        ),
+    )
+
+
+def _subject(state: SubscriptionState, ordinal: int) -> Subject:
+    owner = state.owner
+    if owner is None:
+        return Subject(ordinal=ordinal, queue_name=state.queue_name)
+    return Subject(
+        ordinal=ordinal,
+        queue_name=state.queue_name,
+        owner_namespace=owner.namespace,
+        owner_name=owner.name,
+        owner_uid=owner.uid,
+    )
