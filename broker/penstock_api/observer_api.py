@@ -18,7 +18,11 @@ SCALE = "/v1/subscriptions/{queue_name}/scale"  # Scale, for KEDA's metrics-api 
 SEGMENTS = "/v1/ledger/segments"  # SegmentList
 SEGMENT = "/v1/ledger/segments/{name}"  # the Parquet file
 RESULTS = "/v1/lag/results/{run_name}"  # PUT a lag_result.LagResult, GET it back
+LIVE_LAG = "/v1/lag/live"  # lag_result.LagResult of the last poll
 LATEST = "/v1/lag/results/latest"  # GET the newest by window end
+
+LIVE_RUN = "live"
+"""The run name of `LIVE_LAG`."""
 
 PORT = 8080
 """Default TCP port of the observer."""

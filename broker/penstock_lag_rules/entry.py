@@ -13,7 +13,7 @@ from penstock_api.lag_result import LagState, RepeatedMessageLag, SubscriptionLa
 from penstock_lag_rules.buckets import midpoint_ms
 from penstock_lag_rules.figures import Figures, Percentiles, RepeatedMessage
 from penstock_lag_rules.rules import Thresholds, judge
-from penstock_lag_rules.trend import per_minute
+from penstock_lag_rules.trend import drain_time, per_minute
 
 __all__ = ["EPOCH", "MESSAGE_LENGTH", "MINIMUM_COMPLETIONS", "subscription_lag", "time_of"]
 

@@ -18,10 +18,13 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from penstock_api.lag_result import LagResult
 from penstock_api.management import SubscriptionState
 from penstock_api.observer_api import (
     HEALTH,
     LATEST,
+    LIVE_LAG,
+    LIVE_RUN,
     MAX_RESULT_BYTES,
     METRICS,
     RESULTS,
@@ -35,8 +38,10 @@ from penstock_api.observer_api import (
     SegmentList,
     Stored,
 )
+from penstock_lag_rules.entry import MESSAGE_LENGTH, time_of
 from penstock_observer.ledger import Ledger
-from penstock_observer.live_view import LiveView
+from penstock_observer.live_lag import WINDOW_MS
+from penstock_observer.live_view import LiveBroker, LiveView
 from penstock_observer.metrics import ObserverCollector
 from penstock_observer.results import BrokerPod, RejectedResult, ResultStore
 from penstock_observer.rows import Poll
@@ -89,6 +94,16 @@ class Api:
         raise _problem(
             web.HTTPNotFound, "SubscriptionNotFound", f"the broker has no subscription with queue {queue_name!r}"
         )
+
+    async def live_lag(self, _: web.Request) -> web.StreamResponse:
+        """How every subscription stands, judged at the last poll; while the broker does not answer, with the state
+        Unknown and the reason. 503 before the first poll.
+        """
+        known = self.live.known
+        if known.poll is None:
+            raise _problem(web.HTTPServiceUnavailable, "BrokerAway", known.problem or "the broker has not answered yet")
+        body = await asyncio.to_thread(lambda: _live_result(known, self.place).to_json())
+        return web.Response(body=body.encode(), content_type=JSON)
 
     async def segments(self, _: web.Request) -> web.StreamResponse:
         """The sealed segments; served also while the broker does not answer."""
@@ -182,10 +197,28 @@ def make_app(api: Api) -> web.Application:
     app.router.add_get(SCALE, api.scale)
     app.router.add_get(SEGMENTS, api.segments)
     app.router.add_get(SEGMENT, api.segment)
+    app.router.add_get(LIVE_LAG, api.live_lag)
     app.router.add_get(LATEST, api.latest)
     app.router.add_get(RESULTS, api.result)
     app.router.add_put(RESULTS, api.put_result)
     return app
+
+
+def _live_result(known: LiveBroker, place: BrokerPod) -> LagResult:
+    assert known.poll is not None, "asked before"
+    end_ms = known.poll.broker.now_ms
+    missing = () if known.problem is None else (f"{place.broker}-{place.ordinal}: {known.problem}"[:MESSAGE_LENGTH],)
+    return LagResult(
+        broker=place.broker,
+        namespace=place.namespace,
+        run_name=LIVE_RUN,
+        window_start=time_of(end_ms - WINDOW_MS),
+        window_end=time_of(end_ms),
+        expected_brokers=1,
+        reporting_brokers=int(known.reachable),
+        missing=missing,
+        subscriptions=tuple(sorted(known.lags_now(), key=lambda lag: lag.queue_name)),
+    )
 
 
 def _scale(state: SubscriptionState, now_ms: int) -> Scale:

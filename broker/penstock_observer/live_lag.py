@@ -73,10 +73,8 @@ class LiveLag:
                 del self._watched[name]
             self._complete = self._complete_in_run = True
 
-    def lags(self, problem: str | None) -> Iterator[SubscriptionLag]:
-        """The entry of each subscription at the last poll, in no order. `problem`: why the broker does not answer now,
-        a sentence without its full stop; None if it does.
-        """
+    def lags(self) -> Iterator[SubscriptionLag]:
+        """The entry of each subscription at the last poll, in no order."""
         if not self._poll_times:
             return
         end_ms = self._poll_times[-1]
@@ -92,7 +90,7 @@ class LiveLag:
                 clock_steps=steps,
             )
             figures = watched.track.figures(watched.subject, coverage)
-            yield subscription_lag(figures, problem, end_ms, self._thresholds)
+            yield subscription_lag(figures, None, end_ms, self._thresholds)
 
     def _cover(self, now_ms: int) -> None:
         times, steps = self._poll_times, self._steps

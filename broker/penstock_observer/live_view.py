@@ -5,8 +5,11 @@ Held in memory only. While the broker does not answer, the last answer stays, to
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from penstock_api.lag_result import LagState, SubscriptionLag
+from penstock_lag_rules.entry import MESSAGE_LENGTH
 from penstock_observer.rows import Poll
 
 __all__ = ["LiveBroker", "LiveView"]
@@ -22,6 +25,8 @@ class LiveBroker:
     """Why the broker can't be reached; None while it answers."""
     ledger_problem: str | None = None
     """Why the ledger can't be written, None while it can."""
+    lags: tuple[SubscriptionLag, ...] = ()
+    """How each subscription stood at the last successful poll, by the rules of lag."""
     polls: int = 0
     failures: int = 0
 
@@ -30,6 +35,16 @@ class LiveBroker:
         """True if the broker answered the last poll."""
         return self.problem is None
 
+    def lags_now(self) -> Iterator[SubscriptionLag]:
+        """How each subscription stands. While the broker does not answer, the figures are the last ones that are known,
+        and the state is Unknown, with the reason.
+        """
+        for lag in self.lags:
+            if self.problem is None:
+                yield lag
+            else:
+                yield lag.model_copy(update={"state": LagState.UNKNOWN, "message": self.problem[:MESSAGE_LENGTH]})
+
 
 @dataclass(slots=True)
 class LiveView:
@@ -37,9 +52,9 @@ class LiveView:
 
     known: LiveBroker = field(default_factory=LiveBroker)
 
-    def answered(self, poll: Poll) -> None:
-        """Note a poll that the broker answered."""
-        self.known = replace(self.known, poll=poll, problem=None, polls=self.known.polls + 1)
+    def answered(self, poll: Poll, lags: tuple[SubscriptionLag, ...] = ()) -> None:
+        """Note a poll that the broker answered, and how its subscriptions stand."""
+        self.known = replace(self.known, poll=poll, lags=lags, problem=None, polls=self.known.polls + 1)
 
     def away(self, problem: str) -> None:
         """Note a poll that the broker did not answer; ``problem`` is a sentence without its full stop."""

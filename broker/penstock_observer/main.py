@@ -16,9 +16,11 @@ from datetime import UTC, datetime
 from aiohttp import web
 
 from penstock_api.failure import CannotRun
+from penstock_lag_rules.rules import Thresholds
 from penstock_observer.broker_client import PolledBroker, over_unix_socket
 from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
 from penstock_observer.poller import BrokerSource, Poller
 from penstock_observer.results import BrokerPod, ResultStore
@@ -62,6 +64,7 @@ async def serve(
     ledger = open_ledger(settings)
     try:
         live = LiveView()
+        lag = LiveLag(settings.ordinal, round(settings.interval_seconds * 1000), Thresholds())
         place = BrokerPod(settings.broker, settings.namespace, settings.ordinal)
         results = ResultStore(settings.results, place, settings.results_kept)
         app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC)))
@@ -73,7 +76,7 @@ async def serve(
             if announce is not None:
                 announce(url)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(Poller(source, live, ledger, settings.interval_seconds).run(stop))
+                tasks.create_task(Poller(source, live, lag, ledger, settings.interval_seconds).run(stop))
                 tasks.create_task(_refresh(certificate, stop))
         finally:
             await runner.cleanup()

@@ -36,6 +36,7 @@ GAUGES: Final[tuple[tuple[str, str, Reading], ...]] = (
     ("ready_messages", "Messages that a consumer could take now.", lambda s: s.ready),
     ("in_flight_messages", "Messages delivered and not settled.", lambda s: s.in_flight),
     ("scheduled_messages", "Messages that are delayed or stranded.", lambda s: s.scheduled),
+    ("stranded_messages", "Messages whose dead-letter or expiry destination does not take them.", lambda s: s.stranded),
     ("consumers", "Links that consume.", lambda s: s.consumers),
     ("credit_messages", "Credit of all consuming links.", lambda s: s.credit),
     ("max_delivery_count", "Highest delivery count of an unsettled message.", lambda s: s.max_delivery_count),
@@ -50,6 +51,7 @@ COUNTERS: Final[tuple[tuple[str, str, Reading], ...]] = (
     s.returned), ("expired_messages", "Messages whose time to live ended.", lambda s: s.expired),
     ("dead_lettered_messages", "Messages rejected, or delivered too often without success.", lambda s: s.dead_lettered),
     ("dropped_messages", "Messages dropped by overflow, rebind or purge.", lambda s: s.dropped),
+    ("moved_messages", "Messages that an administrator moved to another queue.", lambda s: s.moved),
     ("lost_at_restart_messages", "Messages that were not durable when the broker ended.", lambda s: s.lost_at_restart),
 )
 HISTOGRAMS: Final[tuple[tuple[str, str, Callable[[SubscriptionState], DurationHistogram]], ...]] = (
@@ -80,6 +82,32 @@ class ObserverCollector(Collector):
             labelled = [(self._labels(state), state) for state in known.poll.subscriptions]
             yield from _broker(known)
             yield from _subscriptions(labelled, now_ms)
+            yield from self._states(known)
+
+    def _states(self, known: LiveBroker) -> Iterable[Metric]:
+        """The state by the rules of lag, as one series per subscription: that of its present state."""
+        if known.poll is None:
+            return
+        exchanges = {state.queue_name: self._labels(state) for state in known.poll.subscriptions}
+        states = GaugeMetricFamily(
+            "penstock_subscription_state",
+            "1 for the state in which the subscription is, by the rules of lag at the last poll.",
+            labels=(*LABELS, "state"),
+        )
+        velocities = GaugeMetricFamily(
+            "penstock_subscription_velocity_messages_per_minute",
+            "Change of the depth; above 0 the backlog grows.",
+            labels=LABELS,
+        )
+        for lag in known.lags_now():
+            labels = exchanges.get(lag.queue_name)
+            if labels is None:
+                continue
+            states.add_metric((*labels, lag.state.value), 1)
+            if lag.velocity_per_minute is not None:
+                velocities.add_metric(labels, lag.velocity_per_minute)
+        yield states
+        yield velocities
 
     def _labels(self, state: SubscriptionState) -> tuple[str, str, str]:
         namespace = self._namespace if state.owner is None else state.owner.namespace

@@ -9,7 +9,9 @@ import asyncio
 import logging
 from typing import Final, Protocol
 
+from penstock_api.lag_result import SubscriptionLag
 from penstock_observer.ledger import Ledger, LedgerFull
+from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
 from penstock_observer.rows import Poll
 
@@ -40,8 +42,11 @@ class BrokerSource(Protocol):
 class Poller:
     """Polls until told to stop, then seals the ledger."""
 
-    def __init__(self, source: BrokerSource, live: LiveView, ledger: Ledger, interval_seconds: float) -> None:
+    def __init__(
+        self, source: BrokerSource, live: LiveView, lag: LiveLag, ledger: Ledger, interval_seconds: float
+    ) -> None:
         self._source = source
+        self._lag = lag
         self._live = live
         self._ledger = ledger
         self._interval = interval_seconds
@@ -69,8 +74,13 @@ class Poller:
         else:
             if not self._live.known.reachable:
                 log.info("the broker answers, epoch %d", poll.broker.epoch)
-            self._live.answered(poll)
+            # On a thread: to judge ten thousand subscriptions takes a second.
+            self._live.answered(poll, await asyncio.to_thread(self._judge, poll))
             await self._record(poll)
+
+    def _judge(self, poll: Poll) -> tuple[SubscriptionLag, ...]:
+        self._lag.observe(poll)
+        return tuple(self._lag.lags())
 
     async def _record(self, poll: Poll) -> None:
         try:

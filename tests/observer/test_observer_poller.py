@@ -11,7 +11,9 @@ import pytest
 from observer.samples import START_MS, ScriptedBroker, a_poll
 
 from penstock_api.ledger_format import SegmentName
+from penstock_lag_rules.rules import Thresholds
 from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
 from penstock_observer.parquet import write_segment
 from penstock_observer.poller import BrokerAway, Poller
@@ -25,10 +27,15 @@ def a_ledger(folder: Path, seconds: float = 60) -> Ledger:
     return Ledger(folder, RowOrigin("main", 0, 1000), rolling, RetentionLimits(10**12, 10**12))
 
 
+def live_lag() -> LiveLag:
+    """Judges polls that come every second."""
+    return LiveLag(0, 1_000, Thresholds())
+
+
 async def test_an_answer_goes_to_the_live_view_and_the_ledger(tmp_path: Path) -> None:
     """One poll, one row waiting."""
     live, ledger = LiveView(), a_ledger(tmp_path)
-    await Poller(ScriptedBroker([a_poll()]), live, ledger, 1).once()
+    await Poller(ScriptedBroker([a_poll()]), live, live_lag(), ledger, 1).once()
     assert live.known.poll == a_poll()
     assert live.known.reachable
     assert ledger.waiting_rows == 1
@@ -39,7 +46,7 @@ async def test_silence_keeps_what_is_known(tmp_path: Path, caplog: pytest.LogCap
     """The problem is told once, not at every poll, and the ledger gets no row."""
     live, ledger = LiveView(), a_ledger(tmp_path)
     away = BrokerAway("the broker does not answer: connection refused")
-    poller = Poller(ScriptedBroker([a_poll(), away, away, a_poll(START_MS + 1)]), live, ledger, 1)
+    poller = Poller(ScriptedBroker([a_poll(), away, away, a_poll(START_MS + 1)]), live, live_lag(), ledger, 1)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             await poller.once()
@@ -68,7 +75,7 @@ async def test_a_full_disk_is_known_and_polling_goes_on(tmp_path: Path) -> None:
         tmp_path, RowOrigin("main", 0, 1000), SealLimits(1, 1, 10**9), RetentionLimits(10**12, 10**12), write
     )
     live = LiveView()
-    poller = Poller(ScriptedBroker([a_poll(), a_poll(START_MS + 1000)]), live, ledger, 1)
+    poller = Poller(ScriptedBroker([a_poll(), a_poll(START_MS + 1000)]), live, live_lag(), ledger, 1)
     await poller.once()
     assert live.known.reachable
     assert "No space left on device" in (live.known.ledger_problem or "")
@@ -83,7 +90,7 @@ async def test_stopping_seals_what_waits_and_lets_go_of_the_broker(tmp_path: Pat
     """The rows of the last minute are not lost by a roll-out."""
     source, live, ledger = ScriptedBroker([a_poll()]), LiveView(), a_ledger(tmp_path)
     stop = asyncio.Event()
-    running = asyncio.create_task(Poller(source, live, ledger, 3600).run(stop))
+    running = asyncio.create_task(Poller(source, live, live_lag(), ledger, 3600).run(stop))
     while live.known.poll is None:
         await asyncio.sleep(0)
     stop.set()
@@ -96,7 +103,7 @@ async def test_stopping_seals_what_waits_and_lets_go_of_the_broker(tmp_path: Pat
 async def test_it_polls_again_after_the_interval(tmp_path: Path) -> None:
     """Three polls come by themselves."""
     source, ledger, stop = ScriptedBroker([a_poll()]), a_ledger(tmp_path), asyncio.Event()
-    running = asyncio.create_task(Poller(source, LiveView(), ledger, 0.001).run(stop))
+    running = asyncio.create_task(Poller(source, LiveView(), live_lag(), ledger, 0.001).run(stop))
     while source.asked < 3:
         await asyncio.sleep(0)
     stop.set()

@@ -1,0 +1,135 @@
+"""Each poll is judged at once: by the rules of the lag job, with the same sentence, without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from observer.samples import START_MS, a_poll, a_subscription
+
+from penstock_api.lag_result import LagState, SubscriptionLag
+from penstock_api.management import Owner, RepeatedMessage
+from penstock_lag_rules.rules import Thresholds
+from penstock_observer.live_lag import LiveLag
+from penstock_observer.live_view import LiveView
+
+STEP_MS = 10_000
+OWNER = Owner(cluster_id="c", kind="Subscription", namespace="shop", name="orders", uid="u-1")
+
+
+class Story:
+    """A broker with one subscription that is polled every ten seconds."""
+
+    def __init__(self) -> None:
+        self.live = LiveLag(2, STEP_MS, Thresholds())
+        self.now_ms = START_MS
+        self.values: dict[str, Any] = {"owner": OWNER, "consumers": 2, "credit": 10, "usable_credit": 0}
+
+    def poll(self, *, times: int = 1, broker: dict[str, Any] | None = None, **changes: Any) -> SubscriptionLag:
+        """Poll so often with these values; how it stands then. A value that is a pair grows: from, by."""
+        for step in range(times):
+            values = {
+                name: change[0] + change[1] * step if isinstance(change, tuple) and name != "repeated" else change
+                for name, change in changes.items()
+            }
+            self.values |= values
+            self.live.observe(a_poll(self.now_ms, a_subscription(**self.values), **(broker or {})))
+            self.now_ms += STEP_MS
+        (lag,) = self.live.lags()
+        return lag
+
+
+def test_a_subscription_is_unknown_until_there_are_three_snapshots() -> None:
+    story = Story()
+    assert story.poll().state is LagState.UNKNOWN
+    assert story.poll().message == "there are only 2 snapshots so far; 3 are needed"
+    assert story.poll().state is LagState.IDLE
+
+
+def test_consumers_that_died_are_named_within_a_minute_and_a_poll() -> None:
+    story = Story()
+    story.poll(times=10, enqueued=(0, 100), delivered=(0, 100), acked=(0, 100))
+    gone_ms = story.now_ms - STEP_MS
+    lag = story.poll(
+        times=7,
+        consumers=0,
+        credit=0,
+        unused_since_ms=gone_ms,
+        enqueued=(1_000, 100),
+        depth=(100, 100),
+        ready=(100, 100),
+        oldest_available_ms=gone_ms + 5_000,
+    )
+    assert (lag.state, lag.message) == (
+        LagState.UNCONSUMED,
+        "no consumer for 70 s; 700 messages wait, the oldest for 65 s",
+    )
+    assert (lag.owner_namespace, lag.owner_name, lag.owner_uid) == ("shop", "orders", "u-1")
+    # 1,600 came in 160 s, 900 were accepted
+    assert (lag.arrival_per_minute, lag.settled_per_minute, lag.velocity_per_minute) == (600, 338, 263)
+
+
+def test_losses_show_at_the_next_poll() -> None:
+    story = Story()
+    story.poll(times=5, enqueued=(0, 100), delivered=(0, 100), acked=(0, 100))
+    lag = story.poll(enqueued=500, delivered=500, acked=450, dead_lettered=50)
+    assert lag.state is LagState.LOSING
+    assert lag.message == (
+        "50 messages were lost in the last 50 s (50 became dead letters), and 450 were accepted; 0 messages wait"
+    )
+
+
+def test_a_subscription_that_appears_counts_from_zero_and_one_that_goes_is_forgotten() -> None:
+    live = LiveLag(0, STEP_MS, Thresholds())
+    live.observe(a_poll(START_MS))
+    for step in range(1, 4):
+        live.observe(a_poll(START_MS + step * STEP_MS, a_subscription(enqueued=10 * step, acked=10 * step)))
+    (lag,) = live.lags()
+    assert (lag.arrival_per_minute, lag.state) == (90, LagState.OK)  # 30 in the 20 s since it was first seen
+    live.observe(a_poll(START_MS + 4 * STEP_MS, complete=False))
+    assert len(list(live.lags())) == 1
+    live.observe(a_poll(START_MS + 5 * STEP_MS))
+    assert list(live.lags()) == []
+
+
+def test_a_restart_counts_no_recovered_message() -> None:
+    story = Story()
+    story.poll(times=4, enqueued=1_000, acked=400, depth=600, ready=600, oldest_available_ms=START_MS - 60_000)
+    lag = story.poll(times=3, enqueued=600, acked=0, broker={"epoch": 4})
+    assert (lag.arrival_per_minute, lag.settled_per_minute, lag.lost) == (0, 0, 0)
+
+
+def test_a_clock_that_was_set_back_is_said_for_a_window() -> None:
+    story = Story()
+    story.poll(times=3)
+    story.now_ms -= 60_000
+    assert story.poll().state is LagState.UNKNOWN
+    assert "set back" in story.poll(times=34).message
+    assert story.poll(times=2).state is LagState.IDLE  # the polls before it are older than five minutes
+
+
+def test_messages_that_fail_again_and_again_are_named() -> None:
+    story = Story()
+    worst = RepeatedMessage(id="ID:7", delivery_count=9, available_ms=START_MS, state="InFlight")
+    lag = story.poll(times=7, depth=1, in_flight=1, oldest_available_ms=START_MS, repeated=(worst,))
+    assert lag.state is LagState.POISON
+    assert [(each.id, each.delivery_count, each.age_seconds) for each in lag.repeated] == [("ID:7", 9, 60)]
+
+
+def test_a_broker_of_an_earlier_release_does_not_say_which_credit_is_usable() -> None:
+    """Then that of all links counts, as before."""
+    story = Story()
+    del story.values["usable_credit"]
+    backlog: dict[str, Any] = {"depth": 100, "ready": 100, "oldest_available_ms": START_MS - 90_000}
+    assert story.poll(times=8, **backlog).state is LagState.BROKER_STUCK
+
+
+def test_while_the_broker_is_away_the_figures_stay_and_the_state_is_unknown() -> None:
+    story = Story()
+    lag = story.poll(times=5)
+    view = LiveView()
+    view.answered(a_poll(story.now_ms), (lag,))
+    assert [each.state for each in view.known.lags_now()] == [LagState.IDLE]
+    view.away("the broker does not answer: refused")
+    (away,) = view.known.lags_now()
+    assert (away.state, away.message) == (LagState.UNKNOWN, "the broker does not answer: refused")
+    assert (away.messages, away.consumers, away.observed_time) == (0, 2, lag.observed_time)
