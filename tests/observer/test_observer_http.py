@@ -15,9 +15,12 @@ from aiohttp.test_utils import TestServer
 from observer.samples import START_MS, a_poll, a_result, a_subscription
 from yarl import URL
 
+from penstock_api.lag_result import LagResult, LagState
 from penstock_api.observer_api import MAX_RESULT_BYTES, SegmentList
+from penstock_lag_rules.rules import Thresholds
 from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
 from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
@@ -112,12 +115,40 @@ async def test_live_state_is_the_brokers(observer: Observer) -> None:
 
 async def test_live_state_is_unavailable_while_the_broker_is_away(observer: Observer) -> None:
     """Before the first answer and after the last; a gap is not an empty queue."""
-    for path in ("/v1/subscriptions", "/v1/subscriptions/psub:durable:global:orders/scale"):
+    for path in ("/v1/subscriptions", "/v1/lag/live", "/v1/subscriptions/psub:durable:global:orders/scale"):
         assert (await observer.get(path))[0] == 503
     observer.api.live.answered(a_poll(START_MS, a_subscription()))
     observer.api.live.away("the broker does not answer: refused")
     status, body = await observer.get("/v1/subscriptions/psub:durable:global:orders/scale")
     assert (status, body) == (503, {"error": "BrokerAway", "message": "the broker does not answer: refused"})
+
+
+async def test_live_lag_is_a_result_of_the_last_poll(observer: Observer) -> None:
+    """As the lag job's, under the name `live`; Unknown with the reason while the broker is away, 503 before."""
+    status, body = await observer.get("/v1/lag/live")
+    assert (status, body["error"]) == (503, "BrokerAway")
+    live = LiveLag(0, 10_000, Thresholds())
+    for step in range(3):
+        poll = a_poll(START_MS + 10_000 * step, a_subscription())
+        live.observe(poll)
+    observer.api.live.answered(poll, tuple(live.lags()))
+    status, body = await observer.get("/v1/lag/live")
+    result = LagResult.model_validate(body)
+    assert (status, result.broker, result.namespace, result.run_name) == (200, "main", "shop", "live")
+    assert body["windowEnd"] == "2023-11-14T22:20:20Z"
+    assert (result.expected_brokers, result.reporting_brokers, result.missing) == (1, 1, ())
+    assert [(each.queue_name, each.state) for each in result.subscriptions] == [
+        ("psub:durable:global:orders", LagState.IDLE)
+    ]
+    observer.api.live.away("the broker does not answer: refused")
+    status, body = await observer.get("/v1/lag/live")
+    result = LagResult.model_validate(body)
+    assert (status, result.reporting_brokers, result.missing) == (
+        200,
+        0,
+        ("main-0: the broker does not answer: refused",),
+    )
+    assert result.subscriptions[0].state is LagState.UNKNOWN
 
 
 async def test_scale_counts_what_is_in_flight(observer: Observer) -> None:

@@ -12,7 +12,9 @@ from observer.samples import START_MS, a_poll, a_subscription
 from prometheus_client import CollectorRegistry
 
 from penstock_api.management import DurationHistogram, Owner
+from penstock_lag_rules.rules import Thresholds
 from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
 from penstock_observer.metrics import ObserverCollector, classic_buckets
 from penstock_observer.results import BrokerPod, ResultStore
@@ -113,6 +115,22 @@ def test_the_namespace_is_that_of_the_resource(scrape: Scrape) -> None:
     owner = Owner(cluster_id="c", kind="Subscription", namespace="shop", name="orders", uid="u")
     scrape.live.answered(a_poll(START_MS, a_subscription(depth=3, owner=owner)))
     assert scrape.value("penstock_subscription_depth_messages", {**ORDERS, "namespace": "shop"}) == 3
+
+
+def test_the_state_by_the_rules_of_lag_is_one_series_of_each_subscription(scrape: Scrape) -> None:
+    """Of the present state alone; Unknown while the broker is away."""
+    live = LiveLag(0, 10_000, Thresholds())
+    state = a_subscription(depth=100, ready=100, oldest_available_ms=START_MS - 90_000)
+    for step in range(8):
+        poll = a_poll(START_MS + 10_000 * step, state.model_copy(update={"depth": 100 + 10 * step}))
+        live.observe(poll)
+    scrape.live.answered(poll, tuple(live.lags()))
+    assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unconsumed"}) == 1
+    assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "OK"}) is None
+    assert scrape.value("penstock_subscription_velocity_messages_per_minute", ORDERS) == 60
+    scrape.live.away("the broker does not answer: refused")
+    assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unknown"}) == 1
+    assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unconsumed"}) is None
 
 
 def test_no_other_label_is_used(scrape: Scrape) -> None:
