@@ -23,6 +23,9 @@ MINIMUM_COMPLETIONS: Final = 20
 MESSAGE_LENGTH: Final = 1024
 """Characters of a sentence."""
 
+ID_LENGTH: Final = 255
+"""Characters of a message-id."""
+
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -77,7 +80,7 @@ def _oldest(f: Figures) -> int | None:
 
 def _repeated(message: RepeatedMessage) -> RepeatedMessageLag:
     return RepeatedMessageLag(
-        id=message.id, delivery_count=message.delivery_count, age_seconds=max(message.age_ms, 0) // 1000
+        id=message.id[:ID_LENGTH], delivery_count=message.delivery_count, age_seconds=max(message.age_ms, 0) // 1000
     )
 
 

@@ -167,7 +167,8 @@ def growth_between(before: Snapshot, now: Snapshot) -> Growth:
 
 
 def _difference(before: Totals, now: Totals) -> Growth:
-    return Growth(**{name: getattr(now, name) - getattr(before, name) for name in _NAMES})
+    # Never below 0: a total that fell within a life would be the broker's fault, and says nothing.
+    return Growth(**{name: max(getattr(now, name) - getattr(before, name), 0) for name in _NAMES})
 
 
 def _sum(growths: Sequence[Growth]) -> Growth:

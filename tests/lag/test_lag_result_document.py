@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lag.figures_factory import END_MS, figures
 
 from penstock_api.lag_result import LagResult, LagState
+from penstock_core.identity import Identity, Scope, queue_name
 from penstock_lag.result_document import Run, make_result
 from penstock_lag.table import as_table
 from penstock_lag.windows import Chosen, Plan
@@ -149,6 +150,14 @@ def test_the_document_is_read_back_as_it_was() -> None:
     """By the model that the operator validates with."""
     result = result_of(named(0, "q", owner_namespace="shop", owner_name="orders", owner_uid="u"))
     assert LagResult.model_validate_json(result.to_json()) == result
+
+
+def test_the_longest_name_of_a_queue_fits() -> None:
+    """A container-id and a name of 255 characters, each of which is escaped as three."""
+    name = queue_name(Identity(Scope("|" * 255), "%" * 255, True))
+    (lag,) = result_of(named(0, name)).subscriptions
+    assert lag.queue_name == name
+    assert len(name) > 1_500
 
 
 def test_a_long_reason_is_cut() -> None:

@@ -128,6 +128,7 @@ async def test_live_lag_is_a_result_of_the_last_poll(observer: Observer) -> None
     status, body = await observer.get("/v1/lag/live")
     assert (status, body["error"]) == (503, "BrokerAway")
     live = LiveLag(0, 10_000, Thresholds())
+    poll = a_poll(START_MS)
     for step in range(3):
         poll = a_poll(START_MS + 10_000 * step, a_subscription())
         live.observe(poll)

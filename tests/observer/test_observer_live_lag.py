@@ -27,7 +27,7 @@ class Story:
     def poll(self, *, times: int = 1, broker: dict[str, Any] | None = None, **changes: Any) -> SubscriptionLag:
         """Poll so often with these values; how it stands then. A value that is a pair grows: from, by."""
         for step in range(times):
-            values = {
+            values: dict[str, Any] = {
                 name: change[0] + change[1] * step if isinstance(change, tuple) and name != "repeated" else change
                 for name, change in changes.items()
             }

@@ -121,6 +121,7 @@ def test_the_state_by_the_rules_of_lag_is_one_series_of_each_subscription(scrape
     """Of the present state alone; Unknown while the broker is away."""
     live = LiveLag(0, 10_000, Thresholds())
     state = a_subscription(depth=100, ready=100, oldest_available_ms=START_MS - 90_000)
+    poll = a_poll(START_MS)
     for step in range(8):
         poll = a_poll(START_MS + 10_000 * step, state.model_copy(update={"depth": 100 + 10 * step}))
         live.observe(poll)
