@@ -41,7 +41,9 @@ class Snapshot:
     is_born: bool = False
     """The first of its life, which began after the poll before: its totals count from zero."""
     is_new: bool = False
-    """The first of its subscription, which an earlier complete poll did not have."""
+    """The first of its subscription, which an earlier complete poll of the same run of the broker did not have. After a
+    restart it may be one that was recovered.
+    """
     depth: int
     ready: int
     in_flight: int

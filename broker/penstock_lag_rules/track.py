@@ -48,7 +48,7 @@ class Track:
         """The number of the first row that is kept; rows are numbered from the beginning of the track."""
         self._last: Snapshot | None = None
         self._is_new = False
-        """The first row of all was that of a subscription that an earlier complete poll did not have."""
+        """The first row of all was that of a subscription that an earlier complete poll of the run did not have."""
         self._caught_up = self._progressed = self._consumed = UNKNOWN
         """The last rows in which it was caught up, a message was accepted or moved, and it had a consumer."""
 

@@ -50,8 +50,6 @@ class LiveLag:
         self._run: tuple[str, int] | None = None
         self._complete_in_run = False
         """A complete poll of this run of the broker was seen: what appears after it began after it."""
-        self._complete = False
-        """A complete poll was seen."""
 
     @property
     def window_ms(self) -> int:
@@ -71,7 +69,7 @@ class LiveLag:
             there = {state.queue_name for state in poll.subscriptions}
             for name in self._watched.keys() - there:
                 del self._watched[name]
-            self._complete = self._complete_in_run = True
+            self._complete_in_run = True
 
     def lags(self) -> Iterator[SubscriptionLag]:
         """The entry of each subscription at the last poll, in no order."""
@@ -111,7 +109,7 @@ class LiveLag:
             watched = Watched(Track(self._thresholds, self._window_ms), subject, life)
             self._watched[state.queue_name] = watched
         watched.subject, watched.life = subject, life
-        watched.track.add(snapshot_of(state, now_ms, life, is_born=is_born, is_new=is_new and self._complete))
+        watched.track.add(snapshot_of(state, now_ms, life, is_born=is_born, is_new=is_new and is_born))
 
 
 def snapshot_of(

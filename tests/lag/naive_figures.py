@@ -84,7 +84,7 @@ def _snapshots(rows: Sequence[Row], polls: Sequence[NaivePoll]) -> list[Snapshot
                 time_ms=row["time_ms"],
                 life=life,
                 is_born=was_absent and all(each.life != life for each in made),
-                is_new=not made and any(poll.row["complete"] for poll in polls[:number]),
+                is_new=not made and was_absent,
                 depth=row["depth"],
                 ready=row["ready"],
                 in_flight=row["in_flight"],

@@ -162,6 +162,7 @@ def rows_of(histories: Sequence[Sequence[Turn]]) -> list[Row]:
 @settings(
     max_examples=25,
     deadline=None,
+    derandomize=True,  # Spark takes seconds for an example: the same ones in each run
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink what fails would take longer than a test may
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )

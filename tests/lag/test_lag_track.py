@@ -26,7 +26,7 @@ def histories(draw: st.DrawFn) -> list[Snapshot]:
     made: list[Snapshot] = []
     now_ms, life, totals = 1_000_000, ("i", 1, 1), Totals(enqueued=draw(COUNTS))
     is_new = draw(st.booleans())
-    born = is_new
+    born = is_new  # what is new was absent in a poll of the same run
     for _ in range(draw(st.integers(1, 20))):
         now_ms += draw(st.sampled_from([10_000, 10_000, 10_000, 10_000, 30_000, 0, -40_000]))
         what = draw(st.sampled_from(["runs"] * 8 + ["restarts", "rebinds"]))

@@ -55,7 +55,7 @@ def with_growth(
     In: subscription rows; polls with their runs. Out: ordinal, queue_name, seq, poll, time_ms, depth, ready, in_flight,
     consumers, credit, usable_credit (that of all links if the broker does not say), age_ms, grown_... of each total,
     fell (1 if the depth is smaller than before), caught_up, in_stretch and in_recent (see Place), and is_new: true for
-    the first snapshot of a subscription that an earlier complete poll of the window did not have.
+    the first snapshot of a subscription that an earlier complete poll of the same run of the broker did not have.
     """
     by_seq = Window.partitionBy(*QUEUE).orderBy("seq")
     whole = by_seq.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
@@ -90,7 +90,7 @@ def with_growth(
         "caught_up",
         _place("stretch_start", F.lit(False)).alias("in_stretch"),
         _place("recent_start", is_first).alias("in_recent"),
-        (is_first & F.col("complete_before").isNotNull()).alias("is_new"),
+        (is_first & F.coalesce(F.col("complete_before") >= F.col("run_start"), F.lit(False))).alias("is_new"),
     )
 
 
