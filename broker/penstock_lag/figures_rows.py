@@ -20,7 +20,7 @@ Values = Mapping[str, Any]  # Any: what a Spark row holds is known by its schema
 
 def figures_of(row: Values) -> Figures:
     """From a row as nested mappings (`Row.asDict(recursive=True)`). Raises KeyError for a field that is missing."""
-    standing, window = row["standing"], _span(row["window"])
+    standing = row["standing"]
     return Figures(
         subject=Subject(
             ordinal=row["ordinal"],
@@ -30,8 +30,8 @@ def figures_of(row: Values) -> Figures:
             owner_uid=standing["owner_uid"],
         ),
         standing=_standing(standing),
-        coverage=Coverage(**row["coverage"], snapshots=window.snapshots),
-        window=window,
+        coverage=Coverage(**row["coverage"]),
+        window=_span(row["window"]),
         stretch=_span(row["stretch"]),
         recent=_span(row["recent"]),
         caught_up_ms=row["caught_up_ms"],

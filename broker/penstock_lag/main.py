@@ -34,7 +34,7 @@ from penstock_lag.segment_listing import list_segments
 from penstock_lag.session import local_session, started_by_spark_submit, tune
 from penstock_lag.settings import RUN_NAME_VARIABLE, STDOUT, LagJobSettings, check_run_name, read_token
 from penstock_lag.table import as_table
-from penstock_lag.transforms.figures import Bounds, figures
+from penstock_lag.transforms.figures import figures
 from penstock_lag.windows import Plan, make_plan
 from penstock_lag_rules.entry import EPOCH
 from penstock_lag_rules.figures import Figures
@@ -46,13 +46,6 @@ Sessions = Callable[[str | None], AbstractContextManager[SparkSession]]
 """Makes the context manager that gives a run its Spark session, from the run's name."""
 
 THRESHOLDS: Final = Thresholds()
-BOUNDS: Final = Bounds(
-    allowed_messages=THRESHOLDS.allowed_messages,
-    allowed_age_ms=THRESHOLDS.allowed_age_ms,
-    recent_ms=THRESHOLDS.recent_ms,
-)
-"""Spark finds the spans by the same bounds as the rules."""
-
 log = logging.getLogger(__name__)
 
 
@@ -111,7 +104,7 @@ def collect_figures(spark: SparkSession, plan: Plan, settings: LagJobSettings) -
     pairs = [(settings.observers[chosen.ordinal], chosen.name) for chosen in plan.segments]
     read = partial(read_ledger, spark, pairs, settings.token_file, settings.ca_file, settings.patience_seconds)
     try:
-        rows = figures(read, plan.windows, BOUNDS).collect()
+        rows = figures(read, plan.windows, THRESHOLDS).collect()
         return [figures_of(row.asDict(recursive=True)) for row in rows]
     except (PySparkException, Py4JError) as error:
         raise Failure(

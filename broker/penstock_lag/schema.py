@@ -11,23 +11,10 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, LongType, String
 
 from penstock_api.ledger_format import COLUMNS, ColumnType
 
-__all__ = ["LEDGER", "QUEUE", "TOTALS"]
+__all__ = ["LEDGER", "QUEUE"]
 
 QUEUE: Final = ("ordinal", "queue_name")
 """What identifies one subscription's queue among all brokers of a run."""
-
-TOTALS: Final = (
-    "enqueued",
-    "delivered",
-    "redelivered",
-    "acked",
-    "expired",
-    "dead_lettered",
-    "dropped",
-    "moved",
-    "lost_at_restart",
-)
-"""Totals as in penstock_lag_rules.figures.Growth; they never fall within one life."""
 
 
 def _spark(kind: ColumnType) -> DataType:

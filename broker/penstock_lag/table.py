@@ -61,10 +61,8 @@ def _row(lag: SubscriptionLag) -> tuple[str, ...]:
 
 
 def _drain(lag: SubscriptionLag) -> str:
-    if lag.drain_seconds_low is None:
+    if lag.drain_seconds_low is None or lag.drain_seconds_high is None:
         return _number(lag.drain_seconds, " s")
-    if lag.drain_seconds_high is None:
-        return f"{lag.drain_seconds_low}+ s"
     return f"{lag.drain_seconds_low}-{lag.drain_seconds_high} s"
 
 

@@ -80,7 +80,7 @@ def _oldest(f: Figures) -> int | None:
 
 def _repeated(message: RepeatedMessage) -> RepeatedMessageLag:
     return RepeatedMessageLag(
-        id=message.id[:ID_LENGTH], delivery_count=message.delivery_count, age_seconds=max(message.age_ms, 0) // 1000
+        id=message.id[:ID_LENGTH], delivery_count=message.delivery_count, age_seconds=message.age_ms // 1000
     )
 
 

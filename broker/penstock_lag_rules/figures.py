@@ -15,9 +15,10 @@ Three spans end with the last snapshot:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Final
 
-__all__ = ["Coverage", "Figures", "Growth", "Percentiles", "RepeatedMessage", "Span", "Standing", "Subject"]
+__all__ = ["TOTALS", "Coverage", "Figures", "Growth", "Percentiles", "RepeatedMessage", "Span", "Standing", "Subject"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,7 @@ class RepeatedMessage:
     delivery_count: int
     """Failed deliveries."""
     age_ms: int
+    """Never below 0, also if the broker's clock went back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +78,13 @@ class Coverage:
     polls: int
     interval_ms: int
     """Intended time between two polls."""
-    snapshots: int
-    """Of the subscription."""
     clock_steps: int = 0
     """Polls whose time was not after that of the poll before: the broker's clock was set back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """By how much the totals of a subscription grew over a span, all its lives together."""
+    """By how much the totals of a subscription grew: over a span, all its lives together, or since a life began."""
 
     enqueued: int = 0
     delivered: int = 0
@@ -98,9 +98,18 @@ class Growth:
     lost_at_restart: int = 0
 
     @property
+    def is_progress(self) -> bool:
+        """A message was accepted, or moved."""
+        return self.acked > 0 or self.moved > 0
+
+    @property
     def lost(self) -> int:
         """Messages that went without having been accepted, and that nobody moved on purpose."""
         return self.expired + self.dead_lettered + self.dropped + self.lost_at_restart
+
+
+TOTALS: Final = tuple(field.name for field in fields(Growth))
+"""The names of the totals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

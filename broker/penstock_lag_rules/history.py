@@ -7,28 +7,23 @@ here looks at a clock. Source: docs/concepts/lag.md, "What is measured" and "Sta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from penstock_lag_rules.figures import Coverage, Figures, Growth, Percentiles, RepeatedMessage, Span, Standing, Subject
+from penstock_lag_rules.figures import (
+    TOTALS,
+    Coverage,
+    Figures,
+    Growth,
+    Percentiles,
+    RepeatedMessage,
+    Span,
+    Standing,
+    Subject,
+)
 from penstock_lag_rules.rules import Thresholds
 
-__all__ = ["Snapshot", "Totals", "figures_of", "first_growth", "growth_between", "standing_of"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """Messages since a life of the queue began; none of them ever falls within one life."""
-
-    enqueued: int = 0
-    delivered: int = 0
-    redelivered: int = 0
-    acked: int = 0
-    expired: int = 0
-    dead_lettered: int = 0
-    dropped: int = 0
-    moved: int = 0
-    lost_at_restart: int = 0
+__all__ = ["Snapshot", "figures_of", "first_growth", "growth_between", "standing_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +51,8 @@ class Snapshot:
     usable_credit: int
     usable_consumers: int | None = None
     unused_since_ms: int | None = None
-    totals: Totals
+    totals: Growth
+    """Since its life began; none of them ever falls within one life."""
     repeated: tuple[RepeatedMessage, ...] = ()
 
     def age_ms(self) -> int | None:
@@ -85,7 +81,7 @@ def figures_of(
     # At least two, if there are two: with long intervals between polls the last one alone says nothing.
     start = max(min(recent[0], len(snapshots) - 2), 0)
     grown = [first_growth(snapshots[0]), *(growth_between(before, now) for before, now in pairwise(snapshots))]
-    progressed = [now.time_ms for now, growth in zip(snapshots, grown, strict=True) if _is_progress(growth)]
+    progressed = [now.time_ms for now, growth in zip(snapshots, grown, strict=True) if growth.is_progress]
     consumed = [each.time_ms for each in snapshots if each.consumers > 0]
     return Figures(
         subject=subject,
@@ -102,6 +98,7 @@ def figures_of(
 
 
 def standing_of(last: Snapshot) -> Standing:
+    """How the subscription stands at a snapshot."""
     return Standing(
         observed_ms=last.time_ms,
         depth=last.depth,
@@ -146,12 +143,9 @@ def _span(snapshots: Sequence[Snapshot], start: int, *, is_base: bool = True) ->
     )
 
 
-_NAMES = tuple(field.name for field in fields(Growth))
-
-
 def first_growth(first: Snapshot) -> Growth:
     """What the first snapshot of a life has grown: all of its totals, if it was absent in the poll before."""
-    return _difference(Totals(), first.totals) if first.is_born else Growth()
+    return first.totals if first.is_born else Growth()
 
 
 def growth_between(before: Snapshot, now: Snapshot) -> Growth:
@@ -168,17 +162,13 @@ def growth_between(before: Snapshot, now: Snapshot) -> Growth:
     return grown
 
 
-def _difference(before: Totals, now: Totals) -> Growth:
+def _difference(before: Growth, now: Growth) -> Growth:
     # Never below 0: a total that fell within a life would be the broker's fault, and says nothing.
-    return Growth(**{name: max(getattr(now, name) - getattr(before, name), 0) for name in _NAMES})
+    return Growth(**{name: max(getattr(now, name) - getattr(before, name), 0) for name in TOTALS})
 
 
 def _sum(growths: Sequence[Growth]) -> Growth:
-    return Growth(**{name: sum(getattr(each, name) for each in growths) for name in _NAMES})
-
-
-def _is_progress(growth: Growth) -> bool:
-    return growth.acked > 0 or growth.moved > 0
+    return Growth(**{name: sum(getattr(each, name) for each in growths) for name in TOTALS})
 
 
 def _since(then_ms: int | None, now_ms: int) -> int | None:

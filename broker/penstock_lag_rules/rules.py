@@ -167,14 +167,14 @@ def _young(f: Figures, t: Thresholds) -> str | None:
 
 def _lagging(f: Figures, _: Thresholds) -> str | None:
     now, stretch = f.standing, f.stretch
-    is_growing = trend(f).direction > 0
+    direction = trend(f).direction
     is_aging = (
         stretch.falls == 0
         and now.age_ms is not None
         and stretch.first_age_ms is not None
         and (now.age_ms - stretch.first_age_ms) * 2 >= stretch.elapsed_ms > 0
     )
-    if not (is_growing or (is_aging and trend(f).direction == 0)):
+    if not (direction > 0 or (is_aging and direction == 0)):
         return None
     return f"the consumers fall behind: {_rates(f)}; {_backlog(f)}"
 
@@ -186,8 +186,7 @@ def _recovering(f: Figures, _: Thresholds) -> str | None:
     found = trend(f)
     before = f.standing.depth - found.change
     fell = f"the backlog fell from {before} to {f.standing.depth} messages in {_s(found.elapsed_ms)}"
-    end = f"{drain.low} s or more" if drain.high is None else f"{drain.low} to {drain.high} s"
-    return f"{fell} and will be empty in {end} if this goes on; {_backlog(f)}"
+    return f"{fell} and will be empty in {drain.low} to {drain.high} s if this goes on; {_backlog(f)}"
 
 
 RULES: Final[tuple[tuple[LagState, Rule], ...]] = (
@@ -234,8 +233,8 @@ def _unknown(f: Figures, t: Thresholds, end_ms: int) -> str | None:
     expected = covered.elapsed_ms // max(covered.interval_ms, 1) + 1
     if covered.polls * 100 < expected * t.minimum_complete_percent:
         return f"only {covered.polls} of {expected} expected polls of its broker are in the ledger"
-    if covered.snapshots < t.minimum_snapshots:
-        return f"there are only {covered.snapshots} snapshots so far; {t.minimum_snapshots} are needed"
+    if f.window.snapshots < t.minimum_snapshots:
+        return f"there are only {f.window.snapshots} snapshots so far; {t.minimum_snapshots} are needed"
     return None
 
 

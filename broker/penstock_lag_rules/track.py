@@ -1,24 +1,22 @@
 """The figures of one subscription, kept up to date from poll to poll: what `history` defines, at a small constant cost.
 
 A window of five minutes has some thirty snapshots. Each is kept as a row of integers in one array, with the growth
-since the track began instead of the totals, so that the growth of any span is one subtraction. Ten thousand
-subscriptions are to be judged at every poll: `hack/bench` says what that costs. Nothing here looks at a clock.
+since the track began instead of the totals, so that the growth of any span is one subtraction: ten thousand
+subscriptions are to be judged at every poll. Nothing here looks at a clock.
 Source: docs/concepts/lag.md, "States"; penstock_lag_rules.history.
 """
 
 from __future__ import annotations
 
 from array import array
-from dataclasses import fields
 from typing import Final
 
-from penstock_lag_rules.figures import Coverage, Figures, Growth, Percentiles, Span, Subject
+from penstock_lag_rules.figures import TOTALS, Coverage, Figures, Growth, Percentiles, Span, Subject
 from penstock_lag_rules.history import Snapshot, first_growth, growth_between, standing_of
 from penstock_lag_rules.rules import Thresholds
 
 __all__ = ["Track"]
 
-TOTALS: Final = tuple(field.name for field in fields(Growth))
 TIME, DEPTH, READY, IN_FLIGHT, CONSUMERS, USABLE, CREDIT, AGE, FELL, GROWN = range(10)
 WIDTH: Final = GROWN + len(TOTALS)
 UNKNOWN: Final = -1
@@ -83,7 +81,7 @@ class Track:
         )
         if snapshot.is_caught_up(self._thresholds):
             self._caught_up = number
-        if growth.acked > 0 or growth.moved > 0:
+        if growth.is_progress:
             self._progressed = number
         if snapshot.consumers > 0:
             self._consumed = number
@@ -94,11 +92,6 @@ class Track:
         if old:
             del rows[:old]
             self._first += old // WIDTH
-
-    @property
-    def snapshots(self) -> int:
-        """Snapshots in the window."""
-        return len(self._rows) // WIDTH
 
     def figures(self, subject: Subject, coverage: Coverage, percentiles: Percentiles | None = None) -> Figures:
         """The figures at the last snapshot; there must have been one."""

@@ -41,8 +41,7 @@ class DrainTime:
 
     likely: int
     low: int
-    high: int | None
-    """None: no upper end, since by its noise the backlog could as well not shrink."""
+    high: int
 
 
 def trend_over(span: Span, now: Standing) -> Trend:
@@ -73,12 +72,11 @@ def drain_time(figures: Figures) -> DrainTime | None:
     depth = figures.standing.depth
     if found.direction >= 0 or depth == 0 or figures.stretch.growth.acked + figures.recent.growth.acked == 0:
         return None
-    fallen = -found.change
-    high = depth * found.elapsed_ms / (fallen - found.noise) if fallen > found.noise else None
+    fallen = -found.change  # by more than the noise, or it would have no direction
     return DrainTime(
         likely=_seconds(depth * found.elapsed_ms / fallen),
         low=_seconds(depth * found.elapsed_ms / (fallen + found.noise)),
-        high=None if high is None else _seconds(high),
+        high=_seconds(depth * found.elapsed_ms / (fallen - found.noise)),
     )
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from penstock_api.lag_result import SubscriptionLag
 from penstock_api.management import SubscriptionState
 from penstock_lag_rules.entry import subscription_lag
-from penstock_lag_rules.figures import Coverage, RepeatedMessage, Subject
-from penstock_lag_rules.history import Snapshot, Totals
+from penstock_lag_rules.figures import TOTALS, Coverage, Growth, RepeatedMessage, Subject
+from penstock_lag_rules.history import Snapshot
 from penstock_lag_rules.rules import Thresholds
 from penstock_lag_rules.track import Track
 from penstock_observer.rows import Poll
@@ -45,16 +46,9 @@ class LiveLag:
         self._window_ms = window_ms
         self._watched: dict[str, Watched] = {}
         self._poll_times: deque[int] = deque()
-        self._steps: deque[int] = deque()
-        """For each poll 1 if the clock went back before it, else 0."""
         self._run: tuple[str, int] | None = None
         self._complete_in_run = False
         """A complete poll of this run of the broker was seen: what appears after it began after it."""
-
-    @property
-    def window_ms(self) -> int:
-        """How far back it looks, in milliseconds."""
-        return self._window_ms
 
     def observe(self, poll: Poll) -> None:
         """The broker has answered a poll. Subscriptions that a complete poll does not have are forgotten."""
@@ -75,29 +69,24 @@ class LiveLag:
         """The entry of each subscription at the last poll, in no order."""
         if not self._poll_times:
             return
-        end_ms = self._poll_times[-1]
-        elapsed_ms = max(end_ms - self._poll_times[0], 0)
-        polls, steps = len(self._poll_times), sum(self._steps)
+        times = self._poll_times
+        end_ms = times[-1]
+        coverage = Coverage(
+            last_poll_ms=end_ms,
+            elapsed_ms=max(end_ms - times[0], 0),
+            polls=len(times),
+            interval_ms=self._interval_ms,
+            clock_steps=sum(now_ms <= before_ms for before_ms, now_ms in pairwise(times)),
+        )
         for watched in self._watched.values():
-            coverage = Coverage(
-                last_poll_ms=end_ms,
-                elapsed_ms=elapsed_ms,
-                polls=polls,
-                interval_ms=self._interval_ms,
-                snapshots=watched.track.snapshots,
-                clock_steps=steps,
-            )
             figures = watched.track.figures(watched.subject, coverage)
             yield subscription_lag(figures, None, end_ms, self._thresholds)
 
     def _cover(self, now_ms: int) -> None:
-        times, steps = self._poll_times, self._steps
-        steps.append(int(bool(times) and now_ms <= times[-1]))
+        times = self._poll_times
         times.append(now_ms)
         while times[0] < now_ms - self._window_ms:
             times.popleft()
-            steps.popleft()
-            steps[0] = 0  # what was before the first poll is not in the window
 
     def _add(self, state: SubscriptionState, run: tuple[str, int], now_ms: int) -> None:
         life = (*run, state.incarnation)
@@ -136,17 +125,7 @@ def snapshot_of(
         usable_credit=state.usable_credit if says else state.credit,
         usable_consumers=state.usable_consumers if says else None,
         unused_since_ms=state.unused_since_ms,
-        totals=Totals(
-            enqueued=state.enqueued,
-            delivered=state.delivered,
-            redelivered=state.redelivered,
-            acked=state.acked,
-            expired=state.expired,
-            dead_lettered=state.dead_lettered,
-            dropped=state.dropped,
-            moved=state.moved,
-            lost_at_restart=state.lost_at_restart,
-        ),
+        totals=Growth(**{total: getattr(state, total) for total in TOTALS}),
         repeated=tuple(
             RepeatedMessage(each.id, each.delivery_count, max(now_ms - each.available_ms, 0)) for each in state.repeated
         ),

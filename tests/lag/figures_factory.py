@@ -44,7 +44,7 @@ BUSY = Figures(
         credit=0,
         usable_consumers=2,
     ),
-    coverage=Coverage(last_poll_ms=END_MS, elapsed_ms=300_000, polls=31, interval_ms=10_000, snapshots=31),
+    coverage=Coverage(last_poll_ms=END_MS, elapsed_ms=300_000, polls=31, interval_ms=10_000),
     window=span(300_000),
     stretch=span(300_000),
     recent=span(60_000),

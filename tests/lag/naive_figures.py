@@ -10,24 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock_lag_rules.figures import Coverage, Figures, Subject
-from penstock_lag_rules.history import Snapshot, Totals, figures_of
+from penstock_lag_rules.figures import TOTALS, Coverage, Figures, Growth, Subject
+from penstock_lag_rules.history import Snapshot, figures_of
 from penstock_lag_rules.rules import Thresholds
 
 __all__ = ["naive_figures"]
 
 Row = Mapping[str, Any]
-TOTALS = (
-    "enqueued",
-    "delivered",
-    "redelivered",
-    "acked",
-    "expired",
-    "dead_lettered",
-    "dropped",
-    "moved",
-    "lost_at_restart",
-)
 
 
 @dataclass
@@ -52,7 +41,7 @@ def naive_figures(rows: Sequence[Row], thresholds: Thresholds) -> dict[tuple[int
             last_complete = max((poll.row["seq"] for poll in polls if poll.row["complete"]), default=0)
             if mine[-1]["poll"] >= last_complete:
                 subject = Subject(ordinal=ordinal, queue_name=name)
-                coverage = Coverage(last_poll_ms=0, elapsed_ms=0, polls=0, interval_ms=0, snapshots=len(mine))
+                coverage = Coverage(last_poll_ms=0, elapsed_ms=0, polls=0, interval_ms=0)
                 snapshots = _snapshots(mine, polls)
                 lives = len({each.life for each in snapshots})
                 found[ordinal, name] = figures_of(subject, coverage, snapshots, thresholds), lives
@@ -94,7 +83,7 @@ def _snapshots(rows: Sequence[Row], polls: Sequence[NaivePoll]) -> list[Snapshot
                 consumers=row["consumers"],
                 credit=row["credit"],
                 usable_credit=row["credit"] if row["usable_credit"] is None else row["usable_credit"],
-                totals=Totals(**{total: row[total] or 0 for total in TOTALS}),
+                totals=Growth(**{total: row[total] or 0 for total in TOTALS}),
             )
         )
     return made

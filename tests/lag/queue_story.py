@@ -9,8 +9,8 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from penstock_lag_rules.figures import Coverage, Figures, RepeatedMessage, Subject
-from penstock_lag_rules.history import Snapshot, Totals, figures_of
+from penstock_lag_rules.figures import Coverage, Figures, Growth, RepeatedMessage, Subject
+from penstock_lag_rules.history import Snapshot, figures_of
 from penstock_lag_rules.rules import LagVerdict, Thresholds, judge
 
 STEP_MS = 10_000
@@ -26,7 +26,7 @@ class QueueStory:
         self.snapshots: list[Snapshot] = []
         self._now_ms = START_MS
         self._waiting: deque[int] = deque()
-        self._totals = Totals()
+        self._totals = Growth()
         self._consumers = consumers
         self._unused_since_ms: int | None = None if consumers else START_MS
         self._life = ("i1", 1, 7)
@@ -71,7 +71,7 @@ class QueueStory:
         """The broker starts again, without so many messages that were not durable."""
         self._take(lost)
         self._life = ("i1", self._life[1] + 1, 7)
-        self._totals = Totals(lost_at_restart=self._totals.lost_at_restart + lost)
+        self._totals = Growth(lost_at_restart=self._totals.lost_at_restart + lost)
         self._now_ms += STEP_MS
         self._snap({})
 
@@ -89,7 +89,6 @@ class QueueStory:
             elapsed_ms=elapsed_ms,
             polls=len(window),
             interval_ms=STEP_MS,
-            snapshots=len(window),
         )
         return figures_of(Subject(ordinal=0, queue_name="q"), covered, window, THRESHOLDS)
 

@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock_api.ledger_format import RowKind
 from penstock_lag.figures_rows import figures_of
 from penstock_lag.schema import LEDGER
-from penstock_lag.transforms.figures import Bounds, figures
+from penstock_lag.transforms.figures import figures
 from penstock_lag.transforms.rows import LedgerRows
 from penstock_lag.windows import BrokerWindow
 from penstock_lag_rules.figures import Figures
+from penstock_lag_rules.rules import Thresholds
 from penstock_observer.rows import Poll, RowOrigin, rows_of
 
 
@@ -70,12 +71,12 @@ def ledger_rows(spark: SparkSession, rows: Iterable[Mapping[str, object]]) -> Le
 
 
 def all_figures(
-    spark: SparkSession, rows: Sequence[Mapping[str, object]], bounds: Bounds | None = None
+    spark: SparkSession, rows: Sequence[Mapping[str, object]], thresholds: Thresholds | None = None
 ) -> dict[tuple[int, str], Figures]:
     """What a run over all the rows would collect, by ordinal and queue name."""
     ends = {int(str(row["ordinal"])): 10**15 for row in rows}
     windows = [BrokerWindow(ordinal, 0, end_ms) for ordinal, end_ms in ends.items()]
-    found = figures(ledger_rows(spark, rows), windows, bounds or Bounds()).collect()
+    found = figures(ledger_rows(spark, rows), windows, thresholds or Thresholds()).collect()
     made = [figures_of(row.asDict(recursive=True)) for row in found]
     by_queue = {(one.subject.ordinal, one.subject.queue_name): one for one in made}
     assert len(by_queue) == len(made), "one row for each queue"

@@ -16,7 +16,6 @@ from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
 from penstock_api.management import SubscriptionState
-from penstock_lag.transforms.figures import Bounds
 from penstock_lag_rules.rules import Thresholds
 from penstock_observer.rows import Poll, Row
 
@@ -24,7 +23,6 @@ pytestmark = pytest.mark.spark
 
 QUEUES = 3
 GONE = ("acked", "expired", "dead_lettered", "dropped", "moved")
-BOUNDS = Bounds(allowed_messages=2, allowed_age_ms=3_000, recent_ms=25_000)
 THRESHOLDS = Thresholds(allowed_messages=2, allowed_age_ms=3_000, recent_ms=25_000)
 COUNTS = st.integers(0, 6)
 
@@ -171,7 +169,7 @@ def test_growth_and_spans_are_those_of_a_plain_loop(spark: SparkSession, histori
     one life no message is made or forgotten.
     """
     rows = rows_of(histories)
-    found = all_figures(spark, rows, BOUNDS)
+    found = all_figures(spark, rows, THRESHOLDS)
     expected = naive_figures(rows, THRESHOLDS)
     assert set(found) == set(expected)
     for name, one in found.items():

@@ -165,27 +165,33 @@ def test_a_missing_broker_makes_everything_unknown_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("coverage", "reason"),
+    ("changes", "reason"),
     [
-        ({"last_poll_ms": END_MS - 180_001}, "its broker was last seen 180 s before the end of the window"),
-        ({"polls": 15}, "only 15 of 31 expected polls of its broker are in the ledger"),
-        ({"snapshots": 2}, "there are only 2 snapshots so far; 3 are needed"),
         (
-            {"clock_steps": 1},
+            {"coverage": {"last_poll_ms": END_MS - 180_001}},
+            "its broker was last seen 180 s before the end of the window",
+        ),
+        ({"coverage": {"polls": 15}}, "only 15 of 31 expected polls of its broker are in the ledger"),
+        ({"window": {"snapshots": 2}}, "there are only 2 snapshots so far; 3 are needed"),
+        (
+            {"coverage": {"clock_steps": 1}},
             "the clock of its broker was set back within the window, so ages and rates are not known; "
             "500 messages wait",
         ),
     ],
 )
-def test_too_little_is_known(coverage: dict[str, Any], reason: str) -> None:
+def test_too_little_is_known(changes: dict[str, Any], reason: str) -> None:
     """A reason in words."""
-    assert verdict({"coverage": coverage}) == LagVerdict(LagState.UNKNOWN, reason)
+    assert verdict(changes) == LagVerdict(LagState.UNKNOWN, reason)
 
 
-@pytest.mark.parametrize("coverage", [{"last_poll_ms": END_MS - 180_000}, {"polls": 16}, {"snapshots": 3}])
-def test_just_enough_is_known(coverage: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [{"coverage": {"last_poll_ms": END_MS - 180_000}}, {"coverage": {"polls": 16}}, {"window": {"snapshots": 3}}],
+)
+def test_just_enough_is_known(changes: dict[str, Any]) -> None:
     """At the limit."""
-    assert verdict({"coverage": coverage}).state is LagState.BACKLOG_STEADY
+    assert verdict(changes).state is LagState.BACKLOG_STEADY
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,6 @@ def test_a_clock_that_was_set_is_said() -> None:
         elapsed_ms=300_000,
         polls=31,
         interval_ms=10_000,
-        snapshots=31,
         clock_steps=1,
     )
     found = judge(story.figures(covered), THRESHOLDS, story.snapshots[-1].time_ms, None)

@@ -7,13 +7,13 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_lag_rules.figures import Coverage, Subject
-from penstock_lag_rules.history import Snapshot, Totals, figures_of
+from penstock_lag_rules.figures import Coverage, Growth, Subject
+from penstock_lag_rules.history import Snapshot, figures_of
 from penstock_lag_rules.rules import Thresholds
 from penstock_lag_rules.track import Track
 
 SUBJECT = Subject(ordinal=0, queue_name="q")
-COVERAGE = Coverage(last_poll_ms=0, elapsed_ms=0, polls=0, interval_ms=0, snapshots=0)
+COVERAGE = Coverage(last_poll_ms=0, elapsed_ms=0, polls=0, interval_ms=0)
 THRESHOLDS = Thresholds(allowed_messages=1, allowed_age_ms=3_000, recent_ms=25_000)
 WINDOW_MS = 60_000
 COUNTS = st.integers(0, 4)
@@ -24,7 +24,7 @@ GROWING = ("enqueued", "delivered", "redelivered", "acked", "expired", "dead_let
 def histories(draw: st.DrawFn) -> list[Snapshot]:
     """Snapshots of one subscription: totals that grow, restarts, new incarnations, clocks that are set."""
     made: list[Snapshot] = []
-    now_ms, life, totals = 1_000_000, ("i", 1, 1), Totals(enqueued=draw(COUNTS))
+    now_ms, life, totals = 1_000_000, ("i", 1, 1), Growth(enqueued=draw(COUNTS))
     is_new = draw(st.booleans())
     born = is_new  # what is new was absent in a poll of the same run
     for _ in range(draw(st.integers(1, 20))):
@@ -32,9 +32,9 @@ def histories(draw: st.DrawFn) -> list[Snapshot]:
         what = draw(st.sampled_from(["runs"] * 8 + ["restarts", "rebinds"]))
         if what == "restarts":
             life, born = (life[0], life[1] + 1, life[2]), False
-            totals = Totals(enqueued=draw(COUNTS), lost_at_restart=totals.lost_at_restart + draw(COUNTS))
+            totals = Growth(enqueued=draw(COUNTS), lost_at_restart=totals.lost_at_restart + draw(COUNTS))
         elif what == "rebinds":
-            life, born, totals = (life[0], life[1], life[2] + 1), draw(st.booleans()), Totals(enqueued=draw(COUNTS))
+            life, born, totals = (life[0], life[1], life[2] + 1), draw(st.booleans()), Growth(enqueued=draw(COUNTS))
         else:
             totals = replace(totals, **{name: getattr(totals, name) + draw(COUNTS) for name in GROWING})
         depth = draw(COUNTS)

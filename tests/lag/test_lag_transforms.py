@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 from penstock_api.management import DurationHistogram, Owner, RepeatedMessage
 from penstock_lag.schema import LEDGER
-from penstock_lag.transforms.figures import Bounds
 from penstock_lag.transforms.rows import within
 from penstock_lag.windows import BrokerWindow
 from penstock_lag_rules.figures import Coverage, Figures, Growth, Percentiles, Span, Standing, Subject
 from penstock_lag_rules.figures import RepeatedMessage as Repeated
+from penstock_lag_rules.rules import Thresholds
 from penstock_observer.rows import Poll
 
 pytestmark = pytest.mark.spark
@@ -32,9 +32,9 @@ def ms(tens: float) -> int:
     return START_MS + int(tens * 10_000)
 
 
-def orders_of(spark: SparkSession, *polls: Poll, bounds: Bounds | None = None) -> Figures:
+def orders_of(spark: SparkSession, *polls: Poll, thresholds: Thresholds | None = None) -> Figures:
     """The figures of `orders`."""
-    return all_figures(spark, rows_of_polls(polls), bounds)[0, ORDERS]
+    return all_figures(spark, rows_of_polls(polls), thresholds)[0, ORDERS]
 
 
 def waiting(depth: int, since: float, **changes: Any) -> Any:
@@ -85,7 +85,21 @@ def test_every_figure_of_a_backlog_that_began_after_an_empty_snapshot_two_polls_
             ),
         ),
     )
-    assert orders_of(spark, *polls, bounds=Bounds(recent_ms=20_000)) == Figures(
+    since_empty = Span(
+        elapsed_ms=20_000,
+        snapshots=3,
+        first_depth=0,
+        first_age_ms=None,
+        falls=0,
+        min_depth=0,
+        min_ready=0,
+        min_in_flight=0,
+        min_consumers=0,
+        min_credit=0,
+        max_credit=9,
+        growth=Growth(enqueued=42, delivered=6, redelivered=1, acked=0, moved=2),
+    )
+    assert orders_of(spark, *polls, thresholds=Thresholds(recent_ms=20_000)) == Figures(
         subject=Subject(ordinal=0, queue_name=ORDERS, owner_namespace="shop", owner_name="orders", owner_uid="u-1"),
         standing=Standing(
             observed_ms=START_MS + 40_000,
@@ -103,7 +117,7 @@ def test_every_figure_of_a_backlog_that_began_after_an_empty_snapshot_two_polls_
             repeated=(Repeated(id="m-1", delivery_count=7, age_ms=15_000),),
         ),
         coverage=Coverage(
-            last_poll_ms=START_MS + 40_000, elapsed_ms=40_000, polls=5, interval_ms=10_000, snapshots=5, clock_steps=0
+            last_poll_ms=START_MS + 40_000, elapsed_ms=40_000, polls=5, interval_ms=10_000, clock_steps=0
         ),
         window=Span(
             elapsed_ms=40_000,
@@ -119,34 +133,8 @@ def test_every_figure_of_a_backlog_that_began_after_an_empty_snapshot_two_polls_
             max_credit=9,
             growth=Growth(enqueued=52, delivered=23, redelivered=1, acked=19, moved=2),
         ),
-        stretch=Span(
-            elapsed_ms=20_000,
-            snapshots=3,
-            first_depth=0,
-            first_age_ms=None,
-            falls=0,
-            min_depth=0,
-            min_ready=0,
-            min_in_flight=0,
-            min_consumers=0,
-            min_credit=0,
-            max_credit=9,
-            growth=Growth(enqueued=42, delivered=6, redelivered=1, acked=0, moved=2),
-        ),
-        recent=Span(
-            elapsed_ms=20_000,
-            snapshots=3,
-            first_depth=0,
-            first_age_ms=None,
-            falls=0,
-            min_depth=0,
-            min_ready=0,
-            min_in_flight=0,
-            min_consumers=0,
-            min_credit=0,
-            max_credit=9,
-            growth=Growth(enqueued=42, delivered=6, redelivered=1, acked=0, moved=2),
-        ),
+        stretch=since_empty,
+        recent=since_empty,
         caught_up_ms=START_MS + 20_000,
         progressed_ms=START_MS + 40_000,
         consumed_ms=START_MS + 30_000,
@@ -192,20 +180,20 @@ def test_the_recent_span_is_the_young_part_of_the_window(spark: SparkSession) ->
 
 def test_the_recent_span_has_the_last_two_snapshots_however_old(spark: SparkSession) -> None:
     """With a bound of 5 s the last is alone; the one before is its base, also if the last has caught up."""
-    bounds = Bounds(recent_ms=5_000)
+    thresholds = Thresholds(recent_ms=5_000)
     one = orders_of(
-        spark, at(0, waiting(5, -1)), at(1, waiting(6, -1)), at(2, waiting(9, -1, enqueued=3)), bounds=bounds
+        spark, at(0, waiting(5, -1)), at(1, waiting(6, -1)), at(2, waiting(9, -1, enqueued=3)), thresholds=thresholds
     )
     assert (one.recent.snapshots, one.recent.first_depth, one.recent.growth.enqueued) == (2, 6, 3)
     assert one.stretch.snapshots == 3
-    one = orders_of(spark, at(0, waiting(5, -1)), at(1, a_subscription(enqueued=4, acked=9)), bounds=bounds)
+    one = orders_of(spark, at(0, waiting(5, -1)), at(1, a_subscription(enqueued=4, acked=9)), thresholds=thresholds)
     assert (one.recent.snapshots, one.stretch.snapshots, one.caught_up_ms) == (2, 1, ms(1))
     assert (one.stretch.growth, one.recent.growth) == (Growth(), Growth(enqueued=4, acked=9))
 
 
 def test_what_is_caught_up(spark: SparkSession) -> None:
     """At most so many messages, or the oldest at most so old; exactly at the bound it still is."""
-    bounds = Bounds(allowed_messages=5, allowed_age_ms=1_000)
+    thresholds = Thresholds(allowed_messages=5, allowed_age_ms=1_000)
     for state, caught_up_ms in (
         (waiting(5, -1), ms(0)),
         (waiting(6, -1), None),
@@ -214,7 +202,7 @@ def test_what_is_caught_up(spark: SparkSession) -> None:
         (waiting(6, 0.1), None),  # the clock went back behind it: its age is not known
         (waiting(6, 0, oldest_available_ms=None), None),
     ):
-        assert orders_of(spark, at(0, state), at(1, waiting(9, -1)), bounds=bounds).caught_up_ms == caught_up_ms
+        assert orders_of(spark, at(0, state), at(1, waiting(9, -1)), thresholds=thresholds).caught_up_ms == caught_up_ms
 
 
 def test_a_restart_counts_no_recovered_message_but_what_it_lost(spark: SparkSession) -> None:

@@ -20,7 +20,7 @@ from penstock_api.message_operations import PeekedMessage
 from penstock_broker.messages.due_times import deadline
 from penstock_broker.queue.queue import Queue, WaitingState
 
-__all__ = ["peeked_message"]
+__all__ = ["peeked_message", "text_of"]
 
 _WIDTHS: Final = {0xA0: 1, 0xA1: 1, 0xB0: 4, 0xB1: 4}
 """Bytes of the size field of a binary or string, by its format code."""
@@ -42,11 +42,11 @@ def peeked_message(queue: Queue, entry: Entry, state: WaitingState, max_body_byt
         available_ms=entry[AVAILABLE] // 1000,
         expires_ms=deadline(queue, entry) // 1000 or None,
         delivery_count=head.delivery_count + queue.redelivery.delivery_count(entry[NUMBER]),
-        message_id=_text(properties.message_id),
+        message_id=text_of(properties.message_id),
         to=properties.to,
         subject=properties.subject,
         reply_to=properties.reply_to,
-        correlation_id=_text(properties.correlation_id),
+        correlation_id=text_of(properties.correlation_id),
         content_type=properties.content_type,
         group_id=properties.group_id,
         annotations={str(key): _plain(value) for key, value in read.annotations.items()},
@@ -101,7 +101,8 @@ def _as_text(piece: bytes, *, is_cut: bool) -> str:
     raise UnicodeDecodeError("utf-8", piece, 0, 1, "not printable")
 
 
-def _text(value: Value) -> str | None:
+def text_of(value: Value) -> str | None:
+    """An identifier as text: binary in hexadecimal; None if there is none."""
     return None if value is None else str(_plain(value))
 
 

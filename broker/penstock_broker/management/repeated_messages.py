@@ -12,6 +12,7 @@ from penstock_amqp.errors import DecodeError
 from penstock_amqp.messages.fields import Field, properties_field
 from penstock_amqp.messages.message_head import read_head
 from penstock_amqp.types.values import Value
+from penstock_broker.management.message_view import text_of
 from penstock_broker.queue.queue import Queue
 
 __all__ = ["MAX_REPEATED", "repeated_messages"]
@@ -56,6 +57,6 @@ def _id(entry: Entry) -> str:
         found = properties_field(data, read_head(data).start, Field.MESSAGE_ID)
     except DecodeError:
         found = None
-    text = found.hex() if isinstance(found, bytes) else "" if found is None else str(found)
-    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text[:MAX_ID])
+    text = (text_of(found) or "")[:MAX_ID]
+    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
     return shown or f"#{entry[NUMBER]}"

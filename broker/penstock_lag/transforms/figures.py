@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,22 +15,12 @@ from penstock_lag.transforms.rows import LedgerRows, within
 from penstock_lag.transforms.snapshots import SNAPSHOT_COLUMNS, with_growth
 from penstock_lag.transforms.spans import spans
 from penstock_lag.windows import BrokerWindow
+from penstock_lag_rules.rules import Thresholds
 
-__all__ = ["Bounds", "figures"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """The bounds that decide in which span a snapshot is. The rules have them as penstock_lag_rules' Thresholds."""
-
-    allowed_messages: int = 0
-    """A subscription with a depth up to this is caught up."""
-    allowed_age_ms: int = 1_000
-    """A subscription whose oldest message is no older than this is caught up."""
-    recent_ms: int = 60_000
+__all__ = ["figures"]
 
 
-def figures(rows: LedgerRows, windows: Sequence[BrokerWindow], bounds: Bounds) -> DataFrame:
+def figures(rows: LedgerRows, windows: Sequence[BrokerWindow], thresholds: Thresholds) -> DataFrame:
     """One row per subscription that is still there, for penstock_lag.figures_rows, in no order.
 
     The ledger is read once for the snapshots, once for the ends of lives and twice for the polls, each time with a few
@@ -42,9 +31,7 @@ def figures(rows: LedgerRows, windows: Sequence[BrokerWindow], bounds: Bounds) -
     snapshots = with_growth(
         within(rows(RowKind.SUBSCRIPTION, SNAPSHOT_COLUMNS), windows),
         runs,
-        bounds.allowed_messages,
-        bounds.allowed_age_ms,
-        bounds.recent_ms,
+        thresholds,
     )
     ends = life_ends(within(rows(RowKind.SUBSCRIPTION, LIFE_COLUMNS), windows), runs)
     brokers = with_coverage(polls)

@@ -13,7 +13,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from penstock_lag.schema import QUEUE, TOTALS
+from penstock_lag.schema import QUEUE
+from penstock_lag_rules.figures import TOTALS
+from penstock_lag_rules.rules import Thresholds
 
 __all__ = ["GROWTHS", "SNAPSHOT_COLUMNS", "Place", "with_growth"]
 
@@ -47,9 +49,7 @@ class Place:
     INSIDE = 2
 
 
-def with_growth(
-    subscriptions: DataFrame, runs: DataFrame, allowed_messages: int, allowed_age_ms: int, recent_ms: int
-) -> DataFrame:
+def with_growth(subscriptions: DataFrame, runs: DataFrame, thresholds: Thresholds) -> DataFrame:
     """Per snapshot: its state, what grew, and its place in the spans.
 
     In: subscription rows; polls with their runs. Out: ordinal, queue_name, seq, poll, time_ms, depth, ready, in_flight,
@@ -62,7 +62,7 @@ def with_growth(
     told = subscriptions.select(
         *SNAPSHOT_COLUMNS,
         age_ms("oldest_available_ms").alias("age_ms"),
-        _caught_up(allowed_messages, allowed_age_ms).alias("caught_up"),
+        _caught_up(thresholds).alias("caught_up"),
     )
     compared = told.select(
         "*",
@@ -71,11 +71,8 @@ def with_growth(
         F.coalesce(F.max(F.when(F.col("caught_up"), F.col("seq"))).over(whole), F.lit(0)).alias("stretch_start"),
         F.last("time_ms").over(whole).alias("last_ms"),
     )
-    is_recent = (F.col("time_ms") >= F.col("last_ms") - recent_ms) | F.col("among_last_two")
-    placed = compared.withColumn(
-        "recent_start",
-        F.min(F.when(is_recent, F.col("seq"))).over(whole),
-    )
+    is_recent = (F.col("time_ms") >= F.col("last_ms") - thresholds.recent_ms) | F.col("among_last_two")
+    placed = compared.withColumn("recent_start", F.min(F.when(is_recent, F.col("seq"))).over(whole))
     is_first = F.col("before_poll").isNull()
     return placed.join(F.broadcast(runs), ["ordinal", "poll"], how="inner").select(
         *QUEUE,
@@ -99,10 +96,10 @@ def age_ms(since: str) -> Column:
     return F.when(F.col(since) <= F.col("time_ms"), F.col("time_ms") - F.col(since))
 
 
-def _caught_up(allowed_messages: int, allowed_age_ms: int) -> Column:
-    is_young = F.coalesce(age_ms("oldest_available_ms") <= allowed_age_ms, F.lit(False))
+def _caught_up(thresholds: Thresholds) -> Column:
+    is_young = F.coalesce(age_ms("oldest_available_ms") <= thresholds.allowed_age_ms, F.lit(False))
     waits = F.col("depth") - F.col("scheduled") + F.coalesce("stranded", F.lit(0))
-    return (waits <= allowed_messages) | is_young
+    return (waits <= thresholds.allowed_messages) | is_young
 
 
 def _growth(total: str) -> Column:

@@ -13,7 +13,7 @@ from typing import Final
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.resources import Lag, Losses, Subscription
 from penstock_operator.manifest import Manifest
-from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition, timestamp
+from penstock_operator.plans.conditions import LAGGING, ConditionReason, ConditionStatus, StatusCondition, timestamp
 
 __all__ = ["analysis_status", "is_noticeable", "lag_status", "lagging_condition", "reporting"]
 
@@ -74,20 +74,20 @@ def lagging_condition(subscription: Subscription, entry: SubscriptionLag) -> Sta
     """Condition Lagging: True if messages were lost, or a threshold of the spec is exceeded; else by the state."""
     limits = subscription.spec.lag_thresholds
     if entry.state is LagState.UNKNOWN:
-        return StatusCondition("Lagging", ConditionStatus.UNKNOWN, entry.state.value, entry.message)
+        return StatusCondition(LAGGING, ConditionStatus.UNKNOWN, entry.state.value, entry.message)
     if entry.state is LagState.LOSING:
         # Before the thresholds: a backlog that is too large must not hide that messages are lost.
-        return StatusCondition("Lagging", ConditionStatus.TRUE, entry.state.value, entry.message)
+        return StatusCondition(LAGGING, ConditionStatus.TRUE, entry.state.value, entry.message)
     if limits.messages is not None and entry.messages is not None and entry.messages > limits.messages:
         message = f"{entry.messages} messages, more than {limits.messages}. {entry.message}"
-        return StatusCondition("Lagging", ConditionStatus.TRUE, ConditionReason.BACKLOG_ABOVE_THRESHOLD, message)
+        return StatusCondition(LAGGING, ConditionStatus.TRUE, ConditionReason.BACKLOG_ABOVE_THRESHOLD, message)
     age, oldest = limits.oldest_age_seconds, entry.oldest_age_seconds
     if age is not None and oldest is not None and oldest > age:
         message = f"The oldest message has waited {oldest} s, more than {age} s. {entry.message}"
-        return StatusCondition("Lagging", ConditionStatus.TRUE, ConditionReason.OLDEST_MESSAGE_TOO_OLD, message)
+        return StatusCondition(LAGGING, ConditionStatus.TRUE, ConditionReason.OLDEST_MESSAGE_TOO_OLD, message)
     if entry.state in _BEHIND:
-        return StatusCondition("Lagging", ConditionStatus.TRUE, entry.state.value, entry.message)
-    return StatusCondition("Lagging", ConditionStatus.FALSE, ConditionReason.WITHIN_THRESHOLDS, entry.message)
+        return StatusCondition(LAGGING, ConditionStatus.TRUE, entry.state.value, entry.message)
+    return StatusCondition(LAGGING, ConditionStatus.FALSE, ConditionReason.WITHIN_THRESHOLDS, entry.message)
 
 
 def is_noticeable(shown: Lag | None, found: Lag) -> bool:
