@@ -144,7 +144,7 @@ def test_scaled_to_zero_and_back(team: Team) -> None:
         lambda: team.reason("subscription", "billing", "Ready") == ("False", "BrokerStopped"),
         MINUTE,
     )
-    assert team.reason("broker", "main", "Ready") == ("True", "ScaledToZero")
+    wait_for("the Broker to say so", lambda: team.reason("broker", "main", "Ready") == ("True", "ScaledToZero"), MINUTE)
     team.kube.kubectl("scale", "broker/main", "--replicas=1")
     team.wait_ready()
 
