@@ -71,6 +71,8 @@ class SessionInMemory:
     broker: BrokerInMemory
     state: BrokerState | None = None
     problem_sentence: str = "It is down."
+    hurried: int = 0
+    """How often it was told to connect without waiting."""
 
     @property
     def reach(self) -> Reach:
@@ -83,6 +85,9 @@ class SessionInMemory:
     async def delete(self, entry: DeleteEntity) -> BrokerReply:
         self._check()
         return self.broker.delete(entry)
+
+    def try_soon(self) -> None:
+        self.hurried += 1
 
     def _check(self) -> None:
         if not self.broker.is_up:

@@ -2,8 +2,9 @@
 sends declarations and deletions in batches.
 
 What many workers send to one broker at the same time travels in one request. When a session loses its connection, it
-raises Unreachable to all that wait for a reply, and connects again, with a delay that doubles each time. Source:
-docs/decisions/047-management-node.md, docs/decisions/054-owner-mark.md, docs/reference/management.md.
+raises Unreachable to all that wait for a reply, and connects again, with a delay that doubles each time and that
+`try_soon` ends. Source: docs/decisions/047-management-node.md, docs/decisions/054-owner-mark.md,
+docs/reference/management.md.
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ class BrokerSession:
         self._changed = changed
         self._management: BrokerManagement | None = None
         self._lost = asyncio.Event()
+        self._hurry = asyncio.Event()
+        """Set if the next attempt to connect need not wait out its delay."""
         self._declarations: list[_PendingCommand[DeclareEntity]] = []
         self._deletions: list[_PendingCommand[DeleteEntity]] = []
         self._command_added = asyncio.Event()
@@ -99,6 +102,14 @@ class BrokerSession:
         if not task.cancelled():
             logger.critical("the session with %s ended because of a bug", self._label, exc_info=task.exception())
             self._connection_lost("the operator's session with it ended because of a bug; see the operator's log")
+
+    def try_soon(self) -> None:
+        """Something else shows that the broker serves: connect without waiting out the delay, which grew while it did
+        not. Two attempts are at least half a second apart however often this is called; while connected it does
+        nothing.
+        """
+        if self.reach is not Reach.CONNECTED:
+            self._hurry.set()
 
     @property
     def is_running(self) -> bool:
@@ -161,6 +172,7 @@ class BrokerSession:
         delay = _FIRST_RECONNECT_SECONDS
         while True:
             self._lost.clear()
+            self._hurry.clear()
             try:
                 self._management = await self._connect(self.access)
                 self._state_received(await self._management.state())
@@ -171,8 +183,18 @@ class BrokerSession:
             except Unreachable as error:
                 self._connection_lost(str(error))
             await self._disconnect()
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, _LONGEST_RECONNECT_SECONDS)
+            delay = await self._pause(delay)
+
+    async def _pause(self, delay: float) -> float:
+        """Wait before the next attempt to connect, for `delay` seconds unless `try_soon` ends it; the delay of the
+        attempt after that, in seconds.
+        """
+        await asyncio.sleep(_FIRST_RECONNECT_SECONDS)
+        try:
+            await asyncio.wait_for(self._hurry.wait(), delay - _FIRST_RECONNECT_SECONDS)
+        except TimeoutError:
+            return min(delay * 2, _LONGEST_RECONNECT_SECONDS)
+        return _FIRST_RECONNECT_SECONDS
 
     async def _poll(self, management: BrokerManagement) -> None:
         """Read the broker's state every `poll_seconds`, until the connection is lost."""

@@ -109,6 +109,7 @@ class BrokerReconciler:
         elif not taken_names and self.sessions.get(broker.key) is None:
             # The children stay as they are, but Exchanges and Subscriptions are still declared on the broker.
             await self._keep_session(key, broker, observed, keys)
+        self._hurry_session(broker, observed)
         view = await self._view(key, broker, observed, pinned, now)
         return report_broker(
             replace(
@@ -200,6 +201,15 @@ class BrokerReconciler:
             password=keys.password,
         )
         await self.sessions.ensure(broker.key, access, lambda change: self._session_changed(key, change))
+
+    def _hurry_session(self, broker: Broker, observed: ObservedChildren) -> None:
+        """While the broker did not answer, the pauses between two attempts have grown. Once its pod serves clients, the
+        Broker must not stay not Ready for the rest of such a pause.
+        """
+        session = self.sessions.get(broker.key)
+        serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
+        if session is not None and session.reach is Reach.UNREACHABLE and serves:
+            session.try_soon()
 
     def _session_changed(self, key: ResourceKey, change: SessionChange) -> None:
         match change:

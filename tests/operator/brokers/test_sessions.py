@@ -9,6 +9,7 @@ from typing import assert_never
 
 import pytest
 from support.resources import broker_state, exchange, subscription
+from support.virtual_time import run_in_virtual_time
 from support.waiting import wait_until
 
 from penstock_api import declaration
@@ -33,11 +34,14 @@ class Script:
     is_up: bool = True
     batches: list[list[str]] = field(default_factory=list[list[str]])
     connects: int = 0
+    times: list[float] = field(default_factory=list[float])
+    """When each attempt to connect was made."""
     later: NotUnderstood | None = None
     """It is of a later release."""
 
     async def connect(self, access: ManagementAccess) -> BrokerManagement:
         self.connects += 1
+        self.times.append(asyncio.get_running_loop().time())
         self._check()
         return Scripted(self)
 
@@ -214,3 +218,66 @@ async def test_a_dropped_session_is_gone(made: Fixture) -> None:
     await made.session()
     await made.sessions.drop("shop/main")
     assert made.sessions.get("shop/main") is None
+
+
+def test_the_pauses_between_attempts_grow_to_ten_seconds() -> None:
+    script = Script(is_up=False)
+
+    async def down() -> None:
+        sessions = BrokerSessions(script.connect, 5)
+        await sessions.ensure("shop/main", TARGET, lambda _: None)
+        await asyncio.sleep(40)
+        await sessions.close()
+
+    run_in_virtual_time(down())
+    assert script.times == [0, 0.5, 1.5, 3.5, 7.5, 15.5, 25.5, 35.5]
+
+
+def test_a_session_that_is_told_to_hurry_connects_before_its_pause_is_over() -> None:
+    """After 40 s without an answer the next attempt would be at 45.5 s; the pod serves at 42 s."""
+    script = Script(is_up=False)
+
+    async def comes_back() -> tuple[Reach, str]:
+        sessions = BrokerSessions(script.connect, 5)
+        session = await sessions.ensure("shop/main", TARGET, lambda _: None)
+        await asyncio.sleep(42)
+        script.is_up = True
+        session.try_soon()
+        await asyncio.sleep(0.01)
+        found = session.reach, session.problem
+        await sessions.close()
+        return found
+
+    assert run_in_virtual_time(comes_back()) == (Reach.CONNECTED, "")
+    assert script.times[-2:] == [35.5, 42]
+
+
+def test_after_an_attempt_in_vain_the_pauses_grow_anew() -> None:
+    """The pod serves, but its address is not announced everywhere yet."""
+    script = Script(is_up=False)
+
+    async def down() -> None:
+        sessions = BrokerSessions(script.connect, 5)
+        session = await sessions.ensure("shop/main", TARGET, lambda _: None)
+        await asyncio.sleep(42)
+        session.try_soon()
+        await asyncio.sleep(4)
+        await sessions.close()
+
+    run_in_virtual_time(down())
+    assert script.times[-5:] == [35.5, 42, 42.5, 43.5, 45.5]
+
+
+def test_hurrying_all_the_time_is_two_attempts_a_second() -> None:
+    script = Script(is_up=False)
+
+    async def down() -> None:
+        sessions = BrokerSessions(script.connect, 5)
+        session = await sessions.ensure("shop/main", TARGET, lambda _: None)
+        for _ in range(1000):
+            session.try_soon()
+            await asyncio.sleep(0.01)
+        await sessions.close()
+
+    run_in_virtual_time(down())
+    assert script.connects == 20

@@ -232,3 +232,22 @@ async def test_an_operator_that_has_just_started_keeps_what_is_shown_of_the_lag_
     report = await place.report(broker({"lagAnalysis": shown}))
     assert report.details["lagAnalysis"] == shown
     assert "lagAnalysis" not in (await place.report(broker())).details
+
+
+@pytest.mark.parametrize(
+    ("serves", "is_up", "times"),
+    [
+        pytest.param(True, False, 1, id="the-pod-serves-and-the-session-does-not-know-it"),
+        pytest.param(True, True, 0, id="connected"),
+        pytest.param(False, False, 0, id="nothing-serves"),
+    ],
+)
+async def test_a_session_to_a_pod_that_serves_is_told_to_hurry(
+    place: Place, serves: bool, is_up: bool, times: int
+) -> None:
+    await place.run(broker())
+    if serves:
+        running(place)
+    place.sessions.broker.is_up = is_up
+    await place.run(broker())
+    assert place.sessions.open["shop/main"].hurried == times
