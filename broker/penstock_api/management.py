@@ -2,7 +2,8 @@
 
 Source: AMQP Management 1.0 working draft 11 (CREATE, READ, UPDATE, DELETE, QUERY), with three additions that
 docs/reference/management.md describes: CREATE is idempotent and reports what it did, a CREATE or DELETE may carry a
-list, and QUERY takes ``changedSince``. Both ends import this module; neither may assume more than it says.
+list, and QUERY takes ``changedSince`` and ``statesSince``. Both ends import this module; neither may assume more than
+it says.
 
 Bodies are AMQP maps (amqp-value) whose keys are the camelCase aliases of the models below. Times are integer
 milliseconds since the epoch on the broker's clock, durations integer milliseconds, sizes integer bytes.
@@ -30,12 +31,18 @@ ENTITY_TYPE = "entityType"  # QUERY only
 OFFSET = "offset"
 COUNT = "count"
 CHANGED_SINCE = "changedSince"  # QUERY only: the `revision` of an earlier reply
+STATES_SINCE = "statesSince"  # QUERY of subscriptions: the `statesToken` of an earlier reply, or "" for all states
 STATUS_CODE = "statusCode"
 STATUS_DESCRIPTION = "statusDescription"
 ERROR_CONDITION = "errorCondition"  # an AMQP error condition, on failures
 REASON = "penstock:reason"  # a penstock_core.reason value, on failures
 REVISION = "revision"  # QUERY replies: pass it back as `changedSince`
 TOTAL = "totalCount"  # QUERY replies: entities that match, before offset and count
+STATES_TOKEN = "statesToken"  # replies to `statesSince`: pass it back; it means nothing after a restart of the broker
+IS_WHOLE = "isWhole"  # replies to `statesSince`: true if this is the first part of all states, false if of the changed
+LEFT = "left"  # replies to `statesSince`: states that did not fit; ask for them with the token of this reply
+NOW_MS = "nowMs"  # replies to `statesSince`: the time of the reply, on the broker's clock
+REMOVED = "removed"  # key of the body of replies to `statesSince`: queue names of subscriptions that are gone
 
 MAX_COUNT = 1000
 """Largest number of entities in one reply to QUERY; a request for more gets this many."""

@@ -1,17 +1,22 @@
-"""Polling over management answers: pages, changes between pages, failures."""
+"""Polling over management answers: changes, pages of brokers of earlier releases, failures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from observer.samples import START_MS, a_broker, a_subscription
+from support.broker_process import BrokerProcess
+from support.proton_client import connected, publish
 
 from penstock_amqp.client.errors import ManagementError, TransportError
-from penstock_api.management import EntityType
+from penstock_amqp.client.management import ChangedStates, ListedEntity, ManagementClient, Page
+from penstock_api.management import Deletion, EntityType, SubscriptionDeclaration, SubscriptionState
 from penstock_observer.broker_client import PolledBroker
 from penstock_observer.poller import BrokerAway
+from penstock_observer.rows import Poll
 
 REFUSED = ManagementError(403, "no", condition=None, reason=None)
 
@@ -26,7 +31,7 @@ class Answer:
 
 @dataclass
 class Client:
-    """A management client over a list of names per poll; page size 2."""
+    """A management client of a broker that knows no `statesSince`, over a list of names per poll; page size 2."""
 
     polls: list[list[str]]
     at: int = -1
@@ -38,6 +43,13 @@ class Client:
         assert (type, name) == (EntityType.BROKER, None)
         self.at = min(self.at + 1, len(self.polls) - 1)
         return a_broker().to_wire()
+
+    async def changed_states(self, token: str) -> ChangedStates:
+        """The first page, as if the request did not name a token."""
+        assert token == ""
+        names = self.polls[self.at][:2]
+        page = Page([a_subscription(name).to_wire() for name in names], len(self.polls[self.at]), 1)
+        return ChangedStates(page, None, True, (), 0)
 
     async def query(self, type: EntityType, *, offset: int, count: int) -> Answer:
         """Two of the names; a name behind a slash comes only with the second page."""
@@ -126,3 +138,112 @@ async def test_an_answer_of_another_release_is_told() -> None:
     with pytest.raises(BrokerAway, match=r"epoch.*another release"):
         await broker_of(client).poll()
     assert client.closed
+
+
+@dataclass
+class ChangingClient(Client):
+    """A client of a broker that tells what changed; `told` are its replies."""
+
+    told: list[ChangedStates] = field(default_factory=list[ChangedStates])
+    tokens: list[str] = field(default_factory=list[str])
+
+    async def changed_states(self, token: str) -> ChangedStates:
+        """The next reply."""
+        self.tokens.append(token)
+        return self.told.pop(0)
+
+
+def told(
+    *names: str, token: str, is_whole: bool = False, removed: tuple[str, ...] = (), left: int = 0
+) -> ChangedStates:
+    """A reply with the states of these subscriptions."""
+    rows = [a_subscription(name).to_wire() for name in names]
+    return ChangedStates(
+        Page(rows, 99, 1), token, is_whole, tuple(f"psub:durable:global:{each}" for each in removed), left
+    )
+
+
+async def test_polls_ask_for_what_changed_and_keep_the_rest() -> None:
+    """Parts of one reply make one poll; what was not told is the same object; a whole reply voids what was known."""
+    client = ChangingClient([[]])
+    client.told = [
+        told("b", "d", token="t1", is_whole=True, left=1),
+        told("a", token="t2"),
+        told("c", "b", token="t3", removed=("d", "never-seen")),
+        told(token="t4"),
+        told("e", token="u1", is_whole=True),
+    ]
+    broker = broker_of(client)
+    polls = [await broker.poll() for _ in range(4)]
+    assert client.tokens == ["", "t1", "t2", "t3", "t4"]
+    named = [[state.subscription_name for state in poll.subscriptions] for poll in polls]
+    assert named == [["a", "b", "d"], ["a", "b", "c"], ["a", "b", "c"], ["e"]]
+    assert all(poll.complete for poll in polls)
+    assert polls[1].subscriptions[0] is polls[0].subscriptions[0]
+    assert polls[1].subscriptions[1] is not polls[0].subscriptions[1]
+    assert all(now is before for now, before in zip(polls[2].subscriptions, polls[1].subscriptions, strict=True))
+
+
+async def test_an_answer_that_is_not_understood_changes_nothing() -> None:
+    """The next poll asks for the same again."""
+    wrong = told("a", "b", token="t2", removed=("a",))
+    wrong.page.results[1]["depth"] = "deep"
+    client = ChangingClient([[]], told=[told("a", token="t1", is_whole=True), wrong, told("b", token="t2")])
+    broker = broker_of(client)
+    await broker.poll()
+    with pytest.raises(BrokerAway, match="depth"):
+        await broker.poll()
+    assert len((await broker.poll()).subscriptions) == 2
+    assert client.tokens == ["", "t1", "t1"]
+
+
+async def test_real_brokers_tell_what_changed_over_reconnects_and_restarts(tmp_path: Path) -> None:
+    """What the observer puts together is what a full read tells, whatever happened between two polls."""
+    with BrokerProcess(tmp_path / "data") as process:
+        clients: list[ManagementClient] = []
+
+        async def connect() -> ManagementClient:
+            clients.append(await ManagementClient.connect(process.management))
+            return clients[-1]
+
+        broker = PolledBroker(connect)
+        names = [f"s{number}" for number in range(1200)]
+        bodies = [
+            SubscriptionDeclaration(subscription_name=name, exchange="amq.topic", binding_keys=(name,))
+            for name in names
+        ]
+        administrator = await ManagementClient.connect(process.management)
+        replies = await administrator.create_all([ListedEntity(EntityType.SUBSCRIPTION, None, each) for each in bodies])
+        assert {reply.status for reply in replies} == {201}
+        first = await agreed(broker, administrator)
+        assert len(first.subscriptions) == 1200
+        with connected(process.url) as client:
+            publish(client.create_sender("amq.topic/s7"), ["1", "2"])
+        await administrator.delete(EntityType.SUBSCRIPTION, "psub:durable:global:s1100", Deletion())
+        await clients[-1].close()
+        with pytest.raises(BrokerAway):
+            await broker.poll()
+        second = await agreed(broker, administrator)
+        before = {state.queue_name: state for state in first.subscriptions}
+        changed = [state.queue_name for state in second.subscriptions if before[state.queue_name] is not state]
+        assert changed == ["psub:durable:global:s7"]
+        assert len(second.subscriptions) == 1199
+        await administrator.close()
+        process.kill()
+        process.start()
+        with pytest.raises(BrokerAway):
+            await broker.poll()
+        administrator = await ManagementClient.connect(process.management)
+        third = await agreed(broker, administrator)
+        assert third.broker.epoch == second.broker.epoch + 1
+        assert len(third.subscriptions) == 1199
+        await administrator.close()
+        await broker.close()
+
+
+async def agreed(broker: PolledBroker, administrator: ManagementClient) -> Poll:
+    """A poll, which has what a full read tells."""
+    poll = await broker.poll()
+    states = await administrator.states(SubscriptionState)
+    assert list(poll.subscriptions) == sorted(states, key=lambda state: state.queue_name)
+    return poll

@@ -21,7 +21,7 @@ from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType, ManagementDocument, Operation
 
-__all__ = ["ListedEntity", "ManagementClient", "ManagementReply", "Page"]
+__all__ = ["ChangedStates", "ListedEntity", "ManagementClient", "ManagementReply", "Page"]
 
 D = TypeVar("D", bound=ManagementDocument)
 
@@ -89,6 +89,23 @@ class Page:
     results: list[dict[str, object]]
     total_count: int
     revision: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedStates:
+    """States of subscriptions that changed since an earlier reply, or the first part of all states."""
+
+    page: Page
+    token: str | None
+    """For the next request; None: the broker is of a release that knows no tokens, and `page` is the first page of a
+    plain QUERY.
+    """
+    is_whole: bool
+    """What was known before is void."""
+    removed: tuple[str, ...]
+    """Queue names of subscriptions that are gone; `page` comes after them."""
+    left: int
+    """States that did not fit into this reply."""
 
 
 class ManagementClient:
@@ -213,6 +230,14 @@ class ManagementClient:
         answer = (await self.request(Operation.QUERY, type, None, body, properties=properties)).check()
         return _page(answer)
 
+    async def changed_states(self, token: str) -> ChangedStates:
+        """States of subscriptions that changed since the reply with this token, or all of them if it is empty or too
+        old, or if the broker was restarted since. Raises `ManagementError`.
+        """
+        properties = {management.STATES_SINCE: token}
+        answer = await self.request(Operation.QUERY, EntityType.SUBSCRIPTION, properties=properties)
+        return _changed_states(answer.check())
+
     async def query_all(self, type: EntityType, *, attributes: Sequence[str] = ()) -> list[dict[str, object]]:
         """All entities of a type, page after page (entities made or deleted meanwhile may be missing or listed
         twice)."""
@@ -266,6 +291,18 @@ def _from_fields(fields: Mapping[str, object], body: object, properties: Mapping
         reason=None if reason is None else str(reason),
         body=body,
         properties=properties,
+    )
+
+
+def _changed_states(answer: ManagementReply) -> ChangedStates:
+    told = answer.properties
+    token, left = told.get(management.STATES_TOKEN), told.get(management.LEFT)
+    return ChangedStates(
+        page=_page(answer),
+        token=token if isinstance(token, str) else None,
+        is_whole=bool(told.get(management.IS_WHOLE, True)),
+        removed=tuple(cast(list[str], answer.attributes.get(management.REMOVED, []))),
+        left=left if isinstance(left, int) else 0,
     )
 
 

@@ -62,6 +62,7 @@ def flowed(broker: Broker, connection: Connection, link: OutLink) -> None:
     """The peer changed the credit of a link on which it receives, or asked to drain it."""
     context = link.context
     if isinstance(context, Consumer):
+        context.queue.note_change()
         if link.drain and context.is_active:
             broker.work.draining.append(context)
         if link.credit > 0:

@@ -17,8 +17,8 @@ from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_broker.access.connection import Connection
-from penstock_broker.management import declare, delete, entity_states, queue_messages
-from penstock_broker.management.responses import ManagementResponse, invalid_request, refusal
+from penstock_broker.management import changed_states, declare, delete, entity_states, queue_messages
+from penstock_broker.management.responses import ManagementResponse, invalid_request, query_body, refusal
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
 from penstock_core.identity import parse_queue_name
@@ -57,15 +57,11 @@ class QueryTask:
         return None
 
     def _response(self) -> ManagementResponse:
-        results = _raw_list(self.encoded)
-        names = encode(list[Value](self.attributes))
-        pairs = encode("attributeNames") + names + encode("results") + results
-        body = b"\xd1" + (len(pairs) + 4).to_bytes(4, "big") + (4).to_bytes(4, "big") + pairs
         return ManagementResponse(
             status=int(StatusCode.OK),
             description="OK",
             properties={management.REVISION: self.revision, management.TOTAL: self.total},
-            encoded_body=body,
+            encoded_body=query_body(self.attributes, self.encoded),
         )
 
 
@@ -89,13 +85,9 @@ class ChangesTask:
         return None
 
 
-def _raw_list(items: list[bytes]) -> bytes:
-    """A list32 of values that are encoded already."""
-    joined = b"".join(items)
-    return b"\xd0" + (len(joined) + 4).to_bytes(4, "big") + len(items).to_bytes(4, "big") + joined
-
-
-Task: TypeAlias = QueryTask | ChangesTask | queue_messages.PeekTask | queue_messages.MessagesTask
+Task: TypeAlias = (
+    QueryTask | ChangesTask | changed_states.ChangedStatesTask | queue_messages.PeekTask | queue_messages.MessagesTask
+)
 """A request that is worked through in slices: `step` returns its response, or None if there is more to do."""
 
 
@@ -203,7 +195,7 @@ def _visible(broker: Broker, connection: Connection) -> list[Connection]:
 
 def _query(
     broker: Broker, connection: Connection, kind: EntityType, request: Message
-) -> ManagementResponse | QueryTask:
+) -> ManagementResponse | QueryTask | changed_states.ChangedStatesTask:
     asked = request.application_properties
     offset, count = _number(asked.get(management.OFFSET), 0), _number(asked.get(management.COUNT), management.MAX_COUNT)
     since = _number(asked.get(management.CHANGED_SINCE), 0)
@@ -212,6 +204,9 @@ def _query(
     body = request.body if isinstance(request.body, dict) else {}
     names = body.get("attributeNames")
     attributes = [str(name) for name in names] if isinstance(names, list) and names else _attributes(kind)
+    token = asked.get(management.STATES_SINCE)
+    if kind is EntityType.SUBSCRIPTION and isinstance(token, str):
+        return changed_states.begin(broker, token, attributes, min(count, management.MAX_COUNT))
     rows = list(_pending(broker, connection, kind, since))
     page = rows[offset : offset + min(count, management.MAX_COUNT)]
     total = len(rows) if since == 0 else sum(1 for _ in _pending(broker, connection, kind, 0))

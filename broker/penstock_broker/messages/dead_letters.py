@@ -133,6 +133,7 @@ def _send_on(broker: Broker, queue: Queue, condemned: Stranded, address: str) ->
         broker.clock.after(RETRY_MS, lambda: _retry(broker))
     broker.stranded[queue] = None
     queue.stranded[condemned.entry[NUMBER]] = condemned
+    queue.note_change()
     queue.redelivery.repeated.came_back(condemned.entry[NUMBER])
     if broker.warnings.may_warn(f"stranded {queue.name}"):
         logger.warning(

@@ -152,6 +152,8 @@ def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> 
     now = broker.clock.now_us
     link = consumer.link
     connection = consumer.connection
+    if queue.changes is not None:
+        queue.note_change()
     if (
         link.max_bytes
         or queue.returned.blocks
@@ -312,6 +314,7 @@ def finish_drains(broker: Broker) -> None:
             broker.work.draining.append(consumer)
             continue
         connection.endpoint.drained(link)
+        queue.note_change()
         broker.work.touch(connection)
 
 
@@ -332,6 +335,9 @@ def advance_streams(broker: Broker, connection: Connection) -> None:
     """Hand the connection's streams their part of this turn. Raises OSError if a message can't be read."""
     if connection.is_blocked:
         return
+    for link in connection.endpoint.streams:
+        if isinstance(link.context, Consumer):
+            link.context.queue.note_change()  # its credit goes back with the end of a stream that drains
     events: list[Event] = []
     if connection.endpoint.advance_streams(TURN_BYTES, HELD_BACK_BYTES, events):
         broker.work.touch(connection)

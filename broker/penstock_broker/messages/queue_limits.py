@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 def remove(broker: Broker, queue: Queue, entry: Entry, outcome: EndReason) -> None:
     """A message that is in no list of the queue any more has left it for good."""
+    queue.note_change()
     queue.depth_bytes -= len(entry[DATA])
     queue.forget(entry[NUMBER])
     if entry[FLAGS] & LOGGED:

@@ -41,6 +41,8 @@ def accepted(broker: Broker, consumer: Consumer, batch: list[Held]) -> None:
     now = broker.clock.now_us
     queue = consumer.queue
     count = len(batch)
+    if queue.changes is not None:
+        queue.note_change()
     queue.in_flight -= count
     queue.totals.acked += count
     # Runs again: what arrived, or was sent, in one turn shares its time.
@@ -76,6 +78,7 @@ def settled(broker: Broker, consumer: Consumer, event: Settled) -> None:
     queue = consumer.queue
     held, entry = event.held, event.held[1]
     number = entry[NUMBER]
+    queue.note_change()
     queue.totals.hold.add(broker.clock.now_us - event.held[2], 1)
     match event.outcome:
         case Outcome.REJECTED:

@@ -110,6 +110,8 @@ def put_numbered(
             queue.put(ours)
         else:
             queue.ready.extend(ours)
+        if queue.changes is not None:
+            queue.note_change()
         queue.totals.enqueued += count
         queue.totals.enqueued_bytes += size
         queue.depth_bytes += size

@@ -88,6 +88,7 @@ class Queue:
     __slots__ = (
         "admits",
         "backlog",
+        "changes",
         "delayed",
         "delivered_up_to",
         "depth_bytes",
@@ -134,6 +135,17 @@ class Queue:
         self.in_flight = 0
         """Deliveries that nobody has settled yet."""
         self.totals = QueueTotals()
+        self.changes: dict[Queue, None] | None = None
+        """Where the queue enters itself with its next change; None: it has done so, or nobody wants to know."""
+
+    def note_change(self) -> None:
+        """Something that management tells of the queue has changed, or is about to in this turn.
+
+        What writes such a field from outside this class calls it. Whether it has to be called stands in `changes`.
+        """
+        changes, self.changes = self.changes, None
+        if changes is not None:
+            changes[self] = None
 
     @property
     def waiting(self) -> int:
@@ -160,10 +172,12 @@ class Queue:
 
     def put(self, entries: Iterable[Entry]) -> None:
         """Put messages of any kind behind those of their priority; the counters are the caller's."""
+        self.note_change()
         self.backlog.put(entries)
 
     def put_back(self, held: Iterable[Held]) -> None:
         """Take deliveries back, to be sent again before all that wait at their priority."""
+        self.note_change()
         put_back, repeated = self.backlog.put_back, self.redelivery.repeated
         for delivery in held:
             put_back(delivery[1])
@@ -174,6 +188,7 @@ class Queue:
 
     def pick(self, chosen: Set[int], passed: Set[int]) -> list[Entry]:
         """Take waiting messages out; the rest of their end is the caller's. `passed`: see the backlog's."""
+        self.note_change()
         return self.backlog.pick(chosen, passed)
 
     def take_out(self, chosen: Mapping[int, Entry], passed: Set[int]) -> list[Entry]:
@@ -186,10 +201,12 @@ class Queue:
 
     def hold_back(self, entry: Entry) -> None:
         """Keep a message until it is available, or has expired before."""
+        self.note_change()
         self.delayed.add(entry)
 
     def keep(self, entry: Entry, now_us: int) -> None:
         """Put a message that was taken out back in its place."""
+        self.note_change()
         if entry[AVAILABLE] > now_us:
             self.hold_back(entry)
         else:
@@ -217,12 +234,14 @@ class Queue:
 
     def join(self, consumer: ReceivingLink) -> None:
         """A consumer more."""
+        self.note_change()
         self.links.consumers.append(consumer)
         self.links.unused_since_us = 0
         self.rank()
 
     def leave(self, consumer: ReceivingLink, now_us: int) -> None:
         """The consumer is gone; what it had unsettled is given back apart from this."""
+        self.note_change()
         self.links.consumers.remove(consumer)
         self.backlog.left(consumer)
         if not self.links.consumers:
@@ -246,6 +265,7 @@ class Queue:
 
     def fail(self, entry: Entry) -> int:
         """Count one failed delivery; how many they are now."""
+        self.note_change()
         attempts = self.redelivery.attempts
         count = attempts[entry[NUMBER]] = attempts.get(entry[NUMBER], 0) + 1
         if count > self.totals.max_delivery_count:

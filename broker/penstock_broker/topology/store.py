@@ -16,6 +16,7 @@ from penstock_broker.queue.disposal import Disposal
 from penstock_broker.queue.queue import Queue
 from penstock_broker.topology import documents
 from penstock_broker.topology.records import Exchange, PointToPointQueue, Subscription, Temporary, new_router
+from penstock_broker.topology.state_changes import StateChanges
 from penstock_core.address import PREDEFINED
 from penstock_core.attach import Create, Rebind
 from penstock_core.binding import Binding, ByConnection, ByContainer
@@ -70,6 +71,8 @@ class Topology:
         """What auto-creation made."""
         self.disposal = Disposal()
         """What ended queues held, to be freed in slices."""
+        self.state_changes = StateChanges()
+        """Of the subscriptions, for those who poll."""
         self.has_unsynced = False
         """A record of this turn's block describes the topology; cleared when the block is written."""
         self.revision = 1
@@ -161,6 +164,7 @@ class Topology:
     def restore(self, subscription: Subscription) -> None:
         """Put a subscription in its place that the log knows already."""
         self.subscriptions[subscription.identity] = subscription
+        self.state_changes.watch(subscription.queue)
         self.by_incarnation[subscription.queue.incarnation] = subscription
         self._apply_policies(subscription)
         self._bind(subscription)
@@ -211,6 +215,7 @@ class Topology:
             self._erase(documents.SUBSCRIPTION, subscription.name)
         self._unbind(subscription)
         del self.subscriptions[subscription.identity]
+        self.state_changes.end(subscription.name)
         del self.by_incarnation[subscription.queue.incarnation]
         self._dispose_of(subscription.queue)
         self.next_revision()
@@ -218,6 +223,7 @@ class Topology:
     def write(self, subscription: Subscription) -> None:
         """Write the document of a subscription that lasts."""
         subscription.revision = self.next_revision()
+        subscription.queue.note_change()
         if subscription.is_logged:
             payload = documents.dump(subscription)
             subscription.noted_unused_us = subscription.queue.links.unused_since_us
@@ -287,6 +293,7 @@ class Topology:
 
     def _dispose_of(self, queue: Queue) -> None:
         """A record of the log has ended the queue's life: what it held is freed in slices."""
+        self.state_changes.unwatch(queue)
         self.disposal.add(*queue.end())
         queue.admits = None  # it may refer to the queue
 

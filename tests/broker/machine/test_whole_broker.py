@@ -17,6 +17,7 @@ from broker.log.simulated_files import PowerCut
 from broker.machine.client import Accepted, Answered, Client, Closed, Consuming, Delivered, Opened, Seen, Source
 from broker.machine.model import KEYS, NOT_FOUND, STOLEN, Identity, Image, Link, Model, Subscription
 from broker.machine.promises import Promises, lies_between
+from broker.management.known_states import KnownStates, all_documents
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -53,6 +54,8 @@ class WholeBroker(RuleBasedStateMachine):
         self.model = Model()
         self.promises = Promises()
         self.clients: dict[int, Client] = {}
+        self.known = KnownStates()
+        """What a reader of management knows who asks only for what changed."""
         self.numbers = 0
         self.keeping: dict[str, set[Identity]] = {}
         """Where each message that was sent is kept over a restart."""
@@ -136,6 +139,8 @@ class WholeBroker(RuleBasedStateMachine):
 
     def agree(self) -> None:
         """The broker holds what the model holds, and keeps back nothing that somebody wants."""
+        self.known.follow(self.site.broker)
+        assert self.known.documents == all_documents(self.site.broker)
         there = self.site.named()
         wanted = {
             identity: each

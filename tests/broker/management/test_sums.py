@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from itertools import count
 
+from broker.management.known_states import KnownStates, all_documents
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -94,6 +95,7 @@ class Sums(RuleBasedStateMachine):
         self.lives: dict[str, tuple[int, int]] = {}
         self.before: dict[str, SubscriptionState] = {}
         self.lost = 0
+        self.known = KnownStates()
         self._declare(EntityType.EXCHANGE, "orders", ExchangeDeclaration(exchange_type="Topic"))
         self._declare(EntityType.EXCHANGE, "graves", ExchangeDeclaration(exchange_type="Direct"))
         self._declare(EntityType.QUEUE, "elsewhere", QueueDeclaration(limits=QueueLimits(max_messages=3)))
@@ -343,6 +345,14 @@ class Sums(RuleBasedStateMachine):
                 assert state.lost_at_restart == before.lost_at_restart
             self.lives[name] = life
             self.before[name] = state
+
+    @invariant()
+    def the_changes_make_the_whole(self) -> None:
+        """What a reader knows who asks only for what changed, over restarts too, is what a full read shows."""
+        if not hasattr(self, "timed"):
+            return
+        self.known.follow(self.timed.broker)
+        assert self.known.documents == all_documents(self.timed.broker)
 
     @invariant()
     def losses_are_those_of_orderly_stops(self) -> None:

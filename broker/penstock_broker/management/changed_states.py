@@ -1,0 +1,120 @@
+"""QUERY with `statesSince`: the states of the subscriptions that changed since the reply whose token the request names.
+
+A token is the identity of this broker's life and a version of `topology.state_changes`. One that is not of this life,
+or that is too old, is answered with all states. So is the empty one, which a reader sends first.
+
+Some figures depend on other links than those of the queue: which credit is usable changes with the socket of a
+connection. So a queue that has ready messages and consumers counts as changed whenever its state was told.
+
+Source: docs/reference/management.md, "States that changed".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock_amqp.types.encoder import encode
+from penstock_amqp.types.values import Value
+from penstock_api import management
+from penstock_api.management import StatusCode
+from penstock_broker.access.connection import Connection
+from penstock_broker.management import entity_states
+from penstock_broker.management.responses import ManagementResponse, query_body
+from penstock_broker.state.broker import Broker
+from penstock_broker.topology.records import Subscription
+from penstock_broker.topology.state_changes import Changes
+from penstock_core.identity import parse_queue_name
+
+__all__ = ["ChangedStatesTask", "begin"]
+
+
+@dataclass(slots=True)
+class ChangedStatesTask:
+    """Such a QUERY in progress: each `step` encodes some states, until one returns the response."""
+
+    broker: Broker
+    changes: Changes
+    is_whole: bool
+    attributes: list[str]
+    names: Iterator[str]
+    held: entity_states.InFlight
+    encoded: list[bytes]
+
+    def step(self, count: int) -> ManagementResponse | None:
+        """Encode up to `count` states more; the response once all are encoded."""
+        for _ in range(count):
+            state = self.next_state()
+            if state is None:
+                return self._response()
+            self.encoded.append(encode([state.get(each) for each in self.attributes]))
+        return None
+
+    def next_state(self) -> entity_states.StateDocument | None:
+        """The state of the next subscription that is still there, as it is now; None after the last."""
+        for name in self.names:
+            subscription = _named(self.broker, name)
+            if subscription is None:
+                continue  # it has ended since the first step: the next request is told so
+            state = entity_states.subscription_state(subscription, self.held)
+            if state["ready"] and state["consumers"]:
+                subscription.queue.note_change()
+            return state
+        return None
+
+    def _response(self) -> ManagementResponse:
+        changes, topology = self.changes, self.broker.topology
+        removed: list[Value] = [] if self.is_whole else list(changes.removed)
+        return ManagementResponse(
+            status=int(StatusCode.OK),
+            description="OK",
+            properties={
+                management.REVISION: topology.revision,
+                management.TOTAL: len(topology.subscriptions),
+                management.STATES_TOKEN: _life(self.broker) + str(changes.version),
+                management.IS_WHOLE: self.is_whole,
+                management.LEFT: changes.left,
+                management.NOW_MS: self.broker.clock.now_us // 1000,
+            },
+            encoded_body=query_body(self.attributes, self.encoded, {management.REMOVED: removed}),
+        )
+
+
+def begin(broker: Broker, token: str, attributes: list[str], most: int) -> ChangedStatesTask:
+    """Find what changed since the reply that had this token; `most`: states in one response."""
+    record = broker.topology.state_changes
+    record.number()
+    version = _version(broker, token)
+    is_whole = version is None or not record.knows(version)
+    changes = record.since(0 if version is None or is_whole else version, max(most, 1))
+    held = entity_states.in_flight(_connections(broker, changes.states))
+    return ChangedStatesTask(broker, changes, is_whole, attributes, iter(changes.states), held, [])
+
+
+def _life(broker: Broker) -> str:
+    return f"{broker.instance.id}.{broker.log.epoch}."
+
+
+def _version(broker: Broker, token: str) -> int | None:
+    """The version in a token of this broker's life, else None."""
+    life = _life(broker)
+    version = token.removeprefix(life)
+    return int(version) if token.startswith(life) and version.isascii() and version.isdigit() else None
+
+
+def _named(broker: Broker, name: str) -> Subscription | None:
+    identity = parse_queue_name(name)
+    return None if identity is None else broker.topology.subscriptions.get(identity)
+
+
+def _connections(broker: Broker, names: tuple[str, ...]) -> list[Connection]:
+    """The connections that may hold messages of these subscriptions: those of their consumers, and those that have
+    transactions, in which a delivery stays when its link goes.
+    """
+    found = {each.number: each for each in broker.clients.connections.values() if each.transactions is not None}
+    for name in names:
+        subscription = _named(broker, name)
+        if subscription is not None:
+            for consumer in subscription.queue.links.consumers:
+                found[consumer.connection.number] = consumer.connection
+    return list(found.values())

@@ -1,0 +1,187 @@
+"""QUERY with `statesSince`: what is told, and when everything is told again.
+
+That the changes make the whole after any history is checked in test_sums.py for one subscription, and in the machine
+of the whole broker for many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from broker.management.known_states import KnownStates
+from proton import Message
+from support.proton_client import Subscribed
+from support.stepped_broker import SteppedBroker
+
+from penstock_api.management import EntityType, QueueLimits, SubscriptionDeclaration, SubscriptionState
+from penstock_broker.management import declare, entity_states
+from penstock_broker.management.responses import to_value
+from penstock_broker.topology import state_changes
+
+
+@pytest.fixture
+def site() -> Iterator[SteppedBroker]:
+    broker = SteppedBroker()
+    yield broker
+    broker.close()
+
+
+def declared(site: SteppedBroker, *names: str) -> None:
+    """Durable subscriptions of these names, each with a binding key of its name."""
+    for name in names:
+        body = SubscriptionDeclaration(subscription_name=name, exchange="amq.topic", binding_keys=(name,))
+        assert declare.declare(site.broker, EntityType.SUBSCRIPTION, None, to_value(body), update=False).status == 201
+    site.turn()
+
+
+def ended(site: SteppedBroker, name: str) -> None:
+    """The subscription is gone."""
+    topology = site.broker.topology
+    topology.end(next(each for each in topology.subscriptions.values() if each.identity.name == name))
+    site.turn()
+
+
+def whole(site: SteppedBroker) -> dict[str, SubscriptionState]:
+    """What a full read tells."""
+    broker = site.broker
+    held = entity_states.in_flight(broker.clients.connections.values())
+    documents = [entity_states.subscription_state(each, held) for each in broker.topology.subscriptions.values()]
+    found = [{key: value for key, value in each.items() if value is not None} for each in documents]
+    return {state.queue_name: state for state in map(SubscriptionState.read, found)}
+
+
+def names(known: KnownStates) -> list[str]:
+    """Of the subscriptions that the reader knows."""
+    return sorted(state.subscription_name for state in known.states.values())
+
+
+def test_what_did_not_change_is_not_told(site: SteppedBroker) -> None:
+    """Two subscriptions, then none, then the one that got a message; time alone changes nothing."""
+    declared(site, "a", "b")
+    known = KnownStates()
+    known.ask(site.broker)
+    assert (known.told, known.was_whole, names(known)) == (2, True, ["a", "b"])
+    site.pass_ms(600_000)
+    known.ask(site.broker)
+    assert (known.told, known.was_whole) == (0, False)
+    site.connect().send("amq.topic/a", Message(body="1"))
+    known.ask(site.broker)
+    assert (known.told, known.states["psub:durable:global:a"].depth) == (1, 1)
+    known.ask(site.broker)
+    assert known.told == 0
+
+
+def test_a_message_that_waits_for_a_consumer_without_credit_is_looked_at_each_time(site: SteppedBroker) -> None:
+    """Whether credit is usable does not depend on the queue alone."""
+    declared(site, "a")
+    peer = site.connect()
+    link = peer.session.receiver("a")
+    link.source.address = "amq.topic/a"
+    Subscribed().apply(link)
+    link.open()
+    peer.pump()
+    known = KnownStates()
+    known.ask(site.broker)
+    known.ask(site.broker)
+    assert known.told == 0
+    site.connect().send("amq.topic/a", Message(body="1"))
+    for _ in range(3):
+        known.ask(site.broker)
+        assert known.told == 1
+        assert known.states == whole(site)
+
+
+def test_a_subscription_that_ends_is_named_and_may_come_again(site: SteppedBroker) -> None:
+    """Both readers learn it, the one that asks late, too; it is there or gone, whatever happened in between."""
+    declared(site, "a", "b")
+    early, late = KnownStates(), KnownStates()
+    early.ask(site.broker)
+    late.ask(site.broker)
+    ended(site, "a")
+    early.ask(site.broker)
+    assert (early.told, names(early)) == (0, ["b"])
+    declared(site, "a")
+    ended(site, "b")
+    for reader in (early, late):
+        reader.ask(site.broker)
+        assert (reader.was_whole, names(reader)) == (False, ["a"])
+        assert reader.states == whole(site)
+
+
+def test_many_changes_come_in_parts(site: SteppedBroker) -> None:
+    """Five of seven change; the reader takes two at a time, and one more changes between its questions."""
+    declared(site, *"abcdefg")
+    known = KnownStates()
+    known.ask(site.broker, most=2)
+    assert (known.told, known.was_whole) == (7, True)
+    peer = site.connect()
+    for name in "gface":
+        peer.send(f"amq.topic/{name}", Message(body="1"))
+    assert known.page(site.broker, 2) == 3
+    peer.send("amq.topic/g", Message(body="2"))
+    ended(site, "b")
+    assert known.page(site.broker, 2) == 2
+    known.ask(site.broker, most=2)
+    assert known.states == whole(site)
+    assert known.states["psub:durable:global:g"].depth == 2
+
+
+@pytest.mark.parametrize("token", ["", "other.1.3", "{life}", "{life}x", "{life}-1", "{life}99"])
+def test_a_token_that_says_nothing_here_gets_everything(site: SteppedBroker, token: str) -> None:
+    """Empty, of another broker, cut off, no number, or of a version that was never given."""
+    declared(site, "a")
+    known = KnownStates()
+    known.ask(site.broker)
+    life = known.token.rpartition(".")[0] + "."
+    known.token = token.replace("{life}", life)
+    known.ask(site.broker)
+    assert (known.told, known.was_whole) == (1, True)
+
+
+def test_after_a_restart_everything_is_told_again(site: SteppedBroker) -> None:
+    """The same folder, another life, and versions that begin anew."""
+    declared(site, "a", "b")
+    known = KnownStates()
+    known.ask(site.broker)
+    ended(site, "a")
+    site.restart()
+    known.ask(site.broker)
+    assert (known.was_whole, names(known)) == (True, ["b"])
+
+
+def test_who_asks_too_late_for_what_ended_gets_everything(site: SteppedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the last two ends are known: a reader that missed three can't be told which."""
+    monkeypatch.setattr(state_changes, "KEPT", 2)
+    declared(site, *"abcd")
+    known, late = KnownStates(), KnownStates()
+    known.ask(site.broker)
+    late.ask(site.broker)
+    for name in "abc":
+        ended(site, name)
+        known.ask(site.broker)
+        assert not known.was_whole
+    late.ask(site.broker)
+    assert (late.was_whole, names(late)) == (True, ["d"])
+
+
+def test_a_queue_that_ended_is_not_kept(site: SteppedBroker) -> None:
+    """Nobody asks, and thousands of subscriptions come and go: only those that are there are remembered."""
+    for _ in range(3):
+        declared(site, "a")
+        ended(site, "a")
+    assert not site.broker.topology.state_changes.pending
+
+
+def test_limits_are_no_state(site: SteppedBroker) -> None:
+    """A declaration that changes nothing is not told; one that does is, because of the revision."""
+    declared(site, "a")
+    known = KnownStates()
+    known.ask(site.broker)
+    body = SubscriptionDeclaration(subscription_name="a", exchange="amq.topic", binding_keys=("a",))
+    for limits, told in ((QueueLimits(), 0), (QueueLimits(max_messages=5), 1)):
+        changed = body.model_copy(update={"limits": limits})
+        declare.declare(site.broker, EntityType.SUBSCRIPTION, None, to_value(changed), update=False)
+        known.ask(site.broker)
+        assert known.told == told
+        assert known.states == whole(site)
