@@ -7,11 +7,12 @@ docs/decisions/048-observer.md.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +20,9 @@ from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX, HOUR_MS, SUFFIX, SegmentName
 from penstock_api.observer_api import SegmentInfo
 from penstock_observer.parquet import UnreadableSegment, outline_of, write_segment
-from penstock_observer.retention import KeptSegment, RetentionLimits, surplus
+from penstock_observer.retention import KeptSegment, RetentionLimits, allowed_bytes, next_bytes, surplus
 from penstock_observer.rows import Poll, Row, RowOrigin, estimated_bytes, rows_of
+from penstock_observer.volume import VolumeSpace, volume_space
 
 __all__ = ["Ledger", "LedgerFull", "SealLimits", "WriteSegment"]
 
@@ -29,6 +31,8 @@ log = logging.getLogger(__name__)
 WriteSegment = Callable[[Path, SegmentName, Sequence[Row]], int]
 
 LOCK: Final = ".lock"
+
+NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 HELD_SEGMENTS: Final = 4
 """While the disk can't be written, rows for this many segments are kept in memory; if there are more, they are
@@ -66,7 +70,10 @@ class Ledger:
         rolling: SealLimits,
         limits: RetentionLimits,
         write: WriteSegment = write_segment,
+        measure: Callable[[Path], VolumeSpace] = volume_space,
+        reserve: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`reserve` says how many bytes of the volume have to stay free for others."""
         self.folder = folder
         self.dropped_rows = 0
         self.failed_writes = 0
@@ -78,6 +85,8 @@ class Ledger:
         self._rolling = rolling
         self._limits = limits
         self._write = write
+        self._measure = measure
+        self._reserve = reserve
         self._sealed: dict[SegmentName, SegmentInfo] = {}
         self._damaged: dict[SegmentName, KeptSegment] = {}
         self._rows: list[Row] = []
@@ -136,16 +145,17 @@ class Ledger:
             raise failure
 
     def seal(self, now_ms: int) -> None:
-        """Write the rows in memory as a segment, then delete segments beyond the retention limits. Without rows, only
-        delete.
+        """Delete segments beyond the retention limits, so that there is room, and write the rows in memory as a
+        segment. Without rows, only delete.
 
         Raises LedgerFull if the segment could not be written; the rows stay in memory, up to a bound.
         """
         try:
+            self._retain(now_ms)
             if self._rows:
                 self._seal_rows()
-        finally:  # also when the disk is full: deleting old segments then makes room
-            self._retain(now_ms)
+                self._retain(now_ms)
+        finally:
             self._publish()
 
     def _is_due(self, now_ms: int) -> bool:
@@ -163,7 +173,7 @@ class Ledger:
         first, last = self._rows[0], self._rows[-1]
         name = SegmentName(first=_int(first, "seq"), last=_int(last, "seq"), epoch=_int(first, "epoch"))
         try:
-            size = self._write(self.folder, name, self._rows)
+            size = self._write_making_room(name)
         except OSError as error:
             self.failed_writes += 1
             if self._is_over_bound():
@@ -178,6 +188,19 @@ class Ledger:
         )
         self._rows, self._bytes = [], 0
 
+    def _write_making_room(self, name: SegmentName) -> int:
+        """Size of the written segment. If the volume is full in spite of the room that was kept, the oldest segments
+        are deleted until it fits. Raises OSError if it does not fit beside the newest segment either.
+        """
+        while True:
+            try:
+                return self._write(self.folder, name, self._rows)
+            except OSError as error:
+                there = sorted(self._there(), key=lambda kept: kept.name)
+                if error.errno not in NO_SPACE or len(there) < 2 or not self._delete(there[0].name):
+                    raise
+                log.warning("segment %s is deleted to make room for %s", there[0].name, name)
+
     def _forget_waiting(self) -> None:
         self.dropped_rows += len(self._rows)
         log.error(
@@ -185,16 +208,36 @@ class Ledger:
         )
         self._rows, self._bytes = [], 0
 
+    def _there(self) -> list[KeptSegment]:
+        return [
+            *(KeptSegment(name, info.bytes, info.last_ms) for name, info in self._sealed.items()),
+            *self._damaged.values(),
+        ]
+
     def _retain(self, now_ms: int) -> None:
-        kept = [KeptSegment(name, info.bytes, info.last_ms) for name, info in self._sealed.items()]
-        for name in surplus([*kept, *self._damaged.values()], self._limits, now_ms):
-            try:
-                (self.folder / str(name)).unlink(missing_ok=True)
-            except OSError as error:
-                log.error("segment %s is to be deleted, but can't be: %s; the observer tries again", name, error)
-                continue
-            self._sealed.pop(name, None)
-            self._damaged.pop(name, None)
+        there = self._there()
+        for name in surplus(there, replace(self._limits, bytes=self._allowed_bytes(there)), now_ms):
+            self._delete(name)
+
+    def _allowed_bytes(self, there: Sequence[KeptSegment]) -> int:
+        sizes = [kept.bytes for kept in sorted(there, key=lambda kept: kept.name)]
+        try:
+            space, reserve = self._measure(self.folder), self._reserve()
+        except OSError as error:
+            log.error("the space of the ledger volume can't be read: %s; --retain-bytes alone limits the ledger", error)
+            return self._limits.bytes
+        return allowed_bytes(self._limits, space, sum(sizes), reserve + next_bytes(sizes, space))
+
+    def _delete(self, name: SegmentName) -> bool:
+        """False if it could not be deleted."""
+        try:
+            (self.folder / str(name)).unlink(missing_ok=True)
+        except OSError as error:
+            log.error("segment %s is to be deleted, but can't be: %s; the observer tries again", name, error)
+            return False
+        self._sealed.pop(name, None)
+        self._damaged.pop(name, None)
+        return True
 
     def _publish(self) -> None:
         self.segments = tuple(self._sealed[name] for name in sorted(self._sealed))

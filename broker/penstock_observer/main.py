@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 from aiohttp import web
 
@@ -28,6 +29,7 @@ from penstock_observer.retention import RetentionLimits
 from penstock_observer.rows import RowOrigin
 from penstock_observer.secrets import ServerCertificate, TokenFile
 from penstock_observer.settings import ObserverSettings
+from penstock_observer.volume import results_limit, room_for_results, volume_space
 
 __all__ = ["run", "serve"]
 
@@ -66,7 +68,8 @@ async def serve(
         live = LiveView()
         lag = LiveLag(settings.ordinal, round(settings.interval_seconds * 1000), Thresholds())
         place = BrokerPod(settings.broker, settings.namespace, settings.ordinal)
-        results = ResultStore(settings.results, place, settings.results_kept)
+        limit = results_limit(settings.results_bytes, volume_space(settings.ledger).total)
+        results = ResultStore(settings.results, place, settings.results_kept, limit)
         app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC)))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
@@ -91,6 +94,7 @@ def open_ledger(settings: ObserverSettings) -> Ledger:
         RowOrigin(settings.broker, settings.ordinal, round(settings.interval_seconds * 1000)),
         SealLimits(settings.segment_seconds, settings.segment_rows, settings.segment_bytes),
         RetentionLimits(age_ms=round(settings.retain_seconds * 1000), bytes=settings.retain_bytes),
+        reserve=partial(room_for_results, settings.results, settings.results_bytes),
     )
 
 

@@ -84,6 +84,22 @@ def decide(stored: Mapping[str, datetime], run_name: str, window_end: datetime, 
     return Store(tuple(name for _, name in others[keep - 1 :]))
 
 
+def beyond_size(stored: Mapping[str, tuple[datetime, int]], limit_bytes: int) -> tuple[str, ...]:
+    """The runs to remove, the oldest first, until the rest is within the limit. The latest stays, however large.
+
+    `stored`: window end and bytes of each run.
+    """
+    by_end = sorted((end, name, size) for name, (end, size) in stored.items())
+    total = sum(size for _, _, size in by_end)
+    gone: list[str] = []
+    for _, name, size in by_end[:-1]:
+        if total <= limit_bytes:
+            break
+        gone.append(name)
+        total -= size
+    return tuple(gone)
+
+
 def read_result(body: bytes) -> LagResult:
     """Parse a result document. Raises RejectedResult with the first thing that is wrong."""
     try:
@@ -104,11 +120,14 @@ def read_result(body: bytes) -> LagResult:
 class ResultStore:
     """A folder of results, one file per run. Synchronous; the caller keeps it off the event loop."""
 
-    def __init__(self, folder: Path, place: BrokerPod, keep: int) -> None:
+    def __init__(self, folder: Path, place: BrokerPod, keep: int, keep_bytes: int = 1 << 62) -> None:
+        """Keeps the newest `keep` results, and fewer if they are larger than `keep_bytes` together."""
         self._folder = folder
         self._place = place
         self._keep = keep
+        self._keep_bytes = keep_bytes
         self._ends: dict[str, datetime] = {}
+        self._sizes: dict[str, int] = {}
         self._tags: dict[str, str] = {}
         self._latest: LagResult | None = None
         try:
@@ -151,7 +170,9 @@ class ResultStore:
                 self._write(run_name, body)
                 self._ends[run_name] = result.window_end
                 self._tags[run_name] = _tag(body)
+                self._sizes[run_name] = len(body)
                 self._remove(remove)
+                self._remove(beyond_size(self._stored(), self._keep_bytes))
                 self._note(result)
                 return True
             case _:
@@ -203,6 +224,10 @@ class ResultStore:
             self._path(run_name).unlink(missing_ok=True)
             del self._ends[run_name]
             del self._tags[run_name]
+            del self._sizes[run_name]
+
+    def _stored(self) -> dict[str, tuple[datetime, int]]:
+        return {name: (end, self._sizes[name]) for name, end in self._ends.items()}
 
     def _adopt(self, path: Path) -> None:
         if path.name.startswith(HIDDEN_PREFIX):
@@ -219,6 +244,7 @@ class ResultStore:
         if self._path(result.run_name) == path:
             self._ends[result.run_name] = result.window_end
             self._tags[result.run_name] = _tag(body)
+            self._sizes[result.run_name] = len(body)
             self._note(result)
 
     def _note(self, result: LagResult) -> None:

@@ -1,16 +1,27 @@
 """Which segments a ledger deletes: by age first, then by size, oldest first, never the newest.
 
-Pure. Source: docs/reference/observer.md, "Retention".
+The limit of size is the setting, or what the volume offers if that is less. Pure. Source:
+docs/reference/observer.md, "Retention".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from penstock_api.ledger_format import SegmentName
+from penstock_observer.volume import VolumeSpace
 
-__all__ = ["KeptSegment", "RetentionLimits", "surplus"]
+__all__ = ["KeptSegment", "RetentionLimits", "allowed_bytes", "next_bytes", "surplus"]
+
+NEXT_SEGMENTS: Final = 2
+"""There is always room for so many segments of the size of the largest recent one."""
+
+RECENT_SEGMENTS: Final = 8
+
+LEAST_ROOM_SHARE: Final = 64
+"""At least the volume's size divided by this is kept free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +52,17 @@ def surplus(segments: Iterable[KeptSegment], limits: RetentionLimits, now_ms: in
         gone.append(segment.name)
         size -= segment.bytes
     return gone
+
+
+def next_bytes(sizes: Sequence[int], space: VolumeSpace) -> int:
+    """Room for the next segments, from the sizes of those that are there, in ledger order."""
+    largest = max(sizes[-RECENT_SEGMENTS:], default=0)
+    return max(NEXT_SEGMENTS * largest, space.total // LEAST_ROOM_SHARE)
+
+
+def allowed_bytes(limits: RetentionLimits, space: VolumeSpace, ledger_bytes: int, wanted_bytes: int) -> int:
+    """How many bytes of segments may stay: `limits.bytes`, or less, so that `wanted_bytes` of the volume are free.
+
+    `ledger_bytes` are there now. What others write to the volume counts against the ledger, too.
+    """
+    return max(min(limits.bytes, ledger_bytes + space.free - wanted_bytes), 0)

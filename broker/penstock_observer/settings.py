@@ -47,7 +47,10 @@ class ObserverSettings:
     """Estimated size in memory at which a segment is sealed."""
     retain_seconds: float = 48 * HOUR
     retain_bytes: int = 1024 * MIB
+    """The ledger takes less if its volume offers less."""
     results_kept: int = 20
+    results_bytes: int = 128 * MIB
+    """Results take less if this is more than a quarter of the volume; the newest is always kept."""
 
     def __post_init__(self) -> None:
         """Check the values; raises Misuse with the name of the setting."""
@@ -58,6 +61,7 @@ class ObserverSettings:
         self._check(self.retain_seconds >= 1, "retain-seconds", "at least 1 second")
         self._check(self.retain_bytes >= 1, "retain-bytes", "at least 1 byte")
         self._check(self.results_kept >= 1, "results-kept", "at least 1")
+        self._check(self.results_bytes >= 1, "results-bytes", "at least 1 byte")
         self._check(0 <= self.ordinal < 1000, "ordinal", "0 to 999")
         self._check(0 <= self.port < 65536, "listen", "HOST:PORT with a port from 0 to 65535")
         self._check(bool(self.broker) and bool(self.namespace), "broker and namespace", "a name, not empty")

@@ -267,3 +267,41 @@ def test_a_folder_that_cannot_be_made_is_a_clear_failure(tmp_path: Path) -> None
     with pytest.raises(Failure, match="can't be used") as told:
         Ledger(tmp_path / "file" / "ledger", WRITER, ROLLING, KEEP)
     assert "--ledger" in told.value.cure
+
+
+def test_a_write_that_does_not_fit_takes_the_oldest_segments_until_it_does(tmp_path: Path) -> None:
+    """A quota, say, which the space of the volume does not show. The newest stays."""
+
+    class Quota:
+        """Room for three segments."""
+
+        def write(self, folder: Path, name: SegmentName, rows: Sequence[Row]) -> int:
+            """As write_segment."""
+            if len(visible(folder)) >= 3:
+                raise OSError(122, "Disk quota exceeded")
+            return write_segment(folder, name, rows)
+
+    rolling = SealLimits(seconds=60, rows=1, bytes=10**9)
+    ledger = Ledger(tmp_path, WRITER, rolling, KEEP, Quota().write)
+    for second in range(6):
+        ledger.append(a_poll(START_MS + second * 1000))
+    assert names(ledger) == [f"0000000003-{seq:012d}-{seq:012d}.parquet" for seq in (4, 5, 6)]
+    assert (ledger.failed_writes, ledger.dropped_rows) == (0, 0)
+    ledger.close()
+
+
+def test_a_disk_that_fails_otherwise_costs_no_old_segment(tmp_path: Path) -> None:
+    """An I/O error is not cured by deleting."""
+
+    def write(folder: Path, name: SegmentName, rows: Sequence[Row]) -> int:
+        if name.first == 3:
+            raise OSError(5, "Input/output error")
+        return write_segment(folder, name, rows)
+
+    ledger = Ledger(tmp_path, WRITER, SealLimits(seconds=60, rows=1, bytes=10**9), KEEP, write)
+    ledger.append(a_poll(START_MS))
+    ledger.append(a_poll(START_MS + 1000))
+    with pytest.raises(LedgerFull, match="Input/output error"):
+        ledger.append(a_poll(START_MS + 2000))
+    assert len(names(ledger)) == 2
+    ledger.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from observer.samples import END, a_result
 
-from penstock_observer.results import BrokerPod, RefuseResult, RejectedResult, ResultStore, Store, decide
+from penstock_observer.results import BrokerPod, RefuseResult, RejectedResult, ResultStore, Store, beyond_size, decide
 
 PLACE = BrokerPod(broker="main", namespace="shop", ordinal=0)
 NOW = END + timedelta(minutes=5)
@@ -131,3 +131,25 @@ def test_results_are_kept_by_ordinal_0_only(tmp_path: Path) -> None:
     with pytest.raises(RejectedResult, match="ordinal 0") as refused:
         store.put("run-1", a_result(), NOW)
     assert refused.value.error == "NotKeptHere"
+
+
+def test_results_beyond_their_bytes_go_oldest_first() -> None:
+    """Three of 40 bytes within 100: the oldest goes; the latest stays even if it is too large alone."""
+    stored = {"b": (minutes(1), 40), "a": (minutes(0), 40), "c": (minutes(2), 40)}
+    assert beyond_size(stored, 100) == ("a",)
+    assert beyond_size(stored, 120) == ()
+    assert beyond_size(stored, 10) == ("a", "b")
+    assert beyond_size({}, 0) == ()
+
+
+def test_a_store_keeps_as_many_bytes_as_it_may(tmp_path: Path) -> None:
+    """Room for two documents; the third takes the place of the first, also after a restart."""
+    limit = 2 * len(a_result("run-1")) + 10
+    store = ResultStore(tmp_path, PLACE, keep=20, keep_bytes=limit)
+    for number in range(3):
+        store.put(f"run-{number}", a_result(f"run-{number}", minutes(number)), NOW)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["run-1", "run-2"]
+    again = ResultStore(tmp_path, PLACE, keep=20, keep_bytes=limit)
+    again.put("run-3", a_result("run-3", minutes(3)), NOW)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["run-2", "run-3"]
+    assert again.latest_run() == "run-3"

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.ledger_format import SegmentName
-from penstock_observer.retention import KeptSegment, RetentionLimits, surplus
+from penstock_observer.retention import KeptSegment, RetentionLimits, allowed_bytes, next_bytes, surplus
+from penstock_observer.volume import VolumeSpace
 
 NOW = 1_000_000
 
@@ -63,3 +64,34 @@ def test_what_goes_is_a_prefix_and_no_more_than_needed(sizes: list[int], limit: 
     assert gone == [segment.name for segment in segments[: len(gone)]]
     assert sum(rest) <= limit or len(rest) == 1
     assert not gone or sum(rest) + sizes[len(gone) - 1] > limit
+
+
+MIB = 1024 * 1024
+
+
+def test_a_volume_smaller_than_the_setting_is_the_limit() -> None:
+    """512 MiB under a setting of 1 GiB: 400 of the ledger, 100 free, of which 70 have to stay free."""
+    limits, space = RetentionLimits(age_ms=1, bytes=1024 * MIB), VolumeSpace(total=512 * MIB, free=100 * MIB)
+    assert allowed_bytes(limits, space, 400 * MIB, 70 * MIB) == 430 * MIB
+
+
+def test_the_setting_is_the_limit_of_a_large_volume() -> None:
+    """10 GiB free."""
+    limits, space = (
+        RetentionLimits(age_ms=1, bytes=1024 * MIB),
+        VolumeSpace(total=20 * 1024 * MIB, free=10 * 1024 * MIB),
+    )
+    assert allowed_bytes(limits, space, 900 * MIB, 70 * MIB) == 1024 * MIB
+
+
+def test_a_volume_that_others_fill_leaves_nothing() -> None:
+    """Never below 0."""
+    limits = RetentionLimits(age_ms=1, bytes=1024 * MIB)
+    assert allowed_bytes(limits, VolumeSpace(total=512 * MIB, free=0), 10 * MIB, 70 * MIB) == 0
+
+
+def test_room_is_kept_for_two_segments_as_large_as_the_largest_recent_one() -> None:
+    """An old large one does not count; at least a 64th of the volume."""
+    space = VolumeSpace(total=64 * MIB, free=0)
+    assert next_bytes([9 * MIB, *[MIB] * 3, 5 * MIB, *[MIB] * 4], space) == 10 * MIB
+    assert next_bytes([], space) == MIB

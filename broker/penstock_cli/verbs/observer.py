@@ -67,9 +67,16 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     type=int,
     default=1024 * MIB,
     show_default="1 GiB",
-    help="Bytes of ledger segments beyond which the oldest are deleted.",
+    help="Bytes of ledger segments beyond which the oldest are deleted; less if the volume offers less.",
 )
 @click.option("--results-kept", type=int, default=20, show_default=True, help="Number of lag results to keep.")
+@click.option(
+    "--results-bytes",
+    type=int,
+    default=128 * MIB,
+    show_default="128 MiB",
+    help="Bytes of lag results to keep; at most a quarter of the volume.",
+)
 @log_level
 def observer(listen: str, interval: float, **settings: object) -> int:
     """Serve metrics, the states of queues, the ledger and the lag results of one broker over HTTP.
