@@ -38,6 +38,7 @@ from penstock_api.observer_api import (
     SegmentList,
     Stored,
 )
+from penstock_api.observer_tokens import Scope
 from penstock_lag_rules.entry import MESSAGE_LENGTH, time_of
 from penstock_observer.ledger import Ledger
 from penstock_observer.live_lag import WINDOW_MS
@@ -45,7 +46,8 @@ from penstock_observer.live_view import LiveBroker, LiveView
 from penstock_observer.metrics import ObserverCollector
 from penstock_observer.results import BrokerPod, RejectedResult, ResultStore
 from penstock_observer.rows import Poll
-from penstock_observer.secrets import TokenFile
+from penstock_observer.scopes import allows, scope_of
+from penstock_observer.secrets import Grant, TokenFile
 
 __all__ = ["Api", "make_app"]
 
@@ -54,6 +56,11 @@ log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 JSON: Final = "application/json"
+GRANT: Final = web.RequestKey("grant", Grant)
+"""Key of a request: what its token is good for."""
+NO_TOKEN: Final = Problem(
+    error="Unauthorized", message="send 'Authorization: Bearer TOKEN' with a token that the observer knows"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +95,9 @@ class Api:
         """Figures for an autoscaler; 503 while the broker does not answer, which must not look like an empty queue."""
         poll = self._poll()
         queue_name = request.match_info["queue_name"]
+        namespace = request[GRANT].namespace
         for state in poll.subscriptions:
-            if state.queue_name == queue_name:
+            if state.queue_name == queue_name and namespace in (None, self._namespace(state)):
                 return _reply(_scale(state, poll.broker.now_ms))
         raise _problem(
             web.HTTPNotFound, "SubscriptionNotFound", f"the broker has no subscription with queue {queue_name!r}"
@@ -168,6 +176,9 @@ class Api:
             raise _problem(web.HTTPNotFound, "NoResult", f"there is no result of run {run_name!r}")
         return _tagged(web.Response(body=body, content_type=JSON), tag)
 
+    def _namespace(self, state: SubscriptionState) -> str:
+        return self.place.namespace if state.owner is None else state.owner.namespace
+
     def _poll(self) -> Poll:
         known = self.live.known
         if known.poll is None or known.problem is not None:
@@ -177,9 +188,14 @@ class Api:
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check the token, and give every error a JSON body."""
-        if request.path != HEALTH and not self.token.allows(request.headers.get("Authorization")):
-            body = Problem(error="Unauthorized", message="send 'Authorization: Bearer TOKEN' with the observer's token")
-            return _reply(body, 401, {"WWW-Authenticate": "Bearer"})
+        if request.path != HEALTH:
+            grant = self.token.grant(request.headers, request.match_info.get("queue_name"))
+            if grant is None:
+                return _reply(NO_TOKEN, 401, {"WWW-Authenticate": "Bearer"})
+            needed = scope_of(request)
+            if not allows(grant, needed):
+                return _reply(_not_enough(needed), 403)
+            request[GRANT] = grant
         try:
             return await handler(request)
         except web.HTTPException as error:
@@ -231,6 +247,12 @@ def _scale(state: SubscriptionState, now_ms: int) -> Scale:
         oldest_seconds=max(now_ms - since_ms, 0) // 1000,
         consumers=state.consumers,
     )
+
+
+def _not_enough(needed: Scope | None) -> Problem:
+    """The answer to a token that is good, but not for this."""
+    scope = "everything" if needed is None else needed.value
+    return Problem(error="Forbidden", message=f"this token is for something else; here a token for '{scope}' is needed")
 
 
 def _tagged(response: web.Response, tag: str | None) -> web.Response:

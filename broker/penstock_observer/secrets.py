@@ -1,4 +1,4 @@
-"""The bearer token and the server certificate, read from mounted files that may be replaced while the observer runs.
+"""The tokens and the server certificate, read from mounted files that may be replaced while the observer runs.
 
 The observer notices a replaced Secret by the modification time of the file. If the new content can't be used, that is
 logged and the old one stays in use.
@@ -9,54 +9,123 @@ from __future__ import annotations
 import hmac
 import logging
 import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock_api.failure import Misuse
+from penstock_api.observer_tokens import (
+    API_KEY_HEADER,
+    FULL_TOKEN,
+    SCALE_KEY,
+    TOKEN_SCOPES,
+    Scope,
+    namespace_of,
+    scale_token,
+)
 
-__all__ = ["ServerCertificate", "TokenFile"]
+__all__ = ["Grant", "ServerCertificate", "TokenFile"]
 
 log = logging.getLogger(__name__)
 
 SCHEME = "Bearer "
 
 
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the token of a request is good for."""
+
+    scopes: frozenset[Scope]
+    namespace: str | None = None
+    """Only subscriptions of this namespace; None: all."""
+
+
 class TokenFile:
-    """The token that requests must show. Raises Misuse if the file can't be read or is empty at the start."""
+    """The tokens that requests may show: the one of the file, for everything, and those of the files beside it.
+
+    Raises Misuse if the file can't be read or is empty at the start. Files beside it (`observer_tokens.TOKEN_SCOPES`
+    and `SCALE_KEY`) may be missing, and may come and go while the observer runs.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen_ns = 0
-        self._token = b""
+        self._full = _SecretFile(path)
+        beside = (name for name in TOKEN_SCOPES if name != FULL_TOKEN)
+        self._scoped = [(TOKEN_SCOPES[name], _SecretFile(path.with_name(name), optional=True)) for name in beside]
+        self._scale_key = _SecretFile(path.with_name(SCALE_KEY), optional=True)
         try:
-            self._read()
+            self._full.read()
         except (OSError, ValueError) as error:
             raise Misuse(
                 f"the token file {path} can't be used: {error}.", "Put one line with a token into it."
             ) from error
 
-    def allows(self, authorization: str | None) -> bool:
-        """True if an Authorization header carries the token; takes the same time for every wrong one."""
-        self._refresh()
-        given = authorization or ""
-        if given[: len(SCHEME)].lower() != SCHEME.lower():
-            return False
-        return hmac.compare_digest(given[len(SCHEME) :].strip().encode(), self._token)
+    def grant(self, headers: Mapping[str, str], queue_name: str | None = None) -> Grant | None:
+        """What the token of these headers is good for; None if there is none, or nobody knows it.
 
-    def _refresh(self) -> None:
+        `queue_name`: the queue that is asked for, without which the token of one subscription can't be checked. Every
+        wrong token takes the same time.
+        """
+        shown = _shown(headers)
+        every = [(TOKEN_SCOPES[FULL_TOKEN], self._full.content()), *((s, file.content()) for s, file in self._scoped)]
+        granted = [scopes for scopes, token in every if _same(token, shown)]
+        if granted:
+            return Grant(frozenset[Scope]().union(*granted))
+        key, namespace = self._scale_key.content(), namespace_of(shown.decode(errors="replace"))
+        if key and queue_name is not None and _same(scale_token(key, namespace, queue_name).encode(), shown):
+            return Grant(frozenset({Scope.SCALE}), namespace)
+        return None
+
+    def allows(self, authorization: str | None) -> bool:
+        """True if an Authorization header carries the token for everything."""
+        found = self.grant({"Authorization": authorization or ""})
+        return found is not None and found.scopes == TOKEN_SCOPES[FULL_TOKEN]
+
+
+def _shown(headers: Mapping[str, str]) -> bytes:
+    """The token of a request, empty if there is none. The case of the scheme does not matter (RFC 9110, 11.1)."""
+    given = headers.get("Authorization", "")
+    if given[: len(SCHEME)].lower() == SCHEME.lower():
+        return given[len(SCHEME) :].strip().encode(errors="surrogateescape")
+    return headers.get(API_KEY_HEADER, "").strip().encode(errors="surrogateescape")
+
+
+def _same(token: bytes, shown: bytes) -> bool:
+    return hmac.compare_digest(token, shown) and bool(token)
+
+
+class _SecretFile:
+    """The content of one file, without white space around it; read again when the file changes."""
+
+    def __init__(self, path: Path, *, optional: bool = False) -> None:
+        self._path = path
+        self._optional = optional
+        self._seen_ns = 0
+        self._content = b""
+
+    def content(self) -> bytes:
+        """The content now; empty if an optional file is missing."""
         try:
             if self._path.stat().st_mtime_ns != self._seen_ns:
-                self._read()
+                self.read()
+        except FileNotFoundError as error:
+            if self._optional:
+                self._content, self._seen_ns = b"", 0
+            else:
+                self._complain(error)
         except (OSError, ValueError) as error:
-            log.error(
-                "the token file %s can't be read again: %s; the token known so far stays valid", self._path, error
-            )
+            self._complain(error)
+        return self._content
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Read the file. Raises OSError or ValueError, and keeps what was read before, if it can't be used."""
         seen_ns = self._path.stat().st_mtime_ns
-        token = self._path.read_bytes().strip()
-        if not token:
+        content = self._path.read_bytes().strip()
+        if not content:
             raise ValueError("it is empty")
-        self._token, self._seen_ns = token, seen_ns
+        self._content, self._seen_ns = content, seen_ns
+
+    def _complain(self, error: Exception) -> None:
+        log.error("the token file %s can't be read again: %s; what was known so far stays valid", self._path, error)
 
 
 class ServerCertificate:

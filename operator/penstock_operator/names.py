@@ -23,6 +23,7 @@ __all__ = [
     "OBSERVER_PORT",
     "PAUSED",
     "PROBE_PORT",
+    "SCALE_TOKEN",
     "WEB_SOCKET_PORT",
     "address",
     "exchange_service",
@@ -38,6 +39,7 @@ BROKER_LABEL: Final = "penstock.dev/broker"
 PAUSED: Final = "penstock.dev/paused"
 DELETE_PROTECTION: Final = "penstock.dev/delete-protection"
 FORCE_DELETE: Final = "penstock.dev/force-delete"
+SCALE_TOKEN: Final = "penstock.dev/scale-token"
 
 AMQPS_PORT: Final = 5671
 AMQP_PORT: Final = 5672

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +17,9 @@ from observer.samples import START_MS, a_poll, a_result, a_subscription
 from yarl import URL
 
 from penstock_api.lag_result import LagResult, LagState
+from penstock_api.management import Owner
 from penstock_api.observer_api import MAX_RESULT_BYTES, SegmentList
+from penstock_api.observer_tokens import scale_token
 from penstock_lag_rules.rules import Thresholds
 from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, SealLimits
@@ -87,6 +90,105 @@ async def test_nothing_is_told_without_the_token(observer: Observer, path: str) 
                 assert answer.status == 401
                 assert answer.headers["WWW-Authenticate"] == "Bearer"
                 assert (await answer.json())["error"] == "Unauthorized"
+
+
+TOKENS = {
+    "token": "for-everything",
+    "scrape.token": "for-metrics",
+    "ledger.token": "for-the-ledger",
+    "results.token": "for-results",
+    "lag.token": "for-the-lag-job",
+    "page.token": "for-people",
+}
+ROUTES = {
+    # method and path: the tokens that are let in, besides the one for everything
+    ("GET", "/metrics"): {"scrape"},
+    ("GET", "/v1/subscriptions"): {"page"},
+    ("GET", "/v1/subscriptions/{queue_name}/scale"): {"scale"},
+    ("GET", "/v1/ledger/segments"): {"ledger", "lag"},
+    ("GET", "/v1/ledger/segments/{name}"): {"ledger", "lag"},
+    ("GET", "/v1/lag/live"): {"page"},
+    ("GET", "/v1/lag/results/latest"): {"results", "lag", "page"},
+    ("GET", "/v1/lag/results/{run_name}"): {"results", "lag", "page"},
+    ("PUT", "/v1/lag/results/{run_name}"): {"results", "lag"},
+}
+
+
+def shown_tokens() -> dict[str, str]:
+    """Every token by a short name; `scale` is that of the subscription in the paths."""
+    short = {name.removesuffix(".token"): text for name, text in TOKENS.items()}
+    return {**short, "scale": scale_token(b"a-key", "shop", "psub:durable:global:orders")}
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_every_path_takes_the_tokens_of_its_scope_alone(
+    observer: Observer, tmp_path: Path, method: str, path: str
+) -> None:
+    """All routes x all tokens: 403 for a token of another scope, 401 for one that can't be checked here."""
+    for name, text in TOKENS.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "scale.key").write_text("a-key")
+    observer.api.live.answered(a_poll(START_MS, a_subscription()))
+    concrete = path.format(queue_name="psub:durable:global:orders", name="x", run_name="run-1")
+    let_in, refused = set[str](), dict[str, int]()
+    for name, token in shown_tokens().items():
+        headers = {"Authorization": f"Bearer {token}"}
+        async with observer.session.request(method, f"{observer.base}{concrete}", headers=headers) as answer:
+            if answer.status in (401, 403):
+                refused[name] = answer.status
+                assert (await answer.json())["error"] == {401: "Unauthorized", 403: "Forbidden"}[answer.status]
+            else:
+                let_in.add(name)
+    assert let_in == ROUTES[method, path] | {"token"}
+    # The token of a subscription is known only together with its queue.
+    assert refused.pop("scale", 401) == 401
+    assert set(refused.values()) <= {403}
+
+
+def test_the_table_has_every_path(observer: Observer) -> None:
+    """Whoever adds one says here, and on the page of the observer, which tokens it takes."""
+    routes = {
+        (route.method, route.resource.canonical)
+        for route in make_app(observer.api).router.routes()
+        if route.resource is not None and route.method != "HEAD"
+    }
+    assert routes - {("GET", "/healthz")} == set(ROUTES)
+    page = (Path(__file__).parents[2] / "docs/reference/observer.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([a-z-]+\.token)`", page, re.MULTILINE)) == set(TOKENS) - {"token"}
+
+
+async def test_a_path_without_scope_is_for_the_token_for_everything(observer: Observer, tmp_path: Path) -> None:
+    """So a path that is added without a line in the table gives nothing away."""
+    (tmp_path / "scrape.token").write_text("for-metrics")
+    headers = {"Authorization": "Bearer for-metrics"}
+    assert (await observer.get("/nowhere", headers=headers))[0] == 403
+    assert (await observer.get("/nowhere"))[0] == 404
+
+
+async def test_head_needs_the_token_of_get(observer: Observer, tmp_path: Path) -> None:
+    """It tells the length and the tag of what GET gives."""
+    (tmp_path / "scrape.token").write_text("for-metrics")
+    headers = {"Authorization": "Bearer for-metrics"}
+    for path, status in (("/metrics", 200), ("/v1/ledger/segments", 403)):
+        async with observer.session.head(f"{observer.base}{path}", headers=headers) as answer:
+            assert answer.status == status
+
+
+async def test_the_token_of_a_subscription_ends_with_its_namespace(observer: Observer, tmp_path: Path) -> None:
+    """Another namespace has declared a queue of that name: for the old token it is not there."""
+    (tmp_path / "scale.key").write_text("a-key")
+    path = "/v1/subscriptions/psub:durable:global:orders/scale"
+    observer.api.live.answered(
+        a_poll(
+            START_MS,
+            a_subscription(
+                owner=Owner(cluster_id="c", kind="Subscription", namespace="others", name="orders", uid="u")
+            ),
+        )
+    )
+    for namespace, status in (("others", 200), ("shop", 404)):
+        token = scale_token(b"a-key", namespace, "psub:durable:global:orders")
+        assert (await observer.get(path, headers={"Authorization": f"Bearer {token}"}))[0] == status
 
 
 async def test_health_needs_no_token(observer: Observer) -> None:

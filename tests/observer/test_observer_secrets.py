@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock_api.failure import Misuse
+from penstock_api.observer_tokens import scale_token
 from penstock_observer.secrets import ServerCertificate, TokenFile
 
 
@@ -68,6 +69,73 @@ def test_a_bad_rotation_keeps_the_old_token(token_file: Path, caplog: pytest.Log
     token_file.unlink()
     assert token.allows("Bearer s3cret")
     assert "can't be read again" in caplog.text
+
+
+SHOP = "shop"
+ORDERS = "psub:durable:global:orders"
+
+
+def granted(file: TokenFile, token: str, queue_name: str | None = None) -> tuple[set[str], str | None] | None:
+    """The scopes as words, and the namespace."""
+    grant = file.grant({"Authorization": f"Bearer {token}"}, queue_name)
+    return None if grant is None else ({scope.value for scope in grant.scopes}, grant.namespace)
+
+
+def test_files_beside_the_token_are_good_for_less(token_file: Path) -> None:
+    """Each for what the page of the observer says; they may come, change and go."""
+    file = TokenFile(token_file)
+    assert granted(file, "for-metrics") is None
+    scrape = token_file.with_name("scrape.token")
+    replace(scrape, "for-metrics\n", 2_000_000_000)
+    token_file.with_name("lag.token").write_text("for-the-lag-job")
+    assert granted(file, "for-metrics") == ({"metrics"}, None)
+    assert granted(file, "for-the-lag-job") == ({"ledger", "read results", "write results"}, None)
+    replace(scrape, "", 2_000_000_001)
+    assert granted(file, "for-metrics") == ({"metrics"}, None)
+    replace(scrape, "newer", 2_000_000_002)
+    assert (granted(file, "for-metrics"), granted(file, "newer")) == (None, ({"metrics"}, None))
+    scrape.unlink()
+    assert granted(file, "newer") is None
+    assert granted(file, "") is None
+
+
+def test_a_token_in_two_files_is_good_for_both(token_file: Path) -> None:
+    """Whoever puts the same text into two files gets what both allow."""
+    token_file.with_name("scrape.token").write_text("same")
+    token_file.with_name("page.token").write_text("same")
+    assert granted(TokenFile(token_file), "same") == ({"metrics", "state", "read results"}, None)
+
+
+def test_the_token_of_one_subscription(token_file: Path) -> None:
+    """Typed from its definition with openssl; good for its queue alone, and only under the key of now.
+
+    printf 'penstock scale token 1\\0shop\\0psub:durable:global:orders' |
+    openssl dgst -sha256 -hmac the-key -binary | basenc --base64url
+    """
+    key = token_file.with_name("scale.key")
+    replace(key, "the-key\n", 2_000_000_000)
+    file = TokenFile(token_file)
+    token = "shop.tEs8TquBNM69pocjM_DDRE4QtBsiSwahQz8EJz1lVKM"
+    assert scale_token(b"the-key", SHOP, ORDERS) == token
+    assert granted(file, token, ORDERS) == ({"scale"}, "shop")
+    assert granted(file, token, "psub:durable:global:other") is None
+    assert granted(file, token) is None
+    assert granted(file, token.replace("shop.", "others."), ORDERS) is None
+    assert granted(file, token.removeprefix("shop"), ORDERS) is None
+    assert granted(file, "the-key", ORDERS) is None
+    replace(key, "another key", 2_000_000_001)
+    assert granted(file, token, ORDERS) is None
+    key.unlink()
+    assert granted(file, token, ORDERS) is None
+    assert granted(file, scale_token(b"", SHOP, ORDERS), ORDERS) is None
+
+
+def test_a_token_may_come_in_the_header_of_api_keys(token_file: Path) -> None:
+    """But not beside a bearer token: that one counts."""
+    file = TokenFile(token_file)
+    assert file.grant({"X-API-Key": "s3cret"}) is not None
+    assert file.grant({"X-API-Key": "wrong"}) is None
+    assert file.grant({"X-API-Key": "s3cret", "Authorization": "Bearer wrong"}) is None
 
 
 def test_an_observer_without_token_does_not_start(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "NoNewResult",
     "ObserverAccess",
     "TaggedResult",
+    "TokenRefused",
     "fetch_latest",
 ]
 
@@ -43,7 +44,9 @@ class ObserverAccess:
     ca: bytes = field(repr=False)
     """The certificate of the CA, PEM."""
     token: str = field(repr=False)
-    """The bearer token."""
+    """The bearer token for results."""
+    full_token: str = field(default="", repr=False)
+    """The token for everything, which an observer of an earlier release knows; empty: there is none to fall back to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,10 @@ class LagResultUnavailable(Exception):
     """The observer does not answer with a result; the text says why."""
 
 
+class TokenRefused(LagResultUnavailable):
+    """The observer does not know the token that was shown, or it is not good for results."""
+
+
 class LagResultInvalid(Exception):
     """The observer answered, but with nothing that can be used; the text says why."""
 
@@ -80,6 +87,7 @@ async def fetch_latest(
     `known_tag`: the tag of the result that the caller has already; if it is still the newest, it is not sent again.
 
     Raises:
+        TokenRefused: the observer does not accept the token.
         LagResultUnavailable: the observer does not answer, or not with a result.
         LagResultInvalid: the result is too large, or not one.
     """
@@ -113,6 +121,8 @@ async def _fetch(
                 return NoNewResult.NONE_YET
             if response.status == 304 and known_tag is not None:
                 return NoNewResult.UNCHANGED
+            if response.status in (401, 403):
+                raise TokenRefused(f"the observer answered {response.status}")
             if response.status != 200:
                 raise LagResultUnavailable(f"the observer answered {response.status}")
             body = bytearray()

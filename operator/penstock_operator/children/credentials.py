@@ -1,7 +1,7 @@
-"""The Secrets of a Broker: CA, server certificate, management password, observer token.
+"""The Secrets of a Broker: CA, server certificate, management password, tokens of the observer.
 
 What is there and still good is kept. Time and random text are arguments; only the private keys that `certificates`
-makes are different at each call. Source: docs/decisions/059-credentials.md.
+makes are different at each call. Source: docs/decisions/059-credentials.md, docs/decisions/070-observer-tokens.md.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from penstock_api.observer_tokens import FULL_TOKEN, SCALE_KEY, TOKEN_SCOPES
 from penstock_api.resources import Broker
 from penstock_operator.children import certificates
 from penstock_operator.children.certificates import Pair
 from penstock_operator.children.metadata import child_metadata
 from penstock_operator.manifest import Manifest, text_at
 
-__all__ = ["MANAGEMENT_USER", "Credentials", "hosts_of", "manifests", "renew"]
+__all__ = ["MANAGEMENT_USER", "SECRETS", "Credentials", "hosts_of", "manifests", "renew"]
+
+SECRETS: Final = ("ca", "amqp", "management", "observer", "observer-scrape", "observer-lag")
+"""The Secrets of a Broker: their names after `<broker>-`."""
 
 MANAGEMENT_USER: Final = "operator"
 _TOKEN_BYTES: Final = 32
@@ -33,8 +37,21 @@ class Credentials:
     server: Pair
     password: str
     """Password of the management user."""
-    token: str
-    """Bearer token of the observer."""
+    observer: Mapping[str, str]
+    """The tokens of the observer, and the key of the tokens of subscriptions, by the names of their files."""
+    is_narrow: bool
+    """Whether Prometheus and the lag job get tokens of their own; else they get the one for everything, which is the
+    only one that the observer of an earlier release knows.
+    """
+
+    @property
+    def scale_key(self) -> bytes:
+        """The key of the tokens of single subscriptions."""
+        return self.observer[SCALE_KEY].encode()
+
+    def handed_out(self, name: str) -> str:
+        """The token for a user of the observer that should have the one of this file."""
+        return self.observer[name if self.is_narrow else FULL_TOKEN]
 
 
 def hosts_of(broker: Broker, cluster_domain: str) -> tuple[str, ...]:
@@ -58,10 +75,13 @@ def renew(
     hosts: Sequence[str],
     now: datetime,
     random_text: Callable[[int], str],
+    knows_scopes: bool | None = None,
 ) -> Credentials:
     """The credentials to use now: those of `observed` (Secrets by name) that are still good, new ones for the rest.
 
-    `random_text(n)`: text made of `n` random bytes, such as `secrets.token_urlsafe`.
+    `random_text(n)`: text made of `n` random bytes, such as `secrets.token_urlsafe`. `knows_scopes`: whether the
+    running observer has accepted (True) or refused (False) a narrower token; None: it has not been asked, and what was
+    handed out stays.
     """
     name = broker.metadata.name
     ca = _pair(observed.get(f"{name}-ca"), "ca.crt", "ca.key")
@@ -70,16 +90,22 @@ def renew(
     server = _pair(observed.get(f"{name}-amqp"), "tls.crt", "tls.key")
     if server is None or certificates.server_is_due(server, ca, hosts, now):
         server = certificates.make_server(ca, hosts, now)
+    secret = observed.get(f"{name}-observer")
+    tokens = {key: _text(secret, key) or random_text(_TOKEN_BYTES) for key in (*TOKEN_SCOPES, SCALE_KEY)}
+    if knows_scopes is None:
+        handed_out = _text(observed.get(f"{name}-observer-lag"), "token")
+        knows_scopes = handed_out is not None and handed_out != tokens[FULL_TOKEN]
     return Credentials(
         ca=ca,
         server=server,
         password=_text(observed.get(f"{name}-management"), "password") or random_text(_TOKEN_BYTES),
-        token=_text(observed.get(f"{name}-observer"), "token") or random_text(_TOKEN_BYTES),
+        observer=tokens,
+        is_narrow=knows_scopes,
     )
 
 
 def manifests(broker: Broker, credentials: Credentials) -> list[Manifest]:
-    """The four Secrets, and the ConfigMap from which clients take the CA. No pod mounts the CA's key."""
+    """The Secrets, and the ConfigMap from which clients take the CA. No pod mounts the CA's key."""
     name = broker.metadata.name
     ca = credentials.ca.certificate
     config_map: Manifest = {
@@ -94,7 +120,15 @@ def manifests(broker: Broker, credentials: Credentials) -> list[Manifest]:
         _secret(broker, f"{name}-ca", {"ca.crt": ca, "ca.key": credentials.ca.key}),
         _secret(broker, f"{name}-amqp", server, kind="kubernetes.io/tls"),
         _secret(broker, f"{name}-management", management, kind="kubernetes.io/basic-auth"),
-        _secret(broker, f"{name}-observer", {"token": credentials.token.encode(), "ca.crt": ca}),
+        _secret(
+            broker,
+            f"{name}-observer",
+            {**{key: text.encode() for key, text in credentials.observer.items()}, "ca.crt": ca},
+        ),
+        *(
+            _secret(broker, f"{name}-observer-{user}", {"token": credentials.handed_out(token).encode(), "ca.crt": ca})
+            for user, token in (("scrape", "scrape.token"), ("lag", "lag.token"))
+        ),
         config_map,
     ]
 

@@ -90,6 +90,11 @@ def _arguments(broker: Broker) -> list[str]:
     ]
 
 
+def _secret_name(broker: Broker) -> str:
+    """The Secret with the token of the lag job, which is good for ledger and results alone."""
+    return f"{broker.metadata.name}-observer-lag"
+
+
 def _container_security() -> Manifest:
     return {
         "allowPrivilegeEscalation": False,
@@ -119,7 +124,7 @@ def _scheduled_application(broker: Broker, image: str) -> Manifest:
         "kubernetesMaster": "local[2]",
         "serviceAccount": name,
         "labels": {names.BROKER_LABEL: broker.metadata.name},
-        "secrets": [{"name": f"{broker.metadata.name}-observer", "path": _MOUNT, "secretType": "Generic"}],
+        "secrets": [{"name": _secret_name(broker), "path": _MOUNT, "secretType": "Generic"}],
         "securityContext": _container_security(),
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }
@@ -188,7 +193,7 @@ def _cron_job(broker: Broker, image: str) -> Manifest:
         "securityContext": {"runAsNonRoot": True, "fsGroup": _USER, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
         "volumes": [
-            {"name": "observer", "secret": {"secretName": f"{broker.metadata.name}-observer", "defaultMode": 0o440}},
+            {"name": "observer", "secret": {"secretName": _secret_name(broker), "defaultMode": 0o440}},
             {"name": "tmp", "emptyDir": {}},
         ],
     }

@@ -156,6 +156,8 @@ class ConditionReason(StrEnum):
     VALIDATION_FAILED = "ValidationFailed"
     RUN_STUCK = "RunStuck"
     RUN_OVERDUE = "RunOverdue"
+    # ScaleToken
+    WRITTEN = "Written"
     # Lagging
     WITHIN_THRESHOLDS = "WithinThresholds"
     BACKLOG_ABOVE_THRESHOLD = "BacklogAboveThreshold"

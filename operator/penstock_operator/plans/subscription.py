@@ -8,7 +8,7 @@ docs/decisions/056-conditions.md, docs/reference/operator.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
@@ -17,6 +17,8 @@ from penstock_api.management import DeclarationOutcome, EntityType, Subscription
 from penstock_api.resources import Exchange, Subscription
 from penstock_api.resources.header_bindings import as_text
 from penstock_operator import names
+from penstock_operator.children import scale_secret
+from penstock_operator.children.scale_secret import ScaleAccess
 from penstock_operator.manifest import Manifest, items_of
 from penstock_operator.plans import acceptance, conditions, deletion
 from penstock_operator.plans.acceptance import (
@@ -33,8 +35,10 @@ from penstock_operator.plans.acceptance import (
 from penstock_operator.plans.conditions import ConditionReason, ConditionStatus, StatusCondition
 from penstock_operator.plans.decisions import (
     AddFinalizer,
+    ApplyChild,
     BrokerReply,
     BrokerView,
+    ChildState,
     Decision,
     DeclareEntity,
     RemoveFinalizer,
@@ -60,6 +64,10 @@ class SubscriptionView:
     now: datetime
     reply: BrokerReply | None = None
     """The broker's reply to the declaration or deletion of this reconcile."""
+    scale: ScaleAccess | None = None
+    """What the token of a subscription is made with; None if the Broker's observer may not know such tokens."""
+    scale_secret: ChildState = ChildState.UNKNOWN
+    """The Secret with the token of this Subscription."""
 
     @property
     def is_duplicate(self) -> bool:
@@ -94,7 +102,36 @@ def plan_subscription(view: SubscriptionView) -> Decision:
                 view, ACCEPTED, StatusCondition("Bound", ConditionStatus.FALSE, ConditionReason.BROKER_TOO_OLD, problem)
             )
         return DeclareEntity(EntityType.SUBSCRIPTION, None, body)
+    if view.reply.is_success and scale_secret.is_wanted(view.resource):
+        if view.scale is not None and view.scale_secret is ChildState.UNKNOWN:
+            assert view.broker.broker is not None
+            return ApplyChild(scale_secret.manifest(view.broker.broker, view.resource, view.scale))
+        report = _conclude(view, view.reply)
+        retry = report.retry if view.scale_secret is ChildState.APPLIED else Retry.BACKOFF
+        return replace(report, conditions=(*report.conditions, _scale_token(view)), retry=retry)
     return _conclude(view, view.reply)
+
+
+def _scale_token(view: SubscriptionView) -> StatusCondition:
+    """Whether the Secret that the Subscription asks for is there. Ready does not depend on it."""
+    name = scale_secret.secret_name(view.resource)
+    match view.scale_secret:
+        case ChildState.APPLIED:
+            status, reason = ConditionStatus.TRUE, ConditionReason.WRITTEN
+            said = f"The Secret {name} has the token."
+        case ChildState.TAKEN:
+            status, reason = ConditionStatus.FALSE, ConditionReason.NAME_TAKEN
+            said = f"There is a Secret {name} that is not the operator's. Rename or delete it."
+        case ChildState.PREDECESSOR:
+            status, reason = ConditionStatus.FALSE, ConditionReason.PREDECESSOR_LEAVING
+            said = f"The Secret {name} of a deleted Subscription is being removed."
+        case ChildState.UNKNOWN:
+            status, reason = ConditionStatus.UNKNOWN, ConditionReason.PENDING
+            said = (
+                "The observer of the Broker has not shown yet that it knows tokens of subscriptions. An observer of an "
+                "earlier release does not: set `spec.image` of the Broker to a newer image."
+            )
+    return StatusCondition("ScaleToken", status, reason, said)
 
 
 def wanted(view: SubscriptionView) -> SubscriptionDeclaration:

@@ -11,17 +11,16 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from penstock_api.resources import Broker
 from penstock_operator.children import cluster_issuer, lag_job
 from penstock_operator.children.cluster_issuer import ClusterIssuer
+from penstock_operator.children.credentials import SECRETS
 from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError, api_resource_of
 from penstock_operator.manifest import Manifest, text_at
 
 __all__ = [
-    "SECRETS",
     "ObservedChildren",
     "apply_children",
     "foreign_children",
@@ -30,9 +29,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-
-SECRETS: Final = ("ca", "amqp", "management", "observer")
-"""The Secrets of a Broker: their names after `<broker>-`."""
 
 
 @dataclass(slots=True)

@@ -13,13 +13,15 @@ from datetime import datetime
 from typing import assert_never
 
 from penstock_api.management import BrokerState
+from penstock_api.observer_tokens import FULL_TOKEN
 from penstock_api.resources import Broker
 from penstock_operator import names
 from penstock_operator.brokers.management import ManagementAccess
 from penstock_operator.brokers.observer_client import ObserverAccess
 from penstock_operator.brokers.sessions import BrokerSessions, SessionChange
 from penstock_operator.children import cluster_issuer, credentials, lag_job
-from penstock_operator.children.credentials import Credentials
+from penstock_operator.children.credentials import SECRETS, Credentials
+from penstock_operator.children.scale_secret import ScaleAccess
 from penstock_operator.children.services import broker_services
 from penstock_operator.children.stateful_set import (
     PinnedPods,
@@ -37,7 +39,6 @@ from penstock_operator.plans.broker_report import report_broker
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.decisions import Reach, Report
 from penstock_operator.reconcile.broker_children import (
-    SECRETS,
     ObservedChildren,
     apply_children,
     foreign_children,
@@ -59,8 +60,19 @@ class BrokerFindings:
     """`status.lagAnalysis`."""
     observer: ObserverAccess | None = None
     """Where the lag results of this Broker can be read; None if it has no pods."""
+    knows_scopes: bool | None = None
+    """Whether its observer knows tokens for less than everything; None: it has not answered yet."""
+    refused_since: datetime | None = None
+    """Since when its observer has refused such a token without a break."""
+    scale_access: ScaleAccess | None = None
+    """What the tokens of single subscriptions are made with; None: its Secrets have not been read yet."""
     pending_removals: set[str] = field(default_factory=set[str])
     """uids of deleted resources whose entities the broker could not be asked to remove."""
+
+    @property
+    def scale(self) -> ScaleAccess | None:
+        """What the tokens of single subscriptions are made with; None if its observer may not know them."""
+        return self.scale_access if self.knows_scopes else None
 
 
 @dataclass(slots=True)
@@ -94,7 +106,7 @@ class BrokerReconciler:
         now = self.clock()
         observed = await observe_children(self.kube, broker)
         pinned = self._pin(broker, observed)
-        keys = self._credentials(broker, observed, now)
+        keys = self._credentials(key, broker, observed, now)
         wanted = self._wanted(broker, pinned, keys, observed)
         taken_names, predecessor_children = foreign_children(broker, wanted, observed)
         unknown, unconfirmed = self._unknown_settings(broker, pinned, observed)
@@ -152,11 +164,12 @@ class BrokerReconciler:
         serves = is_serving(observed.get("Pod", f"{broker.metadata.name}-0"))
         return (), found if serves and is_awaited else ()
 
-    def _credentials(self, broker: Broker, observed: ObservedChildren, now: datetime) -> Credentials:
+    def _credentials(self, key: ResourceKey, broker: Broker, observed: ObservedChildren, now: datetime) -> Credentials:
         name = broker.metadata.name
         observed_secrets = {f"{name}-{stem}": observed.get("Secret", f"{name}-{stem}") for stem in SECRETS}
         hosts = credentials.hosts_of(broker, self.settings.cluster_domain)
-        return credentials.renew(observed_secrets, broker, hosts, now, secrets.token_urlsafe)
+        knows_scopes = self.findings.setdefault(key, BrokerFindings()).knows_scopes
+        return credentials.renew(observed_secrets, broker, hosts, now, secrets.token_urlsafe, knows_scopes)
 
     def _wanted(
         self, broker: Broker, pinned: PinnedPods, keys: Credentials, observed: ObservedChildren
@@ -179,6 +192,7 @@ class BrokerReconciler:
         """Keep a session to the Service's IP address, which needs no DNS; the certificate must still have its name."""
         name, namespace = broker.metadata.name, broker.metadata.namespace
         found = self.findings.setdefault(key, BrokerFindings())
+        found.scale_access = ScaleAccess(keys.scale_key, keys.ca.certificate)
         observer = text_at(observed.get("Service", f"{name}-observer"), "spec", "clusterIP")
         management = text_at(observed.get("Service", f"{name}-management"), "spec", "clusterIP")
         if broker.spec.replicas == 0 or management is None or observer is None:
@@ -190,7 +204,8 @@ class BrokerReconciler:
             port=names.OBSERVER_PORT,
             server_name=names.service_host(f"{name}-observer", namespace),
             ca=keys.ca.certificate,
-            token=keys.token,
+            token=keys.observer["results.token"],
+            full_token=keys.observer[FULL_TOKEN],
         )
         access = ManagementAccess(
             host=management,

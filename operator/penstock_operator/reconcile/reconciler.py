@@ -102,8 +102,10 @@ class Reconciler:
         return await self._act(key, manifest, view, plan_exchange)
 
     async def _subscription(self, key: ResourceKey, manifest: Manifest, subscription: Subscription) -> Retry:
+        broker = ResourceKey("Broker", *declaration.broker_key(subscription))
         view = SubscriptionView(
             resource=subscription,
+            scale=self.brokers.findings.get(broker, BrokerFindings()).scale,
             broker=self._broker(subscription),
             exchange=self.cache.exchange(*declaration.exchange_key(subscription)),
             winner=self.cache.oldest_subscription(key),
@@ -123,8 +125,11 @@ class Reconciler:
                     manifest = await self._add_finalizer(manifest)
                     view = _renewed(view, manifest)
                 case ApplyChild():
-                    assert isinstance(view, ExchangeView), "a Subscription has no children"
-                    view = replace(view, service=await self._apply(decision.manifest, view.resource.metadata.uid))
+                    state = await self._apply(decision.manifest, view.resource.metadata.uid)
+                    if isinstance(view, ExchangeView):
+                        view = replace(view, service=state)
+                    else:
+                        view = replace(view, scale_secret=state)
                 case DeclareEntity() | DeleteEntity():
                     reply = await self._ask(view.broker, decision)
                     view = replace(view, reply=reply) if isinstance(reply, BrokerReply) else replace(view, broker=reply)

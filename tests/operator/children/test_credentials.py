@@ -7,6 +7,7 @@ import secrets
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 from cryptography import x509
@@ -14,7 +15,7 @@ from support.resources import broker
 
 from penstock_operator.children import certificates, credentials
 from penstock_operator.children.certificates import Pair
-from penstock_operator.manifest import Manifest, text_at
+from penstock_operator.manifest import Manifest, dig, text_at
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 HOSTS = ("main-amqp.shop.svc", "localhost", "*.shop.svc")
@@ -46,7 +47,7 @@ def test_the_server_certificate_is_renewed_three_months_ahead_under_the_same_ca(
     first = renewed({})
     later = renewed(stored(first), NOW + timedelta(days=276))
     assert later.server != first.server
-    assert (later.ca, later.password, later.token) == (first.ca, first.password, first.token)
+    assert (later.ca, later.password, later.observer) == (first.ca, first.password, first.observer)
 
 
 def test_another_host_needs_another_certificate_only() -> None:
@@ -71,9 +72,76 @@ def test_what_is_lost_is_made_anew(name: str) -> None:
     observed[name] = None
     later = renewed(observed)
     assert (later.password == first.password) is (name != "main-management")
-    assert (later.token == first.token) is (name != "main-observer")
+    assert (later.observer == first.observer) is (name != "main-observer")
     assert (later.ca == first.ca) is (name != "main-ca")
     assert (later.server == first.server) is (name not in ("main-ca", "main-amqp"))
+
+
+USERS_OF_THE_OBSERVER = {"main-observer-scrape": "scrape.token", "main-observer-lag": "lag.token"}
+
+
+def text_in(secrets_of_broker: dict[str, Manifest | None], name: str, key: str) -> str:
+    return base64.b64decode(text_at(secrets_of_broker[name], "data", key) or "").decode()
+
+
+def test_every_token_of_the_observer_is_another_text() -> None:
+    made = renewed({})
+    assert set(made.observer) == {
+        "token",
+        "scrape.token",
+        "ledger.token",
+        "results.token",
+        "lag.token",
+        "page.token",
+        "scale.key",
+    }
+    assert len(set(made.observer.values())) == 7
+    secret = stored(made)["main-observer"]
+    assert {key: text_in({"it": secret}, "it", key) for key in made.observer} == made.observer
+
+
+def test_a_secret_of_an_earlier_release_keeps_its_token_and_gets_the_others() -> None:
+    first = renewed({})
+    before = stored(first)
+    before["main-observer"] = {"data": {"token": base64.b64encode(first.observer["token"].encode()).decode()}}
+    del before["main-observer-scrape"], before["main-observer-lag"]
+    later = renewed(before)
+    assert later.observer["token"] == first.observer["token"]
+    assert later.observer["lag.token"] != first.observer["lag.token"]
+
+
+def test_one_token_is_rotated_by_removing_its_key() -> None:
+    first = renewed({})
+    observed = stored(first)
+    secret = observed["main-observer"]
+    assert secret is not None
+    data = secret["data"]
+    assert isinstance(data, dict)
+    del data["scrape.token"]
+    later = renewed(observed)
+    changed = {key for key in first.observer if first.observer[key] != later.observer[key]}
+    assert changed == {"scrape.token"}
+
+
+@pytest.mark.parametrize("knows", [None, False])
+def test_an_observer_that_may_be_of_an_earlier_release_gets_the_token_that_it_knows(knows: bool | None) -> None:
+    """A new Broker, and one whose operator was just upgraded: nothing may stop until the observer has been asked."""
+    made = credentials.renew({}, broker(), HOSTS, NOW, secrets.token_urlsafe, knows)
+    for name in USERS_OF_THE_OBSERVER:
+        assert text_in(stored(made), name, "token") == made.observer["token"]
+
+
+def test_once_the_observer_knows_them_every_user_gets_its_own_token_and_keeps_it() -> None:
+    first = renewed({})
+    narrow = credentials.renew(stored(first), broker(), HOSTS, NOW, secrets.token_urlsafe, knows_scopes=True)
+    assert narrow.observer == first.observer
+    restarted = renewed(stored(narrow))  # an operator that has not asked yet
+    back = credentials.renew(stored(narrow), broker(), HOSTS, NOW, secrets.token_urlsafe, knows_scopes=False)
+    for name, token in USERS_OF_THE_OBSERVER.items():
+        assert text_in(stored(narrow), name, "token") == first.observer[token]
+        assert text_in(stored(restarted), name, "token") == first.observer[token]
+        assert text_in(stored(back), name, "token") == first.observer["token"]
+        assert set(cast(dict[str, str], dig(stored(narrow)[name], "data"))) == {"token", "ca.crt"}
 
 
 @pytest.mark.parametrize("value", ["", "c2hvcnQ=", "not base64!", base64.b64encode(b"\xff" * 40).decode()])

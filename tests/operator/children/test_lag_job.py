@@ -29,6 +29,19 @@ ARGUMENTS = [
 ]
 
 
+def test_no_pod_of_the_lag_job_has_another_secret_than_its_token() -> None:
+    """Neither the password of the management, nor the tokens of others."""
+    (_, scheduled), (_, cron) = analysed(), analysed(backend="CronJob")
+    template = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    mounted = [it["secret"]["secretName"] for it in template["volumes"] if "secret" in it]
+    assert mounted == ["main-observer-lag"]
+    driver = scheduled["spec"]["template"]["driver"]
+    assert [it["name"] for it in driver["secrets"]] == ["main-observer-lag"]
+    for pod in (template, scheduled["spec"]["template"]):
+        assert "main-management" not in str(pod)
+        assert "envFrom" not in str(pod)
+
+
 def analysed(**analysis: Any) -> list[Any]:
     return list(lag_job.manifests(broker(lagAnalysis=analysis), "r/lag:1", spark_installed=True))
 
@@ -71,7 +84,7 @@ def test_the_whole_application() -> None:
                 "kubernetesMaster": "local[2]",
                 "serviceAccount": "main-lag",
                 "labels": {"penstock.dev/broker": "main"},
-                "secrets": [{"name": "main-observer", "path": "/etc/penstock/observer", "secretType": "Generic"}],
+                "secrets": [{"name": "main-observer-lag", "path": "/etc/penstock/observer", "secretType": "Generic"}],
                 "securityContext": SECURITY,
                 "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
             },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,12 +12,17 @@ from support.resources import NOW, broker, exchange, subscription
 
 from penstock_api import release_terms
 from penstock_api.management import EntityType
+from penstock_api.observer_tokens import scale_token
 from penstock_api.resources import Broker, Exchange, Subscription
 from penstock_core.reason import Reason as BrokerReason
+from penstock_operator.children import scale_secret
+from penstock_operator.children.scale_secret import ScaleAccess
 from penstock_operator.plans.decisions import (
     AddFinalizer,
+    ApplyChild,
     BrokerReply,
     BrokerView,
+    ChildState,
     DeclareEntity,
     DeleteEntity,
     Reach,
@@ -73,6 +79,77 @@ def told(decision: object) -> list[tuple[str, str, str]]:
 
 def test_the_finalizer_comes_before_the_declaration() -> None:
     assert plan_subscription(view(subscription())) == AddFinalizer()
+
+
+ACCESS = ScaleAccess(key=b"a-key", ca=b"the CA")
+
+
+def scaled(state: ChildState = ChildState.UNKNOWN, *, key: bool = True, success: bool = True) -> object:
+    """The decision for a declared Subscription that asks for its token."""
+    made = subscription(metadata={**OURS, "annotations": {"penstock.dev/scale-token": "true"}, "uid": "u"})
+    reply = BrokerReply(status=201, body=DECLARED) if success else BrokerReply(status=503)
+    return plan_subscription(
+        replace(view(made, reply=reply), scale=ACCESS if key else None, scale_secret=state),
+    )
+
+
+def test_a_subscription_that_asks_for_it_gets_a_secret_with_its_token() -> None:
+    decision = scaled()
+    assert isinstance(decision, ApplyChild)
+    metadata: Any = decision.manifest["metadata"]
+    assert (metadata["namespace"], metadata["name"]) == ("shop", "billing-scale")
+    assert metadata["ownerReferences"] == [
+        {
+            "apiVersion": "penstock.dev/v1alpha1",
+            "kind": "Subscription",
+            "name": "billing",
+            "uid": "u",
+            "controller": True,
+            "blockOwnerDeletion": False,
+        }
+    ]
+    data: Any = decision.manifest["data"]
+    assert {key: base64.b64decode(value).decode() for key, value in data.items()} == {
+        "token": scale_token(b"a-key", "shop", "psub:durable:global:billing"),
+        "ca.crt": "the CA",
+        "url": "https://main-observer.shop.svc:8080/v1/subscriptions/psub:durable:global:billing/scale",
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "key", "says"),
+    [
+        (ChildState.APPLIED, True, ("ScaleToken", "True", "Written")),
+        (ChildState.TAKEN, True, ("ScaleToken", "False", "NameTaken")),
+        (ChildState.PREDECESSOR, True, ("ScaleToken", "False", "PredecessorLeaving")),
+        (ChildState.UNKNOWN, False, ("ScaleToken", "Unknown", "Pending")),
+    ],
+)
+def test_the_condition_says_whether_the_secret_is_there(
+    state: ChildState, key: bool, says: tuple[str, str, str]
+) -> None:
+    decision = scaled(state, key=key)
+    assert isinstance(decision, Report)
+    found = told(decision)
+    assert found[-1] == says
+    assert found[0] == ("Ready", "True", "Ready")
+    assert decision.retry is (Retry.RESYNC if state is ChildState.APPLIED else Retry.BACKOFF)
+
+
+def test_no_token_before_the_broker_has_the_subscription_and_none_unasked() -> None:
+    decision = scaled(success=False)
+    assert isinstance(decision, Report)
+    assert "ScaleToken" not in [kind for kind, _, _ in told(decision)]
+    unasked = plan_subscription(replace(view(reply=BrokerReply(status=201, body=DECLARED)), scale=ACCESS))
+    assert isinstance(unasked, Report)
+
+
+def test_the_name_of_the_secret_is_never_too_long() -> None:
+    long = subscription(metadata={"name": "a" * 247})
+    longer = subscription(metadata={"name": "a" * 248})
+    assert scale_secret.secret_name(long) == "a" * 247 + "-scale"
+    assert scale_secret.secret_name(longer) == "a" * 236 + "-fdff3ab023-scale"
+    assert len(scale_secret.secret_name(longer)) == 253
 
 
 def test_then_it_is_declared() -> None:
