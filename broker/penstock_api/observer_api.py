@@ -21,6 +21,8 @@ RESULTS = "/v1/lag/results/{run_name}"  # PUT a lag_result.LagResult, GET it bac
 LIVE_LAG = "/v1/lag/live"  # lag_result.LagResult of the last poll
 LATEST = "/v1/lag/results/latest"  # GET the newest by window end
 
+PAGE = "/page"  # HTML for people, which logs in by itself: docs/reference/observer.md, "The page"
+
 LIVE_RUN = "live"
 """The run name of `LIVE_LAG`."""
 

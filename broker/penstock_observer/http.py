@@ -44,6 +44,7 @@ from penstock_observer.ledger import Ledger
 from penstock_observer.live_lag import WINDOW_MS
 from penstock_observer.live_view import LiveBroker, LiveView
 from penstock_observer.metrics import ObserverCollector
+from penstock_observer.page import is_page
 from penstock_observer.results import BrokerPod, RejectedResult, ResultStore
 from penstock_observer.rows import Poll
 from penstock_observer.scopes import allows, scope_of
@@ -187,7 +188,9 @@ class Api:
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Check the token, and give every error a JSON body."""
+        """Check the token, and give every error a JSON body. The page does both in its own way."""
+        if is_page(request.path):
+            return await handler(request)
         if request.path != HEALTH:
             grant = self.token.grant(request.headers, request.match_info.get("queue_name"))
             if grant is None:

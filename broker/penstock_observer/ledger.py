@@ -110,6 +110,15 @@ class Ledger:
         """Rows in memory, not sealed yet."""
         return len(self._rows)
 
+    def waiting(self) -> tuple[Row, ...]:
+        """The rows in memory, in their order; may be called while a thread appends."""
+        return tuple(self._rows)
+
+    @property
+    def interval_ms(self) -> int:
+        """Intended time between two polls."""
+        return self._writer.interval_ms
+
     def path_of(self, name: str) -> Path | None:
         """The file of a listed segment; None for any other name, so that no name leads out of the folder."""
         parsed = SegmentName.parse(name)

@@ -5,7 +5,7 @@ Held in memory only. While the broker does not answer, the last answer stays, to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from penstock_api.lag_result import LagState, SubscriptionLag
@@ -51,10 +51,14 @@ class LiveView:
     """Holder of the current view."""
 
     known: LiveBroker = field(default_factory=LiveBroker)
+    on_answer: Callable[[Poll], None] | None = None
+    """Called with each poll that the broker answered."""
 
     def answered(self, poll: Poll, lags: tuple[SubscriptionLag, ...] = ()) -> None:
         """Note a poll that the broker answered, and how its subscriptions stand."""
         self.known = replace(self.known, poll=poll, lags=lags, problem=None, polls=self.known.polls + 1)
+        if self.on_answer is not None:
+            self.on_answer(poll)
 
     def away(self, problem: str) -> None:
         """Note a poll that the broker did not answer; ``problem`` is a sentence without its full stop."""

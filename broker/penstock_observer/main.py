@@ -9,7 +9,9 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import signal
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -17,12 +19,17 @@ from functools import partial
 from aiohttp import web
 
 from penstock_api.failure import CannotRun
+from penstock_api.observer_api import PAGE
 from penstock_lag_rules.rules import Thresholds
 from penstock_observer.broker_client import PolledBroker, over_unix_socket
+from penstock_observer.broker_details import BrokerDetails
+from penstock_observer.depth_history import DepthHistory
 from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
+from penstock_observer.page import Page, page_app
+from penstock_observer.page_sessions import Sessions
 from penstock_observer.poller import BrokerSource, Poller
 from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
@@ -30,6 +37,7 @@ from penstock_observer.rows import RowOrigin
 from penstock_observer.secrets import ServerCertificate, TokenFile
 from penstock_observer.settings import ObserverSettings
 from penstock_observer.volume import results_limit, room_for_results, volume_space
+from penstock_page.documents import BrokerPlace
 
 __all__ = ["run", "serve"]
 
@@ -65,12 +73,14 @@ async def serve(
     certificate = _certificate(settings)
     ledger = open_ledger(settings)
     try:
-        live = LiveView()
+        history = DepthHistory(time.monotonic)
+        live = LiveView(on_answer=history.observe)
         lag = LiveLag(settings.ordinal, round(settings.interval_seconds * 1000), Thresholds())
         place = BrokerPod(settings.broker, settings.namespace, settings.ordinal)
         limit = results_limit(settings.results_bytes, volume_space(settings.ledger).total)
         results = ResultStore(settings.results, place, settings.results_kept, limit)
         app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC)))
+        app.add_subapp(PAGE, page_app(_page(settings, live, ledger, token, history)))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         try:
@@ -85,6 +95,19 @@ async def serve(
             await runner.cleanup()
     finally:
         ledger.close()
+
+
+def _page(settings: ObserverSettings, live: LiveView, ledger: Ledger, token: TokenFile, history: DepthHistory) -> Page:
+    return Page(
+        live=live,
+        ledger=ledger,
+        place=BrokerPlace(settings.broker, settings.namespace, settings.ordinal),
+        token=token,
+        sessions=Sessions(time.monotonic, secrets.token_urlsafe),
+        history=history,
+        details=BrokerDetails(over_unix_socket(settings.broker_socket), time.monotonic),
+        interval_seconds=settings.interval_seconds,
+    )
 
 
 def open_ledger(settings: ObserverSettings) -> Ledger:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock_api.failure import Misuse
-from penstock_api.observer_tokens import scale_token
+from penstock_api.observer_tokens import Scope, scale_token
 from penstock_observer.secrets import ServerCertificate, TokenFile
 
 
@@ -23,7 +23,7 @@ def token_file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("header", ["Bearer s3cret", "bearer s3cret", "Bearer  s3cret "])
 def test_the_token_is_let_in(token_file: Path, header: str) -> None:
     """The scheme's case does not matter (RFC 9110, 11.1)."""
-    assert TokenFile(token_file).allows(header)
+    assert TokenFile(token_file).allows(header, Scope.WRITE_RESULTS)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_token_is_let_in(token_file: Path, header: str) -> None:
 )
 def test_everything_else_is_not(token_file: Path, header: str | None) -> None:
     """Also what is no ASCII."""
-    assert not TokenFile(token_file).allows(header)
+    assert not TokenFile(token_file).allows(header, Scope.WRITE_RESULTS)
 
 
 def replace(path: Path, text: str, second: int) -> None:
@@ -56,18 +56,18 @@ def test_a_rotated_token_holds_at_once(token_file: Path) -> None:
     """The old one no longer does."""
     token = TokenFile(token_file)
     replace(token_file, "new", 2_000_000_000)
-    assert token.allows("Bearer new")
-    assert not token.allows("Bearer s3cret")
+    assert token.allows("Bearer new", Scope.WRITE_RESULTS)
+    assert not token.allows("Bearer s3cret", Scope.WRITE_RESULTS)
 
 
 def test_a_bad_rotation_keeps_the_old_token(token_file: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Empty, then gone: told, and nobody is locked out; an empty token never lets anybody in."""
     token = TokenFile(token_file)
     replace(token_file, "", 2_000_000_000)
-    assert token.allows("Bearer s3cret")
-    assert not token.allows("Bearer ")
+    assert token.allows("Bearer s3cret", Scope.WRITE_RESULTS)
+    assert not token.allows("Bearer ", Scope.WRITE_RESULTS)
     token_file.unlink()
-    assert token.allows("Bearer s3cret")
+    assert token.allows("Bearer s3cret", Scope.WRITE_RESULTS)
     assert "can't be read again" in caplog.text
 
 

@@ -21,6 +21,7 @@ from typing import Final
 
 import yaml
 
+from penstock_api import observer_api
 from penstock_api.failure import Failure
 from penstock_api.resources import Broker
 from penstock_cli.up import commands, declarations, observer_client
@@ -158,6 +159,8 @@ class _Up:
         await observer_client.wait_until_serving(self._endpoints.observer_url, READY_SECONDS)
         self._note("observer", pid)
         self._say(f"observer serves {self._endpoints.observer_url} (token in {self._layout.token})")
+        page = f"{self._endpoints.observer_url}{observer_api.PAGE}/"
+        self._say(f"the page on lag: {page} (log in with the token in {self._layout.token})")
         lag = commands.lag_child(self._broker, self._endpoints, self._layout, "by-hand")
         self._say(f"lag at any time: penstock {shlex.join(lag.command[len(commands.PENSTOCK) :])} --table")
 

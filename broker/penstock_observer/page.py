@@ -1,0 +1,296 @@
+"""The page of the observer: its routes, the login, and the documents that it draws.
+
+It is read-only and needs no script. A reader shows the token once and gets a cookie, or sends it with every request as
+any other client does. Drawing is the business of penstock_page. Source: docs/reference/observer.md, "The page".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from penstock_api.lag_result import LagState, SubscriptionLag
+from penstock_api.management import SubscriptionState
+from penstock_api.observer_api import PAGE
+from penstock_api.observer_tokens import Scope
+from penstock_lag_rules.entry import MESSAGE_LENGTH
+from penstock_observer.broker_details import BrokerDetails, NotKnown, consumers_of
+from penstock_observer.depth_history import DepthHistory
+from penstock_observer.ledger import Ledger
+from penstock_observer.ledger_course import course
+from penstock_observer.live_view import LiveBroker, LiveView
+from penstock_observer.page_sessions import SESSION_SECONDS, Sessions
+from penstock_observer.rows import Poll
+from penstock_observer.secrets import TokenFile
+from penstock_page import render
+from penstock_page.documents import BrokerPlace, Consumer, Freshness, Overview, SubscriptionPage
+from penstock_page.listing import listing, wanted
+
+__all__ = ["Page", "is_page", "page_app"]
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+POLICY: Final = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+OPEN_PATHS: Final = (f"{PAGE}/login", f"{PAGE}/style.css", f"{PAGE}/icon.svg", PAGE)
+"""What a stranger may ask for: the form with its style and picture, and the redirect to the overview."""
+
+LOGIN_BYTES: Final = 8192
+LEAST_REFRESH_SECONDS: Final = 5
+PAST_REFRESH_SECONDS: Final = 60
+"""A page that shows hours of the ledger loads itself less often."""
+STALE_SECONDS: Final = 60
+STALE_POLLS: Final = 4
+MOST_HOURS: Final = 48
+
+
+def is_page(path: str) -> bool:
+    """Whether a path belongs to the page, which checks for itself who asks."""
+    return path == PAGE or path.startswith(f"{PAGE}/")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Someone who has shown the token."""
+
+    has_session: bool
+    """With a cookie, so there is something to log out from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Everything that the page reads."""
+
+    live: LiveView
+    ledger: Ledger
+    place: BrokerPlace
+    token: TokenFile
+    sessions: Sessions
+    history: DepthHistory
+    details: BrokerDetails
+    interval_seconds: float
+
+    def reader(self, request: web.Request) -> Reader | None:
+        """Who asks; None if it is a stranger. The one place in which the page checks a token."""
+        given = request.headers.get("Authorization")
+        if given is not None:
+            return Reader(has_session=False) if self.token.allows(given, Scope.STATE) else None
+        token = self.sessions.token(request.cookies.get(_cookie(request)))
+        if token is None or not self.token.allows(f"Bearer {token}", Scope.STATE):
+            return None
+        return Reader(has_session=True)
+
+    @web.middleware
+    async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check who asks, make every error a page, and add the headers that protect the reader."""
+        response = await self._answer(request, handler)
+        response.headers.update(HEADERS)
+        return response
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.method == "POST" and request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+            return _html(render.problem("Not from here", "The form of another site can't be sent to this page."), 403)
+        if request.path not in OPEN_PATHS and self.reader(request) is None:
+            return _stranger(request)
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            if error.status < 400:
+                # A response of its own: aiohttp is about to forbid to return an exception.
+                return web.Response(status=error.status, headers=error.headers)
+            return _html(render.problem(error.reason, error.text or error.reason), error.status)
+
+    async def to_overview(self, _: web.Request) -> web.StreamResponse:
+        """The addresses of the pages are relative to a folder."""
+        raise web.HTTPPermanentRedirect(f"{PAGE}/")
+
+    async def style(self, _: web.Request) -> web.StreamResponse:
+        """The style sheet."""
+        return web.Response(text=render.style(), content_type="text/css", charset="utf-8")
+
+    async def icon(self, _: web.Request) -> web.StreamResponse:
+        """The picture in the browser's tab."""
+        return web.Response(text=render.icon(), content_type="image/svg+xml", charset="utf-8")
+
+    async def login_form(self, request: web.Request) -> web.StreamResponse:
+        """The form for the token."""
+        return _login_form(_way_back(request.query.get("to", "")), None, 200)
+
+    async def login(self, request: web.Request) -> web.StreamResponse:
+        """Begin a session, and go where the reader wanted to go."""
+        given = await request.clone(client_max_size=LOGIN_BYTES).post()
+        token, to = str(given.get("token", "")).strip(), _way_back(str(given.get("to", "")))
+        if not self.token.allows(f"Bearer {token}", Scope.STATE):
+            return _login_form(to, "The observer does not know this token, or it is not for the page.", 401)
+        response = web.Response(status=303, headers={"Location": to})
+        response.set_cookie(
+            _cookie(request),
+            self.sessions.begin(token),
+            max_age=SESSION_SECONDS,
+            path=PAGE,
+            httponly=True,
+            samesite="Strict",
+            secure=request.secure,
+        )
+        return response
+
+    async def logout(self, request: web.Request) -> web.StreamResponse:
+        """End the session."""
+        self.sessions.end(request.cookies.get(_cookie(request)))
+        response = web.Response(status=303, headers={"Location": "login"})
+        response.del_cookie(_cookie(request), path=PAGE)
+        return response
+
+    async def overview(self, request: web.Request) -> web.StreamResponse:
+        """All subscriptions, those in trouble first."""
+        known, fresh = self._known()
+        asked = wanted(request.query)
+        found = listing(_lags(known, fresh), asked)
+        names = {lag.queue_name for lag in found.rows}
+        page = Overview(
+            place=self.place,
+            broker=None if known.poll is None else known.poll.broker,
+            freshness=fresh,
+            listing=found,
+            exchanges=await self.details.exchanges(),
+            states={each.queue_name: each for each in _states(known) if each.queue_name in names},
+            depths={name: self.history.of(name) for name in names},
+            refresh_seconds=self._refresh_seconds if asked.is_refreshing else None,
+        )
+        return _html(render.overview(page, can_log_out=self._has_session(request)))
+
+    async def subscription(self, request: web.Request) -> web.StreamResponse:
+        """One subscription, with its past."""
+        queue_name = request.query.get("queue", "")
+        hours = _hours(request.query)
+        known, fresh = self._known()
+        lag = next((each for each in _lags(known, fresh) if each.queue_name == queue_name), None)
+        state = next((each for each in _states(known) if each.queue_name == queue_name), None)
+        if known.poll is None or lag is None or state is None:
+            raise web.HTTPNotFound(
+                text=f"The broker has no subscription with the queue {queue_name!r}, as far as known."
+            )
+        found, told = await asyncio.to_thread(course, self.ledger, queue_name, known.poll.broker.now_ms, hours)
+        consumers, consumers_problem = await self._consumers(queue_name, known.poll)
+        is_refreshing = request.query.get("refresh") != "off"
+        refresh_seconds = PAST_REFRESH_SECONDS if hours else self._refresh_seconds
+        page = SubscriptionPage(
+            place=self.place,
+            freshness=fresh,
+            lag=lag,
+            state=state,
+            course=found,
+            course_problem=told,
+            hours=hours,
+            consumers=consumers,
+            consumers_problem=consumers_problem,
+            is_refreshing=is_refreshing,
+            refresh_seconds=refresh_seconds if is_refreshing else None,
+        )
+        return _html(render.subscription(page, can_log_out=self._has_session(request)))
+
+    async def _consumers(self, queue_name: str, poll: Poll) -> tuple[Sequence[Consumer], str | None]:
+        try:
+            return consumers_of(queue_name, await self.details.links(poll.broker.connections)), None
+        except NotKnown as error:
+            return (), str(error)
+
+    def _known(self) -> tuple[LiveBroker, Freshness]:
+        known = self.live.known
+        seconds = self.history.seconds_since_answer
+        problem = known.problem
+        if (
+            problem is None
+            and seconds is not None
+            and seconds > max(STALE_SECONDS, STALE_POLLS * self.interval_seconds)
+        ):
+            problem = f"the last answer of the broker is {seconds} s old, and no newer one has come"
+        return known, Freshness(
+            polled_ms=None if known.poll is None else known.poll.broker.now_ms,
+            seconds_ago=seconds,
+            problem=problem,
+            ledger_problem=known.ledger_problem,
+        )
+
+    def _has_session(self, request: web.Request) -> bool:
+        reader = self.reader(request)
+        return reader is not None and reader.has_session
+
+    @property
+    def _refresh_seconds(self) -> int:
+        return max(round(self.interval_seconds), LEAST_REFRESH_SECONDS)
+
+
+def page_app(page: Page) -> web.Application:
+    """The application that serves the page below `PAGE`."""
+    app = web.Application(middlewares=[page.guard])
+    app.router.add_get("", page.to_overview)
+    app.router.add_get("/", page.overview)
+    app.router.add_get("/subscription", page.subscription)
+    app.router.add_get("/style.css", page.style)
+    app.router.add_get("/icon.svg", page.icon)
+    app.router.add_get("/login", page.login_form)
+    app.router.add_post("/login", page.login)
+    app.router.add_post("/logout", page.logout)
+    return app
+
+
+def _lags(known: LiveBroker, fresh: Freshness) -> Sequence[SubscriptionLag]:
+    if fresh.problem is None:
+        return known.lags
+    stale = {"state": LagState.UNKNOWN, "message": fresh.problem[:MESSAGE_LENGTH]}
+    return [lag.model_copy(update=stale) for lag in known.lags]
+
+
+def _states(known: LiveBroker) -> Sequence[SubscriptionState]:
+    return () if known.poll is None else known.poll.subscriptions
+
+
+def _hours(query: Mapping[str, str]) -> int:
+    hours = query.get("hours", "")
+    return min(int(hours), MOST_HOURS) if hours.isascii() and hours.isdigit() and len(hours) < 5 else 0
+
+
+def _cookie(request: web.Request) -> str:
+    """The name of the cookie. Cookies do not tell the ports of a host apart, but two observers are two logins."""
+    return f"penstock-page-{request.url.port}"
+
+
+def _way_back(to: str) -> str:
+    """Where a reader goes after the login: one of our own pages, whatever the form says."""
+    page, _, query = to.partition("?")
+    own = page if page == render.SUBSCRIPTION else render.OVERVIEW
+    safe = "".join(letter for letter in query if letter.isascii() and letter.isprintable() and letter != " ")
+    return f"{own}?{safe}" if safe else own
+
+
+def _stranger(request: web.Request) -> web.Response:
+    """A person is led to the form, a program with a wrong token is told so."""
+    here = _way_back(request.path_qs.removeprefix(f"{PAGE}/") if request.method == "GET" else "")
+    if "Authorization" in request.headers or request.method != "GET":
+        return _login_form(here, None, 401)
+    return web.Response(status=303, headers={"Location": f"{PAGE}/login?{urlencode({'to': here})}"})
+
+
+def _login_form(to: str, refused: str | None, status: int) -> web.Response:
+    body = render.login(to=to, minutes=SESSION_SECONDS // 60, refused=refused)
+    return _html(body, status)
+
+
+def _html(body: str, status: int = 200) -> web.Response:
+    return web.Response(text=body, status=status, content_type="text/html", charset="utf-8")

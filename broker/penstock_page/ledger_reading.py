@@ -1,0 +1,84 @@
+"""The snapshots of subscriptions in segments of the ledger, read with the columns that a page needs.
+
+Files are a path or a file object; which segments belong to a time is the caller's business. Columns that an earlier
+release did not write are absent and count as not known. Source: penstock_api.ledger_format.
+"""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
+# Reason: pyarrow ships no type information, and adds the functions of its module compute at run time.
+# What leaves this module is typed.
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock_api.ledger_format import RowKind
+from penstock_lag_rules.figures import TOTALS, Growth
+from penstock_lag_rules.history import Snapshot
+
+__all__ = ["UnreadableSegment", "snapshots_in", "snapshots_in_rows"]
+
+COLUMNS: Final = (
+    *("queue_name", "time_ms", "instance", "epoch", "incarnation"),
+    *("depth", "ready", "in_flight", "scheduled", "oldest_available_ms", "consumers", "credit"),
+    *TOTALS,
+)
+BATCH_ROWS: Final = 65_536
+
+
+class UnreadableSegment(Exception):
+    """A segment can't be read; the message says why."""
+
+
+def snapshots_in(segment: Path | IO[bytes], queue_name: str | None = None) -> Iterator[tuple[str, Snapshot]]:
+    """Queue name and snapshot of each row of a subscription, in the order of the file; with `queue_name`, only its own.
+
+    Raises UnreadableSegment.
+    """
+    try:
+        with pq.ParquetFile(segment) as file:
+            there = [name for name in ("kind", *COLUMNS) if name in file.schema_arrow.names]
+            for batch in file.iter_batches(BATCH_ROWS, columns=there):
+                yield from _snapshots(_chosen(batch, queue_name))
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise UnreadableSegment(str(error)) from error
+
+
+def snapshots_in_rows(rows: Iterable[Mapping[str, Any]], queue_name: str) -> list[Snapshot]:
+    """The snapshots of one subscription among rows that are not in a file yet."""
+    return [_snapshot(row) for row in rows if row["queue_name"] == queue_name]
+
+
+def _chosen(batch: Any, queue_name: str | None) -> Any:
+    chosen = pc.equal(batch["kind"], RowKind.SUBSCRIPTION.value)
+    if queue_name is not None:
+        chosen = pc.and_kleene(chosen, pc.equal(batch["queue_name"], queue_name))
+    return batch.filter(chosen)
+
+
+def _snapshots(batch: Any) -> Iterator[tuple[str, Snapshot]]:
+    for row in batch.to_pylist():
+        yield str(row["queue_name"]), _snapshot(row)
+
+
+def _snapshot(row: Mapping[str, Any]) -> Snapshot:
+    return Snapshot(
+        time_ms=row["time_ms"],
+        life=(row["instance"], row["epoch"], row["incarnation"]),
+        depth=row["depth"],
+        ready=row["ready"],
+        in_flight=row["in_flight"],
+        scheduled=row["scheduled"],
+        oldest_available_ms=row["oldest_available_ms"],
+        consumers=row["consumers"],
+        credit=row["credit"],
+        usable_credit=row["credit"],
+        totals=Growth(**{name: row.get(name) or 0 for name in TOTALS}),
+    )

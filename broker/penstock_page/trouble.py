@@ -1,0 +1,58 @@
+"""How much each state of lag is in trouble: the order of the page, and how a state is shown without relying on colour.
+
+Pure. Source: docs/concepts/lag.md, "States"; docs/reference/observer.md, "The page".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from penstock_api.lag_result import LagState, SubscriptionLag
+
+__all__ = ["SHOWN", "Shown", "sorted_by_trouble"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a state is shown."""
+
+    severity: str
+    """bad, wary, unknown or good: the class of the style sheet, and the word for it."""
+    mark: str
+    """One character beside the name of the state, so that colour is not the only difference."""
+
+
+_BAD: Final = Shown("bad", "✖")
+_WARY: Final = Shown("wary", "▲")
+_UNKNOWN: Final = Shown("unknown", "?")
+_GOOD: Final = Shown("good", "✔")
+
+SHOWN: Final = {
+    # What loses messages, then what nobody works on, then what is not known, then what is only slow.
+    LagState.LOSING: _BAD,
+    LagState.BROKER_STUCK: _BAD,
+    LagState.POISON: _BAD,
+    LagState.UNCONSUMED: _BAD,
+    LagState.NO_CREDIT: _BAD,
+    LagState.STALLED: _BAD,
+    LagState.UNKNOWN: _UNKNOWN,
+    LagState.LAGGING: _WARY,
+    LagState.BACKLOG_STEADY: _WARY,
+    LagState.RECOVERING: _WARY,
+    LagState.OK: _GOOD,
+    LagState.IDLE: _GOOD,
+}
+"""Every state, the worst first."""
+
+_RANK: Final = {state: rank for rank, state in enumerate(SHOWN)}
+
+
+def sorted_by_trouble(lags: Iterable[SubscriptionLag]) -> list[SubscriptionLag]:
+    """The worst state first; within a state the oldest message first, then the largest lag, then by name."""
+    return sorted(lags, key=_trouble)
+
+
+def _trouble(lag: SubscriptionLag) -> tuple[int, int, int, str]:
+    return _RANK[lag.state], -(lag.oldest_age_seconds or 0), -(lag.messages or 0), lag.queue_name

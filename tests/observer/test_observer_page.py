@@ -1,0 +1,268 @@
+"""The page over HTTP: who gets in, for how long, and what a stranger learns."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from observer.samples import START_MS, a_poll, a_subscription
+from page.html import elements, text_of
+
+from penstock_lag_rules.rules import Thresholds
+from penstock_observer.broker_client import ManagementConnection
+from penstock_observer.broker_details import BrokerDetails
+from penstock_observer.depth_history import DepthHistory
+from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.live_lag import LiveLag
+from penstock_observer.live_view import LiveView
+from penstock_observer.page import Page, page_app
+from penstock_observer.page_sessions import MOST_SESSIONS, SESSION_SECONDS, Sessions
+from penstock_observer.retention import RetentionLimits
+from penstock_observer.rows import Poll, RowOrigin
+from penstock_observer.secrets import TokenFile
+from penstock_page.documents import BrokerPlace
+
+TestServer.__test__ = False  # pytest would collect it by its name
+
+BEARER = {"Authorization": "Bearer s3cret"}
+ORDERS = "psub:durable:global:orders"
+
+
+@dataclass
+class Clock:
+    """Stands still until it is moved."""
+
+    seconds: float = 1000.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.seconds
+
+
+@dataclass
+class Site:
+    """A page that is served, its parts, and a reader with a cookie jar of his own."""
+
+    page: Page
+    clock: Clock
+    base: str
+    reader: aiohttp.ClientSession
+    token: Path
+    lag: LiveLag = field(default_factory=lambda: LiveLag(0, 10_000, Thresholds()))
+
+    def answer(self, poll: Poll) -> None:
+        """The broker answers."""
+        self.lag.observe(poll)
+        self.page.live.answered(poll, tuple(self.lag.lags()))
+        self.page.ledger.append(poll)
+
+    async def get(self, path: str, **options: Any) -> tuple[int, str]:
+        """Status and page."""
+        async with self.reader.get(f"{self.base}{path}", **options) as answer:
+            return answer.status, await answer.text()
+
+    async def log_in(self, token: str = "s3cret", to: str = "./", **options: Any) -> tuple[int, str, str]:
+        """Status, place and page of the answer to the form."""
+        form = {"token": token, "to": to}
+        async with self.reader.post(f"{self.base}/page/login", data=form, allow_redirects=False, **options) as answer:
+            return answer.status, answer.headers.get("Location", ""), await answer.text()
+
+
+async def no_broker() -> ManagementConnection:
+    """A socket that nobody listens on."""
+    raise ConnectionRefusedError("refused")
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    """Served below /page, as by the observer."""
+    token = tmp_path / "token"
+    token.write_text("s3cret\n")
+    clock, names = Clock(), count()
+    history = DepthHistory(clock)
+    ledger = Ledger(
+        tmp_path / "ledger", RowOrigin("main", 0, 10_000), SealLimits(60, 1000, 10**9), RetentionLimits(10**12, 10**12)
+    )
+    page = Page(
+        live=LiveView(on_answer=history.observe),
+        ledger=ledger,
+        place=BrokerPlace("main", "shop", 0),
+        token=TokenFile(token),
+        sessions=Sessions(clock, lambda: f"session-{next(names)}"),
+        history=history,
+        details=BrokerDetails(no_broker, clock),
+        interval_seconds=10.0,
+    )
+    app = web.Application()
+    app.add_subapp("/page", page_app(page))
+    async with TestServer(app) as server, aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as reader:
+        yield Site(page, clock, str(server.make_url("")).rstrip("/"), reader, token)
+    ledger.close()
+
+
+@pytest.mark.parametrize("path", ["/page/", f"/page/subscription?queue={ORDERS}", "/page/nowhere"])
+async def test_a_stranger_sees_the_form_and_nothing_else(site: Site, path: str) -> None:
+    """Not even which pages and subscriptions exist."""
+    site.answer(a_poll(START_MS, a_subscription(depth=5)))
+    for headers, expected in (({}, 200), ({"Authorization": "Bearer wrong"}, 401), ({"Cookie": "a=session-0"}, 200)):
+        async with site.reader.get(f"{site.base}{path}", headers=headers) as answer:
+            body = await answer.text()
+            assert (answer.status, answer.url.path) == (
+                expected,
+                "/page/login" if expected == 200 else path.split("?")[0],
+            )
+        assert text_of(body, "h1") == ["Log in"]
+        assert "shop" not in body
+
+
+async def test_the_form_leads_back_to_where_a_stranger_wanted_to_go(site: Site) -> None:
+    _, body = await site.get(f"/page/subscription?queue={ORDERS}&hours=6")
+    [hidden] = [each for each in elements(body) if each.attributes.get("name") == "to"]
+    assert hidden.attributes["value"] == f"subscription?queue={ORDERS}&hours=6"
+    assert 'value="./"' in (await site.get("/page/login?to=//evil.example"))[1]
+
+
+async def test_a_reader_logs_in_goes_on_and_out(site: Site) -> None:
+    """The cookie can't be read by scripts or sent from other sites, and does not hold the token."""
+    site.answer(a_poll(START_MS, a_subscription(depth=5)))
+    status, to, _ = await site.log_in(to=f"subscription?queue={ORDERS}&hours=6")
+    assert (status, to) == (303, f"subscription?queue={ORDERS}&hours=6")
+    [cookie] = site.reader.cookie_jar
+    assert (cookie.value, cookie["httponly"], cookie["samesite"], cookie["path"], cookie["max-age"]) == (
+        "session-0",
+        True,
+        "Strict",
+        "/page",
+        "3600",
+    )
+    status, body = await site.get(f"/page/{to}")
+    assert (status, text_of(body, "h1")) == (200, [ORDERS])
+    status, body = await site.get("/page/")
+    assert (status, text_of(body, "h1")) == (200, ["Lag of shop/main"])
+    async with site.reader.post(f"{site.base}/page/logout", allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "login")
+    assert (await site.get("/page/", headers={"Cookie": f"{cookie.key}=session-0"}, allow_redirects=False))[0] == 303
+
+
+async def test_the_wrong_token_is_refused(site: Site) -> None:
+    status, _, body = await site.log_in("wrong")
+    assert status == 401
+    assert "does not know this token" in body
+    assert "wrong" not in body
+    assert list(site.reader.cookie_jar) == []
+
+
+@pytest.mark.parametrize(
+    "to", ["https://evil.example/", "//evil.example", "../v1/lag/live", "subscription/../x", "\r\nX: y"]
+)
+async def test_after_the_login_nobody_is_sent_elsewhere(site: Site, to: str) -> None:
+    assert (await site.log_in(to=to))[:2] == (303, "./")
+
+
+async def test_a_session_ends_by_time_and_with_its_token(site: Site) -> None:
+    await site.log_in()
+    site.clock.seconds += SESSION_SECONDS - 1
+    assert (await site.get("/page/"))[0] == 200
+    site.clock.seconds += 1
+    assert (await site.get("/page/", allow_redirects=False))[0] == 303
+    await site.log_in()
+    assert (await site.get("/page/"))[0] == 200
+    site.token.write_text("another, longer one\n")
+    assert (await site.get("/page/", allow_redirects=False))[0] == 303
+
+
+async def test_a_form_of_another_site_is_refused(site: Site) -> None:
+    status, _, body = await site.log_in(headers={"Sec-Fetch-Site": "cross-site"})
+    assert (status, text_of(body, "h1")) == (403, ["Not from here"])
+    assert list(site.reader.cookie_jar) == []
+
+
+async def test_a_form_that_is_too_large_is_refused(site: Site) -> None:
+    assert (await site.log_in("x" * 20_000))[0] == 413
+
+
+async def test_a_bearer_token_needs_no_cookie(site: Site) -> None:
+    """And has nothing to log out from."""
+    status, body = await site.get("/page/", headers=BEARER)
+    assert (status, "Log out" in body) == (200, False)
+    await site.log_in()
+    assert "Log out" in (await site.get("/page/"))[1]
+
+
+@pytest.mark.parametrize(
+    "path", ["/page/", "/page/login", "/page/style.css", "/page/icon.svg", "/page/nowhere", "/page"]
+)
+async def test_every_answer_forbids_scripts_frames_and_caches(site: Site, path: str) -> None:
+    async with site.reader.get(f"{site.base}{path}", headers=BEARER, allow_redirects=False) as answer:
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src" not in policy and "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+
+
+async def test_what_does_not_exist_is_a_page_too(site: Site) -> None:
+    status, body = await site.get("/page/nowhere", headers=BEARER)
+    assert (status, text_of(body, "h1")) == (404, ["Not Found"])
+    status, body = await site.get("/page/subscription?queue=<b>", headers=BEARER)
+    assert (status, "<b>" in body, "&lt;b&gt;" in body) == (404, False, True)
+
+
+async def test_a_broker_that_is_away_is_unknown_with_the_reason(site: Site) -> None:
+    """The last figures stay, named as such."""
+    _, body = await site.get("/page/", headers=BEARER)
+    assert "The broker has not answered yet." in body
+    for step in range(3):
+        site.answer(a_poll(START_MS + step * 10_000, a_subscription()))
+    assert "✔ Idle" in " ".join(text_of((await site.get("/page/", headers=BEARER))[1], "td"))
+    site.page.live.away("the broker does not answer: refused")
+    site.clock.seconds += 25
+    _, body = await site.get("/page/", headers=BEARER)
+    assert "? Unknown" in text_of(body, "td")
+    assert "the broker does not answer: refused" in text_of(body, "td")
+    assert "2023-11-14 22:20:20 UTC, 25 s ago by the observer's clock." in body
+
+
+async def test_an_answer_that_is_old_is_not_shown_as_the_present(site: Site) -> None:
+    """Also if nothing failed: the poll that hangs says nothing."""
+    for step in range(3):
+        site.answer(a_poll(START_MS + step * 10_000, a_subscription()))
+    site.clock.seconds += 61
+    _, body = await site.get("/page/", headers=BEARER)
+    assert "? Unknown" in text_of(body, "td")
+    assert "the last answer of the broker is 61 s old, and no newer one has come" in text_of(body, "td")
+
+
+async def test_the_plot_reads_segments_and_what_is_not_in_one_yet(site: Site) -> None:
+    """Ten polls, of which seven fill a segment of a minute."""
+    for step in range(10):
+        state = a_subscription(depth=step, ready=step, enqueued=step, oldest_available_ms=START_MS)
+        site.answer(a_poll(START_MS + step * 10_000, state, a_subscription("other", depth=700)))
+    assert len(site.page.ledger.segments) == 1
+    for query in ("", "&hours=1", "&hours=48", "&hours=nonsense"):
+        _, body = await site.get(f"/page/subscription?queue={ORDERS}{query}", headers=BEARER)
+        assert "10 snapshots from" in body
+        assert 'aria-label="Messages waiting. depth: at most 9, 9 at the end."' in body
+        assert "The consumers are not known one by one: the broker does not answer: refused." in body
+
+
+def test_sessions_are_bounded() -> None:
+    """The oldest one ends."""
+    clock, names = Clock(), count()
+    sessions = Sessions(clock, lambda: f"s{next(names)}")
+    for _ in range(MOST_SESSIONS + 1):
+        sessions.begin("t")
+    assert sessions.token("s0") is None
+    assert (sessions.token("s1"), sessions.token(f"s{MOST_SESSIONS}")) == ("t", "t")
+    sessions.end("s1")
+    sessions.end("never")
+    assert (sessions.token("s1"), sessions.token(None), sessions.token("")) == (None, None, None)

@@ -1,0 +1,192 @@
+"""What the templates draw: order, sentences, and that nothing which clients choose becomes part of the page itself."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from observer.samples import a_broker, a_subscription
+from page.html import elements, text_of
+from page.lags import NOON_MS, a_lag, a_snapshot
+
+from penstock_api.lag_result import LagState, RepeatedMessageLag
+from penstock_api.management import ExchangeState
+from penstock_page import render
+from penstock_page.course import course_of
+from penstock_page.documents import BrokerPlace, Consumer, Exchanges, Freshness, Overview, SubscriptionPage
+from penstock_page.listing import Wanted, listing
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "javascript:alert(1)",
+    "</title></style><h1>owned</h1>",
+    "{{ 7*7 }}{% raw %}",
+    "a&b=c#d%2F?e\r\nSet-Cookie: x=y",
+    "\u202eevil\x00\x1b[2J",
+]
+FRESH = Freshness(polled_ms=NOON_MS, seconds_ago=3, problem=None)
+PLACE = BrokerPlace("main", "shop", 0)
+
+
+def an_overview(*lags: Any, **changes: Any) -> str:
+    """The page of these subscriptions."""
+    values: dict[str, Any] = {
+        "place": PLACE,
+        "broker": a_broker(NOON_MS),
+        "freshness": FRESH,
+        "listing": listing(lags, changes.pop("wanted", Wanted())),
+        "exchanges": Exchanges(),
+        "states": {},
+        "depths": {},
+        "refresh_seconds": 10,
+    }
+    return render.overview(Overview(**(values | changes)), can_log_out=True)
+
+
+def a_page(**changes: Any) -> str:
+    """The page of one subscription."""
+    snapshots = [a_snapshot(at, at, age=at, enqueued=at, expired=at // 100) for at in range(0, 310, 10)]
+    values: dict[str, Any] = {
+        "place": PLACE,
+        "freshness": FRESH,
+        "lag": a_lag(),
+        "state": a_subscription(),
+        "course": course_of(snapshots, NOON_MS, NOON_MS + 300_000, 10_000),
+        "course_problem": None,
+        "hours": 0,
+    }
+    return render.subscription(SubscriptionPage(**(values | changes)), can_log_out=False)
+
+
+def test_an_overview_shows_each_subscription_with_its_sentence() -> None:
+    stalled = a_lag(
+        "psub:b",
+        state=LagState.STALLED,
+        message="no message was accepted",
+        messages=1375,
+        oldest_age_seconds=839,
+        lost=2,
+        consumers=1,
+    )
+    page = an_overview(a_lag("psub:a"), stalled, states={"psub:b": a_subscription()}, depths={"psub:b": [1, 5, 3]})
+    rows = [row for row in text_of(page, "tr") if "psub:" in row]
+    assert rows[0] == "psub:bon events ✖ Stalled no message was accepted 1,375 13 min 59 s 2 1"
+    assert rows[1].startswith("psub:a ✔ OK the consumers have caught up")
+    assert 'aria-label="1 messages at first, at most 5, 3 now"' in page
+    assert "2 of 2 subscriptions, those in trouble first" in text_of(page, "caption")
+    assert "✖ Stalled 1" in text_of(page, "a")
+    assert '<meta http-equiv="refresh" content="10">' in page
+    assert "http-equiv" not in an_overview(refresh_seconds=None)
+
+
+def test_pages_lead_to_each_other_with_the_same_search() -> None:
+    lags = [a_lag(f"q{number}", state=LagState.LAGGING) for number in range(120)]
+    page = an_overview(*lags, wanted=Wanted("q", LagState.LAGGING, 2, False))
+    links = {element.text: element.attributes["href"] for element in elements(page) if element.tag == "a"}
+    assert links["Next page"] == "./?q=q&state=Lagging&page=3&refresh=off"
+    assert links["Page before"] == "./?q=q&state=Lagging&refresh=off"
+    assert len([row for row in elements(page) if row.tag == "tr"]) == 50 + 2
+
+
+def test_what_is_not_known_is_said() -> None:
+    away = Freshness(polled_ms=None, seconds_ago=None, problem="the broker does not answer: refused")
+    page = an_overview(freshness=away, broker=None, exchanges=Exchanges(problem="the broker does not answer"))
+    text = " ".join(" ".join(text_of(page, "main")).split())
+    assert "The states are Unknown: the broker does not answer: refused." in text
+    assert "The broker has not answered yet." in text
+    assert "The exchanges are not known: the broker does not answer." in text
+
+
+def test_a_subscription_has_its_figures_plots_consumers_and_losses() -> None:
+    lag = a_lag(
+        state=LagState.POISON,
+        message="the delivery of some messages fails",
+        drain_seconds_low=50,
+        drain_seconds_high=70,
+        repeated=(RepeatedMessageLag(id="m-7", delivery_count=9, age_seconds=61),),
+    )
+    consumers = [
+        Consumer(container="c-1", user="ann", link="l", transfers=75, share_percent=75, unsettled=2, credit=10)
+    ]
+    page = a_page(lag=lag, consumers=consumers)
+    rows = text_of(page, "tr")
+    assert "m-7 9 1 min 1 s" in rows
+    assert "c-1 ann l 75 75 % 2 10" in rows
+    assert "expired 3" in rows
+    assert text_of(page, "h1") == ["psub:durable:global:orders"]
+    assert "✖ Poison: the delivery of some messages fails." in text_of(page, "p")
+    assert "50 s to 1 min 10 s" in text_of(page, "dd")
+    pictures = [element.attributes["aria-label"] for element in elements(page) if element.tag == "svg"]
+    assert pictures[0] == "Messages waiting. depth: at most 300, 300 at the end."
+    assert len(pictures) == 4
+
+
+def everything(hostile: str) -> list[str]:
+    """Both pages with this text wherever a client can put one."""
+    name = f"psub:{hostile}"
+    state = a_subscription(queue_name=name, exchange=hostile, binding_keys=(hostile,), selector=hostile)
+    lag = a_lag(
+        name,
+        owner_namespace=hostile,
+        owner_name=hostile,
+        message=hostile,
+        repeated=(RepeatedMessageLag(id=hostile, delivery_count=2, age_seconds=1),),
+    )
+    exchange = ExchangeState(
+        name=hostile,
+        exchange_type=hostile,
+        durable=True,
+        unroutable="Accept",
+        revision=1,
+        bound_subscriptions=1,
+        received=1,
+        received_bytes=1,
+        unroutable_messages=0,
+    )
+    consumer = Consumer(
+        container=hostile, user=hostile, link=hostile, transfers=1, share_percent=None, unsettled=0, credit=0
+    )
+    fresh = Freshness(polled_ms=NOON_MS, seconds_ago=3, problem=hostile, ledger_problem=hostile)
+    return [
+        an_overview(lag, states={name: state}, exchanges=Exchanges(rows=[exchange], total=1), freshness=fresh),
+        an_overview(lag, wanted=Wanted(search=hostile), place=BrokerPlace(hostile, hostile, 0)),
+        a_page(lag=lag, state=state, consumers=[consumer], course_problem=hostile, freshness=fresh),
+        render.login(to=render.subscription_address(hostile), minutes=60, refused=hostile),
+        render.problem(hostile, hostile),
+    ]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_name_becomes_a_part_of_the_page(hostile: str) -> None:
+    """The same elements with the same attributes as for a harmless name; addresses stay ours."""
+    for page, harmless in zip(everything(hostile), everything("name"), strict=True):
+        found, wanted = elements(page), elements(harmless)
+        assert [element.tag for element in found] == [element.tag for element in wanted]
+        assert [set(element.attributes) for element in found] == [set(element.attributes) for element in wanted]
+        assert not {"script", "img", "iframe", "object", "style"} & {element.tag for element in found}
+        for element in found:
+            for attribute in ("href", "action", "src"):
+                address = urlsplit(element.attributes.get(attribute, ""))
+                assert (address.scheme, address.netloc) == ("", "")
+        assert "\u202e" not in page
+        assert "\x00" not in page and "\x1b" not in page
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_name_comes_back_from_its_address(hostile: str) -> None:
+    """Whatever it is, also one with `&`, `%` and `#`."""
+    address = urlsplit(render.subscription_address(hostile, 6, False))
+    assert address.path == "subscription"
+    assert parse_qs(address.query) == {"queue": [hostile], "hours": ["6"], "refresh": ["off"]}
+
+
+def test_no_template_trusts_a_text() -> None:
+    """Autoescape is on everywhere, and nothing turns it off."""
+    for path in render.TEMPLATES.glob("*.html"):
+        text = path.read_text()
+        assert "safe" not in text.replace("safely", ""), path
+        assert "autoescape" not in text, path
+        assert "<script" not in text and "http://" not in text and "https://" not in text, path
