@@ -14,7 +14,7 @@ from typing import Final
 
 from penstock_api.lag_result import LagState
 from penstock_lag_rules.buckets import midpoint_ms
-from penstock_lag_rules.figures import Figures, Growth, RepeatedMessage
+from penstock_lag_rules.figures import Figures, Growth, RepeatedMessage, Standing
 from penstock_lag_rules.trend import drain_time, per_minute, trend
 
 __all__ = ["RULES", "LagVerdict", "Thresholds", "judge"]
@@ -32,9 +32,10 @@ class Thresholds:
     """How far back the recent span goes."""
     stop_after_ms: int = 60_000
     """A subscription without a consumer for longer is Unconsumed. The roll-out of a new version takes less."""
-    stuck_after_ms: int = 50_000
+    stuck_after_ms: int = 45_000
     """How long deliveries must have failed, or must have been missing, before a cause is named. It is less than
-    `recent_ms` by one poll.
+    `recent_ms` by one poll and a half: polls are not exactly ten seconds apart, so the recent span may cover a little
+    less than five intervals.
     """
     stall_after_ms: int = 120_000
     """A subscription of which no message was accepted for longer than this, and for longer than three times the 99th
@@ -119,10 +120,11 @@ def _no_credit(f: Figures, t: Thresholds) -> str | None:
     if recent.min_consumers > 0 and recent.max_credit == 0 and recent.min_in_flight > 0:
         now = f.standing
         held = "" if now.hold_ms is None else f", the longest for {_s(now.hold_ms)}"
-        return (
-            f"{now.consumers} consumers hold {now.in_flight} messages{held}, and neither accept them nor give credit "
-            f"for more; {_backlog(f)}"
+        who = f"{now.consumers} consumers hold" if now.consumers != 1 else "1 consumer holds"
+        refuse = (
+            "neither accept them nor give credit" if now.consumers != 1 else "neither accepts them nor gives credit"
         )
+        return f"{who} {now.in_flight} messages{held}, and {refuse} for more; {_backlog(f)}"
     return None
 
 
@@ -150,10 +152,7 @@ def _stalled(f: Figures, t: Thresholds) -> str | None:
     stalled_ms = min(f.without_progress_ms, f.stretch.elapsed_ms)
     long_enough = stalled_ms >= max(t.stall_after_ms, slow_ms)
     if f.recent.min_consumers > 0 and now.depth > t.allowed_messages and long_enough:
-        return (
-            f"no message was accepted for {_s(stalled_ms)}, although {now.consumers} consumers are attached; "
-            f"{_backlog(f)}"
-        )
+        return f"no message was accepted for {_s(stalled_ms)}, although {_attached(now)}; {_backlog(f)}"
     return None
 
 
@@ -247,6 +246,15 @@ def _backlog(f: Figures) -> str:
 
 def _waiting(messages: int) -> str:
     return "1 message waits" if messages == 1 else f"{messages} messages wait"
+
+
+def _attached(now: Standing) -> str:
+    """How many consumers there are, and how many of them may take the first ready message if that is not all."""
+    attached = "1 consumer is attached" if now.consumers == 1 else f"{now.consumers} consumers are attached"
+    usable = now.usable_consumers
+    if usable is None or now.ready == 0 or usable >= now.consumers:
+        return attached
+    return f"{attached}, of which {usable or 'none'} may take the first message that is ready"
 
 
 def _rates(f: Figures) -> str:

@@ -55,6 +55,31 @@ def test_a_handler_that_gives_no_credit_is_named_after_a_minute() -> None:
     )
 
 
+def test_a_cause_stays_named_although_the_polls_are_not_exactly_ten_seconds_apart() -> None:
+    """Seen live: the poll before was 60.005 s ago and did not count, and the next one only 49.994 s."""
+    story = healthy()
+    story.run(70, arrive=100, in_flight=20, usable_credit=0, credit=0)
+    assert story.verdict().state is LagState.NO_CREDIT
+    story.set_clock(by_ms=11)
+    story.run(10, arrive=100, in_flight=20, usable_credit=0, credit=0)
+    story.set_clock(by_ms=-6)
+    story.run(50, arrive=100, in_flight=20, usable_credit=0, credit=0)
+    assert story.figures().recent.elapsed_ms == 49_994
+    assert story.verdict().state is LagState.NO_CREDIT
+
+
+def test_one_consumer_is_not_spoken_of_as_many() -> None:
+    story = healthy()
+    story.run(70, arrive=100, consumers=1, in_flight=20, usable_credit=0, credit=0)
+    assert story.verdict().message.startswith(
+        "1 consumer holds 20 messages, and neither accepts them nor gives credit for more; "
+    )
+    story.run(60, arrive=100, in_flight=20, usable_credit=0, credit=5, usable_consumers=1)
+    assert story.verdict().message.startswith(
+        "no message was accepted for 130 s, although 1 consumer is attached; 1300 messages wait"
+    )
+
+
 def test_a_broker_that_delivers_nothing_is_blamed_after_a_minute() -> None:
     story = healthy()
     story.run(70, arrive=100)
@@ -72,7 +97,22 @@ def test_a_standby_s_credit_does_not_accuse_the_broker() -> None:
     story.run(70, arrive=100, in_flight=10, usable_credit=0, usable_consumers=1)
     assert story.verdict().state is LagState.LAGGING
     story.run(60, arrive=100, in_flight=10, usable_credit=0, usable_consumers=1)
-    assert story.verdict().state is LagState.STALLED
+    found = story.verdict()
+    assert found.state is LagState.STALLED
+    assert found.message == (
+        "no message was accepted for 130 s, although 2 consumers are attached, of which 1 may take the first message "
+        "that is ready; 1300 messages wait, the oldest for 125 s"
+    )
+
+
+def test_consumers_none_of_which_may_take_the_first_message_are_told_apart_from_those_that_hang() -> None:
+    """They have refused it, or its group belongs to another one."""
+    story = healthy()
+    story.run(130, arrive=100, usable_credit=0, usable_consumers=0)
+    assert story.verdict().message.startswith(
+        "no message was accepted for 130 s, although 2 consumers are attached, of which none may take the first "
+        "message that is ready; 1300 messages wait"
+    )
 
 
 def test_a_handler_that_rejects_everything_loses_and_does_not_recover() -> None:
