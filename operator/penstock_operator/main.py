@@ -89,7 +89,7 @@ async def _run_tasks(
     lag_reader = LagReader(kube, controller.cache, http, broker_reconciler.findings, _now, controller.enqueue)
     tasks = [
         asyncio.create_task(controller.resync(kube, settings.namespaces, settings.resync_seconds, collector.run)),
-        asyncio.create_task(lag_reader.run(settings.poll_seconds)),
+        asyncio.create_task(lag_reader.run(settings.lag_seconds)),
         *(asyncio.create_task(controller.run_worker(reconciler.reconcile)) for _ in range(settings.workers)),
     ]
     if settings.namespaces:

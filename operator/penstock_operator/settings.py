@@ -33,7 +33,7 @@ class OperatorSettings:
     resync_seconds: float = 120
     """The time between two complete lists; after each, all resources are reconciled."""
     poll_seconds: float = 5
-    """The time between two readings of a broker's state, and of its newest lag result."""
+    """The time between two readings of a broker's state; its lag is read every second time."""
     workers: int = 32
     """The number of resources that are reconciled at the same time."""
     log_level: str = "INFO"
@@ -46,6 +46,11 @@ class OperatorSettings:
         self._check(self.poll_seconds >= 1, "poll-seconds", "at least 1")
         self._check(1 <= self.workers <= 1000, "workers", "1 to 1000")
         self._check(0 <= self.liveness_port < 65536, "liveness-port", "0 to 65535")
+
+    @property
+    def lag_seconds(self) -> float:
+        """The time between two readings of a Broker's lag: by default that between two polls of its observer."""
+        return 2 * self.poll_seconds
 
     @staticmethod
     def _check(good: bool, name: str, rule: str) -> None:

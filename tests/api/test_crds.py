@@ -51,13 +51,39 @@ def test_what_kubectl_get_psub_shows() -> None:
     shown = [
         column["name"] for column in version("subscriptions")["additionalPrinterColumns"] if "priority" not in column
     ]
-    assert shown == ["Exchange", "State", "Lag", "Oldest", "Ready", "Reason", "Age"]
-    paths = {column["name"]: column["jsonPath"] for column in version("subscriptions")["additionalPrinterColumns"]}
-    assert paths["Lag"] == ".status.lag.messages"
-    assert paths["Oldest"] == ".status.lag.oldestAgeSeconds"
-    assert paths["State"] == ".status.lag.state"
-    assert paths["Lost"] == ".status.lag.lost", "shown with -o wide"
-    assert paths["Drain"] == ".status.lag.drainSeconds", "shown with -o wide"
+    assert shown == ["Exchange", "State", "Lag", "Oldest", "Fresh", "Ready", "Reason", "Age"]
+    lag = "status.lag."
+    paths = {
+        column["name"]: column["jsonPath"].removeprefix(".")
+        for column in version("subscriptions")["additionalPrinterColumns"]
+    }
+    assert {name: path.removeprefix(lag) for name, path in paths.items() if path.startswith(lag)} == {
+        "State": "state",
+        "Lag": "messages",
+        "Oldest": "oldestAgeSeconds",
+        "Consumers": "consumers",
+        "Suggested": "suggestedConsumers",
+        "Arrival": "arrivalPerMinute",
+        "Settled": "settledPerMinute",
+        "Velocity": "velocityPerMinute",
+        "Drain": "drainSeconds",
+        "P95": "sojournP95Millis",
+        "Redelivery": "redeliveryPercent",
+        "Lost": "lost",
+        "Source": "source",
+        "Run": "runName",
+    }, "all but the first three are shown with -o wide"
+    assert paths["Fresh"] == 'status.conditions[?(@.type=="LagFresh")].status'
+
+
+def test_every_column_of_the_lag_is_a_field_of_the_schema() -> None:
+    """A path that is not in the schema would show nothing, and no API server says so."""
+    fields = version("subscriptions")["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["lag"]
+    prefix = ".status.lag."
+    for column in version("subscriptions")["additionalPrinterColumns"]:
+        if column["jsonPath"].startswith(prefix):
+            found = fields["properties"][column["jsonPath"].removeprefix(prefix)]
+            assert found["type"] == column["type"]
 
 
 def test_a_broker_can_be_scaled() -> None:

@@ -21,6 +21,8 @@ from e2e.kube import ROOT, Kube, command, own_cluster_environment, pick, wait_fo
 from e2e.story import BILLING, TOPIC, Backlog, Disruption, StoryError, grow_backlog, share_through_disruptions
 from support import cluster_images
 
+from penstock_api.lag_result import LagResult
+
 __all__ = ["Cluster", "own_cluster", "play"]
 
 MANIFEST: Final = "examples/kubernetes/whole.yaml"
@@ -151,26 +153,34 @@ def _apply(kube: Kube, say: Say) -> None:
 
 
 def _await_scheduled_lag(kube: Kube, site: ClusterSite, expected: dict[str, int], say: Say) -> None:
-    """Wait until a run that the schedule started has put the clients' own figures into each `status.lag`."""
+    """Wait until each live `status.lag`, and a run that the schedule started, have the clients' own figures."""
+
+    def is_shown() -> bool | None:
+        shown = {name: pick(status, "messages") for name, status in site.lag_status().items()}
+        return True if shown == expected else None
+
+    wait_for(f"status.lag.messages to be {expected}", is_shown, SCHEDULE_SECONDS)
     say("waiting for the schedule to start a Spark run that sees this backlog")
 
-    def agreed() -> dict[str, dict[str, object]] | None:
-        lag = site.lag_status()
-        messages = {name: pick(status, "messages") for name, status in lag.items()}
-        return lag if messages == expected else None
+    def agreed() -> LagResult | None:
+        run_name = pick(kube.get(f"brokers.{GROUP}", BROKER), "status", "lagAnalysis", "lastRunName")
+        if run_name is None:
+            return None
+        result = site.result(str(run_name))
+        found = {entry.owner_name: entry.messages for entry in result.subscriptions if entry.owner_name in expected}
+        return result if found == expected else None
 
-    lag = wait_for(f"status.lag.messages to be {expected}", agreed, SCHEDULE_SECONDS)
-    run_names = {str(status["runName"]) for status in lag.values()}
-    if len(run_names) != 1:
-        raise StoryError(f"the three subscriptions have their lag from different runs: {sorted(run_names)}")
-    run_name = run_names.pop()
+    result = wait_for(f"a run to find {expected}", agreed, SCHEDULE_SECONDS)
+    run_name, segments = result.run_name, result.segments
     _check_run(kube, run_name)
-    segments = site.result(run_name).segments
     if len(segments) < 2:
         raise StoryError(f"the run {run_name} read {len(segments)} ledger segment; two or more were to be read")
     say("kubectl get psub")
     say(kube.kubectl("get", f"subscriptions.{GROUP}").rstrip())
-    say(f"status.lag equals the clients' own count; from run {run_name} (COMPLETED), {len(segments)} ledger segments")
+    say(
+        "status.lag equals the clients' own count, and so does the result of run "
+        f"{run_name} (COMPLETED), {len(segments)} ledger segments"
+    )
 
 
 def _check_run(kube: Kube, run_name: str) -> None:

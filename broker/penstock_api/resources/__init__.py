@@ -7,7 +7,14 @@ from penstock_api.resources.base import API_VERSION, GROUP, VERSION, Condition, 
 from penstock_api.resources.broker import Broker, BrokerSpec, BrokerStatus, LagAnalysis
 from penstock_api.resources.exchange import Exchange, ExchangeSpec, ExchangeStatus
 from penstock_api.resources.manifest import AnyResource, InvalidManifest, load, parse
-from penstock_api.resources.subscription import Lag, Losses, Subscription, SubscriptionSpec, SubscriptionStatus
+from penstock_api.resources.subscription import (
+    Lag,
+    Losses,
+    RepeatedMessage,
+    Subscription,
+    SubscriptionSpec,
+    SubscriptionStatus,
+)
 
 __all__ = [
     "API_VERSION",
@@ -26,6 +33,7 @@ __all__ = [
     "LagAnalysis",
     "Losses",
     "ObjectMeta",
+    "RepeatedMessage",
     "Subscription",
     "SubscriptionSpec",
     "SubscriptionStatus",

@@ -49,6 +49,27 @@ def _ready(*, wide: bool = False) -> tuple[PrinterColumn, PrinterColumn]:
 _AGE: Final = PrinterColumn("Age", ".metadata.creationTimestamp", "date")
 
 
+_LAG_WIDE: Final = (
+    *(
+        PrinterColumn(name, f".status.lag.{field}", "integer", priority=1)
+        for name, field in (
+            ("Consumers", "consumers"),
+            ("Suggested", "suggestedConsumers"),
+            ("Arrival", "arrivalPerMinute"),
+            ("Settled", "settledPerMinute"),
+            ("Velocity", "velocityPerMinute"),
+            ("Drain", "drainSeconds"),
+            ("P95", "sojournP95Millis"),
+            ("Redelivery", "redeliveryPercent"),
+            ("Lost", "lost"),
+        )
+    ),
+    PrinterColumn("Source", ".status.lag.source", priority=1),
+    PrinterColumn("Run", ".status.lag.runName", priority=1),
+)
+"""What `kubectl get psub -o wide` shows of the lag, besides its state and size."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceKind:
     """What a CRD contains besides its schema."""
@@ -114,15 +135,14 @@ KINDS: Final = (
             PrinterColumn("State", ".status.lag.state"),
             PrinterColumn("Lag", ".status.lag.messages", "integer"),
             PrinterColumn("Oldest", ".status.lag.oldestAgeSeconds", "integer"),
+            PrinterColumn("Fresh", '.status.conditions[?(@.type=="LagFresh")].status'),
             *_ready(),
             _AGE,
+            *_LAG_WIDE,
             PrinterColumn("Broker", ".spec.brokerRef.name", priority=1),
             PrinterColumn("Scope", ".spec.scope", priority=1),
             PrinterColumn("Sharing", ".spec.sharing", priority=1),
             PrinterColumn("Durability", ".spec.durability", priority=1),
-            PrinterColumn("Lost", ".status.lag.lost", "integer", priority=1),
-            PrinterColumn("Drain", ".status.lag.drainSeconds", "integer", priority=1),
-            PrinterColumn("Run", ".status.lag.runName", priority=1),
         ),
     ),
 )

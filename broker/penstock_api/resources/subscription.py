@@ -16,6 +16,7 @@ __all__ = [
     "Lag",
     "LagThresholds",
     "Losses",
+    "RepeatedMessage",
     "Subscription",
     "SubscriptionFilter",
     "SubscriptionLimits",
@@ -210,9 +211,21 @@ class Losses(base.Status):
     """Messages that wait now for a destination that does not take them; they do not count as lost."""
 
 
+class RepeatedMessage(base.Status):
+    """A message that waits although its delivery failed again and again."""
+
+    id: Annotated[str, Field(max_length=255)]
+    """Its message-id."""
+    delivery_count: Count
+    """Failed deliveries so far."""
+    age_seconds: Count
+    """How long before observedTime the broker accepted it."""
+
+
 class Lag(base.Status):
-    """How far consumers are behind, by the newest run of the lag job. Figures that are not known are absent. If the
-    condition LagFresh is not True, the state is Unknown and the figures are those of observedTime.
+    """How far consumers are behind, by the broker's observer, live; or by the newest run of the lag job, if the live
+    state can't be read. Figures that are not known are absent. If the condition LagFresh is not True, the state is
+    Unknown and the figures are those of observedTime. Figures that do not change are not written again.
     """
 
     messages: Count | None = None
@@ -236,7 +249,9 @@ class Lag(base.Status):
     drain_seconds_high: Count | None = None
     """The most that this may be."""
     sojourn_p95_millis: Count | None = None
-    """95 % of the accepted messages took at most so long from available to accepted, in milliseconds."""
+    """95 % of the accepted messages took at most so long from available to accepted, in milliseconds. It comes from the
+    run runName, so its time is runTime and not observedTime.
+    """
     redelivery_percent: Annotated[int, Field(ge=0, le=100)] | None = None
     """Share of the deliveries that were not a message's first."""
     lost: Count | None = None
@@ -245,16 +260,25 @@ class Lag(base.Status):
     """How they were lost; absent if nothing was."""
     consumers: Count | None = None
     """Links that consume."""
+    suggested_consumers: Count | None = None
+    """Links that would keep up with what arrives; absent unless the lag job has computed it."""
+    repeated: Annotated[tuple[RepeatedMessage, ...], Field(max_length=5, exclude_if=lambda found: not found)] = ()
+    """The messages that wait although their delivery failed again and again: at most the worst five."""
     state: Annotated[str, Field(max_length=32)]
     """OK, Idle, Losing, Lagging, Recovering, Unconsumed, Stalled, ... (docs/concepts/lag.md)."""
     message: Annotated[str, Field(max_length=1024)] | None = None
     """Why it has this state, in one sentence with figures."""
     since_caught_up_seconds: Count | None = None
     """How long before observedTime the consumers had last caught up; absent if that was never seen."""
+    source: Annotated[str, Field(max_length=16)] | None = None
+    """Where state and figures come from: `Live` (the observer judged its newest poll) or `Run` (a run of the lag job).
+    """
     observed_time: AwareDatetime
-    """Time of these figures."""
+    """Time of these figures, by the broker's clock."""
     run_name: Annotated[str, Field(max_length=512)]
-    """Run of the lag job that computed these figures."""
+    """Run of the lag job from which the percentiles come, and with the source `Run` all figures; `live` if none do."""
+    run_time: AwareDatetime | None = None
+    """End of the window of that run; absent if nothing here is from a run."""
     brokers_reporting: Annotated[str, Field(max_length=16)]
     """How many of the expected broker pods this result covers, such as `1/1`."""
 

@@ -1,4 +1,5 @@
-"""Reads the newest lag result of a Broker, by HTTPS from the observer in its pod of ordinal 0.
+"""Reads the lag of a Broker, by HTTPS from the observer in its pod of ordinal 0: the live result, and that of the
+newest run.
 
 The document is not trusted: it is limited in size and validated by its model. Source: docs/reference/observer.md,
 docs/decisions/064-result-documents.md.
@@ -16,7 +17,7 @@ import aiohttp
 from pydantic import ValidationError
 
 from penstock_api.lag_result import LagResult
-from penstock_api.observer_api import LATEST, MAX_RESULT_BYTES
+from penstock_api.observer_api import LATEST, LIVE_LAG, MAX_RESULT_BYTES
 from penstock_api.validation_messages import validation_messages
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "TaggedResult",
     "TokenRefused",
     "fetch_latest",
+    "fetch_live",
 ]
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=15, sock_connect=5)
@@ -44,7 +46,7 @@ class ObserverAccess:
     ca: bytes = field(repr=False)
     """The certificate of the CA, PEM."""
     token: str = field(repr=False)
-    """The bearer token for results."""
+    """The bearer token for live lag and results."""
     full_token: str = field(default="", repr=False)
     """The token for everything, which an observer of an earlier release knows; empty: there is none to fall back to."""
 
@@ -70,13 +72,35 @@ class NoNewResult(Enum):
 class LagResultUnavailable(Exception):
     """The observer does not answer with a result; the text says why."""
 
+    def __init__(self, text: str, *, answers: bool = False) -> None:
+        super().__init__(text)
+        self.answers = answers
+        """Whether it can be reached; another request may then have more success."""
+
 
 class TokenRefused(LagResultUnavailable):
-    """The observer does not know the token that was shown, or it is not good for results."""
+    """The observer does not know the token that was shown, or it is not good for this."""
 
 
 class LagResultInvalid(Exception):
     """The observer answered, but with nothing that can be used; the text says why."""
+
+    def __init__(self, text: str, tag: str | None = None) -> None:
+        super().__init__(text)
+        self.tag = tag
+        """The `ETag` of what it sent, with which it need not send it again."""
+
+
+async def fetch_live(session: aiohttp.ClientSession, access: ObserverAccess) -> LagResult | None:
+    """The live result; None if the observer is of an earlier release, which has none.
+
+    Raises:
+        TokenRefused: the observer does not accept the token.
+        LagResultUnavailable: the observer does not answer, or not with a result.
+        LagResultInvalid: the result is too large, or not one.
+    """
+    answer = await _fetch(session, access, LIVE_LAG, None)
+    return None if isinstance(answer, NoNewResult) else await _parse(*answer)
 
 
 async def fetch_latest(
@@ -91,26 +115,27 @@ async def fetch_latest(
         LagResultUnavailable: the observer does not answer, or not with a result.
         LagResultInvalid: the result is too large, or not one.
     """
-    answer = await _fetch(session, access, known_tag)
-    if isinstance(answer, NoNewResult):
-        return answer
-    body, tag = answer
+    answer = await _fetch(session, access, LATEST, known_tag)
+    return answer if isinstance(answer, NoNewResult) else TaggedResult(await _parse(*answer), answer[1])
+
+
+async def _parse(body: bytes, tag: str | None) -> LagResult:
     try:
         # On a thread: validating a result of many thousand subscriptions would block the event loop.
-        return TaggedResult(await asyncio.to_thread(LagResult.model_validate_json, body), tag)
+        return await asyncio.to_thread(LagResult.model_validate_json, body)
     except ValidationError as error:
-        raise LagResultInvalid(f"the result is not valid: {validation_messages(error)[0]}") from error
+        raise LagResultInvalid(f"the result is not valid: {validation_messages(error)[0]}", tag) from error
 
 
 async def _fetch(
-    session: aiohttp.ClientSession, access: ObserverAccess, known_tag: str | None
+    session: aiohttp.ClientSession, access: ObserverAccess, path: str, known_tag: str | None
 ) -> tuple[bytes, str | None] | NoNewResult:
     headers = {"Authorization": f"Bearer {access.token}"}
     if known_tag is not None:
         headers["If-None-Match"] = known_tag
     try:
         async with session.get(
-            f"https://{_bracketed(access.host)}:{access.port}{LATEST}",
+            f"https://{_bracketed(access.host)}:{access.port}{path}",
             headers=headers,
             ssl=ssl.create_default_context(cadata=access.ca.decode()),
             server_hostname=access.server_name,
@@ -122,16 +147,17 @@ async def _fetch(
             if response.status == 304 and known_tag is not None:
                 return NoNewResult.UNCHANGED
             if response.status in (401, 403):
-                raise TokenRefused(f"the observer answered {response.status}")
+                raise TokenRefused(f"the observer answered {response.status}", answers=True)
             if response.status != 200:
-                raise LagResultUnavailable(f"the observer answered {response.status}")
+                raise LagResultUnavailable(f"the observer answered {response.status}", answers=True)
+            tag = response.headers.get("ETag")
+            tag = tag if tag is not None and len(tag) <= _MAX_TAG_CHARACTERS else None
             body = bytearray()
             async for chunk in response.content.iter_any():
                 body += chunk
                 if len(body) > MAX_RESULT_BYTES:
-                    raise LagResultInvalid(f"the result is larger than {MAX_RESULT_BYTES} bytes")
-            tag = response.headers.get("ETag")
-            return bytes(body), tag if tag is not None and len(tag) <= _MAX_TAG_CHARACTERS else None
+                    raise LagResultInvalid(f"the result is larger than {MAX_RESULT_BYTES} bytes", tag)
+            return bytes(body), tag
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise LagResultUnavailable(f"the observer can't be reached: {_cause(error)}") from error
 

@@ -1,57 +1,27 @@
-"""Whether what a Subscription shows about its lag is current: condition LagFresh, and what is shown when it is not.
+"""What a Subscription shows about its lag: from which source, and whether it is current (condition LagFresh).
 
-It is judged in every round by the operator's own clock, whether or not the observer answers: from the newest result,
-or, if this operator has not seen one, from the time that the status shows. Figures that are too old stay, with their
-time; their state becomes Unknown, because OK would be a claim about the present. Pure. Source:
-docs/decisions/067-freshness-of-lag.md, docs/reference/operator.md.
+It is judged in every round by the operator's own clock, whether or not the observer answers: the live state if there is
+one, else the newest run if it is newer, else what is shown for as long as that holds. Figures that are too old stay,
+with their time; their state becomes Unknown, because OK would be a claim about the present. Pure. Source:
+docs/decisions/067-freshness-of-lag.md, docs/decisions/069-two-sources-of-lag.md, docs/reference/operator.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
-from penstock_api.resources import Condition, Lag, LagAnalysis, Subscription
+from penstock_api.resources import Lag, Subscription
 from penstock_operator.plans.conditions import FRESH, LAGGING, ConditionReason, ConditionStatus, StatusCondition
-from penstock_operator.plans.lag_status import is_noticeable, lag_status, lagging_condition
-from penstock_operator.plans.observer_contact import ObserverContact
+from penstock_operator.plans.lag_sources import BrokerLag, LagEntries, LagSource, LiveWord
+from penstock_operator.plans.lag_status import History, lag_status, lagging_condition
 
-__all__ = ["BrokerLag", "LagVerdict", "is_worth_writing", "judge"]
+__all__ = ["LagVerdict", "judge"]
 
-_STALE_PERIODS: Final = 3
-"""A lag is stale after this number of intervals of the schedule."""
 _MAX_CHARACTERS: Final = 1024
 _PODS_NAMED: Final = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerLag:
-    """What is known about the lag of one Broker's Subscriptions."""
-
-    broker: str
-    """Name of the Broker."""
-    analysis: LagAnalysis = field(default_factory=LagAnalysis)
-    """Its schedule."""
-    contact: ObserverContact = field(default_factory=ObserverContact)
-    """What asking its observer has come to."""
-    result: LagResult | None = None
-    """The newest result that this operator has seen."""
-    first_seen: datetime | None = None
-    """When it saw it first."""
-
-    def reported_at(self) -> datetime | None:
-        """The time of the newest result: the end of its window by the broker's clock, but no later than it was seen,
-        so that a clock that is ahead does not make old figures look new.
-        """
-        if self.result is None or self.first_seen is None:
-            return None
-        return min(self.result.window_end, self.first_seen)
-
-    def is_stale(self, moment: datetime, now: datetime) -> bool:
-        """Whether what was so at `moment` says nothing about the present."""
-        return now - moment >= timedelta(minutes=_STALE_PERIODS * self.analysis.interval_minutes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,38 +34,59 @@ class LagVerdict:
     """LagFresh, and Lagging if there is a lag."""
 
 
-def judge(
-    subscription: Subscription, entry: SubscriptionLag | None, known: BrokerLag, now: datetime
-) -> LagVerdict | None:
-    """What the status has to say; None if it stays as it is.
-
-    `entry`: that of the Subscription in the newest result, None if there is none.
-    """
-    shown = subscription.status.lag
-    if known.result is None and not known.contact.has_answered and not known.contact.is_unreachable(now):
+def judge(subscription: Subscription, entries: LagEntries, known: BrokerLag, now: datetime) -> LagVerdict | None:
+    """What the status has to say; None if it stays as it is. `entries`: those of the Subscription in both results."""
+    live, entry = known.live, entries.live
+    word = known.word(entries, now)
+    if word is LiveWord.HOLDS:
+        return None
+    if live is not None and entry is not None:
+        if word is LiveWord.TELLS:
+            told = lag_status(entry, live.result, LagSource.LIVE, _history(entries, known, now))
+            return LagVerdict(told, (lagging_condition(subscription, entry), _CURRENT))
+        if word is LiveWord.AWAY:
+            return _cannot_tell(subscription, entries, known, LagSource.LIVE, now)
+    if not known.has_been_asked_for(now):
         # The operator has just started. It does not know better than the last one until it has asked for a while.
         return None
-    if known.result is not None and entry is not None and not _is_older(entry, known.result, shown):
-        return _reported(subscription, entry, known, known.result, now)
+    return _without_live(subscription, entries, known, now)
+
+
+def _without_live(
+    subscription: Subscription, entries: LagEntries, known: BrokerLag, now: datetime
+) -> LagVerdict | None:
+    """The verdict if the live source does not tell the state."""
+    shown, live = subscription.status.lag, known.live
+    by_run = _by_run(subscription, entries, known, now)
+    if by_run is not None and by_run.conditions[-1] == _CURRENT:
+        return by_run
+    if live is not None and not known.is_stale(live.said_at, now, LagSource.LIVE):
+        if entries.live is not None:
+            return _cannot_tell(subscription, entries, known, LagSource.LIVE, now)
+        if shown is not None:
+            return _unknown(shown, _missing(shown, live.result))
+    if by_run is not None:
+        return by_run
     if shown is None:
         return LagVerdict(None, (_nothing_known(known, now),))
-    return _not_reported(subscription, shown, entry, known, now)
+    return _not_reported(subscription, shown, entries, known, now)
 
 
-def is_worth_writing(subscription: Subscription, verdict: LagVerdict) -> bool:
-    """Whether a verdict is written: a condition or the state changed, or a figure did noticeably."""
-    before = {condition.type: condition for condition in subscription.status.conditions}
-    if any(_is_news(before.get(condition.type), condition) for condition in verdict.conditions):
-        return True
-    return verdict.lag is not None and is_noticeable(subscription.status.lag, verdict.lag)
-
-
-def _is_news(before: Condition | None, condition: StatusCondition) -> bool:
-    if before is None or (before.status, before.reason) != (condition.status.value, str(condition.reason)):
-        return True
-    # The sentence of Lagging has figures, which change with each result; that of LagFresh is the same for as long as
-    # its cause is.
-    return condition.type == FRESH and before.message != condition.message
+def _by_run(subscription: Subscription, entries: LagEntries, known: BrokerLag, now: datetime) -> LagVerdict | None:
+    """The verdict of the newest run; None if it says nothing newer than the live source has told, or the status has."""
+    shown, entry, result, reported_at = subscription.status.lag, entries.run, known.result, known.reported_at()
+    if entry is None or result is None or reported_at is None or _is_older(entry, result, shown):
+        return None
+    if entries.told_at is not None and reported_at <= entries.told_at:
+        return None
+    newer = shown is None or entry.observed_time > shown.observed_time
+    figures = lag_status(entry, result) if newer or shown is None else shown
+    if known.is_stale(reported_at, now):
+        return _unknown(figures, _why_stale(figures, known, now))
+    if entry.state is LagState.UNKNOWN:
+        return _cannot_tell(subscription, entries, known, LagSource.RUN, now)
+    current = lag_status(entry, result) if figures.state != entry.state else figures
+    return LagVerdict(current, (lagging_condition(subscription, entry), _CURRENT))
 
 
 def _is_older(entry: SubscriptionLag, result: LagResult, shown: Lag | None) -> bool:
@@ -108,20 +99,24 @@ def _is_older(entry: SubscriptionLag, result: LagResult, shown: Lag | None) -> b
     return said_at < shown.observed_time
 
 
-def _reported(
-    subscription: Subscription, entry: SubscriptionLag, known: BrokerLag, result: LagResult, now: datetime
+def _cannot_tell(
+    subscription: Subscription, entries: LagEntries, known: BrokerLag, source: LagSource, now: datetime
 ) -> LagVerdict:
-    """The verdict if the newest result has the Subscription."""
+    """The verdict for an entry whose state is Unknown: its source answers, but can't tell how things stand."""
     shown = subscription.status.lag
-    newer = shown is None or entry.observed_time > shown.observed_time
-    figures = lag_status(entry, result) if newer or shown is None else shown
-    if known.is_stale(known.reported_at() or result.window_end, now):
-        return _unknown(figures, _why_stale(figures, known, now))
-    if entry.state is not LagState.UNKNOWN:
-        current = lag_status(entry, result) if figures.state != entry.state else figures
-        return LagVerdict(current, (lagging_condition(subscription, entry), _fresh(ConditionReason.CURRENT, _CURRENT)))
+    if source is LagSource.LIVE:
+        assert known.live is not None and entries.live is not None, "this source answers"
+        entry, said_at = entries.live, known.live.said_at
+        found = lag_status(entry, known.live.result, source, _history(entries, known, now))
+        figures = found if shown is None or entry.observed_time != shown.observed_time else shown
+    else:
+        assert known.result is not None and entries.run is not None, "this source answers"
+        entry = entries.run
+        newer = shown is None or entry.observed_time > shown.observed_time
+        figures = lag_status(entry, known.result) if newer or shown is None else shown
+        said_at = figures.observed_time
     fresh = StatusCondition(FRESH, ConditionStatus.UNKNOWN, entry.state.value, _CANNOT_TELL)
-    if known.is_stale(figures.observed_time, now):
+    if known.is_stale(said_at, now, source):
         message = f"The figures are from {_minute(figures.observed_time)}. {_CANNOT_TELL}"
         fresh = _fresh(ConditionReason.LAG_REPORT_STALE, message)
     return LagVerdict(
@@ -131,16 +126,23 @@ def _reported(
 
 
 def _not_reported(
-    subscription: Subscription, shown: Lag, entry: SubscriptionLag | None, known: BrokerLag, now: datetime
+    subscription: Subscription, shown: Lag, entries: LagEntries, known: BrokerLag, now: datetime
 ) -> LagVerdict | None:
-    """The verdict if there is no newer result about the Subscription than the status shows."""
+    """The verdict if neither source says anything newer about the Subscription than the status shows."""
     reported_at, result = known.reported_at(), known.result
-    if known.is_stale(shown.observed_time if reported_at is None else max(reported_at, shown.observed_time), now):
-        return _unknown(shown, _why_stale(shown, known, now))
-    if result is not None and entry is None and result.window_end > shown.observed_time:
+    is_live = shown.source == LagSource.LIVE and known.is_live_offered
+    figures = _last_told(shown, entries, known, now)
+    said_at = shown.observed_time
+    if is_live and entries.told_at is not None:
+        said_at = min(entries.told_at, said_at)  # The broker's clock may be ahead.
+    elif not is_live and reported_at is not None:
+        said_at = max(reported_at, said_at)
+    if known.is_stale(said_at, now, shown.source):
+        return _unknown(figures, _why_stale(figures, known, now))
+    if not is_live and result is not None and entries.run is None and result.window_end > shown.observed_time:
         return _unknown(shown, _missing(shown, result))
-    if known.is_stale(shown.observed_time, now):
-        return _unknown(shown, _why_stale(shown, known, now))
+    if known.is_stale(shown.observed_time, now, shown.source):
+        return _unknown(figures, _why_stale(figures, known, now))
     before = {condition.type: condition for condition in subscription.status.conditions}
     if FRESH in before:
         return None
@@ -150,7 +152,26 @@ def _not_reported(
         if lagging is None
         else (StatusCondition(LAGGING, ConditionStatus(lagging.status), lagging.reason, lagging.message),)
     )
-    return LagVerdict(shown, (*kept, _fresh(ConditionReason.CURRENT, _CURRENT)))
+    return LagVerdict(shown, (*kept, _CURRENT))
+
+
+def _history(entries: LagEntries, known: BrokerLag, now: datetime) -> History | None:
+    """What the newest run adds to a live state; nothing if the run is too old, because that would not be seen in a
+    column of figures.
+    """
+    reported_at = known.reported_at()
+    if reported_at is None or known.is_stale(reported_at, now):
+        return None
+    return History.of(entries.run, known.result)
+
+
+def _last_told(shown: Lag, entries: LagEntries, known: BrokerLag, now: datetime) -> Lag:
+    """The figures that the live source has told last: they may differ a little from those that are shown, and they are
+    newer.
+    """
+    if known.live is None or entries.live is None or entries.live.observed_time <= shown.observed_time:
+        return shown
+    return lag_status(entries.live, known.live.result, LagSource.LIVE, _history(entries, known, now))
 
 
 def _unknown(figures: Lag, fresh: StatusCondition) -> LagVerdict:
@@ -164,25 +185,31 @@ def _unknown(figures: Lag, fresh: StatusCondition) -> LagVerdict:
 def _why_stale(figures: Lag, known: BrokerLag, now: datetime) -> StatusCondition:
     """LagFresh for figures that are too old. The words depend on what is shown, not on when the operator started."""
     since = f"There is no newer lag than that of {_minute(figures.observed_time)}"
-    off = _why_off(known)
+    off = None if known.is_live_offered else _why_off(known)
     if off is not None:
         return StatusCondition(FRESH, ConditionStatus.UNKNOWN, off[0], f"{since}, because {off[1]}.")
-    if known.contact.is_unreachable(now):
-        return _fresh(ConditionReason.OBSERVER_UNREACHABLE, f"{since}: {_unreachable(known)}")
-    fault = f": {known.contact.fault}" if known.contact.fault else ""
-    message = f"{since}{fault}. See condition LagAnalysisScheduled of Broker {known.broker} and its newest run."
-    return _fresh(ConditionReason.LAG_REPORT_STALE, message)
+    unreachable = _unreachable(known, now)
+    if unreachable:
+        return _fresh(ConditionReason.OBSERVER_UNREACHABLE, f"{since}: {unreachable}")
+    fault = f": {_fault(known)}" if _fault(known) else ""
+    look_at = (
+        f"the log of container observer in pod {known.broker}-0"
+        if known.is_live_offered
+        else f"condition LagAnalysisScheduled of Broker {known.broker} and its newest run"
+    )
+    return _fresh(ConditionReason.LAG_REPORT_STALE, f"{since}{fault}. See {look_at}.")
 
 
 def _nothing_known(known: BrokerLag, now: datetime) -> StatusCondition:
     """LagFresh of a Subscription about which no result has said anything yet."""
-    off = _why_off(known)
+    off = None if known.is_live_offered else _why_off(known)
+    unreachable = _unreachable(known, now)
     if off is not None:
         reason, message = off[0], f"No lag is known, because {off[1]}."
-    elif known.contact.is_unreachable(now):
-        reason, message = ConditionReason.OBSERVER_UNREACHABLE, f"No lag is known: {_unreachable(known)}"
+    elif unreachable:
+        reason, message = ConditionReason.OBSERVER_UNREACHABLE, f"No lag is known: {unreachable}"
     else:
-        fault = f": {known.contact.fault}" if known.contact.fault else ""
+        fault = f": {_fault(known)}" if _fault(known) else ""
         reason, message = (
             ConditionReason.PENDING,
             f"No lag result has said anything about this subscription yet{fault}.",
@@ -190,11 +217,20 @@ def _nothing_known(known: BrokerLag, now: datetime) -> StatusCondition:
     return StatusCondition(FRESH, ConditionStatus.UNKNOWN, reason, message)
 
 
-def _unreachable(known: BrokerLag) -> str:
+def _unreachable(known: BrokerLag, now: datetime) -> str:
+    """Why the observer can't be reached, and what to look at; empty if it can."""
+    contact = known.live_contact if known.is_live_offered else known.contact
+    if not contact.is_unreachable(now):
+        return ""
     return (
-        f"{known.contact.failure}. See condition ObserverFailing of Broker {known.broker}, and the log of container "
+        f"{contact.failure}. See condition ObserverFailing of Broker {known.broker}, and the log of container "
         f"observer in pod {known.broker}-0."
     )
+
+
+def _fault(known: BrokerLag) -> str:
+    """Why the last answer can't be used; empty if it can."""
+    return (known.live_contact.fault if known.is_live_offered else "") or known.contact.fault
 
 
 def _why_off(known: BrokerLag) -> tuple[ConditionReason, str] | None:
@@ -224,7 +260,7 @@ def _fresh(reason: ConditionReason, message: str) -> StatusCondition:
     return StatusCondition(FRESH, ConditionStatus.TRUE if is_current else ConditionStatus.FALSE, reason, message)
 
 
-_CURRENT: Final = "The lag is from the newest result."
+_CURRENT: Final = _fresh(ConditionReason.CURRENT, "The lag is from the newest result.")
 _CANNOT_TELL: Final = "The newest lag result can't tell the state; condition Lagging says why."
 
 

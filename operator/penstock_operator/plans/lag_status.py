@@ -1,27 +1,25 @@
-"""From an entry of a lag result to `status.lag` and condition Lagging of its Subscription, and what of it is written.
+"""From entries of lag results to `status.lag` and condition Lagging of their Subscription.
 
-The result document comes from a pod and is not trusted. Its model has validated it; a result is used only if its window
-is newer than that of the last one; and an entry is used for a Subscription only if uid, queue and Broker agree. Whether
-it is current is decided in `lag_freshness`. Source: docs/decisions/064-result-documents.md, docs/concepts/lag.md.
+The result document comes from a pod and is not trusted. Its model has validated it; a run's result is used only if its
+window is newer than that of the last one; and an entry is used for a Subscription only if uid, queue and Broker agree.
+Whether it is current is decided in `lag_freshness`, and when it is written in `lag_writes`. Source:
+docs/decisions/064-result-documents.md, docs/decisions/069-two-sources-of-lag.md, docs/concepts/lag.md.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Final
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Self
 
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
-from penstock_api.resources import Lag, Losses, Subscription
+from penstock_api.observer_api import LIVE_RUN
+from penstock_api.resources import Lag, Losses, RepeatedMessage, Subscription
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.conditions import LAGGING, ConditionReason, ConditionStatus, StatusCondition, timestamp
+from penstock_operator.plans.lag_sources import LagSource
 
-__all__ = ["analysis_status", "is_noticeable", "lag_status", "lagging_condition", "reporting"]
-
-_NOTICEABLE: Final = 0.1
-"""A figure that changes by less than this share is not written, unless the status is older than `_REFRESH`."""
-_NOTICEABLE_MESSAGES: Final = 10
-"""Numbers of messages are written also if they change by so many, however large they are."""
-_REFRESH: Final = timedelta(minutes=5)
+__all__ = ["History", "analysis_status", "lag_status", "lagging_condition", "reporting"]
 
 _BEHIND: Final = frozenset(
     {
@@ -35,16 +33,33 @@ _BEHIND: Final = frozenset(
 )
 
 
-def lag_status(entry: SubscriptionLag, result: LagResult) -> Lag:
-    """`status.lag` of a Subscription."""
-    losses = Losses(
-        expired=entry.expired,
-        dead_lettered=entry.dead_lettered,
-        dropped=entry.dropped,
-        lost_at_restart=entry.lost_at_restart,
-        moved=entry.moved,
-        stranded=entry.stranded,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What only a run of the lag job knows about a Subscription, because it needs the ledger."""
+
+    run_name: str
+    run_time: datetime
+    """End of the run's window."""
+    sojourn_p95_millis: int
+
+    @classmethod
+    def of(cls, entry: SubscriptionLag | None, result: LagResult | None) -> Self | None:
+        """That of an entry of a run's result; None if the run found nothing of it, or if there is none."""
+        if entry is None or result is None or entry.sojourn_p95_millis is None:
+            return None
+        return cls(run_name=result.run_name, run_time=result.window_end, sojourn_p95_millis=entry.sojourn_p95_millis)
+
+
+def lag_status(
+    entry: SubscriptionLag, result: LagResult, source: LagSource = LagSource.RUN, history: History | None = None
+) -> Lag:
+    """`status.lag` of a Subscription from its entry in the result of `source`. `history`: what a live entry lacks."""
+    if source is LagSource.RUN:
+        run_name, run_time, p95 = result.run_name, result.window_end, entry.sojourn_p95_millis
+    elif history is not None:
+        run_name, run_time, p95 = history.run_name, history.run_time, history.sojourn_p95_millis
+    else:
+        run_name, run_time, p95 = LIVE_RUN, None, None
     return Lag(
         messages=entry.messages,
         ready=entry.ready,
@@ -56,17 +71,38 @@ def lag_status(entry: SubscriptionLag, result: LagResult) -> Lag:
         drain_seconds=entry.drain_seconds,
         drain_seconds_low=entry.drain_seconds_low,
         drain_seconds_high=entry.drain_seconds_high,
-        sojourn_p95_millis=entry.sojourn_p95_millis,
+        sojourn_p95_millis=p95,
         redelivery_percent=entry.redelivery_percent,
         lost=entry.lost,
-        losses=losses if any(count for _, count in losses) else None,
+        losses=_losses(entry),
         consumers=entry.consumers,
+        repeated=tuple(
+            RepeatedMessage(id=each.id, delivery_count=each.delivery_count, age_seconds=each.age_seconds)
+            for each in entry.repeated
+        ),
         state=entry.state.value,
         message=entry.message,
         since_caught_up_seconds=entry.since_caught_up_seconds,
+        source=source.value,
         observed_time=entry.observed_time,
-        run_name=result.run_name,
+        run_name=run_name,
+        run_time=run_time,
         brokers_reporting=reporting(result),
+    )
+
+
+def _losses(entry: SubscriptionLag) -> Losses | None:
+    """How messages were lost, or are stuck; None if none are, as usual."""
+    lost = (entry.expired, entry.dead_lettered, entry.dropped, entry.lost_at_restart, entry.moved, entry.stranded)
+    if not any(lost):
+        return None
+    return Losses(
+        expired=entry.expired,
+        dead_lettered=entry.dead_lettered,
+        dropped=entry.dropped,
+        lost_at_restart=entry.lost_at_restart,
+        moved=entry.moved,
+        stranded=entry.stranded,
     )
 
 
@@ -90,37 +126,6 @@ def lagging_condition(subscription: Subscription, entry: SubscriptionLag) -> Sta
     return StatusCondition(LAGGING, ConditionStatus.FALSE, ConditionReason.WITHIN_THRESHOLDS, entry.message)
 
 
-def is_noticeable(shown: Lag | None, found: Lag) -> bool:
-    """Whether a lag is worth a write: the state changed, or the figures are newer and one of them differs noticeably,
-    or what is shown is five minutes older.
-
-    `shown`: the lag in the status now.
-    """
-    if shown is None or found.state != shown.state:
-        return True
-    if found.observed_time <= shown.observed_time:
-        return False
-    if found.observed_time - shown.observed_time >= _REFRESH:
-        return True
-    counts = (
-        (shown.messages, found.messages),
-        (shown.ready, found.ready),
-        (shown.in_flight, found.in_flight),
-        (shown.lost, found.lost),
-    )
-    rates = (
-        (shown.oldest_age_seconds, found.oldest_age_seconds),
-        (shown.arrival_per_minute, found.arrival_per_minute),
-        (shown.settled_per_minute, found.settled_per_minute),
-        (shown.velocity_per_minute, found.velocity_per_minute),
-        (shown.drain_seconds, found.drain_seconds),
-        (shown.sojourn_p95_millis, found.sojourn_p95_millis),
-        (shown.redelivery_percent, found.redelivery_percent),
-        (shown.consumers, found.consumers),
-    )
-    return any(_count_differs(old, new) for old, new in counts) or any(_differs(old, new) for old, new in rates)
-
-
 def analysis_status(result: LagResult) -> Manifest:
     """`status.lagAnalysis` of the Broker."""
     return {
@@ -133,16 +138,3 @@ def analysis_status(result: LagResult) -> Manifest:
 def reporting(result: LagResult) -> str:
     """How many of the expected pods have reported, as `1/1`."""
     return f"{result.reporting_brokers}/{result.expected_brokers}"
-
-
-def _count_differs(old: int | None, new: int | None) -> bool:
-    if old is None or new is None:
-        return old is not new
-    change = abs(new - old)
-    return change >= _NOTICEABLE_MESSAGES or (change > 0 and change >= _NOTICEABLE * old)
-
-
-def _differs(old: int | None, new: int | None) -> bool:
-    if old is None or new is None:
-        return old is not new
-    return abs(new - old) > _NOTICEABLE * max(abs(old), 1)

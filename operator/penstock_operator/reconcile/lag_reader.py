@@ -1,26 +1,26 @@
-"""Reads the newest lag result of every Broker and writes it to the status of its Subscriptions.
+"""Reads the lag of every Broker, live and from the newest run, and has it written to the status of its Subscriptions.
 
-`plans.lag_status` and `plans.lag_freshness` decide what is written. It is written by a field manager of its own
-(`penstock-lag`), so that it does not change the other fields of the status, and at a limited rate, so that ten thousand
-Subscriptions do not overload the API server. Brokers are read at the same time, and one that does not answer delays no
-other. Source: docs/decisions/064-result-documents.md, docs/decisions/067-freshness-of-lag.md.
+`plans.lag_sources` and `plans.lag_freshness` decide what the status says, and `lag_writer` writes it. Brokers are read
+at the same time; neither one that does not answer nor the writes delay the reading of another. Source:
+docs/decisions/064-result-documents.md, docs/decisions/067-freshness-of-lag.md,
+docs/decisions/069-two-sources-of-lag.md.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 import aiohttp
 
 from penstock_api import declaration
-from penstock_api.lag_result import LagResult, SubscriptionLag
+from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.resources import Broker, Subscription
-from penstock_operator import names
 from penstock_operator.brokers.observer_client import (
     LagResultInvalid,
     LagResultUnavailable,
@@ -29,27 +29,33 @@ from penstock_operator.brokers.observer_client import (
     TaggedResult,
     TokenRefused,
     fetch_latest,
+    fetch_live,
 )
-from penstock_operator.cluster.api_server import ApiServer, KubeError
+from penstock_operator.cluster.api_server import ApiServer
 from penstock_operator.cluster.cache import Cache, ResourceKey
-from penstock_operator.manifest import Manifest, dig
-from penstock_operator.plans import conditions, lag_freshness, lag_status
-from penstock_operator.plans.lag_freshness import BrokerLag, LagVerdict
+from penstock_operator.plans import lag_freshness, lag_status
+from penstock_operator.plans.lag_sources import BrokerLag, LagEntries, LagSource
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings
-from penstock_operator.reconcile.write_pace import WritePace
+from penstock_operator.reconcile.lag_writer import LagWriter
 
 __all__ = ["LagReader"]
 
 logger = logging.getLogger(__name__)
 
-_WRITES_PER_SECOND: Final = 20
-_REQUESTS_AT_ONCE: Final = 8
+AnswerT = TypeVar("AnswerT")
+
 _REFUSED_FOR: Final = timedelta(minutes=10)
 """An observer that refuses a token for so long is of an earlier release. For some minutes every observer refuses a
 token that was just rotated, until kubelet has replaced the files in its pod.
 """
+_AT_ONCE: Final = 8
+"""So many observers are asked at the same time; and so many more of those that did not answer the last time, which may
+take long to fail again.
+"""
 _JUDGED_AT_ONCE: Final = 200
 """After so many Subscriptions other tasks get their turn: judging them takes some microseconds each."""
+_NOT_SOON: Final = timedelta(minutes=1)
+"""An observer that has no live result, or one that can't be used, is not asked for it again before."""
 
 
 class _Owner(NamedTuple):
@@ -63,19 +69,31 @@ class _Owner(NamedTuple):
 
 @dataclass(slots=True)
 class _Reading:
-    """What is known about one Broker's lag, and what its next request needs."""
+    """What is known about one Broker's lag, and what its next requests need."""
 
     uid: str
     known: BrokerLag
-    entries: dict[_Owner, SubscriptionLag] = field(default_factory=dict[_Owner, SubscriptionLag])
-    """Those of `known.result`."""
+    live: dict[_Owner, SubscriptionLag] = field(default_factory=dict[_Owner, SubscriptionLag])
+    """The entries of the live result."""
+    run: dict[_Owner, SubscriptionLag] = field(default_factory=dict[_Owner, SubscriptionLag])
+    """Those of the newest run."""
+    told_at: dict[_Owner, datetime] = field(default_factory=dict[_Owner, datetime])
+    """When the live result told a state last, on the operator's clock."""
     tag: str | None = None
-    """The observer's tag of the result that was read last."""
+    """The observer's tag of the run's result that was read last, whether or not it could be used."""
+    live_from: datetime | None = None
+    """The live result is not asked for before."""
+
+    def entries(self, subscription: Subscription) -> LagEntries:
+        """What the results have about a Subscription."""
+        metadata = subscription.metadata
+        owner = _Owner(metadata.uid, metadata.namespace, metadata.name, declaration.queue_name(subscription))
+        return LagEntries(live=self.live.get(owner), run=self.run.get(owner), told_at=self.told_at.get(owner))
 
 
 @dataclass(slots=True)
 class LagReader:
-    """Reads lag results and writes what changed."""
+    """Reads lag, judges it, and has it written."""
 
     kube: ApiServer
     cache: Cache
@@ -83,16 +101,20 @@ class LagReader:
     findings: dict[ResourceKey, BrokerFindings]
     clock: Callable[[], datetime]
     enqueue: Callable[[ResourceKey], None]
-    pace: WritePace = field(default_factory=lambda: WritePace(_WRITES_PER_SECOND))
-    """That of all writes, whichever Broker they are for."""
+    writer: LagWriter = field(init=False)
     _readings: dict[ResourceKey, _Reading] = field(default_factory=dict[ResourceKey, _Reading])
-    _logged: dict[ResourceKey, str] = field(default_factory=dict[ResourceKey, str])
-    _requests: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_REQUESTS_AT_ONCE))
+    _logged: dict[ResourceKey, dict[LagSource, str]] = field(default_factory=dict[ResourceKey, dict[LagSource, str]])
+    _first: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    _again: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+
+    def __post_init__(self) -> None:
+        self.writer = LagWriter(self.kube, self.cache, self.clock)
 
     async def run(self, period_seconds: float) -> None:
         """Look at every Broker each `period_seconds`, for ever; not again while the last look is still going on."""
         looks: dict[ResourceKey, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
+            group.create_task(self.writer.run())
             while True:
                 looks = {key: look for key, look in looks.items() if not look.done()}
                 for key in self._brokers() - looks.keys():
@@ -100,18 +122,21 @@ class LagReader:
                 await asyncio.sleep(period_seconds)
 
     async def look(self, key: ResourceKey) -> None:
-        """Read the newest result of one Broker, and write what changed or has become too old."""
+        """Read the lag of one Broker, judge that of its Subscriptions, and hand over what is to be written."""
         found = self.cache.get(key)
         broker = found.resource if found is not None and isinstance(found.resource, Broker) else None
         reading = self._reading(key, broker)
         if broker is None:
             if not self.cache.is_complete:
                 return  # The Broker may only not have been listed yet.
-            fault = f"there is no Broker {key.name} that this operator can read"
-            reading.known = replace(reading.known, contact=reading.known.contact.answered(self.clock(), fault))
+            self._nobody_to_ask(reading, f"there is no Broker {key.name} that this operator can read")
         else:
             await self._read(key, broker, reading)
-        await self._write_all(key, reading)
+        for count, subscription in enumerate(self.cache.subscriptions_of(key), start=1):
+            entries = reading.entries(subscription)
+            self.writer.offer(subscription, lag_freshness.judge(subscription, entries, reading.known, self.clock()))
+            if count % _JUDGED_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     def _brokers(self) -> set[ResourceKey]:
         """Every Broker, and every one that is gone while Subscriptions still name it; others are forgotten."""
@@ -137,47 +162,124 @@ class LagReader:
             reading.known = replace(reading.known, analysis=broker.spec.lag_analysis)
         return reading
 
+    def _nobody_to_ask(self, reading: _Reading, why: str) -> None:
+        known, now = reading.known, self.clock()
+        reading.known = replace(
+            known, contact=known.contact.answered(now, why), live_contact=known.live_contact.answered(now, why)
+        )
+
     async def _read(self, key: ResourceKey, broker: Broker, reading: _Reading) -> None:
         """Ask the observer, and keep what it says."""
-        found = self.findings.get(key)
-        contact = reading.known.contact
+        found, known = self.findings.get(key), reading.known
         if broker.spec.replicas == 0:
-            contact = contact.answered(self.clock(), f"Broker {key.name} has no pods")
-        elif found is None or found.observer is None:
-            contact = contact.failed(self.clock(), "the operator has not connected to the Broker yet")
-        else:
-            try:
-                answer = await self._fetch(key, found, found.observer, reading.tag)
-            except LagResultUnavailable as error:
-                contact = contact.failed(self.clock(), str(error))
-                self._complain(key, str(error))
-            except LagResultInvalid as error:
-                contact = contact.answered(self.clock(), str(error))
-                self._complain(key, str(error))
+            self._nobody_to_ask(reading, f"Broker {key.name} has no pods")
+            return
+        if found is None or found.observer is None:
+            self._failed(reading, "the operator has not connected to the Broker yet")
+            return
+        has_failed = known.live_contact.failures > 0 or known.contact.failures > 0
+        async with self._again if has_failed else self._first:
+            if await self._read_live(key, broker, reading, found, found.observer):
+                await self._read_run(key, broker, reading, found, found.observer)
+
+    async def _read_live(
+        self, key: ResourceKey, broker: Broker, reading: _Reading, found: BrokerFindings, observer: ObserverAccess
+    ) -> bool:
+        """Ask for the live result; whether the observer can be reached."""
+        if reading.live_from is not None and self.clock() < reading.live_from:
+            return True
+        reading.live_from = None
+        try:
+            result = await self._ask(key, found, observer, partial(fetch_live, self.http))
+        except LagResultUnavailable as error:
+            if error.answers:
+                contact = reading.known.live_contact.failed(self.clock(), str(error))
+                reading.known = replace(reading.known, live_contact=contact)
             else:
-                fault = self._keep(key, broker, reading, found, answer)
-                contact = contact.answered(self.clock(), fault)
+                self._failed(reading, str(error))
+            self._complain(key, LagSource.LIVE, str(error))
+            return error.answers
+        except LagResultInvalid as error:
+            self._live_fault(key, reading, str(error))
+            return True
+        if result is None:
+            reading.known = reading.known.without_live(self.clock())
+            reading.live.clear()
+            reading.live_from = self.clock() + _NOT_SOON
+        elif _is_about(result, broker):
+            self._keep_live(reading, result)
+            self._logged.get(key, {}).pop(LagSource.LIVE, None)
+        else:
+            self._live_fault(key, reading, "its live lag is about another Broker")
+        return True
+
+    def _keep_live(self, reading: _Reading, result: LagResult) -> None:
+        reading.known = reading.known.with_live(result, self.clock())
+        reading.live = _by_owner(result)
+        assert reading.known.live is not None, "it was just taken"
+        told_at = reading.known.live.said_at
+        now = self.clock()
+        # Subscriptions that are gone are forgotten together with what was said about them.
+        kept = {
+            owner: at for owner, at in reading.told_at.items() if not reading.known.is_stale(at, now, LagSource.LIVE)
+        }
+        told = {owner: told_at for owner, entry in reading.live.items() if entry.state is not LagState.UNKNOWN}
+        reading.told_at = kept | told
+
+    def _live_fault(self, key: ResourceKey, reading: _Reading, fault: str) -> None:
+        contact = reading.known.live_contact.answered(self.clock(), fault)
+        reading.known = replace(reading.known, live_contact=contact, is_live_offered=True)
+        reading.live_from = self.clock() + _NOT_SOON
+        self._complain(key, LagSource.LIVE, contact.fault)
+
+    async def _read_run(
+        self, key: ResourceKey, broker: Broker, reading: _Reading, found: BrokerFindings, observer: ObserverAccess
+    ) -> None:
+        """Ask for the result of the newest run."""
+        contact = reading.known.contact
+        try:
+            answer = await self._ask(key, found, observer, lambda access: fetch_latest(self.http, access, reading.tag))
+        except LagResultUnavailable as error:
+            contact = contact.failed(self.clock(), str(error))
+            self._complain(key, LagSource.RUN, str(error))
+        except LagResultInvalid as error:
+            reading.tag = error.tag
+            contact = contact.answered(self.clock(), str(error))
+            self._complain(key, LagSource.RUN, contact.fault)
+        else:
+            if answer is NoNewResult.UNCHANGED:
+                fault = contact.fault  # That of the result which the observer still has.
+            else:
+                fault = self._keep_run(key, broker, reading, found, answer)
+            contact = contact.answered(self.clock(), fault)
+            if fault:
+                self._complain(key, LagSource.RUN, contact.fault)
+            else:
+                self._logged.get(key, {}).pop(LagSource.RUN, None)
         reading.known = replace(reading.known, contact=contact)
 
-    async def _fetch(
-        self, key: ResourceKey, found: BrokerFindings, observer: ObserverAccess, tag: str | None
-    ) -> TaggedResult | NoNewResult:
-        """The newest result, read with the token for results, or, if the observer refuses that, with the one for
-        everything; what is known about the observer's tokens is kept in `found`.
+    async def _ask(
+        self,
+        key: ResourceKey,
+        found: BrokerFindings,
+        observer: ObserverAccess,
+        fetch: Callable[[ObserverAccess], Awaitable[AnswerT]],
+    ) -> AnswerT:
+        """What the observer answers to the operator's token, or, if it refuses that, to the one for everything; what
+        is known about the observer's tokens is kept in `found`.
         """
-        async with self._requests:
-            try:
-                answer = await fetch_latest(self.http, observer, tag)
-            except TokenRefused:
-                if not observer.full_token:
-                    raise
-                self._note_tokens(key, found, accepted=False)
-                return await fetch_latest(self.http, replace(observer, token=observer.full_token), tag)
-            except LagResultInvalid:
-                self._note_tokens(key, found, accepted=True)
+        try:
+            answer = await fetch(observer)
+        except TokenRefused:
+            if not observer.full_token:
                 raise
+            self._note_tokens(key, found, accepted=False)
+            return await fetch(replace(observer, token=observer.full_token))
+        except LagResultInvalid:
             self._note_tokens(key, found, accepted=True)
-            return answer
+            raise
+        self._note_tokens(key, found, accepted=True)
+        return answer
 
     def _note_tokens(self, key: ResourceKey, found: BrokerFindings, *, accepted: bool) -> None:
         """Remember whether the observer knows tokens for less than everything; the Broker's Secrets depend on it."""
@@ -191,7 +293,7 @@ class LagReader:
         if found.knows_scopes is not known:
             self.enqueue(key)
 
-    def _keep(
+    def _keep_run(
         self,
         key: ResourceKey,
         broker: Broker,
@@ -200,62 +302,35 @@ class LagReader:
         answer: TaggedResult | NoNewResult,
     ) -> str:
         """Keep a result if its window is newer; what is wrong with it, empty if nothing is."""
-        if isinstance(answer, TaggedResult):
-            result = answer.result
-            if (result.broker, result.namespace) != (broker.metadata.name, broker.metadata.namespace):
-                self._complain(key, f"its newest lag result is about Broker {result.namespace}/{result.broker}")
-                return "its newest lag result is about another Broker"
-            last = reading.known.result
-            if last is None or result.window_end > last.window_end:
-                reading.known = replace(reading.known, result=result, first_seen=self.clock())
-                reading.entries = _by_owner(result)
-                found.lag = lag_status.analysis_status(result)
-                self.enqueue(key)
-            reading.tag = answer.tag
-        self._logged.pop(key, None)
+        if not isinstance(answer, TaggedResult):
+            return ""
+        reading.tag = answer.tag
+        if not _is_about(answer.result, broker):
+            return "its newest lag result is about another Broker"
+        before, reading.known = reading.known, reading.known.with_run(answer.result, self.clock())
+        if reading.known is not before:
+            reading.run = _by_owner(answer.result)
+            found.lag = lag_status.analysis_status(answer.result)
+            self.enqueue(key)
         return ""
 
-    async def _write_all(self, key: ResourceKey, reading: _Reading) -> None:
-        """Judge every Subscription of a Broker, and write the verdicts that are news."""
-        for count, subscription in enumerate(self.cache.subscriptions_of(key), start=1):
-            metadata = subscription.metadata
-            owner = _Owner(metadata.uid, metadata.namespace, metadata.name, declaration.queue_name(subscription))
-            entry = reading.entries.get(owner)
-            verdict = lag_freshness.judge(subscription, entry, reading.known, self.clock())
-            if verdict is not None and lag_freshness.is_worth_writing(subscription, verdict):
-                await asyncio.sleep(self.pace.wait(asyncio.get_running_loop().time()))
-                await self._write(subscription, verdict)
-            elif count % _JUDGED_AT_ONCE == 0:
-                await asyncio.sleep(0)
+    def _failed(self, reading: _Reading, failure: str) -> None:
+        """The observer can't be reached, whatever it is asked for."""
+        known, now = reading.known, self.clock()
+        reading.known = replace(
+            known, contact=known.contact.failed(now, failure), live_contact=known.live_contact.failed(now, failure)
+        )
 
-    async def _write(self, subscription: Subscription, verdict: LagVerdict) -> None:
-        key = ResourceKey("Subscription", subscription.metadata.namespace, subscription.metadata.name)
-        entry = self.cache.get(key)
-        if entry is None or dig(entry.manifest, "metadata", "uid") != subscription.metadata.uid:
-            return
-        status: Manifest = {
-            "conditions": conditions.render(
-                verdict.conditions,
-                before=subscription.status.conditions,
-                generation=subscription.metadata.generation,
-                now=self.clock(),
-            )
-        }
-        if verdict.lag is not None:
-            status["lag"] = verdict.lag.model_dump(mode="json", by_alias=True, exclude_none=True)
-        try:
-            updated = await self.kube.apply_status(entry.manifest, status, names.LAG_MANAGER)
-        except KubeError as error:
-            # The resource was deleted meanwhile, or the next round tries again.
-            logger.info("the lag of %s was not written: %s", key, error)
-            return
-        self.cache.put(updated)
-
-    def _complain(self, key: ResourceKey, problem: str) -> None:
+    def _complain(self, key: ResourceKey, source: LagSource, problem: str) -> None:
         """Log a problem once, not again while it lasts: an observer that keeps crashing must not fill the log."""
-        if self._logged.get(key) != problem:
-            self._logged[key] = problem
-            logger.warning("the lag of %s is not known: %s", key, problem)
+        logged = self._logged.setdefault(key, {})
+        if logged.get(source) != problem:
+            logged[source] = problem
+            logger.warning("the lag of %s is not known (%s): %s", key, source.value, problem)
+
+
+def _is_about(result: LagResult, broker: Broker) -> bool:
+    return (result.broker, result.namespace) == (broker.metadata.name, broker.metadata.namespace)
 
 
 def _by_owner(result: LagResult) -> dict[_Owner, SubscriptionLag]:

@@ -1,10 +1,12 @@
-"""Whether a lag is current, for each combination of observer, age of the result, and restart of the operator.
+"""Whether the lag of runs is current, for each combination of observer, age of the result, and restart of the operator.
 
-The interval is five minutes, so a lag is stale after fifteen.
+The observers here are of an earlier release, which has no live result; `test_lag_sources` is about the others. The
+interval is five minutes, so a lag is stale after fifteen.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -13,7 +15,9 @@ from support.resources import NOW, subscription
 
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.resources import LagAnalysis, Subscription
-from penstock_operator.plans.lag_freshness import BrokerLag, is_worth_writing, judge
+from penstock_operator.plans.lag_freshness import judge
+from penstock_operator.plans.lag_sources import BrokerLag, LagEntries
+from penstock_operator.plans.lag_writes import Urgency, urgency
 from penstock_operator.plans.observer_contact import ObserverContact
 
 Observer = Literal["answers", "answers without a result", "failed once", "fails", "not asked yet"]
@@ -62,6 +66,7 @@ def showing(
             "state": state,
             "message": "It is so.",
             "messages": 17,
+            "source": "Run",
             "observedTime": (NOW - age).isoformat(),
             "runName": "main-lag-17",
             "brokersReporting": "1/1",
@@ -90,8 +95,9 @@ class Outcome:
     """The status after a round."""
 
     def __init__(self, before: Subscription, found: SubscriptionLag | None, known: BrokerLag) -> None:
-        verdict = judge(before, found, known, NOW)
-        self.is_written = verdict is not None and is_worth_writing(before, verdict)
+        without_live = replace(known, is_live_offered=False)
+        verdict = judge(before, LagEntries(run=found), without_live, NOW)
+        self.is_written = verdict is not None and urgency(before, verdict) is not Urgency.NONE
         self.lag = before.status.lag
         self.said: dict[str, tuple[str, str, str]] = {
             it.type: (it.status, it.reason, it.message) for it in before.status.conditions
@@ -337,10 +343,11 @@ def test_another_threshold_is_obeyed_without_another_result() -> None:
     assert Outcome(changed, found, current(found)).condition("Lagging") == ("True", "BacklogAboveThreshold")
 
 
-def test_a_sentence_alone_is_written_only_if_it_is_about_freshness() -> None:
+def test_a_sentence_alone_is_written_at_once_only_if_it_is_about_freshness() -> None:
     """The figures in Lagging's sentence change with each result. Another error of the observer is news."""
     found = entry(MINUTE, message="17 messages wait, one more than before.")
-    assert not Outcome(showing(timedelta(minutes=2)), found, current(found)).is_written
+    assert not Outcome(showing(timedelta(seconds=119)), found, current(found)).is_written
+    assert Outcome(showing(timedelta(seconds=120)), found, current(found)).is_written
     shown = showing(STALE, "Unknown", ("Unknown", "ObserverUnreachable"), ("False", "ObserverUnreachable"))
     known = BrokerLag(broker="main", contact=contact("fails", answered_before=False))
     outcome = Outcome(shown, None, known)

@@ -9,7 +9,6 @@ import pytest
 from support.resources import NOW, subscription
 
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
-from penstock_api.resources import Lag
 from penstock_operator.plans import lag_status
 
 
@@ -96,8 +95,10 @@ def test_what_is_written() -> None:
         "state": "Losing",
         "message": "It is so.",
         "sinceCaughtUpSeconds": 120,
+        "source": "Run",
         "observedTime": "2026-03-01T12:00:00Z",
         "runName": "main-lag-17",
+        "runTime": "2026-03-01T12:00:00Z",
         "brokersReporting": "1/2",
     }
 
@@ -129,8 +130,10 @@ def test_what_is_not_known_is_left_out() -> None:
     assert written(entry("Unknown"), result()) == {
         "state": "Unknown",
         "message": "It is so.",
+        "source": "Run",
         "observedTime": "2026-03-01T12:00:00Z",
         "runName": "main-lag-17",
+        "runTime": "2026-03-01T12:00:00Z",
         "brokersReporting": "1/2",
     }
 
@@ -162,86 +165,3 @@ def test_what_is_not_known_is_left_out() -> None:
 def test_the_condition(thresholds: dict[str, int], found: SubscriptionLag, expected: tuple[str, str]) -> None:
     condition = lag_status.lagging_condition(subscription(lagThresholds=thresholds), found)
     assert (condition.type, condition.status.value, str(condition.reason)) == ("Lagging", *expected)
-
-
-BASE = {"state": "OK", "messages": 100, "oldestAgeSeconds": 100, "runName": "r", "brokersReporting": "1/1"}
-
-
-def worth(changes: dict[str, Any], seconds: int = 60, base: dict[str, Any] | None = None) -> bool:
-    shown = Lag.model_validate({**BASE, **(base or {}), "observedTime": NOW})
-    later = NOW + timedelta(seconds=seconds)
-    return lag_status.is_noticeable(
-        shown, Lag.model_validate({**BASE, **(base or {}), "observedTime": later, **changes})
-    )
-
-
-def test_the_first_one_is_always_written() -> None:
-    assert lag_status.is_noticeable(None, Lag.model_validate({**BASE, "observedTime": NOW}))
-
-
-@pytest.mark.parametrize(
-    ("changes", "written"),
-    [
-        ({}, False),
-        ({"messages": 109}, False),  # 9 %, 9 messages
-        ({"messages": 91}, False),
-        ({"messages": 110}, True),  # 10 %
-        ({"messages": 90}, True),
-        ({"messages": 101}, False),
-        ({"messages": 0}, True),
-        ({"state": "Lagging"}, True),
-        ({"oldestAgeSeconds": 110}, False),
-        ({"oldestAgeSeconds": 111}, True),
-        ({"oldestAgeSeconds": None}, True),
-        ({"arrivalPerMinute": 1}, True),
-        ({"velocityPerMinute": -1}, True),
-        ({"lost": 1}, True),
-        ({"consumers": 1}, True),
-        ({"drainSeconds": 60}, True),
-        ({"sojournP95Millis": 60}, True),
-        ({"redeliveryPercent": 6}, True),
-        ({"runName": "another"}, False),
-        ({"message": "5 messages wait."}, False),
-        ({"sinceCaughtUpSeconds": 900}, False),
-    ],
-)
-def test_only_what_is_noticeable_is_written(changes: dict[str, Any], written: bool) -> None:
-    assert worth(changes) is written
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "written"),
-    [
-        (0, 1, True),
-        (1, 0, True),
-        (5, 6, True),  # 20 %
-        (20, 22, True),  # 10 %, 2 messages
-        (21, 23, False),  # less
-        (10_000, 10_009, False),
-        (10_000, 10_010, True),  # 10 messages
-        (10_000, 9_990, True),
-    ],
-)
-def test_ten_messages_are_noticeable_however_many_there_are(before: int, after: int, written: bool) -> None:
-    assert worth({"messages": after}, base={"messages": before}) is written
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "written"), [(-100, -109, False), (-100, -111, True), (-100, 100, True), (0, 1, True)]
-)
-def test_a_velocity_may_be_negative(before: int, after: int, written: bool) -> None:
-    assert worth({"velocityPerMinute": after}, base={"velocityPerMinute": before}) is written
-
-
-def test_nothing_is_shown_that_is_older_than_five_minutes() -> None:
-    assert not worth({}, seconds=299)
-    assert worth({}, seconds=300)
-
-
-@pytest.mark.parametrize("seconds", [0, -60])
-def test_figures_that_are_not_newer_are_not_written(seconds: int) -> None:
-    assert not worth({"messages": 7}, seconds=seconds)
-
-
-def test_a_state_is_written_although_its_figures_are_not_newer() -> None:
-    assert worth({"state": "Unknown"}, seconds=0)

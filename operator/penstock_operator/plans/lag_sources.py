@@ -1,0 +1,161 @@
+"""The two sources of lag: what a Broker's observer says live, and the newest result of a run of the lag job.
+
+Which of the two says something about the present is judged per source, on the operator's own clock: a live statement
+holds for a minute and a half, a run for three intervals of the schedule. Pure. Source:
+docs/decisions/069-two-sources-of-lag.md, docs/decisions/067-freshness-of-lag.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import Enum, StrEnum, auto
+from typing import Final, Self
+
+from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
+from penstock_api.resources import LagAnalysis
+from penstock_operator.plans.observer_contact import ObserverContact
+
+__all__ = ["LIVE_HOLDS", "BrokerLag", "LagEntries", "LagSource", "LiveLag", "LiveWord"]
+
+LIVE_HOLDS: Final = timedelta(seconds=90)
+"""So long a live statement holds after it was made. An observer that is restarted can judge again within that time, and
+one that does not answer counts as unreachable by then.
+"""
+_RUN_PERIODS: Final = 3
+"""A run's result holds for this number of intervals of the schedule."""
+
+
+class LagSource(StrEnum):
+    """`status.lag.source`."""
+
+    LIVE = "Live"
+    RUN = "Run"
+
+
+class LiveWord(Enum):
+    """What the live source says about one Subscription now."""
+
+    TELLS = auto()
+    """Its state."""
+    AWAY = auto()
+    """That the broker does not answer its observer."""
+    HOLDS = auto()
+    """Nothing new, but its last statement still holds, or it may be about to make one."""
+    SILENT = auto()
+    """Nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveLag:
+    """The newest live result of a Broker."""
+
+    result: LagResult
+    first_seen: datetime
+    """When the operator saw it first."""
+    follows: bool
+    """Whether the operator had seen another one before. Then the poll is new, whatever the broker's clock says."""
+
+    @property
+    def said_at(self) -> datetime:
+        """The time of its statements, on the operator's clock. A first result may be an old one, so it counts from its
+        own time, but no later than when it was seen.
+        """
+        return self.first_seen if self.follows else min(self.result.window_end, self.first_seen)
+
+    @property
+    def reaches_broker(self) -> bool:
+        """Whether the broker answers its observer."""
+        return self.result.reporting_brokers > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagEntries:
+    """What the two results have about one Subscription."""
+
+    live: SubscriptionLag | None = None
+    run: SubscriptionLag | None = None
+    told_at: datetime | None = None
+    """When the live source told its state last, on the operator's clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLag:
+    """What is known about the lag of one Broker's Subscriptions."""
+
+    broker: str
+    """Name of the Broker."""
+    analysis: LagAnalysis = field(default_factory=LagAnalysis)
+    """Its schedule."""
+    contact: ObserverContact = field(default_factory=ObserverContact)
+    """What asking its observer for the result of the newest run has come to."""
+    result: LagResult | None = None
+    """The result of the newest run that this operator has seen."""
+    first_seen: datetime | None = None
+    """When it saw it first."""
+    live_contact: ObserverContact = field(default_factory=ObserverContact)
+    """What asking its observer for the live result has come to."""
+    live: LiveLag | None = None
+    """The newest live result."""
+    is_live_offered: bool = True
+    """False if the observer is of an earlier release, which has no live result."""
+
+    def with_live(self, result: LagResult, now: datetime) -> Self:
+        """The knowledge after an observer has answered with its live result. One whose window ends at another time is
+        new, also if it ends earlier: the broker's clock may have been set back, and the observer keeps no older ones.
+        """
+        last = self.live
+        if last is not None and last.result.window_end == result.window_end:
+            live = replace(last, result=result)  # The same poll; whether the broker still answers may have changed.
+        else:
+            live = LiveLag(result=result, first_seen=now, follows=last is not None)
+        return replace(self, live=live, is_live_offered=True, live_contact=self.live_contact.answered(now))
+
+    def without_live(self, now: datetime) -> Self:
+        """The knowledge after an observer has answered that it has no live result."""
+        return replace(self, live=None, is_live_offered=False, live_contact=self.live_contact.answered(now))
+
+    def with_run(self, result: LagResult, now: datetime) -> Self:
+        """The knowledge after an observer has answered with the result of a run. An older one changes nothing."""
+        if self.result is not None and result.window_end <= self.result.window_end:
+            return self
+        return replace(self, result=result, first_seen=now)
+
+    def reported_at(self) -> datetime | None:
+        """The time of the newest run: the end of its window by the broker's clock, but no later than it was seen, so
+        that a clock that is ahead does not make old figures look new.
+        """
+        if self.result is None or self.first_seen is None:
+            return None
+        return min(self.result.window_end, self.first_seen)
+
+    def is_stale(self, moment: datetime, now: datetime, source: str | None = LagSource.RUN) -> bool:
+        """Whether what a source said at `moment` says nothing about the present."""
+        if source == LagSource.LIVE and self.is_live_offered:
+            return now - moment >= LIVE_HOLDS
+        return now - moment >= timedelta(minutes=_RUN_PERIODS * self.analysis.interval_minutes)
+
+    def word(self, entries: LagEntries, now: datetime) -> LiveWord:
+        """What the live source says about a Subscription."""
+        live, contact = self.live, self.live_contact
+        if live is not None and entries.live is not None and not live.reaches_broker and contact.failures == 0:
+            return LiveWord.AWAY
+        if live is not None and now - live.said_at < LIVE_HOLDS:
+            if entries.live is not None and entries.live.state is not LagState.UNKNOWN:
+                return LiveWord.TELLS
+        elif live is not None and now - live.first_seen < LIVE_HOLDS:
+            return LiveWord.HOLDS  # The first result seems to be old. If only the clocks differ, the next one shows it.
+        if entries.told_at is not None and now - entries.told_at < LIVE_HOLDS:
+            return LiveWord.HOLDS
+        if self.is_live_offered and contact.failures > 0 and not contact.is_unreachable(now):
+            return LiveWord.HOLDS
+        return LiveWord.SILENT
+
+    def has_been_asked_for(self, now: datetime) -> bool:
+        """Whether the operator has asked for both results long enough to know better than the last operator did."""
+        live = not self.is_live_offered or _is_decided(self.live_contact, now)
+        return live and (self.result is not None or _is_decided(self.contact, now))
+
+
+def _is_decided(contact: ObserverContact, now: datetime) -> bool:
+    return contact.has_answered or contact.is_unreachable(now)

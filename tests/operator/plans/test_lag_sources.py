@@ -1,0 +1,332 @@
+"""What a status says for each combination of what the live source and the newest run say.
+
+The interval is five minutes, so a run holds for fifteen; a live statement holds for ninety seconds. The live source has
+told Stalled with 21 messages, the run has found OK with 17.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import pytest
+from support.resources import NOW, subscription
+
+from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
+from penstock_api.resources import LagAnalysis, Subscription
+from penstock_operator.plans.lag_freshness import LagVerdict, judge
+from penstock_operator.plans.lag_sources import BrokerLag, LagEntries
+from penstock_operator.plans.lag_writes import Urgency, urgency
+from penstock_operator.plans.observer_contact import ObserverContact
+
+Live = Literal[
+    "tells",
+    "broker away",
+    "silent for 80 s",
+    "silent for 90 s",
+    "cannot tell, told 80 s ago",
+    "cannot tell, told 90 s ago",
+    "left out, told 80 s ago",
+    "left out, told 90 s ago",
+    "invalid, told 90 s ago",
+    "none, told 90 s ago",
+]
+Run = Literal["newer", "older", "stale", "none"]
+RUN_AGES: dict[Run, int] = {"newer": 5, "older": 240, "stale": 900}
+
+TRUE, UNKNOWN = ("True", "Current"), ("Unknown", "Unknown")
+STALE, UNREACHABLE = ("False", "LagReportStale"), ("False", "ObserverUnreachable")
+UNCHANGED = ("Stalled", "Live", 21, None, TRUE)
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+def entry(seconds: float, state: str, messages: int, **figures: Any) -> SubscriptionLag:
+    return SubscriptionLag(
+        queue_name="psub:durable:global:billing",
+        owner_namespace="shop",
+        owner_name="billing",
+        owner_uid="uid-billing",
+        observed_time=ago(seconds),
+        state=LagState(state),
+        message=f"It is {state}.",
+        messages=messages,
+        **figures,
+    )
+
+
+def result(seconds: float, run_name: str = "live", **changes: Any) -> LagResult:
+    values: dict[str, Any] = {
+        "broker": "main",
+        "namespace": "shop",
+        "run_name": run_name,
+        "window_start": ago(seconds + 300),
+        "window_end": ago(seconds),
+        "expected_brokers": 1,
+        "reporting_brokers": 1,
+        **changes,
+    }
+    return LagResult(**values)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What an operator knows, and what the status shows."""
+
+    known: BrokerLag
+    entries: LagEntries
+    shown: Subscription
+
+    def verdict(self) -> LagVerdict | None:
+        """The verdict if it is written."""
+        found = judge(self.shown, self.entries, self.known, NOW)
+        return found if found is not None and urgency(self.shown, found) is not Urgency.NONE else None
+
+    def outcome(self) -> tuple[str, str | None, int | None, int | None, tuple[str, str]]:
+        """The status after a round: state, source, messages, 95th percentile, LagFresh."""
+        verdict, lag = self.verdict(), self.shown.status.lag
+        said = {it.type: (it.status, it.reason) for it in self.shown.status.conditions}
+        if verdict is not None:
+            lag = verdict.lag
+            said = {it.type: (it.status.value, str(it.reason)) for it in verdict.conditions}
+        assert lag is not None
+        return lag.state, lag.source, lag.messages, lag.sojourn_p95_millis, said["LagFresh"]
+
+
+def showing(seconds: float = 90, **lag: Any) -> Subscription:
+    """A status that the live source made so long ago."""
+    return subscription(
+        {
+            "lag": {
+                "state": "Stalled",
+                "message": "It is Stalled.",
+                "messages": 21,
+                "source": "Live",
+                "observedTime": ago(seconds).isoformat(),
+                "runName": "live",
+                "brokersReporting": "1/1",
+                **lag,
+            },
+            "conditions": [
+                {
+                    "type": kind,
+                    "status": it[0],
+                    "reason": it[1],
+                    "message": it[2],
+                    "lastTransitionTime": NOW.isoformat(),
+                }
+                for kind, it in {
+                    "Lagging": ("True", "Stalled", "It is Stalled."),
+                    "LagFresh": ("True", "Current", "The lag is from the newest result."),
+                }.items()
+            ],
+        }
+    )
+
+
+def before(known: BrokerLag) -> BrokerLag:
+    """An operator that has read live results for hours."""
+    return known.with_live(result(7200), ago(7200))
+
+
+def away(contact: ObserverContact, seconds: float) -> ObserverContact:
+    """After so many seconds in which every request failed."""
+    for moment in range(int(seconds) - 10, 0, -10):
+        contact = contact.failed(ago(moment), "the observer answered 503")
+    return contact
+
+
+def scene(live: Live, run: Run, analysis: LagAnalysis | None = None) -> Scene:
+    known = before(BrokerLag(broker="main", analysis=analysis or LagAnalysis()))
+    known = replace(known, contact=ObserverContact().answered(NOW))
+    seconds = 80 if "80" in live else 90
+    told_at: datetime | None = ago(seconds)
+    found: SubscriptionLag | None = entry(seconds, "Stalled", 21)
+    match live:
+        case "tells":
+            known, found, told_at = known.with_live(result(4), ago(4)), entry(4, "Stalled", 21), ago(4)
+        case "broker away":
+            known = known.with_live(result(20), ago(20)).with_live(result(20, reporting_brokers=0), NOW)
+            found, told_at = entry(20, "Unknown", 21), ago(20)
+        case "silent for 80 s" | "silent for 90 s":
+            known = known.with_live(result(seconds), ago(seconds))
+            known = replace(known, live_contact=away(known.live_contact, seconds))
+        case "cannot tell, told 80 s ago" | "cannot tell, told 90 s ago":
+            known, found = known.with_live(result(4), ago(4)), entry(4, "Unknown", 21)
+        case "left out, told 80 s ago" | "left out, told 90 s ago":
+            known, found = known.with_live(result(4), ago(4)), None
+        case "invalid, told 90 s ago":
+            known = known.with_live(result(seconds), ago(seconds))
+            known = replace(known, live_contact=known.live_contact.answered(NOW, "the result is not valid: version"))
+        case "none, told 90 s ago":
+            known, found = known.with_live(result(seconds), ago(seconds)).without_live(NOW), None
+    of_run = None
+    if run != "none":
+        age = RUN_AGES[run]
+        known = known.with_run(result(age, "main-lag-17"), ago(age))
+        of_run = entry(age, "OK", 17, sojourn_p95_millis=900)
+    return Scene(known, LagEntries(live=found, run=of_run, told_at=told_at), showing(seconds))
+
+
+@pytest.mark.parametrize(
+    ("live", "run", "expected"),
+    [
+        ("tells", "newer", ("Stalled", "Live", 21, 900, TRUE)),
+        ("tells", "older", ("Stalled", "Live", 21, 900, TRUE)),
+        ("tells", "stale", UNCHANGED),  # percentiles that are too old are not shown
+        ("tells", "none", UNCHANGED),
+        ("broker away", "newer", ("Unknown", "Live", 21, 900, UNKNOWN)),  # the observer knows better than the run
+        ("broker away", "older", ("Unknown", "Live", 21, 900, UNKNOWN)),
+        ("broker away", "none", ("Unknown", "Live", 21, None, UNKNOWN)),
+        ("silent for 80 s", "newer", UNCHANGED),
+        ("silent for 80 s", "none", UNCHANGED),
+        ("silent for 90 s", "newer", ("OK", "Run", 17, 900, TRUE)),
+        ("silent for 90 s", "older", ("Unknown", "Live", 21, None, UNREACHABLE)),  # never back in time
+        ("silent for 90 s", "stale", ("Unknown", "Live", 21, None, UNREACHABLE)),
+        ("silent for 90 s", "none", ("Unknown", "Live", 21, None, UNREACHABLE)),
+        ("cannot tell, told 80 s ago", "newer", UNCHANGED),
+        ("cannot tell, told 80 s ago", "none", UNCHANGED),
+        ("cannot tell, told 90 s ago", "newer", ("OK", "Run", 17, 900, TRUE)),
+        ("cannot tell, told 90 s ago", "older", ("Unknown", "Live", 21, 900, UNKNOWN)),
+        ("cannot tell, told 90 s ago", "none", ("Unknown", "Live", 21, None, UNKNOWN)),
+        ("left out, told 80 s ago", "none", UNCHANGED),
+        ("left out, told 90 s ago", "newer", ("OK", "Run", 17, 900, TRUE)),
+        ("left out, told 90 s ago", "older", ("Unknown", "Live", 21, None, STALE)),
+        ("left out, told 90 s ago", "none", ("Unknown", "Live", 21, None, STALE)),
+        ("invalid, told 90 s ago", "newer", ("OK", "Run", 17, 900, TRUE)),
+        ("invalid, told 90 s ago", "older", ("Unknown", "Live", 21, None, STALE)),
+        ("invalid, told 90 s ago", "none", ("Unknown", "Live", 21, None, STALE)),
+        ("none, told 90 s ago", "newer", ("OK", "Run", 17, 900, TRUE)),
+        ("none, told 90 s ago", "older", UNCHANGED),  # until a run is newer, or for three intervals
+        ("none, told 90 s ago", "none", UNCHANGED),
+    ],
+)
+def test_what_a_status_becomes(
+    live: Live, run: Run, expected: tuple[str, str, int, int | None, tuple[str, str]]
+) -> None:
+    assert scene(live, run).outcome() == expected
+
+
+@pytest.mark.parametrize("live", ["silent for 90 s", "left out, told 90 s ago", "invalid, told 90 s ago"])
+def test_what_is_unknown_is_said_once_also_by_the_next_operator(live: Live) -> None:
+    first = scene(live, "none")
+    verdict = first.verdict()
+    assert verdict is not None
+    assert verdict.lag is not None
+    status = first.shown.status.model_copy(
+        update={
+            "lag": verdict.lag,
+            "conditions": tuple(
+                it.model_copy(
+                    update=next(
+                        {"status": new.status.value, "reason": str(new.reason), "message": new.message}
+                        for new in verdict.conditions
+                        if new.type == it.type
+                    )
+                )
+                for it in first.shown.status.conditions
+            ),
+        }
+    )
+    written = first.shown.model_copy(update={"status": status})
+    assert replace(first, shown=written).verdict() is None
+    restarted = replace(first.known, live=None if live == "silent for 90 s" else first.known.live)
+    assert replace(first, shown=written, known=restarted, entries=LagEntries()).verdict() is None
+
+
+def test_what_it_says() -> None:
+    silent, invalid = scene("silent for 90 s", "none").verdict(), scene("invalid, told 90 s ago", "none").verdict()
+    assert silent is not None
+    assert silent.conditions[-1].message == (
+        "There is no newer lag than that of 2026-03-01 11:58 UTC: the observer answered 503. See condition "
+        "ObserverFailing of Broker main, and the log of container observer in pod main-0."
+    )
+    assert invalid is not None
+    assert invalid.conditions[-1].message == (
+        "There is no newer lag than that of 2026-03-01 11:58 UTC: the result is not valid: version. See the log of "
+        "container observer in pod main-0."
+    )
+
+
+def test_a_broker_that_stays_away_is_stale_after_a_while() -> None:
+    made = scene("broker away", "none")
+    known = made.known.with_live(result(90), ago(90)).with_live(result(90, reporting_brokers=0), NOW)
+    assert replace(made, known=known).outcome() == ("Unknown", "Live", 21, None, STALE)
+
+
+@pytest.mark.parametrize("analysis", [LagAnalysis(backend="None"), LagAnalysis(suspend=True)])
+def test_live_lag_needs_no_runs(analysis: LagAnalysis) -> None:
+    assert scene("tells", "none", analysis).outcome() == UNCHANGED
+    assert scene("silent for 90 s", "none", analysis).outcome()[-1] == UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(80, UNCHANGED), (7200, UNCHANGED), (-7200, UNCHANGED)],
+    ids=["agrees", "two-hours-behind", "two-hours-ahead"],
+)
+def test_the_broker_s_clock_does_not_matter_once_two_results_have_come(seconds: int, expected: object) -> None:
+    """Told 4 s ago on the operator's clock; the broker's clock says something else."""
+    made = scene("tells", "none")
+    known = made.known.with_live(result(seconds), ago(4))
+    found = replace(made.entries, live=entry(seconds, "Stalled", 21))
+    assert replace(made, known=known, entries=found).outcome() == expected
+
+
+def test_a_clock_that_is_ahead_does_not_make_a_silent_source_look_newer() -> None:
+    made = scene("silent for 90 s", "none")
+    ahead = entry(-7200, "Stalled", 21)
+    shown = showing(-7200)
+    known = replace(made.known.with_live(result(-7200), ago(90)), live_contact=made.known.live_contact)
+    outcome = Scene(known, LagEntries(live=ahead, told_at=ago(90)), shown).outcome()
+    assert (outcome[0], outcome[-1]) == ("Unknown", UNREACHABLE)
+
+
+def test_a_first_result_that_seems_old_is_not_judged_before_the_next_one() -> None:
+    """The operator has just started. Either the clocks differ, or the observer has stopped asking its broker."""
+    first = BrokerLag(broker="main", contact=ObserverContact().answered(NOW)).with_live(result(600), NOW)
+    made = Scene(first, LagEntries(live=entry(600, "OK", 0), told_at=ago(600)), showing(600))
+    assert made.verdict() is None
+    followed = replace(made, known=first.with_live(result(590), NOW), entries=LagEntries(live=entry(590, "OK", 0)))
+    assert followed.outcome() == ("OK", "Live", 0, None, TRUE)
+    stays = replace(made, known=first.with_live(result(600), NOW), shown=made.shown)
+    later = judge(stays.shown, stays.entries, stays.known, NOW + timedelta(seconds=90))
+    assert later is not None
+    assert (later.conditions[-1].status.value, str(later.conditions[-1].reason)) == STALE
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_an_operator_that_has_just_started_asks_for_a_minute(failures: int) -> None:
+    """The status is two hours old, because nothing changed since; the first requests fail."""
+    contact = ObserverContact()
+    for number in range(failures):
+        contact = contact.failed(ago(59 - number), "the observer answered 503")
+    known = BrokerLag(broker="main", contact=contact, live_contact=contact)
+    assert Scene(known, LagEntries(), showing(7200)).verdict() is None
+
+
+def test_an_older_run_takes_nothing_back_and_a_newer_one_does_not_outvote_the_live_state() -> None:
+    for run in ("newer", "older"):
+        made = scene("tells", run)
+        assert made.outcome()[:3] == ("Stalled", "Live", 21)
+
+
+def test_percentiles_come_with_the_time_of_their_run() -> None:
+    verdict = scene("tells", "older").verdict()
+    assert verdict is not None
+    assert verdict.lag is not None
+    assert (verdict.lag.observed_time, verdict.lag.run_name, verdict.lag.run_time) == (ago(4), "main-lag-17", ago(240))
+
+
+def test_a_new_subscription_gets_its_state_from_the_live_source() -> None:
+    made = replace(scene("tells", "none"), shown=subscription())
+    assert made.outcome() == UNCHANGED
+    nothing = replace(made, entries=LagEntries())
+    verdict = judge(nothing.shown, nothing.entries, nothing.known, NOW)
+    assert verdict is not None
+    assert [(it.type, it.status.value, str(it.reason)) for it in verdict.conditions] == [
+        ("LagFresh", "Unknown", "Pending")
+    ]
