@@ -1,4 +1,4 @@
-"""Polls of a broker over ``$management``: one READ of the broker, then QUERY of the subscriptions, page by page.
+"""Polls of a broker over ``$management``: QUERY of the subscriptions, page by page, then one READ of the broker.
 
 Pages are separate replies, so a subscription may be made or deleted between them. A poll during which that happened is
 repeated; if it happens again and again, the poll is marked as not complete. Source: docs/reference/management.md.
@@ -114,7 +114,6 @@ async def _complete_poll(client: ManagementConnection) -> Poll:
 
 
 async def _read(client: ManagementConnection) -> Poll:
-    broker = BrokerState.read(await client.read(EntityType.BROKER))
     states: dict[str, SubscriptionState] = {}
     totals: set[int] = set()
     offset = 0
@@ -128,4 +127,6 @@ async def _read(client: ManagementConnection) -> Poll:
         if not page.results or offset >= page.total_count:
             break
     ordered = tuple(states[name] for name in sorted(states))
+    # Last: its time is that of the poll, and no message that the poll shows may be younger than that.
+    broker = BrokerState.read(await client.read(EntityType.BROKER))
     return Poll(broker, ordered, complete=totals == {len(states)})
