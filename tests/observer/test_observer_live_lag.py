@@ -41,7 +41,8 @@ class Story:
 
 def test_a_subscription_is_unknown_until_there_are_three_snapshots() -> None:
     story = Story()
-    assert story.poll().state is LagState.UNKNOWN
+    first = story.poll()
+    assert (first.state, first.message) == (LagState.UNKNOWN, "there is only 1 snapshot so far; 3 are needed")
     assert story.poll().message == "there are only 2 snapshots so far; 3 are needed"
     assert story.poll().state is LagState.IDLE
 
