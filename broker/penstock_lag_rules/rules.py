@@ -233,7 +233,8 @@ def _unknown(f: Figures, t: Thresholds, end_ms: int) -> str | None:
     if covered.polls * 100 < expected * t.minimum_complete_percent:
         return f"only {covered.polls} of {expected} expected polls of its broker are in the ledger"
     if f.window.snapshots < t.minimum_snapshots:
-        return f"there are only {f.window.snapshots} snapshots so far; {t.minimum_snapshots} are needed"
+        few = "is only 1 snapshot" if f.window.snapshots == 1 else f"are only {f.window.snapshots} snapshots"
+        return f"there {few} so far; {t.minimum_snapshots} are needed"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Polls of a broker over ``$management``: one READ of the broker, then the states of the subscriptions that changed.
+"""Polls of a broker over ``$management``: the states of the subscriptions that changed, then one READ of the broker.
 
 The states that are known are kept from poll to poll, also over a lost connection, and a state that did not change stays
 the same object. A broker of an earlier release tells all states each time, page by page: subscriptions may be made or
@@ -135,7 +135,6 @@ class PolledBroker:
             ) from error
 
     async def _read(self, client: ManagementConnection) -> Poll:
-        broker = BrokerState.read(await client.read(EntityType.BROKER))
         while True:
             told = await client.changed_states(self._known.token)
             if told.token is None:
@@ -143,6 +142,8 @@ class PolledBroker:
                 return await _complete_poll(client)
             self._known.merge(told, told.token)
             if not told.left:
+                # Last: its time is that of the poll, and no message that the poll shows may be younger than that.
+                broker = BrokerState.read(await client.read(EntityType.BROKER))
                 return Poll(broker, self._known.states())
 
     async def close(self) -> None:
@@ -164,7 +165,6 @@ async def _complete_poll(client: ManagementConnection) -> Poll:
 
 
 async def _read(client: ManagementConnection) -> Poll:
-    broker = BrokerState.read(await client.read(EntityType.BROKER))
     states: dict[str, SubscriptionState] = {}
     totals: set[int] = set()
     offset = 0
@@ -178,4 +178,6 @@ async def _read(client: ManagementConnection) -> Poll:
         if not page.results or offset >= page.total_count:
             break
     ordered = tuple(states[name] for name in sorted(states))
+    # Last: its time is that of the poll, and no message that the poll shows may be younger than that.
+    broker = BrokerState.read(await client.read(EntityType.BROKER))
     return Poll(broker, ordered, complete=totals == {len(states)})

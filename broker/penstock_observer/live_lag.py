@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 from penstock_api.lag_result import SubscriptionLag
@@ -49,10 +48,13 @@ class LiveLag:
         self._run: tuple[str, int] | None = None
         self._complete_in_run = False
         """A complete poll of this run of the broker was seen: what appears after it began after it."""
+        self._set_back_ms: int | None = None
+        """The time of the first poll after the broker's clock was set back; None if that is a window ago."""
 
     def observe(self, poll: Poll) -> None:
         """The broker has answered a poll. Subscriptions that a complete poll does not have are forgotten."""
         now_ms = poll.broker.now_ms
+        self._look_at_clock(now_ms)
         run = (poll.broker.instance_id, poll.broker.epoch)
         if run != self._run:
             self._run, self._complete_in_run = run, False
@@ -76,11 +78,21 @@ class LiveLag:
             elapsed_ms=max(end_ms - times[0], 0),
             polls=len(times),
             interval_ms=self._interval_ms,
-            clock_steps=sum(now_ms <= before_ms for before_ms, now_ms in pairwise(times)),
+            clock_steps=0 if self._set_back_ms is None else 1,
         )
         for watched in self._watched.values():
             figures = watched.track.figures(watched.subject, coverage)
             yield subscription_lag(figures, None, end_ms, self._thresholds)
+
+    def _look_at_clock(self, now_ms: int) -> None:
+        """If the clock was set back, the polls before it have no place in a window by that clock: all begins anew."""
+        if self._poll_times and now_ms <= self._poll_times[-1]:
+            self._poll_times.clear()
+            self._watched.clear()
+            self._complete_in_run = False
+            self._set_back_ms = now_ms
+        elif self._set_back_ms is not None and now_ms - self._set_back_ms > self._window_ms:
+            self._set_back_ms = None
 
     def _cover(self, now_ms: int) -> None:
         times = self._poll_times

@@ -177,6 +177,8 @@ def _await_scheduled_lag(kube: Kube, site: ClusterSite, expected: dict[str, int]
         raise StoryError(f"the run {run_name} read {len(segments)} ledger segment; two or more were to be read")
     say("kubectl get psub")
     say(kube.kubectl("get", f"subscriptions.{GROUP}").rstrip())
+    for name, status in sorted(site.lag_status().items()):
+        say(f"{name} is {status['state']}: {status.get('message', '')}")
     say(
         "status.lag equals the clients' own count, and so does the result of run "
         f"{run_name} (COMPLETED), {len(segments)} ledger segments"

@@ -16,7 +16,7 @@ from typing import Final
 from e2e.tally import Receipt, Tally
 from support.waiting import found
 
-__all__ = ["Board", "Client", "build", "consume", "publish"]
+__all__ = ["Board", "Client", "build", "consume", "java", "publish"]
 
 PROJECT: Final = Path(__file__).resolve().parent.parent / "jms"
 CLASSES: Final = "dev.penstock.jms.tool"
@@ -34,6 +34,12 @@ def build(run: Callable[[Sequence[str], Path], None]) -> None:
     goals = ("compile", "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=target/lib")
     run(["mvn", "-q", "-B", *goals], PROJECT)
     stamp.write_text(want)
+
+
+def java(main: str, arguments: Sequence[str]) -> list[str]:
+    """The command that runs one of the clients."""
+    classpath = f"{PROJECT / 'target' / 'classes'}:{PROJECT / 'target' / 'lib'}/*"
+    return ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", classpath, f"{CLASSES}.{main}", *arguments]
 
 
 class Board:
@@ -66,9 +72,8 @@ class Client:
         self.failures: list[str] = []
         self._board = board
         self._log = log.open("ab")
-        classpath = f"{PROJECT / 'target' / 'classes'}:{PROJECT / 'target' / 'lib'}/*"
         self.process = subprocess.Popen(
-            ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", classpath, f"{CLASSES}.{main}", *arguments],
+            java(main, arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

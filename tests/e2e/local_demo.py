@@ -14,15 +14,26 @@ from typing import Final
 from e2e import jms_tool
 from e2e.jms_tool import Board
 from e2e.local_site import LocalSite
-from e2e.story import Backlog, Disruption, StoryError, grow_backlog, share_through_disruptions
+from e2e.story import BILLING, TOPIC, Backlog, Disruption, StoryError, grow_backlog, share_through_disruptions
+from support.waiting import found
 
-from penstock_api.lag_result import LagResult
+from penstock_api import observer_api
+from penstock_api.lag_result import LagResult, LagState
 from penstock_lag.table import as_table
 
 __all__ = ["build_clients", "compare", "play"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 MANIFESTS: Final = ROOT / "examples" / "local"
+LIVE_SECONDS: Final = 300.0
+END: Final = {
+    BILLING: (LagState.OK, False),
+    "fraud": (LagState.UNCONSUMED, True),
+    "shipping-eu": (LagState.UNCONSUMED, True),
+}
+"""State of each subscription at the end, and whether messages wait in it. Unconsumed takes a minute without a consumer;
+it began with the demo, so that little of it is left to wait for.
+"""
 
 
 def build_clients(log: Path) -> None:
@@ -57,6 +68,24 @@ def play(work: Path, messages: int, say: Callable[[str], None]) -> None:
         say(as_table(result))
         compare(result, expected)
         say("Spark's lag equals the clients' own count for each of the three subscriptions")
+        _show_trouble(site, work, say)
+
+
+def _show_trouble(site: LocalSite, work: Path, say: Callable[[str], None]) -> None:
+    """The healthy subscription beside those in trouble, live."""
+    log = work / "consumer-four.log"
+    with jms_tool.consume(Board(), "four", site.access(failover=True), TOPIC, BILLING, log) as consumer:
+        consumer.wait_ready()
+        say(f"a consumer of {BILLING!r} is back; nobody has ever consumed from the other two")
+        live = found(lambda: _as_at_the_end(site), f"the live states {END}", LIVE_SECONDS, every=0.5)
+        say("live, as the observer judges each snapshot:")
+        say("\n".join(as_table(live).splitlines()[:-1]))  # the last line tells of ledger segments
+
+
+def _as_at_the_end(site: LocalSite) -> LagResult | None:
+    """The live states once they are those of `END`."""
+    live = LagResult.model_validate(site.get(observer_api.LIVE_LAG))
+    return live if {each.owner_name: (each.state, bool(each.messages)) for each in live.subscriptions} == END else None
 
 
 def compare(result: LagResult, expected: dict[str, int]) -> None:
@@ -65,6 +94,6 @@ def compare(result: LagResult, expected: dict[str, int]) -> None:
     Raises:
         StoryError: they differ.
     """
-    found = {entry.owner_name: entry.messages for entry in result.subscriptions if entry.owner_name is not None}
-    if found != expected:
-        raise StoryError(f"the lag job says {found}; the clients counted {expected}")
+    told = {entry.owner_name: entry.messages for entry in result.subscriptions if entry.owner_name is not None}
+    if told != expected:
+        raise StoryError(f"the lag job says {told}; the clients counted {expected}")

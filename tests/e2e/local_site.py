@@ -33,10 +33,10 @@ PREFETCH: Final = "jms.prefetchPolicy.all=100"
 class LocalSite:
     """`penstock up FOLDER` as a child process; `with` ends it whatever happens."""
 
-    def __init__(self, manifests: Path, data: Path) -> None:
+    def __init__(self, manifests: Path, data: Path, *, snapshot_seconds: int = 1, segment_seconds: int = 3) -> None:
         self.data = data
         self._log = (data.parent / "up.log").open("ab")
-        pace = ("--snapshot-seconds", "1", "--segment-seconds", "3")
+        pace = ("--snapshot-seconds", str(snapshot_seconds), "--segment-seconds", str(segment_seconds))
         where = (str(manifests), "--data", str(data), "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "penstock_cli", "up", *where, "--no-lag", *pace],
@@ -128,11 +128,11 @@ class LocalSite:
 
         return found(count, "the observer to finish a ledger segment", START_SECONDS, every=0.1)
 
-    def analyse(self, run_name: str) -> LagResult:
+    def analyse(self, run_name: str, *options: str) -> LagResult:
         """Run the lag job once, as `penstock lag` does, and fetch its result from the observer."""
         command = [sys.executable, "-m", "penstock_cli", "lag", "--observer", str(self.state()["observer"])]
         command += ["--token-file", str(self.data / "observer.token"), "--broker", "shop", "--namespace", "default"]
-        command += ["--run-name", run_name]
+        command += ["--run-name", run_name, *options]
         log = self.data.parent / "lag.log"
         with log.open("ab") as out:
             code = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=LAG_SECONDS).returncode

@@ -39,9 +39,8 @@ class Client:
     closed: bool = False
 
     async def read(self, type: EntityType, name: str | None = None) -> Mapping[str, object]:
-        """The next poll begins."""
+        """The broker, at the end of a poll."""
         assert (type, name) == (EntityType.BROKER, None)
-        self.at = min(self.at + 1, len(self.polls) - 1)
         return a_broker().to_wire()
 
     async def changed_states(self, token: str) -> ChangedStates:
@@ -54,6 +53,8 @@ class Client:
     async def query(self, type: EntityType, *, offset: int, count: int) -> Answer:
         """Two of the names; a name behind a slash comes only with the second page."""
         assert (type, count) == (EntityType.SUBSCRIPTION, 1000)
+        if offset == 0:
+            self.at = min(self.at + 1, len(self.polls) - 1)
         self.offsets.append(offset)
         names = [name for name in self.polls[self.at] if offset or not name.endswith("/late")]
         page = names[offset : offset + 2]
@@ -87,6 +88,28 @@ async def test_an_empty_broker_is_one_page() -> None:
     """No rows, complete."""
     poll = await broker_of(Client([[]])).poll()
     assert (poll.subscriptions, poll.complete) == ((), True)
+
+
+async def test_a_message_that_comes_during_a_poll_is_not_from_the_future() -> None:
+    """The time of a poll is asked for last. If it came first, the age of such a message would be unknown."""
+
+    class Ticking(Client):
+        """Every answer takes the broker a millisecond; a message has just come."""
+
+        now_ms = START_MS
+
+        async def read(self, type: EntityType, name: str | None = None) -> Mapping[str, object]:
+            self.now_ms += 1
+            return {**await super().read(type, name), "nowMs": self.now_ms}
+
+        async def query(self, type: EntityType, *, offset: int, count: int) -> Answer:
+            self.now_ms += 1
+            page = await super().query(type, offset=offset, count=count)
+            return Answer([{**row, "oldestAvailableMs": self.now_ms} for row in page.results], page.total_count)
+
+    poll = await broker_of(Ticking([["a", "b", "c"]])).poll()
+    assert [state.oldest_available_ms for state in poll.subscriptions] == [START_MS + 1, START_MS + 1, START_MS + 2]
+    assert poll.broker.now_ms == START_MS + 3
 
 
 async def test_a_poll_during_which_something_came_is_repeated() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from observer.samples import START_MS, a_poll, a_subscription
 
 from penstock_api.lag_result import LagState, SubscriptionLag
@@ -40,7 +41,8 @@ class Story:
 
 def test_a_subscription_is_unknown_until_there_are_three_snapshots() -> None:
     story = Story()
-    assert story.poll().state is LagState.UNKNOWN
+    first = story.poll()
+    assert (first.state, first.message) == (LagState.UNKNOWN, "there is only 1 snapshot so far; 3 are needed")
     assert story.poll().message == "there are only 2 snapshots so far; 3 are needed"
     assert story.poll().state is LagState.IDLE
 
@@ -98,13 +100,24 @@ def test_a_restart_counts_no_recovered_message() -> None:
     assert (lag.arrival_per_minute, lag.settled_per_minute, lag.lost) == (0, 0, 0)
 
 
-def test_a_clock_that_was_set_back_is_said_for_a_window() -> None:
+@pytest.mark.parametrize("back_ms", [60_000, 3_600_000, 40 * 86_400_000])
+def test_a_clock_that_was_set_back_is_said_for_a_window(back_ms: int) -> None:
+    """However far: the polls before it are five minutes old when thirty more have come."""
     story = Story()
     story.poll(times=3)
-    story.now_ms -= 60_000
+    story.now_ms -= back_ms
     assert story.poll().state is LagState.UNKNOWN
-    assert "set back" in story.poll(times=34).message
-    assert story.poll(times=2).state is LagState.IDLE  # the polls before it are older than five minutes
+    assert "set back" in story.poll(times=30).message
+    lag = story.poll()
+    assert (lag.state, lag.arrival_per_minute) == (LagState.IDLE, 0)
+
+
+def test_what_was_there_before_the_clock_was_set_back_is_no_arrival() -> None:
+    story = Story()
+    story.poll(times=3, enqueued=(0, 100), acked=(0, 100))
+    story.now_ms -= 3_600_000
+    lag = story.poll(times=4)
+    assert (lag.arrival_per_minute, lag.settled_per_minute) == (0, 0)
 
 
 def test_messages_that_fail_again_and_again_are_named() -> None:
