@@ -45,7 +45,7 @@ def course(
         if path is None:  # past its retention since the loop began
             continue
         try:
-            read.append([snapshot for _, snapshot in snapshots_in(path, queue_name)])
+            read.append([snapshot for _, snapshot in snapshots_in(path, [queue_name])])
         except UnreadableSegment as error:
             problems.append(f"the segment {segment.name} can't be read: {error}")
     found = [snapshot for part in reversed(read) for snapshot in part] + waiting

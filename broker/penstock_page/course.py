@@ -7,15 +7,14 @@ Source: docs/concepts/lag.md, "What is measured"; penstock_lag_rules.history.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
 from typing import Final
 
 from penstock_lag_rules.figures import TOTALS, Growth
 from penstock_lag_rules.history import Snapshot, growth_between
 
-__all__ = ["POINTS", "Course", "Point", "course_of"]
+__all__ = ["POINTS", "Course", "CourseBuilder", "Point", "course_of"]
 
 POINTS: Final = 120
 """Most points of one course."""
@@ -56,65 +55,88 @@ class Course:
     snapshots: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A snapshot, and what happened since the one before."""
+@dataclass(slots=True)
+class _Part:
+    """A point in the making."""
 
-    now: Snapshot
-    elapsed_ms: int
-    grown: Growth
-    is_after_gap: bool
+    number: int
+    last: Snapshot
+    depth: int = 0
+    age_seconds: int | None = None
+    elapsed_ms: int = 0
+    grown: Growth = field(default_factory=Growth)
+    is_after_gap: bool = False
+
+    def point(self) -> Point:
+        """The point, as far as it has come."""
+        return Point(
+            time_ms=self.last.time_ms,
+            depth=self.depth,
+            age_seconds=self.age_seconds,
+            arrived=_per_minute(self.grown.enqueued, self.elapsed_ms),
+            accepted=_per_minute(self.grown.acked, self.elapsed_ms),
+            lost=None if self.elapsed_ms == 0 else self.grown.lost,
+            consumers=self.last.consumers,
+            is_after_gap=self.is_after_gap,
+        )
 
 
-def course_of(snapshots: Sequence[Snapshot], begin_ms: int, end_ms: int, interval_ms: int) -> Course:
-    """The course from `begin_ms` to `end_ms`. `snapshots` are in the order of the ledger; times outside are left out,
-    and so is what came before the broker's clock was set back. `interval_ms`: intended time between two polls.
+class CourseBuilder:
+    """Takes the snapshots of one subscription in the order of the ledger; needs memory for the points alone.
+
+    Times outside `begin_ms` to `end_ms` are left out, and so is what came before the broker's clock was set back.
+    `interval_ms`: intended time between two polls.
     """
-    inside = [each for each in _after_last_step_back(snapshots) if begin_ms <= each.time_ms <= end_ms]
-    width_ms = max(-(-(end_ms - begin_ms) // POINTS), 1)
-    gap_ms = GAP_POLLS * max(interval_ms, 1)
-    steps = _steps(inside, gap_ms)
-    parts = groupby(steps, key=lambda step: (step.now.time_ms - begin_ms) // width_ms)
-    return Course(
-        begin_ms=begin_ms,
-        end_ms=end_ms,
-        points=tuple(_point(list(part)) for _, part in parts),
-        grown=_sum(step.grown for step in steps),
-        snapshots=len(inside),
-    )
+
+    def __init__(self, begin_ms: int, end_ms: int, interval_ms: int) -> None:
+        self._begin_ms, self._end_ms = begin_ms, end_ms
+        self._width_ms = max(-(-(end_ms - begin_ms) // POINTS), 1)
+        self._gap_ms = GAP_POLLS * max(interval_ms, 1)
+        self._parts: list[_Part] = []
+        self._grown = Growth()
+        self._snapshots = 0
+        self._before: Snapshot | None = None
+
+    def add(self, now: Snapshot) -> None:
+        """The next snapshot."""
+        if self._before is not None and now.time_ms < self._before.time_ms:
+            self._parts, self._grown, self._snapshots, self._before = [], Growth(), 0, None
+        if not self._begin_ms <= now.time_ms <= self._end_ms:
+            return
+        number = (now.time_ms - self._begin_ms) // self._width_ms
+        if not self._parts or self._parts[-1].number != number:
+            self._parts.append(_Part(number, now))
+        part = self._parts[-1]
+        if self._before is not None:
+            grown = growth_between(self._before, now)
+            elapsed_ms = now.time_ms - self._before.time_ms
+            part.elapsed_ms += elapsed_ms
+            part.grown = _sum(part.grown, grown)
+            part.is_after_gap |= elapsed_ms > self._gap_ms
+            self._grown = _sum(self._grown, grown)
+        age = _age_seconds(now)
+        part.last, part.depth = now, max(part.depth, now.depth)
+        part.age_seconds = part.age_seconds if age is None else max(part.age_seconds or 0, age)
+        self._snapshots += 1
+        self._before = now
+
+    def course(self) -> Course:
+        """The course so far."""
+        return Course(
+            begin_ms=self._begin_ms,
+            end_ms=self._end_ms,
+            points=tuple(part.point() for part in self._parts),
+            grown=self._grown,
+            snapshots=self._snapshots,
+        )
 
 
-def _after_last_step_back(snapshots: Sequence[Snapshot]) -> Sequence[Snapshot]:
-    back = [at for at, (before, now) in enumerate(pairwise(snapshots), 1) if now.time_ms < before.time_ms]
-    return snapshots[back[-1] :] if back else snapshots
-
-
-def _steps(snapshots: Sequence[Snapshot], gap_ms: int) -> list[_Step]:
-    first = [_Step(each, 0, Growth(), False) for each in snapshots[:1]]
-    later = [
-        _Step(now, elapsed_ms, growth_between(before, now), elapsed_ms > gap_ms)
-        for before, now in pairwise(snapshots)
-        for elapsed_ms in (now.time_ms - before.time_ms,)
-    ]
-    return first + later
-
-
-def _point(steps: Sequence[_Step]) -> Point:
-    last = steps[-1].now
-    elapsed_ms = sum(step.elapsed_ms for step in steps)
-    grown = _sum(step.grown for step in steps)
-    ages = [_age_seconds(step.now) for step in steps]
-    known = [age for age in ages if age is not None]
-    return Point(
-        time_ms=last.time_ms,
-        depth=max(step.now.depth for step in steps),
-        age_seconds=max(known) if known else None,
-        arrived=_per_minute(grown.enqueued, elapsed_ms),
-        accepted=_per_minute(grown.acked, elapsed_ms),
-        lost=None if elapsed_ms == 0 else grown.lost,
-        consumers=last.consumers,
-        is_after_gap=any(step.is_after_gap for step in steps),
-    )
+def course_of(snapshots: Iterable[Snapshot], begin_ms: int, end_ms: int, interval_ms: int) -> Course:
+    """The course of these snapshots; the arguments are those of `CourseBuilder`."""
+    builder = CourseBuilder(begin_ms, end_ms, interval_ms)
+    for each in snapshots:
+        builder.add(each)
+    return builder.course()
 
 
 def _age_seconds(snapshot: Snapshot) -> int | None:
@@ -128,6 +150,5 @@ def _per_minute(messages: int, elapsed_ms: int) -> int | None:
     return None if elapsed_ms <= 0 else round(messages * 60_000 / elapsed_ms)
 
 
-def _sum(growths: Iterable[Growth]) -> Growth:
-    grown = list(growths)
-    return Growth(**{name: sum(getattr(each, name) for each in grown) for name in TOTALS})
+def _sum(one: Growth, other: Growth) -> Growth:
+    return Growth(**{name: getattr(one, name) + getattr(other, name) for name in TOTALS})

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock_api.lag_result import SubscriptionLag
+from penstock_api.lag_result import LagState, SubscriptionLag
 from penstock_api.management import BrokerState, ExchangeState, SubscriptionState
 from penstock_page.course import Course
 from penstock_page.listing import Listing
 
-__all__ = ["BrokerPlace", "Consumer", "Exchanges", "Freshness", "Overview", "SubscriptionPage"]
+__all__ = ["BrokerPlace", "Consumer", "Exchanges", "Freshness", "Overview", "Report", "SubscriptionPage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +99,21 @@ class SubscriptionPage:
     refresh_seconds: int | None = None
     sees_messages: bool = False
     """The reader may see messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The page of a past time, for a file."""
+
+    place: BrokerPlace
+    begin_ms: int
+    end_ms: int
+    lags: Sequence[SubscriptionLag]
+    """At the end of the time, the worst first; not more than a page can hold."""
+    total: int
+    counts: Mapping[LagState, int]
+    """Of all subscriptions, the worst state first."""
+    courses: Mapping[str, Course]
+    """Of those in most trouble, by queue name."""
+    problems: Sequence[str] = ()
+    """What is missing, sentences without their full stop."""

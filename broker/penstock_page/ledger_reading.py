@@ -23,7 +23,7 @@ from penstock_api.ledger_format import RowKind
 from penstock_lag_rules.figures import TOTALS, Growth
 from penstock_lag_rules.history import Snapshot
 
-__all__ = ["UnreadableSegment", "snapshots_in", "snapshots_in_rows"]
+__all__ = ["UnreadableSegment", "rows_in", "snapshots_in", "snapshots_in_rows"]
 
 COLUMNS: Final = (
     *("queue_name", "time_ms", "instance", "epoch", "incarnation"),
@@ -37,16 +37,14 @@ class UnreadableSegment(Exception):
     """A segment can't be read; the message says why."""
 
 
-def snapshots_in(segment: Path | IO[bytes], queue_name: str | None = None) -> Iterator[tuple[str, Snapshot]]:
-    """Queue name and snapshot of each row of a subscription, in the order of the file; with `queue_name`, only its own.
-
-    Raises UnreadableSegment.
-    """
+def snapshots_in(segment: Path | IO[bytes], queue_names: Iterable[str]) -> Iterator[tuple[str, Snapshot]]:
+    """Queue name and snapshot of each row of these subscriptions, in the file's order. Raises UnreadableSegment."""
+    names = pa.array(list(queue_names), pa.string())
     try:
         with pq.ParquetFile(segment) as file:
             there = [name for name in ("kind", *COLUMNS) if name in file.schema_arrow.names]
             for batch in file.iter_batches(BATCH_ROWS, columns=there):
-                yield from _snapshots(_chosen(batch, queue_name))
+                yield from _snapshots(_chosen(batch, names))
     except (OSError, pa.ArrowException, KeyError) as error:
         raise UnreadableSegment(str(error)) from error
 
@@ -56,11 +54,22 @@ def snapshots_in_rows(rows: Iterable[Mapping[str, Any]], queue_name: str) -> lis
     return [_snapshot(row) for row in rows if row["queue_name"] == queue_name]
 
 
-def _chosen(batch: Any, queue_name: str | None) -> Any:
-    chosen = pc.equal(batch["kind"], RowKind.SUBSCRIPTION.value)
-    if queue_name is not None:
-        chosen = pc.and_kleene(chosen, pc.equal(batch["queue_name"], queue_name))
-    return batch.filter(chosen)
+def rows_in(segment: Path | IO[bytes], begin_ms: int) -> Iterator[Mapping[str, Any]]:
+    """All rows from `begin_ms` on, with all columns but the histograms, in the order of the file. Raises
+    UnreadableSegment.
+    """
+    try:
+        with pq.ParquetFile(segment) as file:
+            there = [name for name in file.schema_arrow.names if not name.startswith(("sojourn_", "wait_", "hold_"))]
+            for batch in file.iter_batches(BATCH_ROWS, columns=there):
+                yield from batch.filter(pc.greater_equal(batch["time_ms"], begin_ms)).to_pylist()
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise UnreadableSegment(str(error)) from error
+
+
+def _chosen(batch: Any, names: Any) -> Any:
+    is_subscription = pc.equal(batch["kind"], RowKind.SUBSCRIPTION.value)
+    return batch.filter(pc.and_kleene(is_subscription, pc.is_in(batch["queue_name"], value_set=names)))
 
 
 def _snapshots(batch: Any) -> Iterator[tuple[str, Snapshot]]:

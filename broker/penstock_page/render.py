@@ -6,6 +6,8 @@ No template marks a text as safe, and no part of a style, script or address come
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,14 +15,15 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import jinja2
+import markupsafe
 
 from penstock_api.lag_result import SubscriptionLag
 from penstock_page import plot, text
-from penstock_page.documents import BrokerPlace, Overview, SubscriptionPage
+from penstock_page.documents import BrokerPlace, Overview, Report, SubscriptionPage
 from penstock_page.listing import Wanted
 from penstock_page.trouble import SHOWN
 
-__all__ = ["OVERVIEW", "SUBSCRIPTION", "icon", "login", "overview", "problem", "style", "subscription"]
+__all__ = ["OVERVIEW", "SUBSCRIPTION", "icon", "login", "overview", "problem", "report", "style", "subscription"]
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 OVERVIEW: Final = "./"
@@ -56,6 +59,22 @@ def overview(page: Overview, *, can_log_out: bool) -> str:
 def subscription(page: SubscriptionPage, *, can_log_out: bool) -> str:
     """The page of one subscription."""
     return _page("subscription.html", page, page.place, page.refresh_seconds, can_log_out)
+
+
+def report(page: Report, *, version: str) -> str:
+    """The file of a past time: it needs nothing else, and allows itself nothing but its own style."""
+    sheet = style()
+    digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
+    title = f"{page.place.namespace}/{page.place.broker}"
+    # The one text that is not escaped is our own style sheet.
+    return _drawn(
+        "report.html",
+        report=page,
+        title=title,
+        version=version,
+        style_text=markupsafe.Markup(sheet),
+        style_hash=digest,
+    )
 
 
 def _page(

@@ -15,10 +15,11 @@ COMMANDS = " ".join(
 )
 SOAKS = " ".join(f"hack/soak/{name}" for name in ("chaos", "crash", "fuzz", "large", "machine", "mixed"))
 CODE = f"broker operator tests hack/benching hack/in_venv.py hack/kube hack/stages {SOAKS} {COMMANDS}"
-FAST = " and ".join(f"not {marker}" for marker in ("clients", "cluster", "crash", "fuzz", "jms", "spark"))
+FAST = " and ".join(f"not {marker}" for marker in ("browser", "clients", "cluster", "crash", "fuzz", "jms", "spark"))
 JAVA = ("java", "mvn")
 PACKAGES = {  # program -> Debian package
     "cc": "gcc libc6-dev",
+    "chromium": "chromium",
     "go": "golang (1.26 or newer)",
     "java": "openjdk-17-jdk-headless",
     "mvn": "maven",
@@ -134,9 +135,9 @@ STAGES = (
     ),
     Stage(
         "clients",
-        "the examples in Python, Node and Go against a broker",
-        f"{PYTEST} -m clients tests",
-        ("node", "npm", "go"),
+        "the examples in Python, Node and Go against a broker; the page in a browser",
+        f"{PYTEST} -m 'clients or browser' tests",
+        ("node", "npm", "go", "chromium"),
         quiet_minutes=20,  # npm and Go download in silence
         beside=True,
         whole=True,

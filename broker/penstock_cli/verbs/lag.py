@@ -1,14 +1,20 @@
-"""`penstock lag`: the Spark job that turns the ledger into lag (docs/reference/lag-job.md). The job owns its
-options.
+"""`penstock lag`: the Spark job that turns the ledger into lag (docs/reference/lag-job.md), which owns its options; and
+beside it `penstock lag report` and `penstock lag --watch`, which need no Spark (docs/how-to/lag-page.md).
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import click
 
 from penstock_cli.extras import needs_extra
 
 __all__ = ["lag"]
+
+WATCH: Final = "--watch"
+REPORT: Final = "report"
+HELP: Final = frozenset({"-h", "--help"})
 
 
 @click.command(
@@ -18,6 +24,22 @@ __all__ = ["lag"]
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def lag(arguments: tuple[str, ...]) -> int:
     """Compute the lag of every subscription with Spark, from the observer's ledger; see `penstock lag --help`."""
+    if arguments[:1] == (REPORT,):
+        with needs_extra("observer"):
+            from penstock_cli.lag.report import report
+        return _run(report, arguments[1:])
+    if WATCH in arguments:
+        with needs_extra("observer"):
+            from penstock_cli.lag.watch import watch
+        return _run(watch, tuple(word for word in arguments if word != WATCH))
+    if HELP & set(arguments):
+        click.echo("See also: penstock lag --watch --help (live, without Spark)")
+        click.echo("          penstock lag report --help (one HTML file for a window or a day, without Spark)\n")
     with needs_extra("lag"):
         from penstock_lag.main import main
     return main(list(arguments))
+
+
+def _run(verb: click.Command, arguments: tuple[str, ...]) -> int:
+    code: object = verb.main(args=list(arguments), prog_name=f"penstock {verb.name}", standalone_mode=False)
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,1 @@
+"""`penstock lag report` and `penstock lag --watch`: lag without Spark, from the observers of one Broker."""

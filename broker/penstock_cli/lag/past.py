@@ -1,0 +1,137 @@
+"""The lag of a past time from ledgers: states at its end by the rules of the live state, and courses of the worst.
+
+Segments are read one at a time, twice: for the states, which need the last minutes, and for the courses. So memory
+grows with the number of subscriptions, and not with the length of the time.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+from penstock_api.lag_result import SubscriptionLag
+from penstock_api.ledger_format import RowKind
+from penstock_api.management import BrokerState, Owner, RepeatedMessage, SubscriptionState
+from penstock_api.observer_api import SegmentInfo, SegmentList
+from penstock_lag_rules.rules import Thresholds
+from penstock_observer.live_lag import LiveLag
+from penstock_observer.rows import Poll
+from penstock_page.course import Course, CourseBuilder
+from penstock_page.documents import BrokerPlace, Report
+from penstock_page.ledger_reading import UnreadableSegment, rows_in, snapshots_in
+from penstock_page.trouble import SHOWN, sorted_by_trouble
+
+__all__ = ["JUDGED_MS", "LISTED", "Ledger", "report"]
+
+JUDGED_MS: Final = 300_000
+"""As long as the window of the live state."""
+DEFAULT_INTERVAL_MS: Final = 10_000
+LISTED: Final = 1000
+"""Most subscriptions in the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The segments of one observer, and how to get their files."""
+
+    listed: SegmentList
+    fetch: Callable[[SegmentInfo], bytes]
+
+    def between(self, begin_ms: int, end_ms: int) -> list[SegmentInfo]:
+        """The segments with rows of this time, in the order of the ledger."""
+        return [each for each in self.listed.segments if each.last_ms >= begin_ms and each.first_ms <= end_ms]
+
+
+def report(ledgers: Sequence[Ledger], begin_ms: int, end_ms: int, worst: int, problems: Sequence[str] = ()) -> Report:
+    """The report from `begin_ms` to `end_ms`, with plots of the `worst` subscriptions. There is at least one ledger."""
+    told = list(problems)
+    found = [(ledger, lag) for ledger in ledgers for lag in _judged(ledger, end_ms, told)]
+    ranked = sorted_by_trouble(lag for _, lag in found)
+    chosen = {lag.queue_name for lag in ranked[:worst]}
+    courses: dict[str, Course] = {}
+    for ledger in ledgers:
+        names = {lag.queue_name for of, lag in found if of is ledger} & chosen
+        if not names:
+            continue
+        courses |= _courses(ledger, names, begin_ms, end_ms, told)
+    counts = Counter(lag.state for lag in ranked)
+    first = ledgers[0].listed
+    return Report(
+        place=BrokerPlace(first.broker, first.namespace, first.ordinal),
+        begin_ms=begin_ms,
+        end_ms=end_ms,
+        lags=ranked[:LISTED],
+        total=len(ranked),
+        counts={state: counts[state] for state in SHOWN if counts[state]},
+        courses=courses,
+        problems=tuple(dict.fromkeys(told)),
+    )
+
+
+def _judged(ledger: Ledger, end_ms: int, told: list[str]) -> Iterable[SubscriptionLag]:
+    begin_ms = end_ms - JUDGED_MS
+    rows: list[Mapping[str, Any]] = []
+    for info in ledger.between(begin_ms, end_ms):
+        try:
+            rows += [row for row in rows_in(io.BytesIO(ledger.fetch(info)), begin_ms) if row["time_ms"] <= end_ms]
+        except UnreadableSegment as error:
+            told.append(f"the segment {info.name} can't be read: {error}")
+    live: LiveLag | None = None
+    for _, grouped in groupby(rows, key=lambda row: row["poll"]):
+        poll_rows = list(grouped)
+        if poll_rows[-1]["kind"] != RowKind.BROKER.value:
+            continue  # the row that closes a poll is lost
+        live = live or LiveLag(ledger.listed.ordinal, poll_rows[-1]["interval_ms"], Thresholds(), JUDGED_MS)
+        live.observe(_poll(poll_rows))
+    return () if live is None else live.lags()
+
+
+def _courses(ledger: Ledger, names: set[str], begin_ms: int, end_ms: int, told: list[str]) -> dict[str, Course]:
+    builders: dict[str, CourseBuilder] = {}
+    for info in ledger.between(begin_ms, end_ms):
+        try:
+            if not builders:
+                interval_ms = _interval_ms(ledger, info)
+                builders = {name: CourseBuilder(begin_ms, end_ms, interval_ms) for name in names}
+            for name, snapshot in snapshots_in(io.BytesIO(ledger.fetch(info)), names):
+                builders[name].add(snapshot)
+        except UnreadableSegment as error:
+            told.append(f"the segment {info.name} can't be read: {error}")
+    return {name: builder.course() for name, builder in builders.items()}
+
+
+def _interval_ms(ledger: Ledger, newest: SegmentInfo) -> int:
+    """Of the polls, as a segment says it."""
+    rows = rows_in(io.BytesIO(ledger.fetch(newest)), 0)
+    return next((row["interval_ms"] for row in rows if row["kind"] == RowKind.BROKER.value), DEFAULT_INTERVAL_MS)
+
+
+def _poll(rows: Sequence[Mapping[str, Any]]) -> Poll:
+    closing = rows[-1]
+    broker = BrokerState.model_construct(
+        instance_id=closing["instance"], epoch=closing["epoch"], now_ms=closing["time_ms"]
+    )
+    return Poll(broker, tuple(map(_state, rows[:-1])), complete=bool(closing["complete"]))
+
+
+def _state(row: Mapping[str, Any]) -> SubscriptionState:
+    """The state that the row was made of, without what the ledger does not hold."""
+    known = {name: value for name, value in row.items() if value is not None and name in SubscriptionState.model_fields}
+    known["repeated"] = _repeated(row.get("repeated"))
+    if row["owner_name"] is not None:
+        names = {key: row[f"owner_{key}"] for key in ("namespace", "name", "uid")}
+        known["owner"] = Owner.model_construct(**names)
+    return SubscriptionState.model_construct(**known)
+
+
+def _repeated(text: str | None) -> tuple[RepeatedMessage, ...]:
+    """The ledger does not hold the states of the messages."""
+    return tuple(
+        RepeatedMessage(id=each["id"], delivery_count=each["deliveryCount"], available_ms=each["availableMs"], state="")
+        for each in json.loads(text or "[]")
+    )

@@ -1,0 +1,88 @@
+"""The observers of one Broker that a command asks: their addresses, the token, and what they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+from pydantic import ValidationError
+
+from penstock_api.failure import Misuse
+from penstock_api.lag_result import LagResult
+from penstock_api.observer_api import LIVE_LAG, SEGMENTS, SegmentInfo, SegmentList
+from penstock_lag.observer_client import Observer, ObserverError
+from penstock_lag.settings import TOKEN_VARIABLE, read_token
+
+__all__ = ["Sources", "live_lag", "on_observers", "segment", "segments"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Observers in the order of the pods' ordinals."""
+
+    observers: tuple[Observer, ...]
+
+
+def on_observers(verb: Callable[..., int]) -> Callable[..., int]:
+    """Add the options that name observers to a verb, which gets them as its first argument, `Sources`.
+
+    The verb raises Misuse if they can't be used.
+    """
+
+    @click.option(
+        "--observer",
+        required=True,
+        multiple=True,
+        metavar="URL[,URL...]",
+        help="Base URL of each observer of the Broker, in the order of the pods' ordinals.",
+    )
+    @click.option(
+        "--token-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help=f"File with the bearer token of the observers. Default: the token in {TOKEN_VARIABLE}.",
+    )
+    @click.option(
+        "--ca-file",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        help="CA certificates (PEM) that must have signed those of the observers. Default: the system's.",
+    )
+    @wraps(verb)
+    def with_sources(*, observer: tuple[str, ...], token_file: Path | None, ca_file: Path | None, **rest: Any) -> int:
+        urls = [url.strip() for given in observer for url in given.split(",") if url.strip()]
+        for url in urls:
+            if not url.startswith(("http://", "https://")):
+                raise Misuse(f"{url!r} is not an address of an observer.", "It must begin with http:// or https://.")
+        token = read_token(token_file)
+        return verb(Sources(tuple(Observer(url, token, ca_file) for url in urls)), **rest)
+
+    return with_sources
+
+
+def live_lag(observer: Observer) -> LagResult:
+    """How its subscriptions stand now. Raises ObserverError."""
+    try:
+        return LagResult.model_validate_json(observer.get(LIVE_LAG))
+    except ValidationError as error:
+        raise _not_understood(observer) from error
+
+
+def segments(observer: Observer) -> SegmentList:
+    """The finished segments of its ledger. Raises ObserverError."""
+    try:
+        return SegmentList.model_validate_json(observer.get(SEGMENTS))
+    except ValidationError as error:
+        raise _not_understood(observer) from error
+
+
+def segment(observer: Observer, info: SegmentInfo) -> bytes:
+    """The file of a segment. Raises ObserverError."""
+    return observer.get(f"{SEGMENTS}/{quote(info.name, safe='')}")
+
+
+def _not_understood(observer: Observer) -> ObserverError:
+    return ObserverError(f"the answer of {observer.url} was not understood; is it of another release?")

@@ -1,0 +1,193 @@
+"""`penstock lag report` and `penstock lag --watch` against an observer that serves a real ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from aiohttp.test_utils import TestServer
+from observer.samples import START_MS, a_poll, a_subscription
+from page.html import elements, text_of
+
+from penstock_api.management import Owner, RepeatedMessage, SubscriptionState
+from penstock_cli.main import run
+from penstock_lag_rules.rules import Thresholds
+from penstock_observer.http import Api, make_app
+from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.live_lag import LiveLag
+from penstock_observer.live_view import LiveView
+from penstock_observer.results import BrokerPod, ResultStore
+from penstock_observer.retention import RetentionLimits
+from penstock_observer.rows import RowOrigin
+from penstock_observer.secrets import TokenFile
+
+TestServer.__test__ = False  # pytest would collect it by its name
+
+OLD = START_MS - 600_000
+HOSTILE = "<script>alert(1)</script>"
+
+
+@dataclass
+class Site:
+    """An observer's address, its parts, and a folder to write to."""
+
+    url: str
+    live: LiveView
+    ledger: Ledger
+    lag: LiveLag
+    folder: Path
+
+    def poll(self, step: int, *states: SubscriptionState) -> None:
+        """The broker answers, ten seconds after the poll before."""
+        poll = a_poll(START_MS + step * 10_000, *states)
+        self.lag.observe(poll)
+        self.live.answered(poll, tuple(self.lag.lags()))
+        self.ledger.append(poll)
+
+    async def penstock(self, *arguments: str) -> int:
+        """Exit code of the command, which runs beside the observer."""
+        options = ["--observer", self.url, "--token-file", str(self.folder / "token")]
+        return await asyncio.to_thread(run, ["lag", *arguments, *options])
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    """An observer without its poll loop."""
+    (tmp_path / "token").write_text("s3cret\n")
+    place = BrokerPod("main", "shop", 0)
+    sealing, keeping = SealLimits(60, 1000, 10**9), RetentionLimits(10**12, 10**12)
+    ledger = Ledger(tmp_path / "ledger", RowOrigin("main", 0, 10_000), sealing, keeping)
+    results = ResultStore(tmp_path / "results", place, keep=3)
+    live = LiveView()
+    api = Api(live, ledger, results, place, TokenFile(tmp_path / "token"), lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    async with TestServer(make_app(api)) as server:
+        url = str(server.make_url("")).rstrip("/")
+        yield Site(url, live, ledger, LiveLag(0, 10_000, Thresholds()), tmp_path)
+    ledger.close()
+
+
+def states(step: int) -> list[SubscriptionState]:
+    """One without consumers, one that loses, one that is well."""
+    return [
+        a_subscription(
+            "unconsumed", depth=step, ready=step, enqueued=step, oldest_available_ms=OLD, unused_since_ms=OLD
+        ),
+        a_subscription(
+            HOSTILE,
+            depth=5,
+            ready=5,
+            enqueued=5 + step * 10,
+            dead_lettered=step * 10,
+            oldest_available_ms=OLD,
+            consumers=1,
+            credit=5,
+            owner=Owner(cluster_id="local", kind="Subscription", namespace="shop", name="losing", uid="u-1"),
+            repeated=(RepeatedMessage(id="m-1", delivery_count=3, available_ms=OLD, state="Ready"),),
+        ),
+        a_subscription("well", enqueued=step, delivered=step, acked=step, consumers=1, credit=5),
+    ]
+
+
+def fill(site: Site, polls: int = 49) -> None:
+    """Eight minutes; the last segment is finished with the last poll."""
+    for step in range(polls):
+        site.poll(step, *states(step))
+
+
+async def test_a_report_says_what_the_live_state_said_at_its_end(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same states and sentences, by the same rules; plots of the worst; nothing but itself is needed."""
+    fill(site)
+    output = site.folder / "report.html"
+    assert await site.penstock("report", "--window", "480", "--worst", "2", "--output", str(output)) == 0
+    assert "3 subscriptions, 2 of them with plots" in capsys.readouterr().err
+    page = output.read_text()
+    live = {lag.queue_name: lag for lag in site.live.known.lags}
+    shown = page.replace("&lt;", "<").replace("&gt;", ">")
+    assert site.ledger.segments[-1].last_ms == START_MS + 480_000
+    assert all(f"<td>{lag.message}</td>" in shown for lag in live.values())
+    assert text_of(page, "h2") == ["Subscriptions", "shop/losing", "psub:durable:global:unconsumed"]
+    assert "From 2023-11-14 22:20:00 UTC to 2023-11-14 22:28:00 UTC." in page
+    pictures = [element.attributes["aria-label"] for element in elements(page) if element.tag == "svg"]
+    assert len(pictures) == 8
+    assert pictures[3] == "Messages lost. lost: at most 10, 10 at the end."
+    assert "became dead letters 480" in text_of(page, "tr")
+    assert "m-1 3 18 min 0 s" in text_of(page, "tr")
+    assert HOSTILE not in page
+    assert not {"script", "link", "img"} & {element.tag for element in elements(page)}
+    assert "default-src 'none'; style-src 'sha256-" in page
+
+
+async def test_a_report_of_a_day_ends_with_the_ledger(site: Site) -> None:
+    """A day that is not over; another day has no subscription."""
+    fill(site)
+    output = site.folder / "report.html"
+    assert await site.penstock("report", "--day", "2023-11-14", "--output", str(output)) == 0
+    assert "From 2023-11-14 00:00:00 UTC to 2023-11-14 22:28:00 UTC." in output.read_text()
+    assert await site.penstock("report", "--day", "2023-11-13", "--output", str(output)) == 0
+    assert "The ledger has no subscription in this time." in output.read_text()
+
+
+async def test_a_report_of_an_earlier_end_judges_then(site: Site) -> None:
+    """A minute after the beginning nothing is lost for long, but there are snapshots enough."""
+    fill(site)
+    output = site.folder / "report.html"
+    arguments = ("--as-of", "2023-11-14T22:20:10Z", "--output", str(output))
+    assert await site.penstock("report", *arguments) == 0
+    assert "there are only 2 snapshots so far; 3 are needed" in output.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["report"], 1, "has no finished segment yet"),
+        (["report", "--day", "2023-11-14", "--window", "60"], 2, "--day can't be used together"),
+        (["report", "--day", "yesterday"], 2, "does not match the format"),
+        (["report", "--observer", "main:8080"], 2, "'main:8080' is not an address of an observer"),
+        (["--watch", "--interval", "0"], 2, "is not in the range"),
+        (["--watch"], 1, "the broker has not answered yet"),
+    ],
+)
+async def test_what_can_not_be_done_is_said(
+    site: Site, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, complaint: str
+) -> None:
+    assert await site.penstock(*arguments) == code
+    assert complaint in capsys.readouterr().err
+
+
+async def test_a_file_that_can_not_be_written_is_said(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(site)
+    assert await site.penstock("report", "--output", "/nonexistent/report.html") == 1
+    assert "/nonexistent/report.html can't be written: No such file or directory" in capsys.readouterr().err
+
+
+async def test_without_a_terminal_the_lag_is_written_once(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whole, and without anything that is meant for a terminal."""
+    fill(site, 20)
+    assert await site.penstock("--watch") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "shop/main at 22:23:10 UTC: 3 subscriptions (✖ Losing 1, ✖ Unconsumed 1, ✔ OK 1)"
+    assert [line.split()[0] for line in lines[2:]] == [
+        "shop/losing",
+        "psub:durable:global:unconsumed",
+        "psub:durable:global:well",
+    ]
+    assert "\x1b" not in "".join(lines)
+
+
+async def test_an_observer_that_is_away_is_named_beside_the_others(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command goes on with what it has."""
+    fill(site)
+    assert await site.penstock("--watch", "--count", "1", "--observer", "http://127.0.0.1:1") == 0
+    assert "? http://127.0.0.1:1/v1/lag/live can't be reached" in capsys.readouterr().out
+    output = site.folder / "report.html"
+    assert await site.penstock("report", "--output", str(output), "--observer", "http://127.0.0.1:1") == 0
+    assert "not complete: http://127.0.0.1:1" in capsys.readouterr().err
+    assert "Not complete: http://127.0.0.1:1" in " ".join(text_of(output.read_text(), "p"))
