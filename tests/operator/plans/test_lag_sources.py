@@ -330,3 +330,28 @@ def test_a_new_subscription_gets_its_state_from_the_live_source() -> None:
     assert [(it.type, it.status.value, str(it.reason)) for it in verdict.conditions] == [
         ("LagFresh", "Unknown", "Pending")
     ]
+
+
+def test_a_run_that_is_older_than_what_was_told_is_not_used_although_the_status_is_older_still() -> None:
+    """Nothing was written for two hours, because nothing changed: the live source has told the same until 90 s ago."""
+    made = replace(scene("silent for 90 s", "older"), shown=showing(7200))
+    assert made.outcome() == ("Unknown", "Live", 21, 900, UNREACHABLE)
+
+
+def test_a_subscription_that_the_live_result_leaves_out_is_told_so() -> None:
+    verdict = scene("left out, told 90 s ago", "none").verdict()
+    assert verdict is not None
+    assert verdict.conditions[-1].message == (
+        "There is no newer lag than that of 2026-03-01 11:58 UTC: the newest lag result says nothing about this "
+        "subscription."
+    )
+
+
+def test_an_operator_that_was_paused_does_not_judge_by_a_single_failure() -> None:
+    """Its process, or its node, slept for ten minutes; the first request after that fails."""
+    known = before(BrokerLag(broker="main", contact=ObserverContact().answered(ago(600)))).with_live(
+        result(600), ago(600)
+    )
+    known = replace(known, live_contact=known.live_contact.failed(NOW, "the observer answered 503"))
+    made = Scene(known, LagEntries(live=entry(600, "OK", 0), told_at=ago(600)), showing(600))
+    assert made.verdict() is None
