@@ -82,7 +82,7 @@ class BrokenNode:
             f"feed left-f {to} --topic left --burst 5 --most 5",
         )
 
-    def play(self, say: Callable[[str], None]) -> list[Seen]:
+    def play(self) -> list[Seen]:
         """Set the clock, kill the observer and the broker, and see each.
 
         Raises:
@@ -93,7 +93,7 @@ class BrokenNode:
         an_hour = rf"no consumer for 36\d\d s; {WAITING}, the oldest for 36\d\d s"
         back = f"the clock of its broker was set back within the window, so ages and rates are not known; {WAITING}"
         self._see("the beginning", None, LagState.OK, young, polls=3)
-        seen = [
+        return [
             self._see("the broker's clock is set an hour ahead", self._ahead, LagState.UNKNOWN, FEW),
             self._see("the same, from its third poll on", None, LagState.UNCONSUMED, an_hour, polls=3),
             self._lose_observer(),
@@ -107,9 +107,6 @@ class BrokenNode:
                 "the broker does not answer: .+",
             ),
         ]
-        for each in seen:
-            say(f"{each.injected}: {each.state} after {each.seconds} s: {each.sentence}")
-        return seen
 
     def _ahead(self) -> None:
         stepped_clock.set_ahead(self._clock, HOUR_SECONDS)

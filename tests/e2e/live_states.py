@@ -118,7 +118,7 @@ def play(work: Path, say: Say) -> list[Seen]:
         doomed = ends.enter_context(Fleet(access, work / "doomed.log"))
         for command in (*node.left_commands, *ON_A_QUEUE):
             fleet.obey(command)
-        beside = ends.enter_context(ThreadPoolExecutor(1)).submit(node.play, say)
+        beside = ends.enter_context(ThreadPoolExecutor(1)).submit(node.play)
         watch = _begin(site, fleet, doomed)
         say(f"{len(SCENARIOS)} subscriptions are as healthy as they have to be at the beginning")
         injected = _inject(fleet, doomed)
@@ -129,7 +129,10 @@ def play(work: Path, say: Say) -> list[Seen]:
         _check_poison(fleet, seen)
         _compare_with_job(site, watch)
         say("penstock lag (Spark) says the same of each, word by word")
-        return [*(seen[each.name] for each in SCENARIOS), *beside.result()]
+        of_node = beside.result()
+        for line in of_node:
+            say(f"{line.injected}: {line.state or 'no answer'} after {line.seconds} s: {line.sentence}")
+        return [*(seen[each.name] for each in SCENARIOS), *of_node]
 
 
 def _begin(site: LocalSite, fleet: Fleet, doomed: Fleet) -> Watch:
