@@ -12,10 +12,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from penstock_api.lag_result import LagResult
@@ -43,7 +43,7 @@ from penstock_lag_rules.entry import MESSAGE_LENGTH, time_of
 from penstock_observer.ledger import Ledger
 from penstock_observer.live_lag import WINDOW_MS
 from penstock_observer.live_view import LiveBroker, LiveView
-from penstock_observer.metrics import ObserverCollector
+from penstock_observer.metrics import accepts_gzip, exposition
 from penstock_observer.page import is_page
 from penstock_observer.results import BrokerPod, RejectedResult, ResultStore
 from penstock_observer.rows import Poll
@@ -79,12 +79,14 @@ class Api:
         """Answer 200 whatever the broker's state, because restarting the observer would not repair the broker."""
         return web.Response(text="ok\n")
 
-    async def metrics(self, _: web.Request) -> web.StreamResponse:
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
         """Prometheus exposition."""
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(ObserverCollector(self.live, self.ledger, self.results, self.place.namespace))
+        is_compressed = accepts_gzip(request.headers.get("Accept-Encoding", ""))
+        make = partial(exposition, self.live, self.ledger, self.results, self.place.namespace)
+        body = await asyncio.to_thread(make, is_compressed=is_compressed)
+        encoding = {"Content-Encoding": "gzip"} if is_compressed else {}
         return web.Response(
-            body=await asyncio.to_thread(generate_latest, registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+            body=body, headers={"Content-Type": CONTENT_TYPE_LATEST, "Vary": "Accept-Encoding", **encoding}
         )
 
     async def subscriptions(self, _: web.Request) -> web.StreamResponse:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock_api.lag_result import LagState, SubscriptionLag
 from penstock_lag_rules.entry import MESSAGE_LENGTH
+from penstock_observer.durations import NO_DURATIONS, Durations
 from penstock_observer.rows import Poll
 
 __all__ = ["LiveBroker", "LiveView"]
@@ -27,6 +28,8 @@ class LiveBroker:
     """Why the ledger can't be written, None while it can."""
     lags: tuple[SubscriptionLag, ...] = ()
     """How each subscription stood at the last successful poll, by the rules of lag."""
+    durations: Durations = NO_DURATIONS
+    """How long messages waited and were held, of all subscriptions together."""
     polls: int = 0
     failures: int = 0
 
@@ -54,9 +57,11 @@ class LiveView:
     on_answer: Callable[[Poll], None] | None = None
     """Called with each poll that the broker answered."""
 
-    def answered(self, poll: Poll, lags: tuple[SubscriptionLag, ...] = ()) -> None:
-        """Note a poll that the broker answered, and how its subscriptions stand."""
-        self.known = replace(self.known, poll=poll, lags=lags, problem=None, polls=self.known.polls + 1)
+    def answered(self, poll: Poll, lags: tuple[SubscriptionLag, ...] = (), durations: Durations = NO_DURATIONS) -> None:
+        """Note a poll that the broker answered, how its subscriptions stand, and the durations up to it."""
+        self.known = replace(
+            self.known, poll=poll, lags=lags, durations=durations, problem=None, polls=self.known.polls + 1
+        )
         if self.on_answer is not None:
             self.on_answer(poll)
 

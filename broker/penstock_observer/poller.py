@@ -10,6 +10,7 @@ import logging
 from typing import Final, Protocol
 
 from penstock_api.lag_result import SubscriptionLag
+from penstock_observer.durations import Durations, DurationTotals
 from penstock_observer.ledger import Ledger, LedgerFull
 from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
@@ -50,6 +51,7 @@ class Poller:
         self._live = live
         self._ledger = ledger
         self._interval = interval_seconds
+        self._durations = DurationTotals()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Poll every interval until ``stop``. A poll that takes longer delays the next one; they never pile up."""
@@ -75,12 +77,12 @@ class Poller:
             if not self._live.known.reachable:
                 log.info("the broker answers, epoch %d", poll.broker.epoch)
             # On a thread: to judge ten thousand subscriptions takes a second.
-            self._live.answered(poll, await asyncio.to_thread(self._judge, poll))
+            self._live.answered(poll, *await asyncio.to_thread(self._judge, poll))
             await self._record(poll)
 
-    def _judge(self, poll: Poll) -> tuple[SubscriptionLag, ...]:
+    def _judge(self, poll: Poll) -> tuple[tuple[SubscriptionLag, ...], Durations]:
         self._lag.observe(poll)
-        return tuple(self._lag.lags())
+        return tuple(self._lag.lags()), self._durations.observe(poll)
 
     async def _record(self, poll: Poll) -> None:
         try:

@@ -204,7 +204,13 @@ async def test_metrics_are_text_for_prometheus(observer: Observer) -> None:
         text = await answer.text()
         assert answer.headers["Content-Type"].startswith("text/plain")
     labels = 'exchange="events",namespace="shop",subscription="psub:durable:global:orders"'
-    assert f"penstock_subscription_depth_messages{{{labels}}} 3.0" in text
+    assert f"penstock_subscription_depth_messages{{{labels}}} 3\n" in text
+    async with observer.session.get(f"{observer.base}/metrics", headers={"Accept-Encoding": "gzip"}) as answer:
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert await answer.text() == text
+    async with observer.session.get(f"{observer.base}/metrics", headers={"Accept-Encoding": "identity"}) as answer:
+        assert "Content-Encoding" not in answer.headers
+        assert await answer.text() == text
     assert "penstock_broker_reachable 1.0" in text
 
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from observer.samples import START_MS, a_poll, a_subscription
-from prometheus_client import CollectorRegistry
+from observer.samples import END, START_MS, a_poll, a_result, a_subscription
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_api.management import DurationHistogram, Owner
 from penstock_lag_rules.rules import Thresholds
+from penstock_observer.durations import Durations, DurationTotals
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
-from penstock_observer.metrics import ObserverCollector, classic_buckets
+from penstock_observer.metrics import accepts_gzip, classic_buckets, exposition
 from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
 from penstock_observer.rows import RowOrigin
@@ -31,13 +36,22 @@ class Scrape:
         rolling, limits = SealLimits(60, 1000, 10**9), RetentionLimits(10**12, 10**12)
         self.live = LiveView()
         self.ledger = Ledger(folder, RowOrigin("main", 0, 1000), rolling, limits)
-        self.registry = CollectorRegistry()
-        results = ResultStore(folder / "results", BrokerPod("main", "infra", 0), keep=3)
-        self.registry.register(ObserverCollector(self.live, self.ledger, results, "infra"))
+        self.results = ResultStore(folder / "results", BrokerPod("main", "infra", 0), keep=3)
+
+    def text(self) -> str:
+        """What a scrape without compression gets."""
+        return exposition(self.live, self.ledger, self.results, "infra", is_compressed=False).decode()
+
+    def families(self) -> list[Metric]:
+        """The same, as Prometheus reads it."""
+        return list(text_string_to_metric_families(self.text()))
 
     def value(self, name: str, labels: dict[str, str] | None = None) -> float | None:
         """One sample, None if there is no such series."""
-        return self.registry.get_sample_value(name, labels or {})
+        samples = [sample for family in self.families() for sample in family.samples if sample.name == name]
+        found = [sample.value for sample in samples if sample.labels == (labels or {})]
+        assert len(found) <= 1
+        return found[0] if found else None
 
 
 @pytest.fixture
@@ -52,7 +66,7 @@ def test_before_the_first_answer_only_the_observer_itself_shows(scrape: Scrape) 
     """Not reachable; no subscription series with invented zeros."""
     assert scrape.value("penstock_broker_reachable") == 0
     assert scrape.value("penstock_broker_connections") is None
-    assert not [m for m in scrape.registry.collect() if m.name.startswith("penstock_subscription_")]
+    assert not [family for family in scrape.families() if family.name.startswith("penstock_subscription_")]
 
 
 def test_who_was_turned_away_shows_by_reason(scrape: Scrape) -> None:
@@ -137,7 +151,7 @@ def test_the_state_by_the_rules_of_lag_is_one_series_of_each_subscription(scrape
 def test_no_other_label_is_used(scrape: Scrape) -> None:
     """Consumers, containers and users would be unbounded."""
     scrape.live.answered(a_poll(START_MS, a_subscription(containers=("c1", "c2"), user="u")))
-    labels = {label for metric in scrape.registry.collect() for sample in metric.samples for label in sample.labels}
+    labels = {label for family in scrape.families() for sample in family.samples for label in sample.labels}
     assert labels == {"namespace", "exchange", "subscription", "le"}
 
 
@@ -153,15 +167,15 @@ def test_two_subscriptions_of_one_name_have_two_series(scrape: Scrape) -> None:
 def test_the_histogram_counts_in_seconds(scrape: Scrape) -> None:
     """1 ms and below is bucket -1; (2**(8/8), 2**(9/8)] ms is bucket 8, above 0.001 and within 0.004 s."""
     histogram = DurationHistogram(indexes=(-1, 8, 200), counts=(4, 5, 1), sum_ms=99)
-    scrape.live.answered(a_poll(START_MS, a_subscription(sojourn=histogram)))
-    name = "penstock_subscription_sojourn_seconds"
-    assert scrape.value(f"{name}_bucket", {**ORDERS, "le": "0.001"}) == 4
-    assert scrape.value(f"{name}_bucket", {**ORDERS, "le": "0.004"}) == 9
-    assert scrape.value(f"{name}_bucket", {**ORDERS, "le": "16777.216"}) == 9
-    assert scrape.value(f"{name}_bucket", {**ORDERS, "le": "67108.864"}) == 10
-    assert scrape.value(f"{name}_bucket", {**ORDERS, "le": "+Inf"}) == 10
-    assert scrape.value(f"{name}_count", ORDERS) == 10
-    assert scrape.value(f"{name}_sum", ORDERS) == 0.099
+    scrape.live.answered(a_poll(START_MS, a_subscription()), durations=Durations(sojourn=histogram))
+    name = "penstock_broker_sojourn_seconds"
+    assert scrape.value(f"{name}_bucket", {"le": "0.001"}) == 4
+    assert scrape.value(f"{name}_bucket", {"le": "0.004"}) == 9
+    assert scrape.value(f"{name}_bucket", {"le": "16777.216"}) == 9
+    assert scrape.value(f"{name}_bucket", {"le": "67108.864"}) == 10
+    assert scrape.value(f"{name}_bucket", {"le": "+Inf"}) == 10
+    assert scrape.value(f"{name}_count") == 10
+    assert scrape.value(f"{name}_sum") == 0.099
 
 
 @given(st.dictionaries(st.integers(-1, 260), st.integers(1, 1000), max_size=30))
@@ -172,3 +186,105 @@ def test_classic_buckets_are_exact_and_cumulative(fine: dict[int, int]) -> None:
     for bound, cumulative in classic_buckets(histogram):
         limit_ms = float(bound) * 1000
         assert cumulative == sum(n for index, n in fine.items() if 2 ** ((index + 1) / 8) <= limit_ms * (1 + 1e-9))
+
+
+def test_every_subscription_has_every_series_but_those_that_are_not_known(scrape: Scrape) -> None:
+    """A counter that came with its first loss would hide it. Histograms are not among them."""
+    live = LiveLag(0, 10_000, Thresholds())
+    poll = a_poll(START_MS, a_subscription(), a_subscription("other", depth=3))
+    live.observe(poll)
+    poll = a_poll(START_MS + 10_000, *poll.subscriptions)
+    live.observe(poll)
+    scrape.live.answered(poll, tuple(live.lags()))
+    names = [
+        [
+            sample.name
+            for family in scrape.families()
+            for sample in family.samples
+            if sample.labels.get("subscription") == each
+        ]
+        for each in ("psub:durable:global:orders", "psub:durable:global:other")
+    ]
+    assert names[0] == names[1]
+    assert len(names[0]) == len(set(names[0])) == 24
+    lost = ("expired", "dead_lettered", "dropped", "lost_at_restart")
+    assert [scrape.value(f"penstock_subscription_{each}_messages_total", ORDERS) for each in lost] == [0, 0, 0, 0]
+
+
+def test_names_with_quotes_and_line_ends_stay_one_label(scrape: Scrape) -> None:
+    """The client chose them."""
+    name = 'psub:durable:global:a"} 1\nb\\'
+    scrape.live.answered(a_poll(START_MS, a_subscription(queue_name=name, exchange='e"x\\n', depth=5)))
+    labels = {"namespace": "infra", "exchange": 'e"x\\n', "subscription": name}
+    assert scrape.value("penstock_subscription_depth_messages", labels) == 5
+
+
+def test_the_compressed_text_is_the_same(scrape: Scrape) -> None:
+    """And a good deal shorter."""
+    scrape.live.answered(a_poll(START_MS, *[a_subscription(f"s{number}") for number in range(50)]))
+    packed = exposition(scrape.live, scrape.ledger, scrape.results, "infra", is_compressed=True)
+    assert gzip.decompress(packed).decode() == scrape.text()
+    assert len(packed) * 10 < len(scrape.text())
+
+
+@pytest.mark.parametrize(
+    ("header", "accepted"),
+    [
+        ("", False),
+        ("gzip", True),
+        ("identity", False),
+        ("deflate, GZIP;q=0.5", True),
+        ("gzip;q=0", False),
+        ("gzip;q=0.00, *", False),
+        ("*", True),
+        ("*;q=0", False),
+    ],
+)
+def test_who_takes_gzip(header: str, accepted: bool) -> None:
+    """RFC 9110, 12.5.3: a quality of 0 is a refusal, and a star stands for what is not named."""
+    assert accepts_gzip(header) is accepted
+
+
+DOCUMENTED = re.compile(r"^\| `(penstock_\w+)`[^|]* \| (gauge|counter|histogram) \|", re.MULTILINE)
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "observer.md"
+
+
+def test_the_page_lists_every_metric(scrape: Scrape) -> None:
+    """Name and kind, as a reader of the text sees them."""
+    live = LiveLag(0, 10_000, Thresholds())
+    live.observe(a_poll(START_MS, a_subscription()))
+    poll = a_poll(START_MS + 10_000, a_subscription(), refusals={"LoginFailed": 1})
+    live.observe(poll)
+    scrape.live.answered(poll, tuple(live.lags()))
+    scrape.results.put("run-1", a_result(namespace="infra"), END)
+    exposed = set(re.findall(r"^# TYPE (\w+) (\w+)$", scrape.text(), re.MULTILINE))
+    documented = DOCUMENTED.findall(PAGE.read_text())
+    assert len(documented) == len(set(documented))
+    assert set(documented) == exposed
+
+
+def counted(count: int, sum_ms: int = 0) -> DurationHistogram:
+    """So many durations in one bucket."""
+    return DurationHistogram(indexes=(8,), counts=(count,), sum_ms=sum_ms)
+
+
+def test_durations_only_grow() -> None:
+    """The first poll is the base; one that ends takes nothing away; a new one and a new life count from 0."""
+    totals = DurationTotals()
+    sums: list[int] = []
+
+    def poll(epoch: int, complete: bool, *states: tuple[str, int, int]) -> None:
+        told = [a_subscription(name, incarnation=life, hold=counted(count, count)) for name, life, count in states]
+        made = replace(a_poll(START_MS, *told, epoch=epoch), complete=complete)
+        hold = totals.observe(made).hold
+        assert sum(hold.counts) == hold.sum_ms
+        sums.append(hold.sum_ms)
+
+    poll(3, False, ("a", 1, 100))
+    poll(3, True, ("a", 1, 103), ("late", 2, 50))
+    poll(3, True, ("a", 1, 104))
+    poll(3, True, ("a", 1, 104), ("new", 3, 7))
+    poll(3, True, ("a", 4, 10), ("new", 3, 7))
+    poll(4, False, ("a", 4, 5))
+    poll(4, True, ("a", 4, 6), ("new", 3, 2))
+    assert sums == [0, 3, 4, 11, 21, 26, 29]

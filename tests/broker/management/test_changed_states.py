@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from broker.management.known_states import KnownStates
+from broker.management.known_states import KnownStates, all_documents
 from proton import Message
 from support.proton_client import Subscribed
 from support.stepped_broker import SteppedBroker
 
-from penstock_api.management import EntityType, QueueLimits, SubscriptionDeclaration, SubscriptionState
+from penstock_api.management import DeliveryPolicy, EntityType, QueueLimits, SubscriptionDeclaration, SubscriptionState
 from penstock_broker.management import declare, entity_states
 from penstock_broker.management.responses import to_value
 from penstock_broker.topology import state_changes
@@ -185,3 +185,44 @@ def test_limits_are_no_state(site: SteppedBroker) -> None:
         known.ask(site.broker)
         assert known.told == told
         assert known.states == whole(site)
+
+
+class FollowedBroker(SteppedBroker):
+    """A broker whose changes are followed after every turn, not only when nobody has anything more to say."""
+
+    def __init__(self) -> None:
+        self.known = KnownStates()
+        super().__init__()
+
+    def turn(self) -> None:
+        super().turn()
+        self.known.follow(self.broker)
+        assert self.known.documents == all_documents(self.broker)
+
+
+def test_work_that_takes_many_turns_is_followed_in_each() -> None:
+    """Deliveries that need more than one visit of the queue, and expired messages that leave in slices and are stranded
+    because there is no such destination.
+    """
+    site = FollowedBroker()
+    delivery = DeliveryPolicy(expiry="amq.direct/nobody")
+    body = SubscriptionDeclaration(subscription_name="a", exchange="amq.topic", binding_keys=("a",), delivery=delivery)
+    declare.declare(site.broker, EntityType.SUBSCRIPTION, None, to_value(body), update=False)
+    name = "psub:durable:global:a"
+    producer, consumer = site.connect(), site.connect()
+    for _ in range(12):
+        producer.send("amq.topic/a", *[Message(body="1", ttl=5) for _ in range(100)])
+    assert site.known.documents[name]["ready"] == 1200
+    link = consumer.session.receiver("a")
+    link.source.address = "amq.topic/a"
+    Subscribed().apply(link)
+    link.open()
+    link.flow(150)
+    consumer.pump()
+    assert site.known.documents[name]["inFlight"] == 150
+    for _ in range(150):
+        consumer.take()
+    for _ in range(12):
+        site.pass_ms(1000)
+    assert site.known.documents[name]["stranded"] == 1050
+    site.close()
