@@ -139,6 +139,14 @@ def test_a_broker_is_scraped_with_the_token_for_metrics_alone(kube: Kube) -> Non
     assert endpoint["port"] == "observer"
 
 
+def test_tokens_for_autoscalers_are_asked_for_by_name(kube: Kube) -> None:
+    documents = rendered(kube, BROKER, "subscriptions.second.bindingKeys={a}", "scaleTokens={second}")
+    asked = {
+        it["metadata"]["name"]: it["metadata"].get("annotations") for it in documents if it["kind"] == "Subscription"
+    }
+    assert asked == {"all-events": None, "second": {"penstock.dev/scale-token": "true"}}
+
+
 def rule_of(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The alerts of the PrometheusRule by name."""
     (made,) = (it for it in documents if it["kind"] == "PrometheusRule")
