@@ -38,3 +38,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- printf "%s:%s" $image.repository (default $top.Chart.AppVersion $image.tag) -}}
 {{- end -}}
 {{- end -}}
+
+{{/* "true" if an object of the Prometheus operator is wanted: (list . .Values.X.enabled KIND) */}}
+{{- define "penstock-operator.wanted" -}}
+{{- $top := index . 0 -}}{{- $enabled := index . 1 -}}
+{{- $there := $top.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" (index . 2)) -}}
+{{- or (eq $enabled "Always") (and (eq $enabled "Auto") $there) -}}
+{{- end -}}

@@ -107,6 +107,95 @@ def test_the_broker_chart_renders_good_resources(kube: Kube) -> None:
     }
 
 
+MONITORING = ("PodMonitor", "PrometheusRule")
+
+
+@pytest.mark.parametrize(
+    ("enabled", "served", "made"),
+    [("Auto", False, False), ("Auto", True, True), ("Never", True, False), ("Always", False, True)],
+)
+def test_what_needs_the_prometheus_operator_is_made_where_it_is(
+    kube: Kube, enabled: str, served: bool, made: bool
+) -> None:
+    """Auto by the CRDs that the cluster serves, each for itself."""
+    versions = [f"--api-versions=monitoring.coreos.com/v1/{kind}" for kind in MONITORING] if served else []
+    for chart, kinds in ((OPERATOR, MONITORING), (BROKER, ("PodMonitor",))):
+        settings = [f"--set={name}.enabled={enabled}" for name in ("podMonitor", "prometheusRule")[: len(kinds)]]
+        text = kube.helm("template", "one", chart, "--namespace", "home", *settings, *versions)
+        found = [it["kind"] for it in yaml.safe_load_all(text) if it and it["kind"] in MONITORING]
+        assert sorted(found) == (sorted(kinds) if made else [])
+
+
+def test_a_broker_is_scraped_with_the_token_for_metrics_alone(kube: Kube) -> None:
+    documents = rendered(kube, BROKER, "broker.name=main", "podMonitor.enabled=Always")
+    (monitor,) = (it for it in documents if it["kind"] == "PodMonitor")
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["authorization"]["credentials"] == {"name": "main-observer-scrape", "key": "token"}
+    assert endpoint["tlsConfig"] == {
+        "ca": {"secret": {"name": "main-observer-scrape", "key": "ca.crt"}},
+        "serverName": "main-observer.home.svc",
+    }
+    assert endpoint["honorLabels"] is True
+    assert endpoint["port"] == "observer"
+
+
+def test_tokens_for_autoscalers_are_asked_for_by_name(kube: Kube) -> None:
+    documents = rendered(kube, BROKER, "subscriptions.second.bindingKeys={a}", "scaleTokens={second}")
+    asked = {
+        it["metadata"]["name"]: it["metadata"].get("annotations") for it in documents if it["kind"] == "Subscription"
+    }
+    assert asked == {"all-events": None, "second": {"penstock.dev/scale-token": "true"}}
+
+
+def rule_of(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The alerts of the PrometheusRule by name."""
+    (made,) = (it for it in documents if it["kind"] == "PrometheusRule")
+    rules_of_all = (rule for group in made["spec"]["groups"] for rule in group["rules"])
+    return {rule["alert"]: rule for rule in rules_of_all if "alert" in rule}
+
+
+def test_the_rules_are_those_of_the_file_and_values_change_single_alerts(kube: Kube) -> None:
+    plain = rule_of(rendered(kube, OPERATOR, "prometheusRule.enabled=Always"))
+    text = (ROOT / "helm/penstock-operator/files/rules.yaml").read_text(encoding="utf-8")
+    base = "https://penstock.dev/docs/how-to/runbooks"
+    written = [rule for group in yaml.safe_load(text.replace("RUNBOOKS", base))["groups"] for rule in group["rules"]]
+    assert list(plain.values()) == [rule for rule in written if "alert" in rule]
+    changed = rule_of(
+        rendered(
+            kube,
+            OPERATOR,
+            "prometheusRule.enabled=Always",
+            "prometheusRule.runbooks=https://wiki.example/penstock/",
+            "prometheusRule.alertLabels.team=platform",
+            "prometheusRule.alerts.PenstockSubscriptionLosing.severity=critical",
+            "prometheusRule.alerts.PenstockSubscriptionLosing.for=5m",
+            "prometheusRule.alerts.PenstockSubscriptionTooOld.expr=vector(1)",
+            "prometheusRule.alerts.PenstockLagResultStale.enabled=false",
+        )
+    )
+    assert set(plain) - set(changed) == {"PenstockLagResultStale"}
+    losing = changed["PenstockSubscriptionLosing"]
+    assert (losing["for"], losing["labels"]) == ("5m", {"severity": "critical", "team": "platform"})
+    assert losing["annotations"]["runbook_url"] == "https://wiki.example/penstock/subscription-losing.md"
+    assert changed["PenstockSubscriptionTooOld"]["expr"] == "vector(1)"
+    assert changed["PenstockBrokerStuck"]["expr"] == plain["PenstockBrokerStuck"]["expr"]
+
+
+def test_a_change_of_an_alert_that_does_not_exist_is_refused(kube: Kube) -> None:
+    with pytest.raises(StoryError, match="PenstockNothing: there is no such alert"):
+        rendered(kube, OPERATOR, "prometheusRule.enabled=Always", "prometheusRule.alerts.PenstockNothing.for=1m")
+
+
+def test_the_dashboard_is_made_on_request_as_it_is_in_the_file(kube: Kube) -> None:
+    assert not [it for it in rendered(kube, OPERATOR) if it["metadata"]["name"].endswith("-dashboard")]
+    documents = rendered(kube, OPERATOR, "dashboard.enabled=true", "dashboard.namespace=grafana")
+    (made,) = (it for it in documents if it["kind"] == "ConfigMap")
+    assert made["metadata"]["namespace"] == "grafana"
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    file = ROOT / "helm/penstock-operator/files/dashboard.json"
+    assert made["data"] == {"penstock.json": file.read_text(encoding="utf-8")}
+
+
 @pytest.mark.parametrize(
     ("chart", "setting"),
     [
@@ -114,6 +203,10 @@ def test_the_broker_chart_renders_good_resources(kube: Kube) -> None:
         (OPERATOR, "logLevel=loud"),
         (OPERATOR, "imagee.tag=x"),
         (OPERATOR, "image.digest=latest"),
+        (OPERATOR, "podMonitor.enabled=true"),
+        (OPERATOR, "prometheusRule.alerts.PenstockSubscriptionLosing.annotations=x"),
+        (OPERATOR, "prometheusRule.alerts.PenstockSubscriptionLosing.for=soon"),
+        (BROKER, "podMonitor.interval=often"),
         (BROKER, "broker.name=1st"),
         (BROKER, "exchanges.events.type=Queue"),
         (BROKER, "subscriptions.a.brokerRef.name=b"),

@@ -1,0 +1,104 @@
+"""The dashboard: expressions that parse and name metrics that the observer exposes, in panels that Grafana can show."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from charts.expressions import ROOT, documented_metrics, selectors
+from observer.samples import START_MS, a_poll, a_result, a_subscription
+
+from penstock_api.lag_result import LagState
+from penstock_lag_rules.rules import Thresholds
+from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.live_lag import LiveLag
+from penstock_observer.live_view import LiveView
+from penstock_observer.metrics import ObserverCollector
+from penstock_observer.results import BrokerPod, ResultStore
+from penstock_observer.retention import RetentionLimits
+from penstock_observer.rows import RowOrigin
+
+DASHBOARD = json.loads((ROOT / "helm/penstock-operator/files/dashboard.json").read_text(encoding="utf-8"))
+PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+VARIABLES: dict[str, Any] = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
+LABELS = {"broker", "broker_namespace", "namespace", "exchange", "subscription", "state"}
+
+
+def expressions(panel: dict[str, Any]) -> list[str]:
+    return [target["expr"] for target in panel["targets"]]
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_panel_shows_metrics_that_exist(panel: dict[str, Any]) -> None:
+    for expression in expressions(panel):
+        found = selectors(expression)
+        assert found
+        for selector in found:
+            assert selector.metric in documented_metrics()
+            assert {label for label, _, _ in selector.matchers} <= LABELS
+            states = [value.split("|") for label, _, value in selector.matchers if label == "state"]
+            assert {state for words in states for state in words} <= set(LagState)
+    assert panel["title"]
+    assert panel["description"].endswith(".")
+    assert panel["fieldConfig"]["defaults"]["unit"]
+
+
+def test_every_panel_obeys_the_choices_above_it() -> None:
+    """Of brokers at least; of subscriptions wherever one is shown."""
+    for panel in PANELS:
+        for expression in expressions(panel):
+            for selector in selectors(expression):
+                chosen = {value for _, _, value in selector.matchers if value.startswith("$")}
+                wanted = {"$broker", "$broker_namespace"}
+                if selector.metric.startswith("penstock_subscription_"):
+                    wanted |= {"$namespace", "$subscription"}
+                assert chosen == wanted, (panel["title"], selector)
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+
+
+def test_variables_come_from_metrics_that_exist() -> None:
+    assert set(VARIABLES) == {"datasource", "broker_namespace", "broker", "namespace", "subscription"}
+    for variable in VARIABLES.values():
+        if variable["type"] == "query":
+            inner = variable["definition"].removeprefix("label_values(").rpartition(",")[0]
+            assert {selector.metric for selector in selectors(inner)} <= documented_metrics()
+
+
+def test_ten_thousand_subscriptions_are_no_ten_thousand_lines() -> None:
+    """A graph of single subscriptions shows the largest ones; the others add up."""
+    for panel in PANELS:
+        if panel["type"] == "timeseries":
+            for expression in expressions(panel):
+                if "penstock_subscription_" in expression:
+                    assert expression.startswith(("topk(20,", "sum(", "count by (state)"))
+
+
+def test_panels_have_a_place_of_their_own() -> None:
+    numbers = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(numbers)) == len(numbers)
+    taken = set[tuple[int, int]]()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert max(x for x, _ in cells) < 24
+        assert not taken & cells, panel["title"]
+        taken |= cells
+
+
+def test_the_documented_metrics_are_those_that_the_observer_exposes(tmp_path: Path) -> None:
+    """Both ways: so what alerts and panels name is there."""
+    ledger = Ledger(tmp_path, RowOrigin("main", 0, 1000), SealLimits(60, 1000, 10**9), RetentionLimits(10**12, 10**12))
+    results = ResultStore(tmp_path / "results", BrokerPod("main", "shop", 0), keep=3)
+    results.put("run-1", a_result(), datetime(2026, 1, 1, 13, tzinfo=UTC))
+    live, lag = LiveView(), LiveLag(0, 10_000, Thresholds())
+    for step in range(30):
+        poll = a_poll(START_MS + 10_000 * step, a_subscription())
+        lag.observe(poll)
+        live.answered(poll, tuple(lag.lags()))
+    families = list(ObserverCollector(live, ledger, results, "shop").collect())
+    ledger.close()
+    exposed = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
+    assert exposed == documented_metrics()
