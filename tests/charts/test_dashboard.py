@@ -16,7 +16,7 @@ from penstock_lag_rules.rules import Thresholds
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
-from penstock_observer.metrics import ObserverCollector
+from penstock_observer.metrics import exposition
 from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
 from penstock_observer.rows import RowOrigin
@@ -98,7 +98,7 @@ def test_the_documented_metrics_are_those_that_the_observer_exposes(tmp_path: Pa
         poll = a_poll(START_MS + 10_000 * step, a_subscription())
         lag.observe(poll)
         live.answered(poll, tuple(lag.lags()))
-    families = list(ObserverCollector(live, ledger, results, "shop").collect())
+    text = exposition(live, ledger, results, "shop", is_compressed=False).decode()
     ledger.close()
-    exposed = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
+    exposed = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
     assert exposed == documented_metrics()
