@@ -16,7 +16,7 @@ from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.resources import LagAnalysis
 from penstock_operator.plans.observer_contact import ObserverContact
 
-__all__ = ["LIVE_HOLDS", "BrokerLag", "LagEntries", "LagSource", "LiveLag", "LiveWord"]
+__all__ = ["LIVE_HOLDS", "BrokerLag", "LagEntries", "LagSource", "LiveResult", "LiveWord"]
 
 LIVE_HOLDS: Final = timedelta(seconds=90)
 """So long a live statement holds after it was made. An observer that is restarted can judge again within that time, and
@@ -47,7 +47,7 @@ class LiveWord(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveLag:
+class LiveResult:
     """The newest live result of a Broker."""
 
     result: LagResult
@@ -95,7 +95,7 @@ class BrokerLag:
     """When it saw it first."""
     live_contact: ObserverContact = field(default_factory=ObserverContact)
     """What asking its observer for the live result has come to."""
-    live: LiveLag | None = None
+    live: LiveResult | None = None
     """The newest live result."""
     is_live_offered: bool = True
     """False if the observer is of an earlier release, which has no live result."""
@@ -108,7 +108,7 @@ class BrokerLag:
         if last is not None and last.result.window_end == result.window_end:
             live = replace(last, result=result)  # The same poll; whether the broker still answers may have changed.
         else:
-            live = LiveLag(result=result, first_seen=now, follows=last is not None)
+            live = LiveResult(result=result, first_seen=now, follows=last is not None)
         return replace(self, live=live, is_live_offered=True, live_contact=self.live_contact.answered(now))
 
     def without_live(self, now: datetime) -> Self:

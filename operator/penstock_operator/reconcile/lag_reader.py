@@ -81,8 +81,8 @@ class _Reading:
     """When the live result told a state last, on the operator's clock."""
     tag: str | None = None
     """The observer's tag of the run's result that was read last, whether or not it could be used."""
-    live_from: datetime | None = None
-    """The live result is not asked for before."""
+    useless_at: datetime | None = None
+    """When the observer last had no live result, or one that can't be used."""
 
     def entries(self, subscription: Subscription) -> LagEntries:
         """What the results have about a Subscription."""
@@ -186,9 +186,11 @@ class LagReader:
         self, key: ResourceKey, broker: Broker, reading: _Reading, found: BrokerFindings, observer: ObserverAccess
     ) -> bool:
         """Ask for the live result; whether the observer can be reached."""
-        if reading.live_from is not None and self.clock() < reading.live_from:
+        useless_at = reading.useless_at
+        # The operator's clock may have been set back since.
+        if useless_at is not None and timedelta(0) <= self.clock() - useless_at < _NOT_SOON:
             return True
-        reading.live_from = None
+        reading.useless_at = None
         try:
             result = await self._ask(key, found, observer, partial(fetch_live, self.http))
         except LagResultUnavailable as error:
@@ -205,7 +207,7 @@ class LagReader:
         if result is None:
             reading.known = reading.known.without_live(self.clock())
             reading.live.clear()
-            reading.live_from = self.clock() + _NOT_SOON
+            reading.useless_at = self.clock()
         elif _is_about(result, broker):
             self._keep_live(reading, result)
             self._logged.get(key, {}).pop(LagSource.LIVE, None)
@@ -229,7 +231,7 @@ class LagReader:
     def _live_fault(self, key: ResourceKey, reading: _Reading, fault: str) -> None:
         contact = reading.known.live_contact.answered(self.clock(), fault)
         reading.known = replace(reading.known, live_contact=contact, is_live_offered=True)
-        reading.live_from = self.clock() + _NOT_SOON
+        reading.useless_at = self.clock()
         self._complain(key, LagSource.LIVE, contact.fault)
 
     async def _read_run(

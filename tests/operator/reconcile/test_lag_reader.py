@@ -605,6 +605,13 @@ async def test_an_observer_without_a_live_result_is_asked_for_it_once_a_minute(s
     assert (stage.live_requests, stage.lag()["source"]) == (2, "Live"), "the observer was updated"
 
 
+async def test_a_clock_that_is_set_back_does_not_put_off_the_question(stage: Stage) -> None:
+    stage.answer = document(entry(stage.uid))
+    await stage.rounds(1, timedelta())
+    await stage.rounds(1, timedelta(hours=-1))
+    assert stage.live_requests == 2
+
+
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
