@@ -72,10 +72,8 @@ def _losing(f: Figures, t: Thresholds) -> str | None:
     if grown.lost == 0 or grown.lost * 100 < t.loss_percent * (grown.lost + grown.acked):
         return None
     consumers = "no consumer is attached" if f.standing.consumers == 0 else f"{grown.acked} were accepted"
-    return (
-        f"{grown.lost} messages were lost in the last {_s(f.recent.elapsed_ms)} ({_losses(grown)}), and {consumers}; "
-        f"{_backlog(f)}"
-    )
+    lost = "1 message was" if grown.lost == 1 else f"{grown.lost} messages were"
+    return f"{lost} lost in the last {_s(f.recent.elapsed_ms)} ({_losses(grown)}), and {consumers}; {_backlog(f)}"
 
 
 def _idle(f: Figures, _: Thresholds) -> str | None:
@@ -267,12 +265,12 @@ def _rates(f: Figures) -> str:
 
 def _losses(grown: Growth) -> str:
     parts = (
-        (grown.expired, "expired"),
-        (grown.dead_lettered, "became dead letters"),
-        (grown.dropped, "were dropped"),
-        (grown.lost_at_restart, "were lost at a restart of the broker"),
+        (grown.expired, "expired", "expired"),
+        (grown.dead_lettered, "became a dead letter", "became dead letters"),
+        (grown.dropped, "was dropped", "were dropped"),
+        (grown.lost_at_restart, "was lost at a restart of the broker", "were lost at a restart of the broker"),
     )
-    return ", ".join(f"{count} {what}" for count, what in parts if count)
+    return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in parts if count)
 
 
 def _named(messages: tuple[RepeatedMessage, ...] | list[RepeatedMessage]) -> str:

@@ -30,6 +30,7 @@ WORKER: Final = "work {s}-a --topic states --subscription {s}"
 OTHER: Final = "work {s}-b --topic states --subscription {s}"
 STOP: Final = "stop {s}-a"
 
+LOST: Final = r"(1 message was|\d+ messages were) lost in the last \d+ s"
 WAITING: Final = r"\d+ messages wait, the oldest for \d+ s"
 ONE_OF_TWO: Final = "although 2 consumers are attached, of which 1 may take the first message that is ready"
 CAUGHT_UP: Final = (
@@ -151,7 +152,7 @@ SCENARIOS: Final = (
         path=(LagState.OK, LagState.LOSING),
         period_seconds=INTERVAL_SECONDS,
         sentence=(
-            r"\d+ messages were lost in the last \d+ s \(\d+ became dead letters\), and \d+ were accepted; "
+            rf"{LOST} \(\d+ became (a dead letter|dead letters)\), and \d+ were accepted; "
             r"(0 messages wait|1 message waits, the oldest for \d+ s)"
         ),
     ),
@@ -204,7 +205,7 @@ SCENARIOS: Final = (
         trouble=(f"{OTHER} --per-second 0.2 --prefetch 2", STOP),
         path=(LagState.OK, LagState.LOSING),
         period_seconds=10 + INTERVAL_SECONDS,
-        sentence=rf"\d+ messages were lost in the last \d+ s \(\d+ expired\), and \d+ were accepted; {WAITING}",
+        sentence=rf"{LOST} \(\d+ expired\), and \d+ were accepted; {WAITING}",
     ),
     Scenario(
         name="dropping",
@@ -214,7 +215,7 @@ SCENARIOS: Final = (
         path=(LagState.OK, LagState.LOSING),
         period_seconds=10 + INTERVAL_SECONDS,
         sentence=(
-            r"\d+ messages were lost in the last \d+ s \(\d+ were dropped\), and no consumer is attached; "
+            rf"{LOST} \(\d+ (was|were) dropped\), and no consumer is attached; "
             r"20 messages wait, the oldest for \d+ s"
         ),
     ),

@@ -5,6 +5,7 @@ The stories are those of the outages that rules over a whole window called OK or
 
 from __future__ import annotations
 
+import pytest
 from lag.queue_story import THRESHOLDS, QueueStory, poisoned
 
 from penstock_api.lag_result import LagState
@@ -53,6 +54,24 @@ def test_a_handler_that_gives_no_credit_is_named_after_a_minute() -> None:
         "2 consumers hold 20 messages, the longest for 70 s, and neither accept them nor give credit for more; "
         "700 messages wait, the oldest for 65 s"
     )
+
+
+@pytest.mark.parametrize(
+    ("lost", "told"),
+    [
+        ({"expire": 1}, "1 message was lost in the last 60 s (1 expired), and 0 were accepted; 0 messages wait"),
+        ({"drop": 1}, "1 message was lost in the last 60 s (1 was dropped), and 0 were accepted; 0 messages wait"),
+        (
+            {"reject": 1},
+            "1 message was lost in the last 60 s (1 became a dead letter), and 0 were accepted; 0 messages wait",
+        ),
+    ],
+)
+def test_one_lost_message_is_not_spoken_of_as_many(lost: dict[str, int], told: str) -> None:
+    story = QueueStory()
+    story.run(60)
+    story.run(10, arrive=1, **lost)
+    assert story.verdict().message == told
 
 
 def test_a_cause_stays_named_although_the_polls_are_not_exactly_ten_seconds_apart() -> None:
