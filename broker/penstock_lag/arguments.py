@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from penstock_lag.settings import RUN_NAME_VARIABLE, TOKEN_VARIABLE, LagJobSettings
+from penstock_lag.settings import MEMORY_VARIABLE, RUN_NAME_VARIABLE, TOKEN_VARIABLE, LagJobSettings
 
 __all__ = ["parse"]
 
@@ -16,7 +17,8 @@ def parse(arguments: Sequence[str]) -> LagJobSettings:
     """Settings from command-line arguments. Raises Misuse for bad values; argparse itself exits for unknown options."""
     given = _parser().parse_args(list(arguments))
     return LagJobSettings(
-        observers=tuple(url.strip() for urls in given.observer for url in urls.split(",") if url.strip()),
+        observers=_listed(given.observer),
+        ledgers=_listed(given.ledger),
         broker=given.broker,
         namespace=given.namespace,
         run_name=given.run_name,
@@ -28,6 +30,7 @@ def parse(arguments: Sequence[str]) -> LagJobSettings:
         as_of=given.as_of,
         publish=not given.no_publish,
         output=given.output,
+        memory=given.memory,
         table=given.table,
     )
 
@@ -41,9 +44,17 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--observer",
         action="append",
-        required=True,
+        default=[],
         metavar="URL[,URL...]",
         help="base URL of each observer, in the order of the pods' ordinals; the first one stores the result",
+    )
+    add(
+        "--ledger",
+        action="append",
+        default=[],
+        metavar="PATH[,PATH...]",
+        help="folder of each ledger, in the order of the pods' ordinals: a path, or an address that Spark can read "
+        "(s3a://...); it is read there, and the observers are not asked",
     )
     add("--broker", required=True, help="name of the Broker resource")
     add("--namespace", required=True, help="namespace of the Broker resource")
@@ -85,10 +96,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="TIME",
         help="end of the window, ISO 8601 (default: time of the last row in a finished segment)",
     )
+    add(
+        "--memory",
+        default=os.environ.get(MEMORY_VARIABLE, "1g"),
+        metavar="SIZE",
+        help=f"heap of Spark, such as 1g or 1536m; under spark-submit the application sets it (default: "
+        f"${MEMORY_VARIABLE}, else 1g)",
+    )
     add("--no-publish", action="store_true", help="do not store the result at the first observer")
     add("--output", type=Path, metavar="FILE", help="also write the result to this file; - is the standard output")
     add("--table", action="store_true", help="print the result as a table")
     return parser
+
+
+def _listed(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(each.strip() for word in words for each in word.split(",") if each.strip())
 
 
 def _time(text: str) -> datetime:

@@ -1,51 +1,70 @@
-"""The figures of the rules from the rows that Spark has made. Pure.
+"""The figures of the rules from what Spark found: the pieces of each subscription, and single rows of the ledger. Pure.
 
-Source: penstock_lag_rules.figures; penstock_lag.transforms.figures, which makes the rows.
+Source: penstock_lag_rules.figures; penstock_lag.spans.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
-from penstock_lag.percentiles import added, bucket_of_rank, grown
-from penstock_lag_rules.figures import Coverage, Figures, Growth, Percentiles, RepeatedMessage, Span, Standing, Subject
+from penstock_lag.percentiles import Histogram, added, bucket_of_rank, grown
+from penstock_lag.spans import Subscription
+from penstock_lag_rules.figures import Coverage, Figures, Percentiles, RepeatedMessage, Standing, Subject
 
 __all__ = ["figures_of"]
 
-Values = Mapping[str, Any]  # Any: what a Spark row holds is known by its schema only
+Values = Mapping[str, Any]  # Any: what a row holds is known by the ledger's schema only
 
 
-def figures_of(row: Values) -> Figures:
-    """From a row as nested mappings (`Row.asDict(recursive=True)`). Raises KeyError for a field that is missing."""
-    standing = row["standing"]
+def figures_of(found: Subscription, rows: Mapping[int, Values], coverage: Coverage) -> Figures:
+    """Of one subscription. In: the rows of its broker by `seq`, those at least that `found.seqs()` names. Raises
+    KeyError if one is missing.
+    """
+    last = rows[found.starts["last_seq"]]
     return Figures(
         subject=Subject(
-            ordinal=row["ordinal"],
-            queue_name=row["queue_name"],
-            owner_namespace=standing["owner_namespace"],
-            owner_name=standing["owner_name"],
-            owner_uid=standing["owner_uid"],
+            ordinal=last["ordinal"],
+            queue_name=last["queue_name"],
+            owner_namespace=last["owner_namespace"],
+            owner_name=last["owner_name"],
+            owner_uid=last["owner_uid"],
         ),
-        standing=_standing(standing),
-        coverage=Coverage(**row["coverage"]),
-        window=_span(row["window"]),
-        stretch=_span(row["stretch"]),
-        recent=_span(row["recent"]),
-        caught_up_ms=row["caught_up_ms"],
-        progressed_ms=row["progressed_ms"],
-        consumed_ms=row["consumed_ms"],
-        percentiles=_percentiles(row),
+        standing=_standing(last),
+        coverage=coverage,
+        window=found.window,
+        stretch=found.stretch,
+        recent=found.recent,
+        caught_up_ms=found.starts["caught_up_ms"],
+        progressed_ms=found.progressed_ms,
+        consumed_ms=found.consumed_ms,
+        percentiles=_percentiles(found, rows),
     )
 
 
 def _standing(row: Values) -> Standing:
-    values = _taken(row, Standing)
-    values["stranded"] = row["stranded"] or 0
-    values["repeated"] = _repeated(row["repeated"], row["observed_ms"])
-    return Standing(**values)
+    now_ms = row["time_ms"]
+    return Standing(
+        observed_ms=now_ms,
+        depth=row["depth"],
+        ready=row["ready"],
+        in_flight=row["in_flight"],
+        scheduled=row["scheduled"],
+        stranded=row["stranded"] or 0,
+        age_ms=_since(row["oldest_available_ms"], now_ms),
+        hold_ms=_since(row["oldest_hold_ms"], now_ms),
+        consumers=row["consumers"],
+        credit=row["credit"],
+        usable_consumers=row["usable_consumers"],
+        unused_since_ms=row["unused_since_ms"],
+        repeated=_repeated(row["repeated"], now_ms),
+    )
+
+
+def _since(then_ms: int | None, now_ms: int) -> int | None:
+    """Not known if the clock went back behind it."""
+    return None if then_ms is None or then_ms > now_ms else now_ms - then_ms
 
 
 def _repeated(text: str | None, observed_ms: int) -> tuple[RepeatedMessage, ...]:
@@ -61,16 +80,15 @@ def _repeated(text: str | None, observed_ms: int) -> tuple[RepeatedMessage, ...]
     )
 
 
-def _span(row: Values) -> Span:
-    values = {name: row[name] for name in _SPAN}
-    return Span(**values, growth=Growth(**_taken(row, Growth)))
-
-
-_SPAN = tuple(field.name for field in fields(Span) if field.name != "growth")
-
-
-def _percentiles(row: Values) -> Percentiles:
-    sojourn, hold = grown(row["lives"]), added(row["hold"])
+def _percentiles(found: Subscription, rows: Mapping[int, Values]) -> Percentiles:
+    sojourn = grown(
+        {
+            "first": _histogram("sojourn", life.first_sojourn_seq, rows),
+            "last": _histogram("sojourn", life.last_sojourn_seq, rows),
+        }
+        for life in found.lives
+    )
+    hold = added(_histogram("hold", found.lives[-1].hold_seq, rows))
     return Percentiles(
         completions=sum(sojourn.values()),
         sojourn_p50=bucket_of_rank(sojourn, 50),
@@ -80,5 +98,7 @@ def _percentiles(row: Values) -> Percentiles:
     )
 
 
-def _taken(row: Values, model: type[Any]) -> dict[str, Any]:
-    return {field.name: row[field.name] for field in fields(model)}
+def _histogram(name: str, seq: int | None, rows: Mapping[int, Values]) -> Histogram | None:
+    if seq is None:
+        return None
+    return {"indexes": rows[seq][f"{name}_indexes"], "counts": rows[seq][f"{name}_counts"]}

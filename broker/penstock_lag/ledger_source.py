@@ -38,7 +38,7 @@ from penstock_lag.settings import read_token
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LedgerSource", "SegmentMismatch", "read_ledger", "to_batches"]
+__all__ = ["LedgerSource", "SegmentMismatch", "check_segment", "read_ledger", "to_batches"]
 
 BATCH_ROWS: Final = 65_536
 FORMAT: Final = "penstock_ledger"
@@ -143,6 +143,16 @@ def to_batches(
     arrays = [_column(table, column, name) for column in columns]
     fields = [pa.field(column.name, _arrow(column.type)) for column in columns]
     yield from pa.Table.from_arrays(arrays, schema=pa.schema(fields)).to_batches(max_chunksize=BATCH_ROWS)
+
+
+def check_segment(content: bytes, name: str) -> None:
+    """Look at the columns of a file, not at its rows. Raises SegmentMismatch as `to_batches` does."""
+    try:
+        empty = pq.read_schema(io.BytesIO(content)).empty_table()
+    except pa.ArrowException as error:
+        raise SegmentMismatch(f"{name} can't be read: {error}") from error
+    for column in COLUMNS:
+        _column(empty, column, name)
 
 
 def _asked(options: Mapping[str, str]) -> tuple[LedgerColumn, ...]:

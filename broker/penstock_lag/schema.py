@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, LongType, String
 
 from penstock_api.ledger_format import COLUMNS, ColumnType
 
-__all__ = ["LEDGER", "QUEUE"]
+__all__ = ["LEDGER", "QUEUE", "REQUIRED"]
 
 QUEUE: Final = ("ordinal", "queue_name")
 """What identifies one subscription's queue among all brokers of a run."""
@@ -33,3 +33,6 @@ def _spark(kind: ColumnType) -> DataType:
 
 LEDGER: Final = StructType([StructField(column.name, _spark(column.type)) for column in COLUMNS])
 """Every column of the ledger in file order."""
+
+REQUIRED: Final = tuple(column.name for column in COLUMNS if not column.nullable)
+"""A row without one of these is of no ledger."""

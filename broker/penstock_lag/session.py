@@ -1,41 +1,71 @@
 """The Spark session of a run: its own on this machine, or the one that spark-submit prepared.
 
-Spark's Python workers need the interpreter that has pyarrow and this package. Source: docs/reference/lag-job.md, "How
-Spark runs".
+Spark's Python workers need the interpreter that has pyarrow and this package. What the user has set for spark-submit,
+on its command line or in its files, is never changed. Source: docs/reference/lag-job.md, "How Spark runs".
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
+from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs] - it has none
+from pyspark.conf import SparkConf
+from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock_api.failure import CannotRun
 
-__all__ = ["local_session", "started_by_spark_submit", "tune"]
+__all__ = ["Needs", "is_local", "local_session", "options_for", "started_by_spark_submit", "tune", "tuning"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a run wants of its session."""
+
+    run_name: str | None
+    memory: str = "1g"
+    rows: int | None = None
+    """Of the window; None: not known yet."""
+
 
 OPTIONS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",  # a window is small: more partitions are only more tasks
-    "spark.sql.adaptive.enabled": "false",  # likewise: replanning costs more than it saves
-    "spark.sql.autoBroadcastJoinThreshold": "-1",  # rows are grouped by the join's keys already: no job to broadcast
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+"""Unless the user has set them."""
+
 LOCAL_OPTIONS: Final[Mapping[str, str]] = {
     "spark.master": "local[2]",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # the job runs only for seconds
+    "spark.sql.adaptive.enabled": "false",  # the number of partitions follows from that of the rows
+    "spark.sql.autoBroadcastJoinThreshold": "-1",  # what is small is marked as such
 }
+"""For a session of its own."""
+
+SHORT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For runs of seconds, in which optimising costs more than it saves."""
+LONG: Final = "-XX:+UseParallelGC"
+LONG_ROWS: Final = 4_000_000
+"""From this many rows on the JVM optimises."""
+STOPS: Final = "-XX:+ExitOnOutOfMemoryError"
+
+INTERPRETED_ROWS: Final = 5_000
+"""Up to this many rows plans are interpreted instead of compiled: compiling takes longer than everything else."""
+ROWS_PER_PARTITION: Final = 400_000
+"""A partition of so many snapshots is sorted within the default heap, with two at a time."""
 
 
 def started_by_spark_submit(environment: Mapping[str, str] = os.environ) -> bool:
@@ -43,31 +73,68 @@ def started_by_spark_submit(environment: Mapping[str, str] = os.environ) -> bool
     return "PYSPARK_GATEWAY_PORT" in environment
 
 
-INTERPRETED_ROWS: Final = 90_000
-"""With more rows than this, the plan is compiled. At 90,090 rows of 1,000 subscriptions that took 43 s of processor
-time, and 50 s to interpret it; for few rows compiling takes longer than everything else.
-"""
+def is_local(spark: SparkSession) -> bool:
+    """Whether all of Spark runs in one process on this machine."""
+    return (spark.sparkContext.master or "").startswith("local")
+
+
+def tuning(rows: int, cores: int) -> dict[str, str]:
+    """The options that depend on the number of rows, and on how many tasks run at a time."""
+    partitions = max(min(cores, rows // INTERPRETED_ROWS + 1), -(-rows // ROWS_PER_PARTITION))
+    return {
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN" if rows <= INTERPRETED_ROWS else "FALLBACK",
+        "spark.sql.shuffle.partitions": str(partitions),
+    }
 
 
 def tune(spark: SparkSession, rows: int) -> None:
-    """Set the options of a session that depend on the number of rows."""
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if rows <= INTERPRETED_ROWS else "FALLBACK")
+    """Set them, but not those that the user has set."""
+    given = spark.sparkContext.getConf()
+    for name, value in tuning(rows, spark.sparkContext.defaultParallelism).items():
+        if not given.contains(name):
+            spark.conf.set(name, value)
+
+
+def options_for(needs: Needs, scratch: str, is_given: Callable[[str], bool] | None) -> dict[str, str]:
+    """Options of a session: of its own, or, with `is_given`, of one that spark-submit prepared. That function says of
+    an option whether the user has set it.
+    """
+    options = {**OPTIONS, "spark.sql.warehouse.dir": scratch}
+    if is_given is not None:
+        return {name: value for name, value in options.items() if not is_given(name)}
+    is_long = needs.rows is None or needs.rows > LONG_ROWS
+    return options | {
+        **LOCAL_OPTIONS,
+        "spark.driver.memory": needs.memory,
+        "spark.driver.extraJavaOptions": f"{LONG if is_long else SHORT} {STOPS}",
+        "spark.local.dir": scratch,
+        "spark.app.name": needs.run_name or "penstock lag",
+    }
 
 
 @contextmanager
-def local_session(run_name: str | None) -> Generator[SparkSession]:
+def local_session(needs: Needs) -> Generator[SparkSession]:
     """A Spark session, which is stopped afterwards. Raises CannotRun if there is no Java."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory(prefix="penstock-lag-") as scratch:
-        options = {**OPTIONS, "spark.sql.warehouse.dir": scratch}
-        if not started_by_spark_submit():
-            options |= {**LOCAL_OPTIONS, "spark.local.dir": scratch, "spark.app.name": run_name or "penstock lag"}
-        session = _start(options)
+        session = _start(options_for(needs, scratch, _given_to_spark_submit() if started_by_spark_submit() else None))
         try:
             yield session
         finally:
-            session.stop()
+            _stop(session)
+
+
+def _stop(session: SparkSession) -> None:
+    try:
+        session.stop()
+    except (Py4JError, ConnectionError) as error:  # its process is gone; what that means is said where it was noticed
+        log.warning("Spark was not there any more to be stopped: %s", type(error).__name__)
+
+
+def _given_to_spark_submit() -> Callable[[str], bool]:
+    SparkContext._ensure_initialized()  # pyright: ignore[reportPrivateUsage] - SparkConf is empty before
+    return SparkConf().contains
 
 
 def _start(options: Mapping[str, str]) -> SparkSession:

@@ -13,10 +13,20 @@ from typing import Final
 from penstock_api.failure import Misuse
 from penstock_api.observer_api import RUN_NAME
 
-__all__ = ["RUN_NAME_VARIABLE", "STDOUT", "TOKEN_VARIABLE", "LagJobSettings", "check_run_name", "read_token"]
+__all__ = [
+    "MEMORY_VARIABLE",
+    "RUN_NAME_VARIABLE",
+    "STDOUT",
+    "TOKEN_VARIABLE",
+    "LagJobSettings",
+    "check_run_name",
+    "read_token",
+]
 
 TOKEN_VARIABLE: Final = "PENSTOCK_OBSERVER_TOKEN"
 RUN_NAME_VARIABLE: Final = "PENSTOCK_RUN_NAME"
+MEMORY: Final = "[1-9][0-9]{0,5}[mg]"
+MEMORY_VARIABLE: Final = "PENSTOCK_LAG_MEMORY"
 STDOUT: Final = Path("-")
 
 
@@ -26,6 +36,8 @@ class LagJobSettings:
 
     observers: tuple[str, ...]
     """Base URLs in the order of the pods' ordinals, one per expected broker. The first one stores the result."""
+    ledgers: tuple[str, ...] = ()
+    """Folders in the order of the pods' ordinals, which are read instead of asking the observers."""
     broker: str
     namespace: str
     run_name: str | None = None
@@ -45,12 +57,15 @@ class LagJobSettings:
     """PUT the result to the first observer."""
     output: Path | None = None
     """Write the result here too; ``-`` is the standard output."""
+    memory: str = "1g"
+    """Heap of Spark's driver; under spark-submit the application sets it."""
     table: bool = False
     """Print a table for people to the standard output."""
 
     def __post_init__(self) -> None:
         """Check the values; raises Misuse with the name of the option."""
-        _check(bool(self.observers), "--observer", "be given at least once")
+        _check(bool(self.observers or self.ledgers), "--observer", "be given at least once, or --ledger")
+        _check(bool(self.observers) or not self.publish, "--ledger", "be used with --observer or with --no-publish")
         for url in self.observers:
             _check(
                 url.startswith(("http://", "https://")), "--observer", f"be http:// or https:// URLs; {url!r} is not"
@@ -59,6 +74,7 @@ class LagJobSettings:
         _check(self.stale_seconds >= 1, "--stale", "be at least 1 second")
         _check(self.patience_seconds >= 0, "--patience", "be 0 seconds or more")
         _check(self.as_of is None or self.as_of.tzinfo is not None, "--as-of", "have a time zone, such as a final Z")
+        _check(re.fullmatch(MEMORY, self.memory) is not None, "--memory", "be a number and m or g, such as 1g or 1536m")
         if self.run_name is not None:
             check_run_name(self.run_name)
         _check(not (self.table and self.output == STDOUT), "--table and --output -", "not be used together")

@@ -65,6 +65,8 @@ class Plan:
     """Ordinal and sentence (without its full stop) of each piece that is not read of the ledger of a broker, although
     the broker may report. Totals go on over a gap, so figures over it are exact; what was least or most is not.
     """
+    bytes: int = 0
+    """The size of the segments, as the observers report it."""
 
 
 def make_plan(
@@ -82,7 +84,7 @@ def make_plan(
     windows: list[BrokerWindow] = []
     segments: list[Chosen] = []
     gaps: list[tuple[int, str]] = []
-    rows = 0
+    rows = size = 0
     for broker in present:
         window = _window_of(broker, end_ms, window_ms)
         reason = _silence(broker.listing, window, end_ms, stale_ms, live=as_of_ms is None)
@@ -94,6 +96,8 @@ def make_plan(
             chosen, overlaps = _apart(_names(segment for segment in listed if _reaches_into(segment, window)))
             segments += [Chosen(broker.ordinal, str(name)) for name in chosen]
             rows += sum(name.rows for name in chosen)
+            sizes = {segment.name: segment.bytes for segment in listed}
+            size += sum(sizes[str(name)] for name in chosen)
             gaps += [(broker.ordinal, sentence) for sentence in (*overlaps, *_gaps(chosen, _names(listed)))]
     return Plan(
         start_ms=end_ms - window_ms,
@@ -103,6 +107,7 @@ def make_plan(
         rows=rows,
         missing=tuple(sorted(missing)),
         gaps=tuple(sorted(gaps, key=lambda gap: gap[0])),
+        bytes=size,
     )
 
 

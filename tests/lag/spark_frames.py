@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock_api.ledger_format import RowKind
-from penstock_lag.figures_rows import figures_of
+from penstock_lag.computation import compute_figures
 from penstock_lag.schema import LEDGER
-from penstock_lag.transforms.figures import figures
-from penstock_lag.transforms.rows import LedgerRows
+from penstock_lag.transforms.rows import LedgerRows, Place
 from penstock_lag.windows import BrokerWindow
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.rules import Thresholds
@@ -64,7 +63,7 @@ def ledger_rows(spark: SparkSession, rows: Iterable[Mapping[str, object]]) -> Le
     """The rows as the steps ask for them."""
     frame = ledger_frame(spark, rows)
 
-    def of_kind(kind: RowKind, columns: Sequence[str]) -> DataFrame:
+    def of_kind(kind: RowKind, columns: Sequence[str], places: Sequence[Place] | None = None) -> DataFrame:
         return frame.where(frame["kind"] == kind.value).select(*columns)
 
     return of_kind
@@ -76,8 +75,7 @@ def all_figures(
     """What a run over all the rows would collect, by ordinal and queue name."""
     ends = {int(str(row["ordinal"])): 10**15 for row in rows}
     windows = [BrokerWindow(ordinal, 0, end_ms) for ordinal, end_ms in ends.items()]
-    found = figures(ledger_rows(spark, rows), windows, thresholds or Thresholds()).collect()
-    made = [figures_of(row.asDict(recursive=True)) for row in found]
+    made = compute_figures(spark, ledger_rows(spark, rows), windows, thresholds or Thresholds())
     by_queue = {(one.subject.ordinal, one.subject.queue_name): one for one in made}
     assert len(by_queue) == len(made), "one row for each queue"
     return by_queue

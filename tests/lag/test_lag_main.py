@@ -21,10 +21,11 @@ from penstock_api.lag_result import LagResult, LagState
 from penstock_api.management import DurationHistogram, Owner
 from penstock_lag.arguments import parse
 from penstock_lag.main import main, run
+from penstock_lag.session import Needs
 from penstock_lag.settings import LagJobSettings, read_token
 from penstock_observer.rows import Poll
 
-Session = Callable[[str | None], AbstractContextManager[SparkSession]]
+Session = Callable[[Needs], AbstractContextManager[SparkSession]]
 
 OWNER = Owner(cluster_id="c", kind="Subscription", namespace="shop", name="orders", uid="u-1")
 
@@ -208,7 +209,7 @@ def test_a_segment_that_is_gone_is_a_clear_failure(session: Session, tmp_path: P
 def test_an_empty_ledger_needs_no_spark(tmp_path: Path) -> None:
     """A valid document without subscriptions, published."""
 
-    def none(_: str | None) -> AbstractContextManager[SparkSession]:
+    def none(_: Needs) -> AbstractContextManager[SparkSession]:
         raise AssertionError("Spark must not be started")
 
     with serving(tmp_path, []) as observer:
@@ -222,7 +223,7 @@ def test_an_empty_ledger_needs_no_spark(tmp_path: Path) -> None:
 def test_a_result_that_nobody_stores_is_a_failure_but_is_written(tmp_path: Path) -> None:
     """The file is there for whoever asked for it."""
 
-    def none(_: str | None) -> AbstractContextManager[SparkSession]:
+    def none(_: Needs) -> AbstractContextManager[SparkSession]:
         raise AssertionError("Spark must not be started")
 
     with pytest.raises(Failure, match="the result of run run-1 was not stored") as failed:
@@ -283,6 +284,18 @@ def test_options_become_settings(tmp_path: Path) -> None:
         publish=False,
         output=Path("-"),
     )
+
+
+def test_the_heap_comes_from_the_option_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 GiB without either."""
+    words = ["--ledger", "/a,/b", "--no-publish", "--broker", "main", "--namespace", "shop"]
+    monkeypatch.delenv("PENSTOCK_LAG_MEMORY", raising=False)
+    assert (parse(words).memory, parse(words).ledgers) == ("1g", ("/a", "/b"))
+    monkeypatch.setenv("PENSTOCK_LAG_MEMORY", "3g")
+    assert parse(words).memory == "3g"
+    assert parse([*words, "--memory", "1536m"]).memory == "1536m"
+    with pytest.raises(Misuse, match="--memory can't be used"):
+        parse([*words, "--memory", "2GiB"])
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ def test_a_given_end_leaves_out_what_came_later() -> None:
         rows=20,
         missing=(),
         gaps=(),
+        bytes=2,
     )
 
 

@@ -28,6 +28,16 @@ _SUBMISSION_MILLIS: Final = "120000"
 """Spark's default of 10 s is too short for a JVM that starts on a busy node: the run would fail with a timeout."""
 _KEEP_SECONDS: Final = 3600
 DEADLINE_SECONDS: Final = 1800
+_CPU: Final = "250m"
+"""A run of 900,000 rows takes some 55 s of processor time, a small one 25 s, so it ends within four minutes also if it
+gets no more than this. Source of this and the next: docs/reference/lag-performance.md.
+"""
+_BESIDE_HEAP_MEBIBYTES: Final = 640
+"""Of a run's pod: what the JVM has outside of its heap, and Python, which judges what Spark found. Without it the
+kernel would kill the pod before the heap is full, and nobody would say why.
+"""
+_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError"
+"""A run is short, so it does not pay to optimise; and it ends when its heap is full."""
 
 
 def cron(broker: Broker) -> str:
@@ -119,8 +129,10 @@ def _scheduled_application(broker: Broker, image: str) -> Manifest:
     name = f"{broker.metadata.name}-lag"
     driver: Manifest = {
         "cores": 1,
-        "coreRequest": "100m",
+        "coreRequest": _CPU,
         "memory": broker.spec.lag_analysis.memory,
+        "memoryOverhead": f"{_BESIDE_HEAP_MEBIBYTES}m",
+        "javaOptions": _JAVA,
         "kubernetesMaster": "local[2]",
         "serviceAccount": name,
         "labels": {names.BROKER_LABEL: broker.metadata.name},
@@ -167,6 +179,7 @@ def _scheduled_application(broker: Broker, image: str) -> Manifest:
 
 def _cron_job(broker: Broker, image: str) -> Manifest:
     name = f"{broker.metadata.name}-lag"
+    memory = f"{_mebibytes(broker.spec.lag_analysis.memory) + _BESIDE_HEAP_MEBIBYTES}Mi"
     container: Manifest = {
         "name": "lag",
         "image": image,
@@ -176,9 +189,10 @@ def _cron_job(broker: Broker, image: str) -> Manifest:
             {
                 "name": "PENSTOCK_RUN_NAME",
                 "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/job-name']"}},
-            }
+            },
+            {"name": "PENSTOCK_LAG_MEMORY", "value": broker.spec.lag_analysis.memory},
         ],
-        "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}},
+        "resources": {"requests": {"cpu": _CPU, "memory": memory}, "limits": {"memory": memory}},
         "securityContext": _container_security(),
         "volumeMounts": [
             {"name": "observer", "mountPath": _MOUNT, "readOnly": True},
@@ -216,3 +230,8 @@ def _cron_job(broker: Broker, image: str) -> Manifest:
         },
     }
     return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _about(broker), "spec": spec}
+
+
+def _mebibytes(heap: str) -> int:
+    """Of a size as Java has it, such as 1g or 1536m."""
+    return int(heap[:-1]) * (1024 if heap.endswith("g") else 1)

@@ -79,8 +79,10 @@ def test_the_whole_application() -> None:
             "volumes": [{"name": "tmp", "emptyDir": {}}],
             "driver": {
                 "cores": 1,
-                "coreRequest": "100m",
+                "coreRequest": "250m",
                 "memory": "1g",
+                "memoryOverhead": "640m",
+                "javaOptions": "-XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError",
                 "kubernetesMaster": "local[2]",
                 "serviceAccount": "main-lag",
                 "labels": {"penstock.dev/broker": "main"},
@@ -100,6 +102,15 @@ def test_a_cron_job_has_no_token_either() -> None:
     assert (pod["automountServiceAccountToken"], pod["restartPolicy"]) == (False, "Never")
     assert pod["containers"][0]["args"] == ["penstock", "lag", *ARGUMENTS]
     assert pod["containers"][0]["securityContext"] == SECURITY
+
+
+@pytest.mark.parametrize(("heap", "pod"), [("1g", "1664Mi"), ("1536m", "2176Mi"), ("3g", "3712Mi")])
+def test_the_pod_of_a_cron_job_has_the_heap_and_room_beside_it(heap: str, pod: str) -> None:
+    """As the Spark operator gives it to the driver."""
+    _, job = analysed(backend="CronJob", memory=heap)
+    (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert {"name": "PENSTOCK_LAG_MEMORY", "value": heap} in container["env"]
+    assert container["resources"] == {"requests": {"cpu": "250m", "memory": pod}, "limits": {"memory": pod}}
 
 
 def test_nothing_is_made_for_nothing() -> None:

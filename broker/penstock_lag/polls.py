@@ -1,0 +1,89 @@
+"""What is known of each poll and of its broker: since when an absence can be seen, how well the window is covered.
+
+Pure. A *run* of a broker is a row of polls that follow each other with the same data folder and the same epoch. There
+is one poll for thousands of snapshots, so polls are collected and looked at here, and Spark gets the answers back.
+Source: docs/concepts/lag.md, "Totals and lives".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from penstock_lag_rules.figures import Coverage
+
+__all__ = ["POLL_COLUMNS", "BrokerPolls", "PlacedPoll", "polls_of"]
+
+POLL_COLUMNS: Final = ("seq", "time_ms", "ordinal", "instance", "epoch", "interval_ms", "complete")
+"""What is needed of the broker rows."""
+
+Row = Mapping[str, Any]  # Any: what a row holds is known by the ledger's schema only
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPoll:
+    """A poll and its run."""
+
+    poll: int
+    """`seq` of the row that closes it."""
+    run_start: int
+    """The first poll with the same data folder and epoch, without another one in between."""
+    instance_start: int
+    """The first poll with the same data folder, without another one in between."""
+    shows_absence: bool
+    """A complete poll of the same run came before: what is not in that one, and in this one, was born in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPolls:
+    """The polls of one broker in the window, at least one."""
+
+    coverage: Coverage
+    placed: tuple[PlacedPoll, ...]
+    last_complete: int
+    """The last complete poll; 0 if none is."""
+
+
+def polls_of(rows: Sequence[Row]) -> dict[int, BrokerPolls]:
+    """By ordinal, from broker rows with `POLL_COLUMNS` in any order."""
+    by_ordinal: dict[int, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row["seq"]):
+        by_ordinal.setdefault(row["ordinal"], []).append(row)
+    return {
+        ordinal: BrokerPolls(
+            coverage=_coverage(own),
+            placed=tuple(_placed(own)),
+            last_complete=max((row["seq"] for row in own if row["complete"]), default=0),
+        )
+        for ordinal, own in by_ordinal.items()
+    }
+
+
+def _placed(rows: Sequence[Row]) -> list[PlacedPoll]:
+    placed: list[PlacedPoll] = []
+    run_start = instance_start = rows[0]["seq"]
+    complete_before = 0
+    for number, row in enumerate(rows):
+        before = rows[max(number - 1, 0)]
+        if row["instance"] != before["instance"]:
+            instance_start = row["seq"]
+        if (row["instance"], row["epoch"]) != (before["instance"], before["epoch"]):
+            run_start = row["seq"]
+        placed.append(PlacedPoll(row["seq"], run_start, instance_start, complete_before >= run_start))
+        if row["complete"]:
+            complete_before = row["seq"]
+    return placed
+
+
+def _coverage(rows: Sequence[Row]) -> Coverage:
+    """A clock that was set forward cannot be told from polls that failed; one that was set back can."""
+    first, last = rows[0], rows[-1]
+    return Coverage(
+        last_poll_ms=last["time_ms"],
+        elapsed_ms=max(last["time_ms"] - first["time_ms"], 0),
+        polls=len(rows),
+        interval_ms=last["interval_ms"],
+        clock_steps=sum(now["time_ms"] <= before["time_ms"] for before, now in pairwise(rows)),
+    )

@@ -1,0 +1,119 @@
+"""Segments as Parquet files that Spark reads itself: those of a ledger's folder, or copies of what observers serve.
+
+Spark's own reader needs no Python worker, takes only the columns that a step asks for, and costs a fraction of a Python
+data source. Copies go to the scratch folder of the run and are deleted with it. Source: docs/reference/lag-job.md, "How
+Spark runs".
+"""
+
+from __future__ import annotations
+
+import shutil
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from penstock_api.failure import Failure
+from penstock_api.ledger_format import RowKind, SegmentName
+from penstock_api.observer_api import SEGMENT
+from penstock_lag.ledger_source import check_segment
+from penstock_lag.observer_client import Observer
+from penstock_lag.schema import LEDGER
+from penstock_lag.transforms.rows import LedgerRows, Place
+from penstock_lag.windows import Chosen, Plan
+
+__all__ = ["SegmentFile", "download", "native_rows", "served_rows", "with_places"]
+
+THREADS: Final = 4
+"""Each holds one segment in memory, 32 MiB at most unless the observer's limit was raised."""
+SPARE_BYTES: Final = 256 * 1024 * 1024
+"""What the copies must leave free for Spark's own temporary files."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A segment, and where Spark finds it."""
+
+    ordinal: int
+    name: SegmentName
+    path: str
+
+
+def download(observers: Sequence[Observer], plan: Plan, scratch: Path) -> list[SegmentFile]:
+    """Copy the planned segments into the scratch folder, a few at a time, and check each. Raises Failure if they don't
+    fit; ObserverError if one can't be had; SegmentMismatch if one is none.
+    """
+    _check_space(scratch, plan.bytes)
+    for ordinal in {chosen.ordinal for chosen in plan.segments}:
+        (scratch / str(ordinal)).mkdir()
+
+    def one(chosen: Chosen) -> SegmentFile:
+        content = observers[chosen.ordinal].get(SEGMENT.format(name=chosen.name))
+        check_segment(content, chosen.name)
+        path = scratch / str(chosen.ordinal) / chosen.name
+        path.write_bytes(content)
+        return SegmentFile(chosen.ordinal, _parsed(chosen.name), path.as_uri())
+
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="segment") as pool:
+        return list(pool.map(one, plan.segments))
+
+
+def native_rows(spark: SparkSession, files: Sequence[SegmentFile]) -> LedgerRows:
+    """The rows of these segments as the steps ask for them. Columns that later releases append are left out; optional
+    ones that an earlier release did not have are null.
+    """
+
+    def of_kind(kind: RowKind, columns: Sequence[str], places: Sequence[Place] | None = None) -> DataFrame:
+        wanted = files if places is None else with_places(files, places)
+        frame = spark.read.schema(LEDGER).parquet(*(file.path for file in wanted))
+        return frame.where(F.col("kind") == kind.value).select(*columns)
+
+    return of_kind
+
+
+def served_rows(segments: Sequence[tuple[Chosen, str]], read: Callable[..., DataFrame]) -> LedgerRows:
+    """The rows of segments, each with the URL of its observer, for executors that can't see copies on this machine. In:
+    ledger_source.read_ledger without its segments.
+    """
+    files = {SegmentFile(each.ordinal, _parsed(each.name), each.name): url for each, url in segments}
+
+    def of_kind(kind: RowKind, columns: Sequence[str], places: Sequence[Place] | None = None) -> DataFrame:
+        wanted = list(files) if places is None else with_places(list(files), places)
+        return read([(files[file], file.path) for file in wanted], kind=kind, columns=columns)
+
+    return of_kind
+
+
+def with_places(files: Sequence[SegmentFile], places: Sequence[Place]) -> list[SegmentFile]:
+    """The segments that have one of these rows, by their names alone."""
+    by_ordinal: dict[int, list[int]] = {}
+    for ordinal, seq in sorted(places):
+        by_ordinal.setdefault(ordinal, []).append(seq)
+
+    def has_one(file: SegmentFile) -> bool:
+        seqs = by_ordinal.get(file.ordinal, [])
+        at = bisect_left(seqs, file.name.first)
+        return at < len(seqs) and seqs[at] <= file.name.last
+
+    return [file for file in files if has_one(file)]
+
+
+def _check_space(scratch: Path, needed: int) -> None:
+    free = shutil.disk_usage(scratch).free
+    if needed + SPARE_BYTES > free:
+        raise Failure(
+            f"the segments of the window are {needed} bytes, and {scratch} has {free} bytes free.",
+            "Give a shorter --window, or set TMPDIR to a folder on a larger volume.",
+        )
+
+
+def _parsed(name: str) -> SegmentName:
+    parsed = SegmentName.parse(name)
+    if parsed is None:
+        raise ValueError(f"{name} was planned, but is not the name of a segment")
+    return parsed

@@ -1,0 +1,47 @@
+"""What the footer of a segment on this machine says, without its rows."""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+# Reason: pyarrow ships no type information.
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock_api.failure import Failure
+from penstock_lag.schema import REQUIRED
+
+__all__ = ["footer_of"]
+
+CURE: Final = "Move the file elsewhere, or give another folder as --ledger."
+
+
+def footer_of(path: Path) -> dict[str, Any]:
+    """Number of rows, first_ms, last_ms, broker, ordinal, and with_... : how many rows have each required column.
+    Raises Failure if it is no Parquet file, or its footer says nothing of a required column.
+    """
+    try:
+        footer = pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        raise Failure(f"{path} can't be read: {error}.", CURE) from error
+    found: dict[str, Any] = {"rows": footer.num_rows}
+    ranges = {name: _range(footer, name, path) for name in REQUIRED}
+    for name, (_, _, nulls) in ranges.items():
+        found[f"with_{name}"] = footer.num_rows - nulls
+    found |= {"first_ms": ranges["time_ms"][0], "last_ms": ranges["time_ms"][1]}
+    return found | {name: ranges[name][1] for name in ("broker", "ordinal")}
+
+
+def _range(footer: Any, name: str, path: Path) -> tuple[Any, Any, int]:
+    """Least, most, and the number of nulls."""
+    if name not in footer.schema.names:
+        return None, None, footer.num_rows
+    column = footer.schema.names.index(name)
+    said = [footer.row_group(group).column(column).statistics for group in range(footer.num_row_groups)]
+    if any(each is None or not each.has_min_max for each in said):
+        raise Failure(f"{path}: its footer says nothing of the column {name}.", CURE)
+    return min(each.min for each in said), max(each.max for each in said), sum(each.null_count for each in said)

@@ -1,0 +1,170 @@
+"""The spans of a subscription from its pieces, and which rows of the ledger have to be seen themselves. Pure.
+
+Totals never fall within a life, so what grew in a span is most minus least of each life in it, or, for a life that was
+born in the span, the most alone. Source: docs/concepts/lag.md, "Totals and lives"; penstock_lag_rules.history, which
+defines the spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+from penstock_lag.polls import PlacedPoll
+from penstock_lag_rules.figures import TOTALS, Growth, Span
+
+__all__ = ["Life", "Starts", "Subscription", "subscription_of"]
+
+LOST: Final = "lost_at_restart"
+"""The broker goes on counting it after a restart, so it grows over all lives of an incarnation."""
+
+_LEAST: Final = ("min_depth", "min_ready", "min_in_flight", "min_consumers", "min_credit")
+
+Piece = Mapping[str, Any]
+"""A row of penstock_lag.transforms.pieces. Any: what it holds is known by its schema only."""
+Starts = Mapping[str, Any]
+"""A row of penstock_lag.transforms.starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One life of a subscription in the window."""
+
+    pieces: tuple[Piece, ...]
+    """In the order of their snapshots."""
+    is_born: bool
+    """An earlier complete poll of the same run did not have it: its totals count from zero."""
+    goes_on: bool
+    """The same incarnation as the life before, in the same data folder."""
+
+    @property
+    def first_seq(self) -> int:
+        """Its first snapshot in the window."""
+        return int(self.pieces[0]["first_seq"])
+
+    def least(self, total: str, start: int = 0) -> int:
+        """The least of a total from `start` on; 0 if no snapshot says."""
+        return min((each[f"least_{total}"] or 0 for each in self.since(start) if _says(each, total)), default=0)
+
+    def most(self, total: str, start: int = 0) -> int:
+        """The most of a total from `start` on; 0 if no snapshot says."""
+        return max((each[f"most_{total}"] or 0 for each in self.since(start)), default=0)
+
+    def since(self, start: int) -> tuple[Piece, ...]:
+        """Its pieces from `start` on: no span starts within a piece."""
+        return tuple(each for each in self.pieces if each["first_seq"] >= start)
+
+    @property
+    def first_sojourn_seq(self) -> int | None:
+        """The first row with a sojourn histogram; None if it counts from zero, or if no row has one."""
+        found = [each["first_sojourn_seq"] for each in self.pieces if each["first_sojourn_seq"] is not None]
+        return None if self.is_born else min(found, default=None)
+
+    @property
+    def last_sojourn_seq(self) -> int | None:
+        """The last row with a sojourn histogram."""
+        return max((each["last_sojourn_seq"] for each in self.pieces if each["last_sojourn_seq"]), default=None)
+
+    @property
+    def hold_seq(self) -> int | None:
+        """The last row with a hold histogram."""
+        return max((each["hold_seq"] for each in self.pieces if each["hold_seq"]), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What the pieces of one subscription say."""
+
+    starts: Starts
+    lives: tuple[Life, ...]
+    window: Span
+    stretch: Span
+    recent: Span
+    consumed_ms: int | None
+    progressed_ms: int
+
+    def seqs(self) -> set[int]:
+        """The rows that have to be seen themselves."""
+        wanted = {self.starts["last_seq"], self.lives[-1].hold_seq}
+        for life in self.lives:
+            wanted |= {life.first_sojourn_seq, life.last_sojourn_seq}
+        return {seq for seq in wanted if seq is not None}
+
+
+def subscription_of(starts: Starts, pieces: Sequence[Piece], polls: Mapping[int, PlacedPoll]) -> Subscription:
+    """From the starts of its spans, its pieces, and the polls of its broker by `seq`."""
+    lives = _lives(pieces, polls)
+    is_new = polls[lives[0].pieces[0]["first_poll"]].shows_absence
+    first, stretch, recent = starts["first_seq"], starts["stretch_start"], starts["recent_start"]
+    window = _span(lives, first, starts, starts["window_falls"], has_base=not is_new)
+    consumed = [(each["consumed_seq"], each["consumed_ms"]) for each in pieces if each["consumed_seq"] is not None]
+    progressed_ms = starts["progressed_ms"]
+    return Subscription(
+        starts=starts,
+        lives=tuple(lives),
+        window=window,
+        stretch=_span(lives, stretch, starts, starts["stretch_falls"], has_base=True) if stretch else window,
+        recent=_span(lives, recent, starts, starts["recent_falls"], has_base=not (is_new and recent == first)),
+        consumed_ms=max(consumed)[1] if consumed else None,
+        progressed_ms=_first_ms(lives, first) if progressed_ms is None else progressed_ms,
+    )
+
+
+def _lives(pieces: Sequence[Piece], polls: Mapping[int, PlacedPoll]) -> list[Life]:
+    lives: list[Life] = []
+    ordered = sorted(pieces, key=lambda piece: piece["first_seq"])
+    for _, found in groupby(ordered, key=lambda piece: (piece["run_start"], piece["incarnation"])):
+        own = tuple(found)
+        poll = polls[own[0]["first_poll"]]
+        before = lives[-1].pieces[-1] if lives else None
+        goes_on = (
+            before is not None
+            and before["last_poll"] >= poll.instance_start
+            and before["incarnation"] == own[0]["incarnation"]
+        )
+        lives.append(Life(own, is_born=poll.shows_absence, goes_on=goes_on))
+    return lives
+
+
+def _span(lives: Sequence[Life], start: int, starts: Starts, falls: int, *, has_base: bool) -> Span:
+    """The span from the snapshot `start` on. Its first snapshot is the base: what had grown until then is from before
+    the span. Without a base, because the subscription was not there before, the span began empty.
+    """
+    found = [piece for life in lives for piece in life.since(start)]
+    base = found[0]
+    return Span(
+        elapsed_ms=max(starts["last_ms"] - base["first_ms"], 0),
+        snapshots=sum(each["snapshots"] for each in found),
+        first_depth=base["first_depth"] if has_base else 0,
+        first_age_ms=base["first_age_ms"],
+        falls=falls,
+        **{name: min(each[name] for each in found) for name in _LEAST},
+        max_credit=max(each["max_credit"] for each in found),
+        growth=Growth(**{total: _growth(total, lives, start, has_base) for total in TOTALS}),
+    )
+
+
+def _growth(total: str, lives: Sequence[Life], start: int, has_base: bool) -> int:
+    grown = 0
+    for number, life in enumerate(lives):
+        if not life.since(start):
+            continue
+        begins_here = life.first_seq > start or not has_base
+        most, least = life.most(total, start), life.least(total, start)
+        if begins_here and total == LOST and life.goes_on:
+            grown += max(least - lives[number - 1].most(total), 0) + most - least
+        elif begins_here and life.is_born:
+            grown += most
+        else:
+            grown += most - least
+    return grown
+
+
+def _first_ms(lives: Sequence[Life], start: int) -> int:
+    return next(int(piece["first_ms"]) for life in lives for piece in life.since(start))
+
+
+def _says(piece: Piece, total: str) -> bool:
+    return piece[f"least_{total}"] is not None

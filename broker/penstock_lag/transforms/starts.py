@@ -1,0 +1,82 @@
+"""Where the spans of each subscription start, and what has to be known of one snapshot and the one before.
+
+This is the only step that sorts snapshots, so it takes few columns along. Everything else is least, most and counts,
+which `pieces` adds up where the rows are read.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.window import WindowSpec
+
+from penstock_lag.schema import QUEUE
+from penstock_lag.transforms.rows import age_ms
+from penstock_lag_rules.rules import Thresholds
+
+__all__ = ["START_COLUMNS", "with_starts"]
+
+START_COLUMNS: Final = (
+    *("seq", "poll", "time_ms", *QUEUE, "incarnation"),
+    *("depth", "scheduled", "stranded", "oldest_available_ms", "acked", "moved"),
+)
+"""What this step needs of the subscription rows."""
+
+
+def with_starts(subscriptions: DataFrame, polls: DataFrame, thresholds: Thresholds) -> DataFrame:
+    """One row per subscription.
+
+    In: subscription rows; polls as penstock_lag.polls.PlacedPoll with their ordinal. Out: ordinal, queue_name,
+    first_seq, last_seq, last_poll, last_ms, stretch_start (0 if it was never caught up) and recent_start (seq of the
+    snapshot with which a span begins), caught_up_ms, progressed_ms (null if no snapshot shows progress), and
+    window_falls, stretch_falls and recent_falls: how often the depth fell from one snapshot of the span to the next.
+    """
+    narrow = subscriptions.join(F.broadcast(polls), ["ordinal", "poll"], how="inner").select(
+        # Spark compares the first eight bytes of what it sorts by; names would begin with the same ones.
+        F.xxhash64(*QUEUE).alias("sorted_by"),
+        *QUEUE,
+        *("seq", "poll", "time_ms", "depth", "run_start", "incarnation", "shows_absence"),
+        _caught_up(thresholds).alias("caught_up"),
+        (F.coalesce("acked", F.lit(0)) + F.coalesce("moved", F.lit(0))).alias("taken"),
+    )
+    by_seq = Window.partitionBy("sorted_by", *QUEUE).orderBy("seq")
+    whole = by_seq.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    compared = narrow.select(
+        *("sorted_by", *QUEUE),
+        *("seq", "poll", "time_ms", "caught_up"),
+        (F.col("depth") < F.lag("depth").over(by_seq)).alias("fell"),
+        _progressed(by_seq).alias("progressed"),
+        F.lead("seq", 2).over(by_seq).isNull().alias("among_last_two"),
+        F.last("time_ms").over(whole).alias("last_ms"),
+        F.coalesce(F.max(F.when(F.col("caught_up"), F.col("seq"))).over(whole), F.lit(0)).alias("stretch_start"),
+    )
+    is_recent = (F.col("time_ms") >= F.col("last_ms") - thresholds.recent_ms) | F.col("among_last_two")
+    placed = compared.withColumn("recent_start", F.min(F.when(is_recent, F.col("seq"))).over(whole))
+    seq, time = F.col("seq"), F.col("time_ms")
+    grouped = placed.groupBy("sorted_by", *QUEUE, "stretch_start", "recent_start", "last_ms").agg(
+        F.min(seq).alias("first_seq"),
+        F.max(seq).alias("last_seq"),
+        F.max("poll").alias("last_poll"),
+        F.max_by(time, F.when(F.col("caught_up"), seq)).alias("caught_up_ms"),
+        F.max_by(time, F.when(F.col("progressed"), seq)).alias("progressed_ms"),
+        F.count_if("fell").alias("window_falls"),
+        F.count_if(F.col("fell") & (seq > F.col("stretch_start"))).alias("stretch_falls"),
+        F.count_if(F.col("fell") & (seq > F.col("recent_start"))).alias("recent_falls"),
+    )
+    return grouped.drop("sorted_by")
+
+
+def _caught_up(thresholds: Thresholds) -> Column:
+    is_young = F.coalesce(age_ms("oldest_available_ms") <= thresholds.allowed_age_ms, F.lit(False))
+    waits = F.col("depth") - F.col("scheduled") + F.coalesce("stranded", F.lit(0))
+    return (waits <= thresholds.allowed_messages) | is_young
+
+
+def _progressed(by_seq: WindowSpec) -> Column:
+    """More was accepted or moved than in the snapshot before, or in the first of a life that was born just now."""
+    same_run = F.lag("run_start").over(by_seq).eqNullSafe(F.col("run_start"))
+    same_incarnation = F.lag("incarnation").over(by_seq).eqNullSafe(F.col("incarnation"))
+    more = F.col("taken") > F.lag("taken").over(by_seq)
+    return F.when(same_run & same_incarnation, more).otherwise(F.col("shows_absence") & (F.col("taken") > 0))

@@ -1,0 +1,99 @@
+"""Ledgers that are read where they are: the same document as over HTTP, and what is no ledger is said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lag.observer_server import serving, token_file
+from observer.samples import START_MS, a_poll, a_subscription
+from pyspark.sql import SparkSession
+
+from penstock_api.failure import Failure, Misuse
+from penstock_api.management import DurationHistogram
+from penstock_lag.ledger_paths import list_ledgers, rows_in
+from penstock_lag.main import run
+from penstock_lag.session import Needs
+from penstock_lag.settings import LagJobSettings
+from penstock_lag.windows import AbsentBroker
+
+Session = Callable[[Needs], AbstractContextManager[SparkSession]]
+
+
+def settings(folder: Path, **changes: Any) -> LagJobSettings:
+    """A run that stores nothing."""
+    values: dict[str, Any] = {
+        "observers": (),
+        "broker": "main",
+        "namespace": "shop",
+        "run_name": "run-1",
+        "publish": False,
+        "patience_seconds": 0,
+        "output": folder / "result.json",
+    }
+    return LagJobSettings(**(values | changes))
+
+
+@pytest.mark.spark
+def test_a_folder_gives_the_document_of_its_observer(spark: SparkSession, tmp_path: Path) -> None:
+    """Byte for byte, by path and by address; other files in the folder are left alone."""
+    session: Session = lambda _: nullcontext(spark)  # noqa: E731
+    sojourn = DurationHistogram(indexes=(3,), counts=(30,), sum_ms=60)
+    polls = [
+        a_poll(
+            START_MS + 10_000 * step,
+            a_subscription(depth=step, ready=step, enqueued=9 * step, acked=8 * step, delivered=8 * step),
+            a_subscription("bills", sojourn=sojourn if step else DurationHistogram()),
+        )
+        for step in range(7)
+    ]
+    with serving(tmp_path, polls) as served:
+        run(settings(tmp_path, observers=(served.url,), token_file=token_file(tmp_path)), session)
+        expected = (tmp_path / "result.json").read_bytes()
+        folder = served.api.ledger.folder
+        (folder / ".0000000003-000000000099-000000000100.parquet").write_bytes(b"half")
+        (folder / "notes.txt").write_text("x")
+        for path in (str(folder), folder.as_uri()):
+            run(settings(tmp_path, ledgers=(path,)), session)
+            assert (tmp_path / "result.json").read_bytes() == expected
+        assert [lag["messages"] for lag in json.loads(expected)["subscriptions"]] == [0, 6]
+        assert rows_in([str(folder)]) == 21
+        assert rows_in(["s3a://bucket/ledger"]) is None
+
+
+@pytest.mark.spark
+def test_what_is_no_ledger_of_this_broker_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    """An empty folder, another broker's, a file with another name than its rows, and no folder."""
+    with serving(tmp_path, [a_poll(START_MS), a_poll(START_MS + 10_000)]) as served:
+        folder = str(served.api.ledger.folder)
+        (tmp_path / "empty").mkdir()
+        reasons = [
+            one.broker.reason if isinstance(one.broker, AbsentBroker) else ""
+            for one in list_ledgers(spark, [folder, str(tmp_path / "empty"), folder], "main", "shop")
+        ]
+        assert reasons == [
+            "",
+            f"{tmp_path / 'empty'} has no segment of a ledger",
+            f"{folder} is the ledger of main-0, not of main-2; check the order of --ledger",
+        ]
+        renamed = tmp_path / "renamed"
+        renamed.mkdir()
+        (segment,) = served.api.ledger.segments
+        shutil.copy(served.api.ledger.folder / segment.name, renamed / "0000000003-000000000001-000000000009.parquet")
+        with pytest.raises(Failure, match="has 2 rows, and its name says 9"):
+            list_ledgers(spark, [str(renamed)], "main", "shop")
+    with pytest.raises(Failure, match=r"absent can't be listed: .*FileNotFoundException"):
+        list_ledgers(spark, [str(tmp_path / "absent")], "main", "shop")
+
+
+def test_a_folder_alone_has_nobody_who_stores_the_result(tmp_path: Path) -> None:
+    """Said before anything is tried."""
+    with pytest.raises(Misuse, match="--ledger can't be used"):
+        settings(tmp_path, ledgers=("/data",), publish=True)
+    with pytest.raises(Misuse, match="--observer can't be used"):
+        settings(tmp_path)

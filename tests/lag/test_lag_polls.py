@@ -1,0 +1,60 @@
+"""Runs of a broker and how well its polls cover the window, without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock_lag.polls import PlacedPoll, polls_of
+from penstock_lag_rules.figures import Coverage
+
+
+def a_row(seq: int, time_ms: int, **changes: Any) -> dict[str, Any]:
+    """A broker row."""
+    values: dict[str, Any] = {
+        "seq": seq,
+        "time_ms": time_ms,
+        "ordinal": 0,
+        "instance": "i-1",
+        "epoch": 3,
+        "interval_ms": 10_000,
+        "complete": True,
+    }
+    return values | changes
+
+
+def test_a_run_ends_with_another_epoch_and_with_another_folder() -> None:
+    """A complete poll shows what is absent only to the polls after it in the same run; order does not matter."""
+    rows = [
+        a_row(10, 0, complete=False),
+        a_row(20, 10_000),
+        a_row(30, 20_000),
+        a_row(40, 30_000, epoch=4),
+        a_row(50, 40_000, epoch=4),
+        a_row(60, 50_000, epoch=4, instance="i-2"),
+        a_row(70, 60_000, epoch=4, instance="i-1", complete=False),
+    ]
+    found = polls_of(rows[::-1])[0]
+    assert found.placed == (
+        PlacedPoll(10, run_start=10, instance_start=10, shows_absence=False),
+        PlacedPoll(20, run_start=10, instance_start=10, shows_absence=False),
+        PlacedPoll(30, run_start=10, instance_start=10, shows_absence=True),
+        PlacedPoll(40, run_start=40, instance_start=10, shows_absence=False),
+        PlacedPoll(50, run_start=40, instance_start=10, shows_absence=True),
+        PlacedPoll(60, run_start=60, instance_start=60, shows_absence=False),
+        PlacedPoll(70, run_start=70, instance_start=70, shows_absence=False),
+    )
+    assert found.last_complete == 60
+    assert found.coverage == Coverage(last_poll_ms=60_000, elapsed_ms=60_000, polls=7, interval_ms=10_000)
+
+
+def test_each_broker_has_its_own_polls() -> None:
+    """One was set back by 10 s and never complete."""
+    rows = [
+        a_row(1, 50_000),
+        a_row(1, 50_000, ordinal=1, complete=False),
+        a_row(2, 40_000, ordinal=1, complete=False, interval_ms=5_000),
+    ]
+    found = polls_of(rows)
+    assert found[0].coverage == Coverage(last_poll_ms=50_000, elapsed_ms=0, polls=1, interval_ms=10_000)
+    assert found[1].coverage == Coverage(last_poll_ms=40_000, elapsed_ms=0, polls=2, interval_ms=5_000, clock_steps=1)
+    assert (found[0].last_complete, found[1].last_complete) == (1, 0)
