@@ -50,20 +50,19 @@ def documented_metrics() -> set[str]:
     """The names in the tables of docs/reference/observer.md, "Metrics", as Prometheus stores them."""
     page = (ROOT / "docs/reference/observer.md").read_text(encoding="utf-8")
     section = page.partition("\n## Metrics\n")[2].partition("\n## ")[0]
-    prefix, names = "", set[str]()
-    for line in section.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if not line.startswith("|") or cells[0].startswith("---"):
-            continue
-        if cells[0].startswith(("name", "other")):
-            prefix = "penstock_subscription_" if "penstock_subscription_" in cells[0] else ""
-            continue
-        names |= set(_written_out(cells[0], prefix))
-    return names
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    return {name for row in rows for name in _written_out(row.split("|")[1])}
 
 
-def _written_out(cell: str, prefix: str) -> Iterator[str]:
-    """A name that begins with `_` continues the first two words of the first name of its line."""
+def _written_out(cell: str) -> Iterator[str]:
+    """The names in a cell, which may be short: a name that begins with `_` continues the first two words of the first
+    name of its row, and one without `penstock` is of a subscription.
+    """
     listed: list[str] = re.findall(r"`([a-z_]+)`", re.sub(r"\(.*?\)", "", cell))
     for name in listed:
-        yield ("_".join(listed[0].split("_")[:2]) if name.startswith("_") else prefix) + name
+        if name.startswith("penstock"):
+            yield name
+        elif name.startswith("_"):
+            yield "_".join(listed[0].split("_")[:2]) + name
+        else:
+            yield f"penstock_subscription_{name}"

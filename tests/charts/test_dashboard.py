@@ -7,19 +7,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp.test_utils import TestServer
 from charts.expressions import ROOT, documented_metrics, selectors
 from observer.samples import START_MS, a_poll, a_result, a_subscription
+from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_api.lag_result import LagState
 from penstock_lag_rules.rules import Thresholds
+from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
-from penstock_observer.metrics import exposition
 from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
 from penstock_observer.rows import RowOrigin
+from penstock_observer.secrets import TokenFile
+
+TestServer.__test__ = False  # pytest would collect it by its name
 
 DASHBOARD = json.loads((ROOT / "helm/penstock-operator/files/dashboard.json").read_text(encoding="utf-8"))
 PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
@@ -88,17 +94,30 @@ def test_panels_have_a_place_of_their_own() -> None:
         taken |= cells
 
 
-def test_the_documented_metrics_are_those_that_the_observer_exposes(tmp_path: Path) -> None:
+async def test_the_documented_metrics_are_those_that_the_observer_exposes(tmp_path: Path) -> None:
     """Both ways: so what alerts and panels name is there."""
-    ledger = Ledger(tmp_path, RowOrigin("main", 0, 1000), SealLimits(60, 1000, 10**9), RetentionLimits(10**12, 10**12))
-    results = ResultStore(tmp_path / "results", BrokerPod("main", "shop", 0), keep=3)
+    (tmp_path / "token").write_text("t")
+    place = BrokerPod("main", "shop", 0)
+    ledger = Ledger(
+        tmp_path / "ledger",
+        RowOrigin("main", 0, 1000),
+        SealLimits(60, 1000, 10**9),
+        RetentionLimits(10**12, 10**12),
+    )
+    results = ResultStore(tmp_path / "results", place, keep=3)
     results.put("run-1", a_result(), datetime(2026, 1, 1, 13, tzinfo=UTC))
     live, lag = LiveView(), LiveLag(0, 10_000, Thresholds())
     for step in range(30):
         poll = a_poll(START_MS + 10_000 * step, a_subscription())
         lag.observe(poll)
         live.answered(poll, tuple(lag.lags()))
-    text = exposition(live, ledger, results, "shop", is_compressed=False).decode()
+    api = Api(live, ledger, results, place, TokenFile(tmp_path / "token"), lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    async with (
+        TestServer(make_app(api)) as server,
+        aiohttp.ClientSession(headers={"Authorization": "Bearer t"}) as session,
+        session.get(server.make_url("/metrics")) as answer,
+    ):
+        families = list(text_string_to_metric_families(await answer.text()))
     ledger.close()
-    exposed = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
+    exposed = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
     assert exposed == documented_metrics()
