@@ -93,7 +93,8 @@ def make_plan(
             listed = broker.listing.segments
             chosen, overlaps = _apart(_names(segment for segment in listed if _reaches_into(segment, window)))
             segments += [Chosen(broker.ordinal, str(name)) for name in chosen]
-            rows += sum(name.rows for name in chosen)
+            rows_of = {segment.name: segment.rows for segment in listed}
+            rows += sum(rows_of[str(name)] for name in chosen)
             gaps += [(broker.ordinal, sentence) for sentence in (*overlaps, *_gaps(chosen, _names(listed)))]
     return Plan(
         start_ms=end_ms - window_ms,
