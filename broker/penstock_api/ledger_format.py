@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["COLUMNS", "ColumnType", "LedgerColumn", "RowKind", "SegmentName"]
+__all__ = ["COLUMNS", "HISTOGRAMS", "HISTOGRAM_COLUMNS", "ColumnType", "LedgerColumn", "RowKind", "SegmentName"]
 
 SUFFIX: Final = ".parquet"
 HIDDEN_PREFIX: Final = "."
@@ -114,7 +114,8 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     _long("dropped"),
     _long("lost_at_restart"),
     _long("max_delivery_count"),
-    # Subscription rows: cumulative sparse histograms as in penstock_api.management.DurationHistogram.
+    # Subscription rows: cumulative sparse histograms as in penstock_api.management.DurationHistogram. Null: not
+    # repeated in this row (`HISTOGRAMS`).
     _longs("sojourn_indexes"),
     _longs("sojourn_counts"),
     _long("sojourn_sum_ms"),
@@ -133,10 +134,23 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
 )
 """Every column in file order. Later versions only append."""
 
+HISTOGRAMS: Final = ("sojourn", "wait", "hold")
+"""Each has the columns ``_indexes``, ``_counts`` and ``_sum_ms``: all three are null in a row that does not repeat it.
+
+The last row of each life in a segment has them, and so has the first row of a life that is new to the ledger. A life
+that had no message, and whose histograms are those of the segment before, may leave them out; the next segment in which
+they are others then has them in its first row, too.
+"""
+
+HISTOGRAM_COLUMNS: Final = tuple(f"{name}_{part}" for name in HISTOGRAMS for part in ("indexes", "counts", "sum_ms"))
+"""All columns of histograms."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentName:
-    """``<epoch>-<first>-<last>.parquet``; ``first`` and ``last`` are the seq of the first and last row inside.
+    """``<epoch>-<first>-<last>.parquet``: the segment covers the seq from ``first`` to ``last``.
+
+    A segment that was thinned holds fewer rows than that; the listing says how many (observer_api.SegmentInfo).
 
     Segments follow each other without a gap if ``last + 1`` is the next one's ``first``. Order by ``first``: an
     epoch goes back when the broker's volume is replaced, seq never does.
@@ -148,7 +162,7 @@ class SegmentName:
 
     @property
     def rows(self) -> int:
-        """Number of rows inside."""
+        """Number of rows that it covers."""
         return self.last - self.first + 1
 
     def __str__(self) -> str:

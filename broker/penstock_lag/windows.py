@@ -95,9 +95,9 @@ def make_plan(
             listed = broker.listing.segments
             chosen, overlaps = _apart(_names(segment for segment in listed if _reaches_into(segment, window)))
             segments += [Chosen(broker.ordinal, str(name)) for name in chosen]
-            rows += sum(name.rows for name in chosen)
-            sizes = {segment.name: segment.bytes for segment in listed}
-            size += sum(sizes[str(name)] for name in chosen)
+            by_name = {segment.name: segment for segment in listed}
+            rows += sum(by_name[str(name)].rows for name in chosen)
+            size += sum(by_name[str(name)].bytes for name in chosen)
             gaps += [(broker.ordinal, sentence) for sentence in (*overlaps, *_gaps(chosen, _names(listed)))]
     return Plan(
         start_ms=end_ms - window_ms,

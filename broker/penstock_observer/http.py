@@ -139,7 +139,10 @@ class Api:
         path = self.ledger.path_of(name)
         if path is None:
             raise _problem(
-                web.HTTPNotFound, "SegmentNotFound", f"there is no segment {name!r}; it may be past its retention"
+                web.HTTPNotFound,
+                "SegmentNotFound",
+                f"there is no segment {name!r} now; it may be past its retention, or merged into a larger one: "
+                "list the segments again",
             )
         return web.FileResponse(path, headers={"Content-Type": "application/vnd.apache.parquet"})
 

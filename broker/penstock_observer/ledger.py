@@ -1,8 +1,8 @@
 """The ledger folder: takes polls, seals segments, lists them, deletes old ones, and survives restarts and full disks.
 
-Synchronous and single-threaded; the caller keeps it off the event loop. Time is an argument. It knows nothing of
-brokers or HTTP. Source: docs/reference/lag-job.md, "Ledger"; docs/decisions/063-ledger.md,
-docs/decisions/048-observer.md.
+Synchronous; the caller keeps it off the event loop. One thread appends, and another may merge old segments meanwhile
+(`compact`). Time is an argument. It knows nothing of brokers or HTTP. Source: docs/reference/lag-job.md, "The ledger";
+docs/decisions/063-ledger.md, docs/decisions/048-observer.md.
 """
 
 from __future__ import annotations
@@ -11,24 +11,29 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX, HOUR_MS, SUFFIX, SegmentName
 from penstock_api.observer_api import SegmentInfo
+from penstock_observer.compaction import Mergeable, contained, plan_merge
+from penstock_observer.merging import Merged, MergeRefused, merge_segments
+from penstock_observer.open_segment import Life, OpenSegment, Told
 from penstock_observer.parquet import UnreadableSegment, outline_of, write_segment
 from penstock_observer.retention import KeptSegment, RetentionLimits, allowed_bytes, next_bytes, surplus
-from penstock_observer.rows import Poll, Row, RowOrigin, estimated_bytes, rows_of
+from penstock_observer.rows import Poll, RowOrigin
 from penstock_observer.volume import VolumeSpace, volume_space
 
 __all__ = ["Ledger", "LedgerFull", "SealLimits", "WriteSegment"]
 
 log = logging.getLogger(__name__)
 
-WriteSegment = Callable[[Path, SegmentName, Sequence[Row]], int]
+WriteSegment = Callable[[Path, SegmentName, Any], int]
+"""Writes a table of rows under a name and returns the size of the file."""
 
 LOCK: Final = ".lock"
 
@@ -88,11 +93,13 @@ class Ledger:
         self._measure = measure
         self._reserve = reserve
         self._sealed: dict[SegmentName, SegmentInfo] = {}
+        self._thinned: set[SegmentName] = set()  # of the sealed ones
+        self._unmergeable: set[SegmentName] = set()  # of the sealed ones; until the observer starts again
+        self._changing = threading.RLock()  # held while any of these change
         self._damaged: dict[SegmentName, KeptSegment] = {}
-        self._rows: list[Row] = []
-        self._bytes = 0
+        self._open: OpenSegment | None = None  # rows in memory, not sealed yet
+        self._told: Mapping[Life, Told] = {}  # what the segment sealed last says of histograms
         self._life: tuple[str, int, int] | None = None  # instance, epoch and hour of the rows in memory
-        self._opened_ms = 0  # time of the first row in memory
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock: int | None = _lock(folder)
@@ -108,7 +115,7 @@ class Ledger:
     @property
     def waiting_rows(self) -> int:
         """Rows in memory, not sealed yet."""
-        return len(self._rows)
+        return 0 if self._open is None else self._open.rows
 
     def waiting(self) -> tuple[Row, ...]:
         """The rows in memory, in their order; may be called while a thread appends."""
@@ -134,21 +141,23 @@ class Ledger:
         """Add one poll, and seal the segment if it is due. Raises LedgerFull if that failed; the poll stays in memory
         then.
         """
+        with self._changing:
+            self._append(poll)
+
+    def _append(self, poll: Poll) -> None:
         life = (poll.broker.instance_id, poll.broker.epoch, poll.broker.now_ms // HOUR_MS)
         failure: LedgerFull | None = None
-        if self._rows and life != self._life:
+        if self._open is not None and life != self._life:
             try:
                 self.seal(poll.broker.now_ms)
             except LedgerFull as error:
                 failure = error
                 self._forget_waiting()  # rows of two epochs or hours can't share a segment
-        rows = rows_of(poll, self._writer, self._next_seq)
-        self._next_seq += len(rows)
-        if not self._rows:
-            self._life, self._opened_ms = life, poll.broker.now_ms
-        self._rows += rows
-        self._bytes += estimated_bytes(poll)
-        if self._is_due(poll.broker.now_ms):
+        if self._open is None:
+            self._open, self._life = self._opened(poll, life), life
+        self._open.add(poll)
+        self._next_seq = self._open.name.last + 1
+        if self._is_due(self._open, poll.broker.now_ms):
             self.seal(poll.broker.now_ms)
         if failure is not None:
             raise failure
@@ -159,51 +168,116 @@ class Ledger:
 
         Raises LedgerFull if the segment could not be written; the rows stay in memory, up to a bound.
         """
-        try:
-            self._retain(now_ms)
-            if self._rows:
-                self._seal_rows()
+        with self._changing:
+            try:
                 self._retain(now_ms)
-        finally:
-            self._publish()
+                if self._open is not None:
+                    self._seal_rows(self._open)
+                    self._retain(now_ms)
+            finally:
+                self._publish()
 
-    def _is_due(self, now_ms: int) -> bool:
+    def compact(self) -> bool:
+        """Merge some old segments into one; False if nothing is due or it failed, which is logged.
+
+        The merged segment has its name before the others lose theirs, and is listed instead of them from then on. After
+        a crash in between, the next start deletes the others.
+        """
+        with self._changing:
+            names = self._due_merge()
+        if not names:
+            return False
+        try:
+            merged = merge_segments(self.folder, names)
+        except (MergeRefused, OSError) as error:
+            with self._changing:
+                if all(name in self._sealed for name in names):  # else retention has deleted one of them
+                    self._unmergeable.update(names)
+                    log.error("segments %s to %s stay as they are: %s", names[0], names[-1], error)
+            return False
+        with self._changing:
+            return self._adopt_merged(merged, names)
+
+    def _due_merge(self) -> list[SegmentName]:
+        """The segments to merge, once there is room for the merged one."""
+        candidates = [
+            Mergeable(name, info.bytes, info.first_ms, info.last_ms, name in self._thinned)
+            for name, info in self._sealed.items()
+            if name not in self._unmergeable
+        ]
+        due = plan_merge(candidates)
+        if due:
+            self._retain(due[-1].last_ms, sum(each.merged_bytes for each in due))
+            self._publish()
+        return [each.name for each in due] if all(each.name in self._sealed for each in due) else []
+
+    def _adopt_merged(self, merged: Merged, names: Sequence[SegmentName]) -> bool:
+        if not all(name in self._sealed for name in names):
+            merged.file.discard()
+            return True  # what is left may be due
+        whole = SegmentName(first=names[0].first, last=names[-1].last, epoch=names[0].epoch)
+        inside = [self._sealed[name] for name in names]
+        try:
+            merged.file.publish()
+        except OSError as error:
+            merged.file.discard()
+            log.error("the merged segment %s can't be published: %s; the observer tries again", whole, error)
+            return False
+        for name in names:
+            if name != whole:
+                self._delete(name)
+        self._sealed[whole] = SegmentInfo(
+            name=str(whole),
+            bytes=merged.bytes,
+            rows=merged.rows,
+            first_ms=min(info.first_ms for info in inside),
+            last_ms=max(info.last_ms for info in inside),
+        )
+        self._thinned.add(whole)
+        self._publish()
+        return True
+
+    def _opened(self, poll: Poll, life: tuple[str, int, int]) -> OpenSegment:
+        """A segment in progress, which knows what the one before said, if that was of the same run of the broker."""
+        goes_on = self._life is not None and self._life[:2] == life[:2]
+        told: Mapping[Life, Told] = self._told if goes_on else {}
+        return OpenSegment(self._writer, poll.broker.epoch, self._next_seq, poll.broker.now_ms, told)
+
+    def _is_due(self, rows: OpenSegment, now_ms: int) -> bool:
         return (
-            now_ms - self._opened_ms >= self._rolling.seconds * 1000
-            or len(self._rows) >= self._rolling.rows
-            or self._bytes >= self._rolling.bytes
+            now_ms - rows.opened_ms >= self._rolling.seconds * 1000
+            or rows.rows >= self._rolling.rows
+            or rows.bytes >= self._rolling.bytes
         )
 
-    def _is_over_bound(self) -> bool:
+    def _is_over_bound(self, rows: OpenSegment) -> bool:
         bytes_held, rows_held = HELD_SEGMENTS * self._rolling.bytes, HELD_SEGMENTS * self._rolling.rows
-        return self._bytes > bytes_held or len(self._rows) > rows_held
+        return rows.bytes > bytes_held or rows.rows > rows_held
 
-    def _seal_rows(self) -> None:
-        first, last = self._rows[0], self._rows[-1]
-        name = SegmentName(first=_int(first, "seq"), last=_int(last, "seq"), epoch=_int(first, "epoch"))
+    def _seal_rows(self, rows: OpenSegment) -> None:
+        name = rows.name
         try:
-            size = self._write_making_room(name)
+            size = self._write_making_room(name, rows.table())
         except OSError as error:
             self.failed_writes += 1
-            if self._is_over_bound():
+            if self._is_over_bound(rows):
                 self._forget_waiting()
             raise LedgerFull(
                 f"segment {name} could not be written to {self.folder}: {error}. Free space on the ledger volume "
-                f"or lower --retain-bytes; {len(self._rows)} rows wait in memory, {self.dropped_rows} were dropped"
+                f"or lower --retain-bytes; {self.waiting_rows} rows wait in memory, {self.dropped_rows} were dropped"
             ) from error
-        times = [_int(row, "time_ms") for row in self._rows]
         self._sealed[name] = SegmentInfo(
-            name=str(name), bytes=size, rows=len(self._rows), first_ms=min(times), last_ms=max(times)
+            name=str(name), bytes=size, rows=rows.rows, first_ms=rows.first_ms, last_ms=rows.last_ms
         )
-        self._rows, self._bytes = [], 0
+        self._open, self._told = None, rows.told_by_now()
 
-    def _write_making_room(self, name: SegmentName) -> int:
+    def _write_making_room(self, name: SegmentName, rows: Any) -> int:
         """Size of the written segment. If the volume is full in spite of the room that was kept, the oldest segments
         are deleted until it fits. Raises OSError if it does not fit beside the newest segment either.
         """
         while True:
             try:
-                return self._write(self.folder, name, self._rows)
+                return self._write(self.folder, name, rows)
             except OSError as error:
                 there = sorted(self._there(), key=lambda kept: kept.name)
                 if error.errno not in NO_SPACE or len(there) < 2 or not self._delete(there[0].name):
@@ -211,11 +285,11 @@ class Ledger:
                 log.warning("segment %s is deleted to make room for %s", there[0].name, name)
 
     def _forget_waiting(self) -> None:
-        self.dropped_rows += len(self._rows)
         log.error(
-            "the ledger can't be written: %d rows are dropped, and the lag figures have a gap there", len(self._rows)
+            "the ledger can't be written: %d rows are dropped, and the lag figures have a gap there", self.waiting_rows
         )
-        self._rows, self._bytes = [], 0
+        self.dropped_rows += self.waiting_rows
+        self._open, self._told = None, {}  # what only the dropped rows said has to be said again
 
     def _there(self) -> list[KeptSegment]:
         return [
@@ -223,19 +297,20 @@ class Ledger:
             *self._damaged.values(),
         ]
 
-    def _retain(self, now_ms: int) -> None:
+    def _retain(self, now_ms: int, merging_bytes: int = 0) -> None:
+        """Delete what is beyond the limits; of the volume, so many bytes more are kept free for a merged segment."""
         there = self._there()
-        for name in surplus(there, replace(self._limits, bytes=self._allowed_bytes(there)), now_ms):
+        for name in surplus(there, replace(self._limits, bytes=self._allowed_bytes(there, merging_bytes)), now_ms):
             self._delete(name)
 
-    def _allowed_bytes(self, there: Sequence[KeptSegment]) -> int:
+    def _allowed_bytes(self, there: Sequence[KeptSegment], merging_bytes: int) -> int:
         sizes = [kept.bytes for kept in sorted(there, key=lambda kept: kept.name)]
         try:
             space, reserve = self._measure(self.folder), self._reserve()
         except OSError as error:
             log.error("the space of the ledger volume can't be read: %s; --retain-bytes alone limits the ledger", error)
             return self._limits.bytes
-        return allowed_bytes(self._limits, space, sum(sizes), reserve + next_bytes(sizes, space))
+        return allowed_bytes(self._limits, space, sum(sizes), reserve + next_bytes(sizes, space) + merging_bytes)
 
     def _delete(self, name: SegmentName) -> bool:
         """False if it could not be deleted."""
@@ -246,6 +321,8 @@ class Ledger:
             return False
         self._sealed.pop(name, None)
         self._damaged.pop(name, None)
+        self._thinned.discard(name)
+        self._unmergeable.discard(name)
         return True
 
     def _publish(self) -> None:
@@ -260,12 +337,15 @@ class Ledger:
                 path.unlink()
             elif (name := SegmentName.parse(path.name)) is not None:
                 self._adopt(path, name)
+        for name in contained(self._sealed):
+            log.info("removing %s, whose rows are in a merged segment", name)
+            self._delete(name)
 
     def _adopt(self, path: Path, name: SegmentName) -> None:
         status = path.stat()
         try:
             outline = outline_of(path)
-            if outline.rows != name.rows:
+            if outline.rows > name.rows or (outline.rows < name.rows and not outline.thinned):
                 raise UnreadableSegment(f"{path.name}: holds {outline.rows} rows, its name says {name.rows}")
         except UnreadableSegment as error:
             log.error("a segment is left out of the ledger because it can't be read: %s", error)
@@ -278,6 +358,8 @@ class Ledger:
             first_ms=outline.first_ms,
             last_ms=outline.last_ms,
         )
+        if outline.thinned:
+            self._thinned.add(name)
 
 
 def _lock(folder: Path) -> int:
@@ -292,10 +374,3 @@ def _lock(folder: Path) -> int:
             "Stop that one, or give each observer a folder of its own (--ledger).",
         ) from None
     return descriptor
-
-
-def _int(row: Row, name: str) -> int:
-    value = row[name]
-    if not isinstance(value, int):
-        raise TypeError(f"column {name} must be an integer, not {value!r}")
-    return value

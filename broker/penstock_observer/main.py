@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 Announce = Callable[[str], None]
 
 CERTIFICATE_SECONDS = 60.0
+COMPACTION_SECONDS = 30.0
 SHUTDOWN_SECONDS = 5.0
 
 
@@ -90,6 +91,7 @@ async def serve(
                 announce(url)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(Poller(source, live, lag, ledger, settings.interval_seconds).run(stop))
+                tasks.create_task(_compact(ledger, stop))
                 tasks.create_task(_refresh(certificate, stop))
         finally:
             await runner.cleanup()
@@ -141,6 +143,15 @@ async def _listen(runner: web.AppRunner, settings: ObserverSettings, certificate
     port = runner.addresses[0][1]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return f"{'http' if certificate is None else 'https'}://{host}:{port}"
+
+
+async def _compact(ledger: Ledger, stop: asyncio.Event) -> None:
+    """Merge old segments, beside the polls, on a thread of its own."""
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), COMPACTION_SECONDS)
+        while not stop.is_set() and await asyncio.to_thread(ledger.compact):
+            pass
 
 
 async def _refresh(certificate: ServerCertificate | None, stop: asyncio.Event) -> None:

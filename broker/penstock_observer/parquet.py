@@ -1,7 +1,6 @@
 """Segments as Parquet files: the Arrow schema of the ledger, writing one file safely, and reading a file's outline.
 
-The only module of the observer that knows Arrow. It must not know when to write or what to keep. Source:
-docs/reference/lag-job.md, "Ledger".
+It must not know when to write or what to keep. Source: docs/reference/lag-job.md, "The ledger".
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -11,7 +10,6 @@ docs/reference/lag-job.md, "Ledger".
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,10 +17,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock_api.ledger_format import COLUMNS, HIDDEN_PREFIX, ColumnType, SegmentName
-from penstock_observer.rows import Row
+from penstock_api.ledger_format import COLUMNS, HIDDEN_PREFIX, HISTOGRAMS, ColumnType, SegmentName
 
-__all__ = ["SCHEMA", "Outline", "UnreadableSegment", "fsync_folder", "outline_of", "write_segment"]
+__all__ = ["SCHEMA", "Outline", "SegmentFile", "UnreadableSegment", "fsync_folder", "outline_of", "write_segment"]
 
 _ARROW: Final[dict[ColumnType, Any]] = {
     ColumnType.TEXT: pa.string(),
@@ -33,6 +30,27 @@ _ARROW: Final[dict[ColumnType, Any]] = {
 
 SCHEMA: Final[Any] = pa.schema([pa.field(c.name, _ARROW[c.type], nullable=c.nullable) for c in COLUMNS])
 """The Arrow schema of every segment."""
+
+ROW_GROUP_ROWS: Final = 32_768
+"""So that a reader of some subscriptions need not decode all."""
+
+_FEW_VALUES: Final = [
+    *(column.name for column in COLUMNS if column.type is ColumnType.TEXT),
+    *("poll", "time_ms", "ordinal", "epoch", "interval_ms", "incarnation", "consumers", "max_delivery_count"),
+]
+"""Columns that a dictionary makes small. Totals are smaller without: a dictionary would hold each value once more."""
+
+_STEADY: Final = ("seq", *(f"{name}_{part}.list.element" for name in HISTOGRAMS for part in ("indexes", "counts")))
+"""Columns whose values differ little from one to the next. All readers know this encoding; others are smaller still,
+but Spark does not read them.
+"""
+
+_FORM: Final[dict[str, Any]] = {
+    "compression": "zstd",
+    "use_dictionary": _FEW_VALUES,
+    "column_encoding": dict.fromkeys(_STEADY, "DELTA_BINARY_PACKED"),
+    "write_statistics": ["queue_name", "time_ms"],
+}
 
 
 class UnreadableSegment(Exception):
@@ -46,27 +64,68 @@ class Outline:
     rows: int
     first_ms: int
     last_ms: int
+    thinned: bool = False
+    """It holds fewer rows than its name covers."""
 
 
-def write_segment(folder: Path, name: SegmentName, rows: Sequence[Row]) -> int:
-    """Write rows as one segment and return its size in bytes.
+class SegmentFile:
+    """A segment that is being written under a hidden name. Nobody sees it before `publish`."""
+
+    THINNED: Final = b"penstock.thinned"
+
+    def __init__(self, folder: Path, name: SegmentName, thinned: bool = False) -> None:
+        """Raises OSError."""
+        self._folder, self._name = folder, name
+        self._hidden = folder / f"{HIDDEN_PREFIX}{name}"
+        schema = SCHEMA.with_metadata({self.THINNED: b"1"}) if thinned else SCHEMA
+        self._file = self._hidden.open("wb")
+        try:
+            self._parquet = pq.ParquetWriter(
+                self._file,
+                schema,
+                **_FORM,
+            )
+        except BaseException:
+            self.discard()
+            raise
+
+    def write(self, rows: Any) -> None:
+        """Append rows, in row groups of their own. Raises OSError."""
+        self._parquet.write_table(rows.cast(self._parquet.schema), row_group_size=ROW_GROUP_ROWS)
+
+    def finish(self) -> int:
+        """Write the end of the file and sync it; its size in bytes. Raises OSError."""
+        self._parquet.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return self._hidden.stat().st_size
+
+    def publish(self) -> None:
+        """Give it its name, durably, in place of a segment that has this name already."""
+        self._hidden.rename(self._folder / str(self._name))
+        fsync_folder(self._folder)
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        self._hidden.unlink(missing_ok=True)
+        self._file.close()
+
+
+def write_segment(folder: Path, name: SegmentName, rows: Any) -> int:
+    """Write a table of rows as one segment and return its size in bytes.
 
     The file is written under a hidden name, synced and renamed, then the folder is synced: whoever sees the name sees
     the whole file, also after a loss of power. On OSError nothing is left behind under either name.
     """
-    table = pa.table({c.name: [row[c.name] for row in rows] for c in COLUMNS}, schema=SCHEMA)
-    hidden = folder / f"{HIDDEN_PREFIX}{name}"
+    file = SegmentFile(folder, name)
     try:
-        with hidden.open("wb") as file:
-            pq.write_table(table, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        size = hidden.stat().st_size
-        hidden.rename(folder / str(name))
+        file.write(rows)
+        size = file.finish()
     except BaseException:
-        hidden.unlink(missing_ok=True)
+        file.discard()
         raise
-    fsync_folder(folder)
+    file.publish()
     return size
 
 
@@ -95,4 +154,5 @@ def outline_of(path: Path) -> Outline:
         rows=int(footer.num_rows),
         first_ms=min(int(statistics.min) for statistics in ranges),
         last_ms=max(int(statistics.max) for statistics in ranges),
+        thinned=SegmentFile.THINNED in (footer.metadata or {}),
     )

@@ -1,4 +1,4 @@
-"""Ledger rows from one poll of a broker.
+"""Ledger columns from one poll of a broker.
 
 Pure: no clock, no files, no Arrow. Source: penstock_api.ledger_format, which says what each column means.
 """
@@ -8,18 +8,29 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
-from penstock_api.ledger_format import COLUMNS, RowKind
+from penstock_api.ledger_format import COLUMNS, HISTOGRAMS, RowKind
 from penstock_api.management import BrokerState, DurationHistogram, RepeatedMessage, SubscriptionState
 
-__all__ = ["Poll", "Row", "RowOrigin", "estimated_bytes", "rows_of"]
+__all__ = [
+    "Columns",
+    "Histograms",
+    "Poll",
+    "Row",
+    "RowOrigin",
+    "columns_of",
+    "histogram_columns",
+    "histograms_of",
+    "rows_of",
+]
 
 Row = Mapping[str, object]
-
-ROW_BYTES: Final = 480
-BUCKET_BYTES: Final = 16
-_EMPTY: Final[Row] = {column.name: None for column in COLUMNS}
+Columns = dict[str, list[object]]
+"""Values of some columns, by name; all lists have the same length. A column that is not there is null."""
+Histograms = tuple[DurationHistogram, DurationHistogram, DurationHistogram]
+"""In the order of `HISTOGRAMS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +52,59 @@ class RowOrigin:
     interval_ms: int
 
 
-def rows_of(poll: Poll, writer: RowOrigin, first_seq: int) -> list[Row]:
-    """The rows of one poll, seq ascending from ``first_seq``; the broker row is the last one."""
-    last_seq = first_seq + len(poll.subscriptions)
-    common: Row = {
-        "poll": last_seq,
-        "time_ms": poll.broker.now_ms,
-        "broker": writer.broker,
-        "ordinal": writer.ordinal,
-        "instance": poll.broker.instance_id,
-        "epoch": poll.broker.epoch,
+def columns_of(poll: Poll, writer: RowOrigin, first_seq: int) -> Columns:
+    """The rows of one poll without their histograms, seq ascending from ``first_seq``; the broker's is the last."""
+    states, broker = poll.subscriptions, poll.broker
+    last_seq = first_seq + len(states)
+    rows = len(states) + 1
+    columns: Columns = {
+        "seq": [*range(first_seq, last_seq + 1)],
+        "kind": [*[RowKind.SUBSCRIPTION.value] * len(states), RowKind.BROKER.value],
+        "poll": [last_seq] * rows,
+        "time_ms": [broker.now_ms] * rows,
+        "broker": [writer.broker] * rows,
+        "ordinal": [writer.ordinal] * rows,
+        "instance": [broker.instance_id] * rows,
+        "epoch": [broker.epoch] * rows,
     }
-    rows: list[Row] = [
-        {**_EMPTY, **common, "seq": seq, "kind": RowKind.SUBSCRIPTION.value, **_subscription(state)}
-        for seq, state in enumerate(poll.subscriptions, first_seq)
-    ]
-    rows.append({**_EMPTY, **common, "seq": last_seq, "kind": RowKind.BROKER.value, **_broker(poll, writer)})
-    return rows
+    for name in _COPIED:
+        columns[name] = [*map(attrgetter(name), states), None]
+    for name in _SAID:
+        columns[name] = [*(getattr(each, name) if name in each.model_fields_set else None for each in states), None]
+    owners = [each.owner for each in states]
+    columns["owner_namespace"] = [*(None if each is None else each.namespace for each in owners), None]
+    columns["owner_name"] = [*(None if each is None else each.name for each in owners), None]
+    columns["owner_uid"] = [*(None if each is None else each.uid for each in owners), None]
+    columns["repeated"] = [*(_repeated(each.repeated) for each in states), None]
+    for name, value in _broker(poll, writer).items():
+        columns[name] = [*[None] * len(states), value]
+    return columns
 
 
-def estimated_bytes(poll: Poll) -> int:
-    """Estimated bytes of one poll's rows in memory; only used to decide when to seal a segment."""
-    buckets = sum(len(s.sojourn.indexes) + len(s.wait.indexes) + len(s.hold.indexes) for s in poll.subscriptions)
-    return (len(poll.subscriptions) + 1) * ROW_BYTES + buckets * BUCKET_BYTES
+def histogram_columns(found: Mapping[int, Histograms], rows: int) -> Columns:
+    """The histograms of the rows that have one, by the row's number among so many."""
+    columns: Columns = {}
+    for place, name in enumerate(HISTOGRAMS):
+        for part in ("indexes", "counts", "sum_ms"):
+            values: list[object] = [None] * rows
+            for row, histograms in found.items():
+                values[row] = getattr(histograms[place], part)
+            columns[f"{name}_{part}"] = values
+    return columns
+
+
+def histograms_of(state: SubscriptionState) -> Histograms:
+    """In the order of `HISTOGRAMS`."""
+    return (state.sojourn, state.wait, state.hold)
+
+
+def rows_of(poll: Poll, writer: RowOrigin, first_seq: int) -> list[Row]:
+    """The rows of one poll, each with its histograms: what the ledger would hold if it repeated everything."""
+    states = poll.subscriptions
+    found = {row: histograms_of(state) for row, state in enumerate(states)}
+    columns = columns_of(poll, writer, first_seq) | histogram_columns(found, len(states) + 1)
+    ordered = [columns[column.name] for column in COLUMNS]
+    return [dict(zip((column.name for column in COLUMNS), row, strict=True)) for row in zip(*ordered, strict=True)]
 
 
 def _broker(poll: Poll, writer: RowOrigin) -> Row:
@@ -115,19 +156,6 @@ _SAID: Final = ("usable_credit", "usable_consumers")
 """Columns that are null if the broker's release does not know the key: its 0 would then say that no link is usable."""
 
 
-def _subscription(state: SubscriptionState) -> Row:
-    row: dict[str, object] = {name: getattr(state, name) for name in _COPIED}
-    row |= {name: getattr(state, name) for name in _SAID if name in state.model_fields_set}
-    row["repeated"] = _repeated(state.repeated)
-    if state.owner is not None:
-        row |= {
-            "owner_namespace": state.owner.namespace,
-            "owner_name": state.owner.name,
-            "owner_uid": state.owner.uid,
-        }
-    return row | _buckets("sojourn", state.sojourn) | _buckets("wait", state.wait) | _buckets("hold", state.hold)
-
-
 def _repeated(messages: Sequence[RepeatedMessage]) -> str | None:
     if not messages:
         return None
@@ -136,11 +164,3 @@ def _repeated(messages: Sequence[RepeatedMessage]) -> str | None:
         for message in messages
     ]
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
-
-
-def _buckets(name: str, histogram: DurationHistogram) -> dict[str, object]:
-    return {
-        f"{name}_indexes": histogram.indexes,
-        f"{name}_counts": histogram.counts,
-        f"{name}_sum_ms": histogram.sum_ms,
-    }

@@ -43,7 +43,7 @@ class ObserverSettings:
     segment_seconds: float = 60.0
     """A segment is sealed when its first row is this old: the most that a crash can lose, and the freshness of lag."""
     segment_rows: int = 250_000
-    segment_bytes: int = 32 * MIB
+    segment_bytes: int = 128 * MIB
     """Estimated size in memory at which a segment is sealed."""
     retain_seconds: float = 48 * HOUR
     retain_bytes: int = 1024 * MIB

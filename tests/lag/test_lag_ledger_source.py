@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from lag.observer_server import serving, token_file
 from lag.spark_frames import rows_of_polls
-from observer.samples import START_MS, a_poll, a_subscription
+from observer.samples import START_MS, a_poll, a_subscription, table_of
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType
 
@@ -29,7 +29,7 @@ NAME = SegmentName(first=1, last=2, epoch=3)
 def a_segment(folder: Path) -> Any:
     """The table of a segment as the observer writes it."""
     state = a_subscription(depth=5, sojourn=DurationHistogram(indexes=(3,), counts=(2,), sum_ms=4))
-    write_segment(folder, NAME, rows_of_polls([a_poll(START_MS, state)]))
+    write_segment(folder, NAME, table_of(rows_of_polls([a_poll(START_MS, state)])))
     return pq.read_table(folder / str(NAME))
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock_api.lag_result import LagResult
 from penstock_api.management import BrokerState, SubscriptionState
+from penstock_observer.parquet import SCHEMA
 from penstock_observer.poller import BrokerAway
-from penstock_observer.rows import Poll
+from penstock_observer.rows import Poll, Row
+
+pa: Any = importlib.import_module("pyarrow")  # it ships no type information
 
 START_MS = 1_700_000_400_000
 """2023-11-14T22:20:00Z, not on the hour."""
@@ -70,6 +75,11 @@ def a_subscription(name: str = "orders", **changes: Any) -> SubscriptionState:
 def a_poll(now_ms: int = START_MS, *states: SubscriptionState, complete: bool = True, **broker: Any) -> Poll:
     """One poll."""
     return Poll(a_broker(now_ms, subscriptions=len(states), **broker), states, complete=complete)
+
+
+def table_of(rows: Sequence[Row]) -> Any:
+    """An Arrow table of ledger rows, as they are."""
+    return pa.table({name: [row[name] for row in rows] for name in SCHEMA.names}, schema=SCHEMA)
 
 
 @dataclass(slots=True)

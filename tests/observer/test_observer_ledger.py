@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from observer.samples import START_MS, a_poll, a_subscription
 
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import SegmentName
+from penstock_api.management import DurationHistogram
 from penstock_observer.ledger import Ledger, LedgerFull, SealLimits
 from penstock_observer.parquet import write_segment
 from penstock_observer.retention import RetentionLimits
-from penstock_observer.rows import Row, RowOrigin
+from penstock_observer.rows import RowOrigin
+
+pq: Any = importlib.import_module("pyarrow.parquet")  # it ships no type information
 
 WRITER = RowOrigin(broker="main", ordinal=0, interval_ms=10_000)
 ROLLING = SealLimits(seconds=60, rows=1000, bytes=10**9)
@@ -38,7 +43,7 @@ class Disk:
     def __init__(self) -> None:
         self.full = False
 
-    def write(self, folder: Path, name: SegmentName, rows: Sequence[Row]) -> int:
+    def write(self, folder: Path, name: SegmentName, rows: Any) -> int:
         """As write_segment."""
         if self.full:
             raise OSError(28, "No space left on device")
@@ -275,7 +280,7 @@ def test_a_write_that_does_not_fit_takes_the_oldest_segments_until_it_does(tmp_p
     class Quota:
         """Room for three segments."""
 
-        def write(self, folder: Path, name: SegmentName, rows: Sequence[Row]) -> int:
+        def write(self, folder: Path, name: SegmentName, rows: Any) -> int:
             """As write_segment."""
             if len(visible(folder)) >= 3:
                 raise OSError(122, "Disk quota exceeded")
@@ -293,7 +298,7 @@ def test_a_write_that_does_not_fit_takes_the_oldest_segments_until_it_does(tmp_p
 def test_a_disk_that_fails_otherwise_costs_no_old_segment(tmp_path: Path) -> None:
     """An I/O error is not cured by deleting."""
 
-    def write(folder: Path, name: SegmentName, rows: Sequence[Row]) -> int:
+    def write(folder: Path, name: SegmentName, rows: Any) -> int:
         if name.first == 3:
             raise OSError(5, "Input/output error")
         return write_segment(folder, name, rows)
@@ -304,4 +309,42 @@ def test_a_disk_that_fails_otherwise_costs_no_old_segment(tmp_path: Path) -> Non
     with pytest.raises(LedgerFull, match="Input/output error"):
         ledger.append(a_poll(START_MS + 2000))
     assert len(names(ledger)) == 2
+    ledger.close()
+
+
+def told_seqs(ledger: Ledger) -> list[int]:
+    """The rows that have histograms."""
+    rows = [row for name in names(ledger) for row in pq.read_table(ledger.folder / name).to_pylist()]
+    return sorted(row["seq"] for row in rows if row["hold_counts"] is not None)
+
+
+def test_histograms_are_told_once_per_segment_and_again_after_what_may_have_been_lost(tmp_path: Path) -> None:
+    """Each segment has two polls; a restart of the broker, dropped rows and a restart of the observer begin anew."""
+    disk, rolling = Disk(), SealLimits(seconds=3600, rows=4, bytes=10**9)
+    ledger = Ledger(tmp_path, WRITER, rolling, KEEP, disk.write)
+
+    def append(count: int, **broker: Any) -> None:
+        hold = DurationHistogram(indexes=(8,), counts=(count,), sum_ms=count)
+        ledger.append(a_poll(START_MS + count, a_subscription("a", hold=hold), **broker))
+
+    for count in (1, 2, 3, 4):
+        append(count)
+    assert told_seqs(ledger) == [1, 3, 7]
+    append(5, epoch=4)
+    append(6, epoch=4)
+    assert told_seqs(ledger) == [1, 3, 7, 9, 11]
+    disk.full = True
+    append(7, epoch=4)
+    with pytest.raises(LedgerFull):
+        append(8, epoch=4)
+    with pytest.raises(LedgerFull):
+        append(9, epoch=5)  # the rows that wait are given up
+    disk.full = False
+    append(10, epoch=5)
+    assert told_seqs(ledger)[-2:] == [17, 19]
+    ledger.close()
+    ledger = Ledger(tmp_path, WRITER, rolling, KEEP, disk.write)
+    append(11, epoch=5)
+    append(12, epoch=5)
+    assert told_seqs(ledger)[-2:] == [21, 23]
     ledger.close()

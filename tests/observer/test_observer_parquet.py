@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from observer.samples import START_MS, a_poll, a_subscription
+from observer.samples import START_MS, a_poll, a_subscription, table_of
 
 from penstock_api.ledger_format import COLUMNS, SegmentName
 from penstock_api.management import DurationHistogram
@@ -29,7 +29,7 @@ def two_rows() -> list[Row]:
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     """Every value, lists as lists."""
-    write_segment(tmp_path, NAME, two_rows())
+    write_segment(tmp_path, NAME, table_of(two_rows()))
     back: list[dict[str, Any]] = pq.read_table(tmp_path / str(NAME)).to_pylist()
     written = [dict(row) for row in two_rows()]
     written[0] |= {"hold_indexes": [3], "hold_counts": [2]}
@@ -39,7 +39,7 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
 
 def test_the_file_has_the_columns_of_the_contract_in_their_order(tmp_path: Path) -> None:
     """Names, order and nullability; lists hold no nulls."""
-    write_segment(tmp_path, NAME, two_rows())
+    write_segment(tmp_path, NAME, table_of(two_rows()))
     schema = pq.read_schema(tmp_path / str(NAME))
     assert [(field.name, field.nullable) for field in schema] == [(c.name, c.nullable) for c in COLUMNS]
     assert str(schema.field("sojourn_counts").type) == "list<element: int64 not null>"
@@ -50,14 +50,14 @@ def test_the_file_has_the_columns_of_the_contract_in_their_order(tmp_path: Path)
 def test_the_outline_is_read_from_the_footer(tmp_path: Path) -> None:
     """Rows and the span of time."""
     rows = [*rows_of(a_poll(), WRITER, 1), *rows_of(a_poll(START_MS + 10_000), WRITER, 2)]
-    write_segment(tmp_path, NAME, rows)
+    write_segment(tmp_path, NAME, table_of(rows))
     assert outline_of(tmp_path / str(NAME)) == Outline(rows=2, first_ms=START_MS, last_ms=START_MS + 10_000)
 
 
 def test_a_torn_file_is_unreadable_and_named(tmp_path: Path) -> None:
     """Cut in the middle, empty, or something else altogether."""
     path = tmp_path / str(NAME)
-    write_segment(tmp_path, NAME, two_rows())
+    write_segment(tmp_path, NAME, table_of(two_rows()))
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], b"", b"PAR1 nonsense PAR1"):
         path.write_bytes(damaged)
@@ -73,7 +73,7 @@ def test_nobody_ever_sees_a_part_of_a_segment(tmp_path: Path, monkeypatch: pytes
         seen.append(sorted(os.listdir(tmp_path)))
 
     monkeypatch.setattr(os, "fsync", spy)
-    write_segment(tmp_path, NAME, two_rows())
+    write_segment(tmp_path, NAME, table_of(two_rows()))
     assert seen == [[f".{NAME}"], [str(NAME)]]  # the file's own, then the folder's
 
 
@@ -85,5 +85,5 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        write_segment(tmp_path, NAME, two_rows())
+        write_segment(tmp_path, NAME, table_of(two_rows()))
     assert list(tmp_path.iterdir()) == []

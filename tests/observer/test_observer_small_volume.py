@@ -8,10 +8,11 @@ import itertools
 import os
 import random
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from observer.samples import END, START_MS, a_poll, a_result, a_subscription
@@ -22,7 +23,7 @@ from penstock_observer.ledger import Ledger, SealLimits, WriteSegment
 from penstock_observer.parquet import write_segment
 from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
-from penstock_observer.rows import Poll, Row, RowOrigin
+from penstock_observer.rows import Poll, RowOrigin
 from penstock_observer.volume import VolumeSpace, results_limit, room_for_results, volume_space
 
 MIB = 1024 * 1024
@@ -55,9 +56,9 @@ def volume(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def noise(folder: Path, name: SegmentName, rows: Sequence[Row]) -> int:
+def noise(folder: Path, name: SegmentName, rows: Any) -> int:
     """Writes 30 kB in place of a segment: how full the volume is matters here, not what is in the files."""
-    assert rows
+    assert rows.num_rows
     (folder / str(name)).write_bytes(bytes(30_000))
     return 30_000
 
@@ -119,7 +120,7 @@ def test_a_stranger_who_fills_the_volume_takes_old_segments_and_not_new_rows(vol
     """Before the write, if the volume says that it is full; also if only the write itself says so."""
     real = False
 
-    def write(folder: Path, name: SegmentName, rows: Sequence[Row]) -> int:
+    def write(folder: Path, name: SegmentName, rows: Any) -> int:
         return (write_segment if real else noise)(folder, name, rows)
 
     ledger = open_on(volume, write, measure)

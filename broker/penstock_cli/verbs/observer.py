@@ -51,9 +51,9 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option(
     "--segment-bytes",
     type=int,
-    default=32 * MIB,
-    show_default="32 MiB",
-    help="Bytes at which a ledger segment is finished.",
+    default=128 * MIB,
+    show_default="128 MiB",
+    help="Bytes of memory at which a ledger segment is finished.",
 )
 @click.option(
     "--retain-seconds",

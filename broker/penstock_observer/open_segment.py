@@ -1,0 +1,122 @@
+"""The rows of the segment in progress, as Arrow columns, and which of them get their histograms.
+
+Histograms are most of a ledger's bytes. They are cumulative, so a segment needs those at the ends of a life only; see
+penstock_api.ledger_format.HISTOGRAMS.
+"""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+# Reason: pyarrow ships no type information; what leaves this module is typed.
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock_api.ledger_format import HISTOGRAM_COLUMNS, SegmentName
+from penstock_observer.parquet import SCHEMA
+from penstock_observer.rows import Columns, Histograms, Poll, RowOrigin, columns_of, histogram_columns, histograms_of
+
+__all__ = ["Life", "OpenSegment", "Told"]
+
+BUCKET_BYTES: Final = 16
+"""Of a bucket in memory."""
+
+Life = tuple[str, int]
+"""Queue name and incarnation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the segments before this one say of a life."""
+
+    histograms: Histograms
+    repeated: bool
+    """False: the segment before left them out."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """One life in this segment: rows by their number."""
+
+    first_row: int
+    first: Histograms
+    last_row: int
+    last: Histograms
+    is_empty: bool
+    """No message in the last row."""
+
+
+@dataclass(slots=True)
+class OpenSegment:
+    """Polls of one data folder, one epoch and one hour."""
+
+    writer: RowOrigin
+    epoch: int
+    first_seq: int
+    opened_ms: int
+    told: Mapping[Life, Told] = field(default_factory=dict[Life, Told])
+    """Of the segment before, if it is of the same run of the broker."""
+    rows: int = 0
+    bytes: int = 0
+    """Estimated, in memory; only used to decide when to seal."""
+    first_ms: int = 0
+    last_ms: int = 0
+    _tables: list[Any] = field(default_factory=list[Any])
+    _seen: dict[Life, Seen] = field(default_factory=dict[Life, Seen])
+
+    @property
+    def name(self) -> SegmentName:
+        """The name of the segment that would be sealed now."""
+        return SegmentName(first=self.first_seq, last=self.first_seq + self.rows - 1, epoch=self.epoch)
+
+    def add(self, poll: Poll) -> None:
+        """Add the rows of a poll."""
+        table = _table(columns_of(poll, self.writer, self.first_seq + self.rows), len(poll.subscriptions) + 1)
+        self._tables.append(table)
+        self.bytes += table.nbytes
+        now_ms = poll.broker.now_ms
+        self.first_ms = now_ms if self.rows == 0 else min(self.first_ms, now_ms)
+        self.last_ms = max(self.last_ms, now_ms)
+        for row, state in enumerate(poll.subscriptions, self.rows):
+            life, found = (state.queue_name, state.incarnation), histograms_of(state)
+            seen = self._seen.get(life)
+            if seen is None:
+                self._seen[life] = Seen(row, found, row, found, state.depth == 0)
+                self.bytes += BUCKET_BYTES * sum(len(each.counts) for each in found)
+            else:
+                seen.last_row, seen.last, seen.is_empty = row, found, state.depth == 0
+        self.rows += len(poll.subscriptions) + 1
+
+    def table(self) -> Any:
+        """The rows in the order of the file: by queue and seq, the broker's at the end."""
+        told: dict[int, Histograms] = {}
+        for life, seen in self._seen.items():
+            told |= self._told_rows(life, seen)
+        rows, histograms = pa.concat_tables(self._tables), _table(histogram_columns(told, self.rows), self.rows)
+        for name in HISTOGRAM_COLUMNS:
+            rows = rows.set_column(rows.schema.get_field_index(name), name, histograms.column(name))
+        return rows.combine_chunks().sort_by([("queue_name", "ascending"), ("seq", "ascending")])
+
+    def told_by_now(self) -> dict[Life, Told]:
+        """What this segment and those before it say, for the next one."""
+        return {life: Told(seen.last, bool(self._told_rows(life, seen))) for life, seen in self._seen.items()}
+
+    def _told_rows(self, life: Life, seen: Seen) -> dict[int, Histograms]:
+        before = self.told.get(life)
+        if before is None:
+            return {seen.first_row: seen.first, seen.last_row: seen.last}
+        if seen.is_empty and before.histograms == seen.last:
+            return {}
+        if before.repeated:
+            return {seen.last_row: seen.last}
+        return {seen.first_row: seen.first, seen.last_row: seen.last}
+
+
+def _table(columns: Columns, rows: int) -> Any:
+    """Columns that are not given are of Arrow's type null."""
+    found = [pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(rows) for field in SCHEMA]
+    return pa.table(found, names=SCHEMA.names)

@@ -1,0 +1,100 @@
+"""Which segments are merged and which polls stay."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_api.ledger_format import SegmentName
+from penstock_observer.compaction import LARGEST_BYTES, LoggedPoll, Mergeable, contained, kept_polls, plan_merge
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+NOON = 472_222 * HOUR
+
+
+def segment(number: int, minute: int, *, epoch: int = 3, thinned: bool = False, size: int = 1000) -> Mergeable:
+    """The segment of ten rows that begins so many minutes after noon and lasts 50 s."""
+    first_ms = NOON + minute * MINUTE
+    name = SegmentName(first=number * 10 + 1, last=number * 10 + 10, epoch=epoch)
+    return Mergeable(name, size, first_ms, first_ms + 50_000, thinned)
+
+
+def numbers(segments: list[Mergeable]) -> list[int]:
+    """What to compare by."""
+    return [each.name.first // 10 for each in segments]
+
+
+def test_nothing_is_merged_before_it_is_a_quarter_of_an_hour_old() -> None:
+    """The segment of 12:14 ends at 12:14:50, so 12:29:50 is the first moment."""
+    block = [segment(minute, minute) for minute in range(15)]
+    late = [segment(minute, minute) for minute in range(15, 30)]
+    assert numbers(plan_merge([*block, *late[:-1]])) == []
+    assert numbers(plan_merge([*block, *late])) == list(range(15))
+
+
+def test_a_merge_has_one_epoch_one_block_and_no_gap() -> None:
+    """A restart at number 3, lost rows between 4 and 6, the next quarter at 7."""
+    places = [(0, 1, 3), (1, 2, 3), (2, 3, 3), (3, 4, 4), (4, 5, 4), (6, 7, 4), (7, 15, 4), (8, 16, 4), (99, 300, 4)]
+    there = [segment(number, minute, epoch=epoch) for number, minute, epoch in places]
+    found: list[list[int]] = []
+    while merged := plan_merge(there):
+        found.append(numbers(merged))
+        there = [each for each in there if each not in merged]
+    assert found == [[0, 1, 2], [3, 4], [6], [7, 8]]
+
+
+def test_quarters_become_an_hour_when_all_are_two_hours_old() -> None:
+    """The last quarter ends at 12:45:50."""
+    quarters = [segment(number, 15 * number, thinned=True) for number in range(4)]
+    assert plan_merge([*quarters, segment(50, 164, thinned=True)]) == []
+    assert numbers(plan_merge([*quarters, segment(50, 165, thinned=True)])) == [0, 1, 2, 3]
+
+
+def test_what_is_merged_already_is_left_alone() -> None:
+    """One thinned segment, however old."""
+    assert plan_merge([segment(0, 0, thinned=True), segment(1, 600, thinned=True)]) == []
+
+
+def test_a_merged_segment_is_never_too_large() -> None:
+    """Two of half the bound fit, the third does not."""
+    quarters = [segment(number, 15 * number, thinned=True, size=LARGEST_BYTES // 2) for number in range(4)]
+    assert numbers(plan_merge([*quarters, segment(50, 600, thinned=True)])) == [0, 1]
+
+
+def poll(seq: int, second: int, complete: bool = True) -> LoggedPoll:
+    """A poll so many seconds after noon."""
+    return LoggedPoll(seq, NOON + second * 1000, complete)
+
+
+def test_the_last_complete_poll_of_each_minute_stays() -> None:
+    """11 is after 10 but not complete; the minute of 21 has no complete one; 31 is the last of all, 8 the first."""
+    polls = [poll(7, 20, False), poll(8, 30), poll(9, 40), poll(10, 50), poll(11, 59, False)]
+    polls += [poll(20, 60, False), poll(21, 70, False), poll(29, 121), poll(30, 125), poll(31, 130, False)]
+    assert kept_polls(polls) == {8, 10, 21, 30, 31}
+
+
+def test_the_first_complete_poll_of_each_data_folder_stays() -> None:
+    """The broker's volume was replaced within the minute."""
+    polls = [LoggedPoll(seq, NOON + seq, True, "i-1" if seq < 4 else "i-2") for seq in range(1, 8)]
+    assert kept_polls(polls) == {1, 4, 7}
+
+
+@given(st.lists(st.tuples(st.integers(0, 600), st.booleans()), min_size=1, max_size=60), st.integers(1, 59))
+def test_to_thin_in_steps_keeps_what_is_kept_at_once(found: list[tuple[int, bool]], cut: int) -> None:
+    """First two parts, then both together, in which the polls that went are marked as not complete."""
+    polls = [poll(at, second, complete) for at, (second, complete) in enumerate(found)]
+    parts = [part for part in (polls[:cut], polls[cut:]) if part]
+    steps = frozenset[int]().union(*(kept_polls(part) for part in parts))
+    marked = [poll(at, second, complete and at in steps) for at, (second, complete) in enumerate(found)]
+    complete = {each.seq for each in polls if each.complete}
+    assert kept_polls(polls) & complete <= kept_polls(marked)
+
+
+def test_what_a_merge_has_left_behind_is_known_by_its_name() -> None:
+    """All inputs of 1-30; not what follows, and not a segment of another epoch."""
+    whole = SegmentName(first=1, last=30, epoch=3)
+    inputs = [SegmentName(first=first, last=first + 9, epoch=3) for first in (1, 11, 21)]
+    others = [SegmentName(first=31, last=40, epoch=3)]
+    assert contained([*inputs, whole, *others]) == inputs
+    assert contained([*inputs, *others]) == []

@@ -1,0 +1,290 @@
+"""Merged segments: their figures are those of the rows that were sealed, and no crash loses or doubles a row."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lag.naive_figures import naive_figures
+from observer.samples import START_MS, a_poll, a_subscription, table_of
+
+from penstock_api.ledger_format import SegmentName
+from penstock_api.management import DurationHistogram, SubscriptionState
+from penstock_lag.percentiles import Life, grown
+from penstock_lag_rules.figures import Figures
+from penstock_lag_rules.rules import Thresholds
+from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.retention import RetentionLimits
+from penstock_observer.rows import Poll, RowOrigin, rows_of
+
+pq: Any = importlib.import_module("pyarrow.parquet")  # it ships no type information
+pa: Any = importlib.import_module("pyarrow")
+
+Row = dict[str, Any]
+WRITER = RowOrigin(broker="main", ordinal=0, interval_ms=10_000)
+KEEP = RetentionLimits(age_ms=10**13, bytes=10**13)
+SEGMENTS = SealLimits(seconds=60, rows=10**6, bytes=10**12)
+NOON_MS = START_MS - START_MS % 3_600_000 + 3_600_000
+LATER_MS = NOON_MS + 5 * 3_600_000
+
+
+def ledger_of(folder: Path, polls: Sequence[Poll]) -> Ledger:
+    """A ledger with these polls and, so that they are old, one much later."""
+    ledger = Ledger(folder, WRITER, SEGMENTS, KEEP)
+    for poll in (*polls, a_poll(LATER_MS, epoch=99)):
+        ledger.append(poll)
+    ledger.seal(LATER_MS)
+    return ledger
+
+
+def rows_in(ledger: Ledger) -> list[Row]:
+    """All rows of the listed segments but those of the last one, by seq."""
+    tables = [pq.read_table(ledger.folder / info.name) for info in ledger.segments[:-1]]
+    return sorted((row for table in tables for row in table.to_pylist()), key=lambda row: int(row["seq"]))
+
+
+def compacted(ledger: Ledger) -> list[Row]:
+    """The rows once nothing is left to merge."""
+    while ledger.compact():
+        pass
+    return rows_in(ledger)
+
+
+def state(name: str, total: int, **changes: Any) -> SubscriptionState:
+    """A subscription that has got `total` messages and given away most of them."""
+    sojourn = DurationHistogram(indexes=(8, 40), counts=(total + 1, total // 3 + 1), sum_ms=total)
+    return a_subscription(
+        name, depth=total % 7, ready=total % 7, enqueued=total, acked=total - total % 7, delivered=total,
+        expired=total // 9, sojourn=sojourn, wait=sojourn, hold=sojourn, **changes,
+    )  # fmt: skip
+
+
+TURN = st.tuples(
+    st.sampled_from([10, 10, 10, 20, 60]),  # seconds since the poll before
+    st.sampled_from(["", "", "", "", "", "incomplete", "restart", "volume"]),
+    st.lists(st.sampled_from(["stay", "stay", "stay", "away", "rebound"]), min_size=3, max_size=3),
+    st.integers(0, 50),
+)
+
+
+def polls_of(turns: Sequence[tuple[int, str, list[str], int]]) -> list[Poll]:
+    """Queues that come, go and are bound anew, over restarts and replaced volumes. The first poll is complete."""
+    now_ms, epoch, folder, polls = NOON_MS, 3, 1, [a_poll(NOON_MS)]
+    totals, incarnations = [0, 0, 0], [10, 20, 30]
+    for seconds, event, queues, more in turns:
+        now_ms += seconds * 1000
+        if event in ("restart", "volume"):
+            totals, epoch, folder = [0, 0, 0], epoch + (event == "restart"), folder + (event == "volume")
+        states: list[SubscriptionState] = []
+        for number, what in enumerate(queues):
+            if what == "rebound":
+                incarnations[number], totals[number] = incarnations[number] + 1, 0
+            totals[number] += more * number
+            if what != "away":
+                changes = {"incarnation": incarnations[number], "dropped": len(polls), "consumers": len(polls) % 3}
+                states.append(state(f"q{number}", totals[number], **changes))
+        complete = event != "incomplete"
+        polls.append(a_poll(now_ms, *states, complete=complete, epoch=epoch, instance_id=f"i-{folder}"))
+    return polls
+
+
+def kept_figures(found: Figures) -> tuple[object, ...]:
+    """What is defined to stay the same: everything but what was least and most between two snapshots."""
+    window = found.window
+    return (found.standing, window.growth, window.first_depth, window.elapsed_ms)
+
+
+def growth_of_histograms(rows: Sequence[Row], name: str) -> object:
+    """What came into each bucket over all lives of a queue, each counted from its first histogram."""
+    lives: dict[object, Life] = {}
+    for row in rows:
+        if row["queue_name"] == name and row["sojourn_indexes"] is not None:
+            found = {"indexes": row["sojourn_indexes"], "counts": row["sojourn_counts"]}
+            life = (row["instance"], row["epoch"], row["incarnation"])
+            first = lives[life]["first"] if life in lives else found
+            lives[life] = {"first": first, "last": found}  # type: ignore[typeddict-item]
+    return grown(lives.values())
+
+
+@given(st.lists(TURN, min_size=3, max_size=40))
+@settings(max_examples=12, deadline=None)
+def test_the_figures_of_merged_segments_are_those_of_what_was_sealed(
+    turns: list[tuple[int, str, list[str], int]],
+) -> None:
+    """Over the whole, and over each part that begins and ends with a complete poll that was kept."""
+    thresholds = Thresholds()
+    with tempfile.TemporaryDirectory() as folder:
+        polls = polls_of(turns)
+        ledger = ledger_of(Path(folder), polls)
+        before, after = rows_in(ledger), compacted(ledger)
+        names = [SegmentName.parse(info.name) for info in ledger.segments]
+        ledger.close()
+    raw = [dict(row) for row in rows_by_hand(polls)]
+    assert len(before) == len(raw)
+    brokers = [[row for row in rows if row["kind"] == "broker"] for rows in (raw, after)]
+    unmarked = [[{**row, "complete": None} for row in rows] for rows in brokers]
+    assert unmarked[0] == unmarked[1]  # nothing of the coverage is lost
+    assert all(a is not None and b is not None and a.last + 1 == b.first for a, b in itertools.pairwise(names))
+    kept = [row["seq"] for row in brokers[1] if row["complete"]]
+    for first, last in {(1, raw[-1]["seq"]), (kept[0], kept[-1]), (kept[len(kept) // 2], kept[-1])}:
+        expected, found = (
+            naive_figures([row for row in rows if first <= row["poll"] <= last], thresholds) for rows in (raw, after)
+        )
+        assert {name: (kept_figures(one), lives) for name, (one, lives) in found.items()} == {
+            name: (kept_figures(one), lives) for name, (one, lives) in expected.items()
+        }
+    for number in range(3):
+        name = f"psub:durable:global:q{number}"
+        assert growth_of_histograms(after, name) == growth_of_histograms(raw, name)
+
+
+def rows_by_hand(polls: Sequence[Poll]) -> list[Any]:
+    """The rows with all histograms."""
+    rows: list[Any] = []
+    for poll in polls:
+        rows += rows_of(poll, WRITER, len(rows) + 1)
+    return rows
+
+
+def steady(minutes: int) -> list[Poll]:
+    """Two queues, polled every ten seconds."""
+    return [a_poll(NOON_MS + 10_000 * step, state("a", 5 * step), state("b", 3 * step)) for step in range(minutes * 6)]
+
+
+def test_after_a_merge_there_is_a_snapshot_a_minute_and_the_listing_says_how_many_rows(tmp_path: Path) -> None:
+    """Half an hour of 180 polls: 540 rows are covered. Of each queue stay 30 snapshots, and the first."""
+    ledger = ledger_of(tmp_path, steady(30))
+    assert ledger.compact()
+    assert ledger.compact()
+    assert ledger.compact()
+    rows = compacted(ledger)
+    (whole, _) = ledger.segments
+    assert (whole.name, whole.rows) == ("0000000003-000000000001-000000000540.parquet", 180 + 2 * 31)
+    assert (whole.first_ms, whole.last_ms) == (NOON_MS, NOON_MS + 1_790_000)
+    assert whole.bytes == (tmp_path / whole.name).stat().st_size
+    times = [row["time_ms"] - NOON_MS for row in rows if row["queue_name"] == "psub:durable:global:a"]
+    assert times == [0, *range(50_000, 1_800_000, 60_000)]
+    told = [row["time_ms"] - NOON_MS for row in rows if row["queue_name"] and row["hold_sum_ms"] is not None]
+    assert told == [0, 0, 1_790_000, 1_790_000]
+    ledger.close()
+    again = Ledger(tmp_path, WRITER, SEGMENTS, KEEP)
+    assert [info.name for info in again.segments] == [whole.name, "0000000099-000000000541-000000000541.parquet"]
+    assert not again.compact()
+    again.close()
+
+
+def test_a_segment_of_an_earlier_release_is_merged_with_all_its_figures(tmp_path: Path) -> None:
+    """Every row had histograms, and the last columns were not there."""
+    rows = rows_by_hand(steady(2))
+    name = SegmentName(first=1, last=36, epoch=3)
+    write_old(tmp_path / str(name), table_of(rows).drop(["moved", "stranded", "repeated"]))
+    ledger = Ledger(tmp_path, WRITER, SEGMENTS, KEEP)
+    ledger.append(a_poll(LATER_MS))
+    ledger.seal(LATER_MS)
+    found = [row for row in compacted(ledger) if row["queue_name"] == "psub:durable:global:b"]
+    assert [row["enqueued"] for row in found] == [0, 15, 33]
+    assert [row["hold_counts"] for row in found] == [[1, 1], None, [34, 12]]
+    assert [row["moved"] for row in found] == [None, None, None]
+    ledger.close()
+
+
+def write_old(path: Path, table: Any) -> None:
+    """As the release before wrote it."""
+    pq.write_table(table, path, compression="zstd")
+
+
+def test_a_segment_of_a_later_release_stays_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its further columns would be lost. It is said once, and the others are merged."""
+    table = table_of(rows_by_hand(steady(2)))
+    write_old(tmp_path / "0000000003-000000000001-000000000036.parquet", table.append_column("later", table["seq"]))
+    ledger = Ledger(tmp_path, WRITER, SEGMENTS, KEEP)
+    for poll in (*(replace_epoch(poll) for poll in steady(3)), a_poll(LATER_MS)):
+        ledger.append(poll)
+    ledger.seal(LATER_MS)
+    compacted(ledger)
+    compacted(ledger)
+    assert [info.rows for info in ledger.segments] == [36, 18 + 2 * 4, 1]
+    assert caplog.text.count("is of a later release: it has the column later") == 1
+    ledger.close()
+
+
+def replace_epoch(poll: Poll) -> Poll:
+    """After a restart."""
+    return replace(poll, broker=poll.broker.model_copy(update={"epoch": 4}))
+
+
+def test_a_reader_of_an_old_name_is_told_that_it_is_gone(tmp_path: Path) -> None:
+    """No path any more, for any of the merged ones."""
+    ledger = ledger_of(tmp_path, steady(5))
+    names = [info.name for info in ledger.segments[:-1]]
+    assert all(ledger.path_of(name) for name in names)
+    compacted(ledger)
+    assert not any(ledger.path_of(name) for name in names)
+    assert sorted(path.name for path in tmp_path.glob("*.parquet")) == [info.name for info in ledger.segments]
+    ledger.close()
+
+
+MERGE_AND_DIE = """
+import os, pathlib, signal, sys
+from penstock_observer.ledger import Ledger, SealLimits
+from penstock_observer.retention import RetentionLimits
+from penstock_observer.rows import RowOrigin
+
+limits = SealLimits(60, 10**6, 10**12), RetentionLimits(10**13, 10**13)
+ledger = Ledger(pathlib.Path(sys.argv[1]), RowOrigin("main", 0, 10000), *limits)
+left = int(sys.argv[2])
+
+def deadly(act):
+    def step(*given, **named):
+        global left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return act(*given, **named)
+    return step
+
+os.fsync, pathlib.Path.rename, pathlib.Path.unlink = map(deadly, (os.fsync, pathlib.Path.rename, pathlib.Path.unlink))
+ledger.compact()
+"""
+
+
+def test_a_kill_at_any_step_of_a_merge_loses_no_row_and_doubles_none(tmp_path: Path) -> None:
+    """Before each sync, rename and deletion: file, name, folder, then three names that go."""
+    made = tmp_path / "made"
+    ledger = ledger_of(made, steady(3))
+    sealed = rows_in(ledger)
+    ledger.close()
+    steps = 0
+    while True:
+        steps += 1
+        folder = tmp_path / str(steps)
+        shutil.copytree(made, folder)
+        ended = subprocess.run([sys.executable, "-c", MERGE_AND_DIE, str(folder), str(steps)], timeout=100)
+        again = Ledger(folder, WRITER, SEGMENTS, KEEP)
+        found = rows_in(again)
+        merged = compacted(again)
+        names = [info.name for info in again.segments]
+        assert sorted(path.name for path in folder.glob("*.parquet")) == names
+        assert not again.damaged
+        again.close()
+        assert found in (sealed, merged)
+        assert [row["seq"] for row in merged if row["kind"] == "broker"] == [
+            row["seq"] for row in sealed if row["kind"] == "broker"
+        ]
+        assert names == ["0000000003-000000000001-000000000054.parquet", "0000000099-000000000055-000000000055.parquet"]
+        if ended.returncode == 0:
+            break
+        assert ended.returncode == -signal.SIGKILL
+    assert steps == 7
