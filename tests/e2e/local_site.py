@@ -33,13 +33,13 @@ PREFETCH: Final = "jms.prefetchPolicy.all=100"
 class LocalSite:
     """`penstock up FOLDER` as a child process; `with` ends it whatever happens."""
 
-    def __init__(self, manifests: Path, data: Path) -> None:
+    def __init__(self, manifests: Path, data: Path, *options: str) -> None:
         self.data = data
         self._log = (data.parent / "up.log").open("ab")
         pace = ("--snapshot-seconds", "1", "--segment-seconds", "3")
         where = (str(manifests), "--data", str(data), "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "penstock_cli", "up", *where, "--no-lag", *pace],
+            [sys.executable, "-m", "penstock_cli", "up", *where, "--no-lag", *pace, *options],
             stdout=self._log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
