@@ -299,6 +299,7 @@ class SubscriptionState(ManagementDocument):
     header_bindings: tuple[HeaderBindingDocument, ...] = ()
     selector: str | None = None
     no_local: bool = False
+    dead_letter: str | None = None  # address of what was rejected, or failed too often
     owner: Owner | None = None
     user: str | None = None  # who made it, if a client did
     incarnation: int

@@ -50,6 +50,9 @@ class PeekedMessage(ManagementDocument):
     application_properties: dict[str, object] = Field(default_factory=dict[str, object])
     body: str = ""  # a text is shown as it is, anything else in hexadecimal
     body_form: Literal["Text", "Hexadecimal"] = "Text"
+    body_kind: Literal["Text", "Bytes", "Value"] | None = (
+        None  # Value: `body` is an encoded AMQP value; absent: not known
+    )
     is_whole: bool = True  # False: the body is longer than `max_body_bytes`
 
 

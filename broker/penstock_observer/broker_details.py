@@ -11,15 +11,27 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
 
 from pydantic import ValidationError
 
-from penstock_api.management import MAX_COUNT, ConnectionState, EntityType, ExchangeState, LinkState
-from penstock_observer.broker_client import FAILURES, Connect, ManagementConnection
+from penstock_amqp.client.errors import ManagementError
+from penstock_amqp.client.management import ManagementClient, ManagementReply
+from penstock_api.management import MAX_COUNT, ConnectionState, EntityType, ExchangeState, LinkState, Operation
+from penstock_api.message_operations import PeekReply, PeekRequest
+from penstock_observer.broker_client import FAILURES, ManagementConnection
 from penstock_page.documents import Consumer, Exchanges
 
-__all__ = ["MOST_CONNECTIONS", "BrokerDetails", "NotKnown", "consumers_of"]
+__all__ = [
+    "MOST_CONNECTIONS",
+    "BrokerDetails",
+    "Connect",
+    "DetailsConnection",
+    "NotKnown",
+    "consumers_of",
+    "details_over",
+]
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +40,28 @@ MOST_CONNECTIONS: Final = 1000
 ANSWER_SECONDS: Final = 10.0
 
 T = TypeVar("T")
+
+
+class DetailsConnection(ManagementConnection, Protocol):
+    """The part of penstock_amqp's ManagementClient that the page uses."""
+
+    async def request(
+        self, operation: Operation, type: EntityType, name: str | None = None, body: object = None
+    ) -> ManagementReply:
+        """The reply to any request, whatever its status."""
+        ...
+
+
+Connect = Callable[[], Awaitable[DetailsConnection]]
+
+
+def details_over(socket: Path) -> Connect:
+    """A function that connects to the broker's Unix socket."""
+
+    async def connect() -> DetailsConnection:
+        return await ManagementClient.connect(f"unix:{socket}", container_id="penstock-observer-page")
+
+    return connect
 
 
 class NotKnown(Exception):
@@ -77,10 +111,20 @@ class BrokerDetails:
             assert self._links is not None, "set above"
             return self._links[1]
 
+    async def peek(self, kind: EntityType, queue_name: str, wanted: PeekRequest) -> PeekReply:
+        """Messages that wait in a queue, which stay where they are. Raises NotKnown; the broker may refuse."""
+
+        async def question(client: DetailsConnection) -> PeekReply:
+            reply = await client.request(Operation.PEEK, kind, queue_name, wanted)
+            return PeekReply.read(reply.check().attributes)
+
+        async with self._turn:
+            return await self._ask(question)
+
     def _is_fresh(self, kept: tuple[float, object] | None) -> bool:
         return kept is not None and self._clock() - kept[0] < KEPT_SECONDS
 
-    async def _ask(self, question: Callable[[ManagementConnection], Awaitable[T]]) -> T:
+    async def _ask(self, question: Callable[[DetailsConnection], Awaitable[T]]) -> T:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 client = await self._connect()
@@ -88,6 +132,8 @@ class BrokerDetails:
                     return await question(client)
                 finally:
                     await client.close()
+        except ManagementError as error:
+            raise NotKnown(f"the broker refuses: {error.description.rstrip('.')}") from error
         except FAILURES as error:  # a TimeoutError is an OSError
             raise NotKnown(f"the broker does not answer: {error or type(error).__name__}") from error
         except ValidationError as error:

@@ -117,9 +117,10 @@ class Ledger:
         """Rows in memory, not sealed yet."""
         return 0 if self._open is None else self._open.rows
 
-    def waiting(self) -> tuple[Row, ...]:
-        """The rows in memory, in their order; may be called while a thread appends."""
-        return tuple(self._rows)
+    def waiting(self, queue_name: str) -> list[dict[str, Any]]:
+        """The rows of a subscription in memory, in their order; may be called while a thread appends."""
+        rows = self._open
+        return [] if rows is None else rows.rows_of(queue_name)
 
     @property
     def interval_ms(self) -> int:

@@ -27,7 +27,7 @@ def course(
 ) -> tuple[Course, str | None]:
     """The course until `end_ms`, and what is missing in it, a sentence without its full stop; None: nothing."""
     begin_ms = end_ms - (hours * HOUR_MS or RECENT_MS)
-    waiting = snapshots_in_rows(ledger.waiting(), queue_name)
+    waiting = snapshots_in_rows(ledger.waiting(queue_name))
     read: list[list[Snapshot]] = []
     problems: list[str] = []
     left = most_rows

@@ -22,7 +22,7 @@ from penstock_api.failure import CannotRun
 from penstock_api.observer_api import PAGE
 from penstock_lag_rules.rules import Thresholds
 from penstock_observer.broker_client import PolledBroker, over_unix_socket
-from penstock_observer.broker_details import BrokerDetails
+from penstock_observer.broker_details import BrokerDetails, details_over
 from penstock_observer.depth_history import DepthHistory
 from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, SealLimits
@@ -105,9 +105,10 @@ def _page(settings: ObserverSettings, live: LiveView, ledger: Ledger, token: Tok
         ledger=ledger,
         place=BrokerPlace(settings.broker, settings.namespace, settings.ordinal),
         token=token,
+        messages_token=None if settings.messages_token_file is None else TokenFile(settings.messages_token_file),
         sessions=Sessions(time.monotonic, secrets.token_urlsafe),
         history=history,
-        details=BrokerDetails(over_unix_socket(settings.broker_socket), time.monotonic),
+        details=BrokerDetails(details_over(settings.broker_socket), time.monotonic),
         interval_seconds=settings.interval_seconds,
     )
 

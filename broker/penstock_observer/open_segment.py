@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock_api.ledger_format import HISTOGRAM_COLUMNS, SegmentName
 from penstock_observer.parquet import SCHEMA
@@ -101,6 +102,11 @@ class OpenSegment:
             rows = rows.set_column(rows.schema.get_field_index(name), name, histograms.column(name))
         return rows.combine_chunks().sort_by([("queue_name", "ascending"), ("seq", "ascending")])
 
+    def rows_of(self, queue_name: str) -> list[dict[str, Any]]:
+        """The rows of one subscription by seq, without histograms; may be called while a thread adds."""
+        tables = tuple(self._tables)
+        return [row for table in tables for row in _rows_of(table, queue_name)]
+
     def told_by_now(self) -> dict[Life, Told]:
         """What this segment and those before it say, for the next one."""
         return {life: Told(seen.last, bool(self._told_rows(life, seen))) for life, seen in self._seen.items()}
@@ -114,6 +120,11 @@ class OpenSegment:
         if before.repeated:
             return {seen.last_row: seen.last}
         return {seen.first_row: seen.first, seen.last_row: seen.last}
+
+
+def _rows_of(table: Any, queue_name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = table.filter(pc.field("queue_name") == queue_name).to_pylist()
+    return found
 
 
 def _table(columns: Columns, rows: int) -> Any:

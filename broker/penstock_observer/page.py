@@ -15,7 +15,8 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from penstock_api.lag_result import LagState, SubscriptionLag
-from penstock_api.management import SubscriptionState
+from penstock_api.management import EntityType, SubscriptionState
+from penstock_api.message_operations import PeekRequest
 from penstock_api.observer_api import PAGE
 from penstock_api.observer_tokens import Scope
 from penstock_lag_rules.entry import MESSAGE_LENGTH
@@ -28,7 +29,8 @@ from penstock_observer.page_sessions import SESSION_SECONDS, Sessions
 from penstock_observer.rows import Poll
 from penstock_observer.secrets import TokenFile
 from penstock_page import render
-from penstock_page.documents import BrokerPlace, Consumer, Freshness, Overview, SubscriptionPage
+from penstock_page.bodies import shown_message
+from penstock_page.documents import BrokerPlace, Consumer, Freshness, MessagesPage, Overview, SubscriptionPage
 from penstock_page.listing import listing, wanted
 
 __all__ = ["Page", "is_page", "page_app"]
@@ -57,6 +59,14 @@ PAST_REFRESH_SECONDS: Final = 60
 STALE_SECONDS: Final = 60
 STALE_POLLS: Final = 4
 MOST_HOURS: Final = 48
+PEEKED: Final = 10
+"""Messages on one page."""
+BODY_BYTES: Final = 4096
+MOST_OFFSET: Final = 100_000_000
+NO_MESSAGES: Final = (
+    "Messages are private. They are shown to those who log in with the token of --messages-token-file, if the observer "
+    "has one and the broker allows it (observerPeek: true)."
+)
 
 
 def is_page(path: str) -> bool:
@@ -70,6 +80,8 @@ class Reader:
 
     has_session: bool
     """With a cookie, so there is something to log out from."""
+    sees_messages: bool
+    """May see headers and bodies of messages, which a permission of its own allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +92,8 @@ class Page:
     ledger: Ledger
     place: BrokerPlace
     token: TokenFile
+    messages_token: TokenFile | None
+    """Whose holder also sees messages; None: nobody does."""
     sessions: Sessions
     history: DepthHistory
     details: BrokerDetails
@@ -89,11 +103,14 @@ class Page:
         """Who asks; None if it is a stranger. The one place in which the page checks a token."""
         given = request.headers.get("Authorization")
         if given is not None:
-            return Reader(has_session=False) if self.token.allows(given, Scope.STATE) else None
+            return self._reader(given, has_session=False)
         token = self.sessions.token(request.cookies.get(_cookie(request)))
-        if token is None or not self.token.allows(f"Bearer {token}", Scope.STATE):
-            return None
-        return Reader(has_session=True)
+        return None if token is None else self._reader(f"Bearer {token}", has_session=True)
+
+    def _reader(self, given: str, *, has_session: bool) -> Reader | None:
+        if self.messages_token is not None and self.messages_token.allows(given):
+            return Reader(has_session, sees_messages=True)
+        return Reader(has_session, sees_messages=False) if self.token.allows(given, Scope.STATE) else None
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -135,7 +152,7 @@ class Page:
         """Begin a session, and go where the reader wanted to go."""
         given = await request.clone(client_max_size=LOGIN_BYTES).post()
         token, to = str(given.get("token", "")).strip(), _way_back(str(given.get("to", "")))
-        if not self.token.allows(f"Bearer {token}", Scope.STATE):
+        if self._reader(f"Bearer {token}", has_session=False) is None:
             return _login_form(to, "The observer does not know this token, or it is not for the page.", 401)
         response = web.Response(status=303, headers={"Location": to})
         response.set_cookie(
@@ -177,7 +194,7 @@ class Page:
     async def subscription(self, request: web.Request) -> web.StreamResponse:
         """One subscription, with its past."""
         queue_name = request.query.get("queue", "")
-        hours = _hours(request.query)
+        hours = _number(request.query, "hours", MOST_HOURS)
         known, fresh = self._known()
         lag = next((each for each in _lags(known, fresh) if each.queue_name == queue_name), None)
         state = next((each for each in _states(known) if each.queue_name == queue_name), None)
@@ -201,8 +218,35 @@ class Page:
             consumers_problem=consumers_problem,
             is_refreshing=is_refreshing,
             refresh_seconds=refresh_seconds if is_refreshing else None,
+            sees_messages=self._sees_messages(request),
         )
         return _html(render.subscription(page, can_log_out=self._has_session(request)))
+
+    async def messages(self, request: web.Request) -> web.StreamResponse:
+        """Messages that wait in a queue or subscription, with headers and decoded bodies."""
+        reader = self.reader(request)
+        if reader is None or not reader.sees_messages:
+            raise web.HTTPForbidden(text=NO_MESSAGES)
+        name, offset = request.query.get("queue", ""), _number(request.query, "offset", MOST_OFFSET)
+        known, fresh = self._known()
+        is_subscription = any(each.queue_name == name for each in _states(known))
+        kind = EntityType.SUBSCRIPTION if is_subscription else EntityType.QUEUE
+        wanted = PeekRequest(offset=offset, count=PEEKED, max_body_bytes=BODY_BYTES)
+        try:
+            found = await self.details.peek(kind, name, wanted)
+        except NotKnown as error:
+            raise web.HTTPBadGateway(text=f"The messages can't be shown: {error}.") from error
+        page = MessagesPage(
+            place=self.place,
+            freshness=fresh,
+            queue_name=name,
+            is_subscription=is_subscription,
+            offset=offset,
+            count=PEEKED,
+            depth=found.depth,
+            messages=tuple(shown_message(each) for each in found.messages),
+        )
+        return _html(render.messages(page, can_log_out=reader.has_session))
 
     async def _consumers(self, queue_name: str, poll: Poll) -> tuple[Sequence[Consumer], str | None]:
         try:
@@ -231,6 +275,10 @@ class Page:
         reader = self.reader(request)
         return reader is not None and reader.has_session
 
+    def _sees_messages(self, request: web.Request) -> bool:
+        reader = self.reader(request)
+        return reader is not None and reader.sees_messages
+
     @property
     def _refresh_seconds(self) -> int:
         return max(round(self.interval_seconds), LEAST_REFRESH_SECONDS)
@@ -242,6 +290,7 @@ def page_app(page: Page) -> web.Application:
     app.router.add_get("", page.to_overview)
     app.router.add_get("/", page.overview)
     app.router.add_get("/subscription", page.subscription)
+    app.router.add_get("/messages", page.messages)
     app.router.add_get("/style.css", page.style)
     app.router.add_get("/icon.svg", page.icon)
     app.router.add_get("/login", page.login_form)
@@ -261,9 +310,10 @@ def _states(known: LiveBroker) -> Sequence[SubscriptionState]:
     return () if known.poll is None else known.poll.subscriptions
 
 
-def _hours(query: Mapping[str, str]) -> int:
-    hours = query.get("hours", "")
-    return min(int(hours), MOST_HOURS) if hours.isascii() and hours.isdigit() and len(hours) < 5 else 0
+def _number(query: Mapping[str, str], name: str, most: int) -> int:
+    """A number in the address; 0 if it is none."""
+    given = query.get(name, "")
+    return min(int(given), most) if given.isascii() and given.isdigit() and len(given) < 10 else 0
 
 
 def _cookie(request: web.Request) -> str:
@@ -274,7 +324,7 @@ def _cookie(request: web.Request) -> str:
 def _way_back(to: str) -> str:
     """Where a reader goes after the login: one of our own pages, whatever the form says."""
     page, _, query = to.partition("?")
-    own = page if page == render.SUBSCRIPTION else render.OVERVIEW
+    own = page if page in (render.SUBSCRIPTION, render.MESSAGES) else render.OVERVIEW
     safe = "".join(letter for letter in query if letter.isascii() and letter.isprintable() and letter != " ")
     return f"{own}?{safe}" if safe else own
 

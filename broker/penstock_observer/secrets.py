@@ -75,10 +75,13 @@ class TokenFile:
             return Grant(frozenset({Scope.SCALE}), namespace)
         return None
 
-    def allows(self, authorization: str | None, scope: Scope) -> bool:
-        """Whether an Authorization header carries a token that is good for this scope, for all subscriptions."""
+    def allows(self, authorization: str | None, scope: Scope | None = None) -> bool:
+        """Whether an Authorization header carries a token that is good for this scope, of all subscriptions; None: for
+        everything.
+        """
         found = self.grant({"Authorization": authorization or ""})
-        return found is not None and scope in found.scopes and found.namespace is None
+        needed = frozenset(Scope) if scope is None else {scope}
+        return found is not None and needed <= found.scopes and found.namespace is None
 
 
 def _shown(headers: Mapping[str, str]) -> bytes:

@@ -34,6 +34,8 @@ class ObserverSettings:
     broker: str
     """Name of the Broker resource."""
     namespace: str
+    messages_token_file: Path | None = None
+    """File with a token whose holder also sees messages on the page; None: nobody sees them."""
     ordinal: int = 0
     """Ordinal of the broker's pod; results are kept by ordinal 0."""
     tls_cert: Path | None = None

@@ -103,7 +103,8 @@ class CourseBuilder:
             self._parts, self._grown, self._snapshots, self._before = [], Growth(), 0, None
         if not self._begin_ms <= now.time_ms <= self._end_ms:
             return
-        number = (now.time_ms - self._begin_ms) // self._width_ms
+        # The end belongs to the last part: a point of a single snapshot would show the rate of one poll.
+        number = min((now.time_ms - self._begin_ms) // self._width_ms, POINTS - 1)
         if not self._parts or self._parts[-1].number != number:
             self._parts.append(_Part(number, now))
         part = self._parts[-1]

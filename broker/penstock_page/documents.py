@@ -10,10 +10,20 @@ from dataclasses import dataclass
 
 from penstock_api.lag_result import LagState, SubscriptionLag
 from penstock_api.management import BrokerState, ExchangeState, SubscriptionState
+from penstock_page.bodies import ShownMessage
 from penstock_page.course import Course
 from penstock_page.listing import Listing
 
-__all__ = ["BrokerPlace", "Consumer", "Exchanges", "Freshness", "Overview", "Report", "SubscriptionPage"]
+__all__ = [
+    "BrokerPlace",
+    "Consumer",
+    "Exchanges",
+    "Freshness",
+    "MessagesPage",
+    "Overview",
+    "Report",
+    "SubscriptionPage",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,23 @@ class SubscriptionPage:
     refresh_seconds: int | None = None
     sees_messages: bool = False
     """The reader may see messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesPage:
+    """Messages that wait in one queue."""
+
+    place: BrokerPlace
+    freshness: Freshness
+    queue_name: str
+    is_subscription: bool
+    offset: int
+    """Messages before the first one that is shown."""
+    count: int
+    """Most messages on the page."""
+    depth: int
+    messages: Sequence[ShownMessage]
+    refresh_seconds: None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

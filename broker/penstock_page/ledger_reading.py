@@ -49,9 +49,9 @@ def snapshots_in(segment: Path | IO[bytes], queue_names: Iterable[str]) -> Itera
         raise UnreadableSegment(str(error)) from error
 
 
-def snapshots_in_rows(rows: Iterable[Mapping[str, Any]], queue_name: str) -> list[Snapshot]:
-    """The snapshots of one subscription among rows that are not in a file yet."""
-    return [_snapshot(row) for row in rows if row["queue_name"] == queue_name]
+def snapshots_in_rows(rows: Iterable[Mapping[str, Any]]) -> list[Snapshot]:
+    """The snapshots in rows of subscriptions that are not in a file yet."""
+    return [_snapshot(row) for row in rows]
 
 
 def rows_in(segment: Path | IO[bytes], begin_ms: int) -> Iterator[Mapping[str, Any]]:

@@ -19,16 +19,28 @@ import markupsafe
 
 from penstock_api.lag_result import SubscriptionLag
 from penstock_page import plot, text
-from penstock_page.documents import BrokerPlace, Overview, Report, SubscriptionPage
+from penstock_page.documents import BrokerPlace, MessagesPage, Overview, Report, SubscriptionPage
 from penstock_page.listing import Wanted
 from penstock_page.trouble import SHOWN
 
-__all__ = ["OVERVIEW", "SUBSCRIPTION", "icon", "login", "overview", "problem", "report", "style", "subscription"]
+__all__ = [
+    "OVERVIEW",
+    "SUBSCRIPTION",
+    "icon",
+    "login",
+    "messages",
+    "overview",
+    "problem",
+    "report",
+    "style",
+    "subscription",
+]
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 OVERVIEW: Final = "./"
 """Address of the overview, relative to the folder of all pages."""
 SUBSCRIPTION: Final = "subscription"
+MESSAGES: Final = "messages"
 
 
 def style() -> str:
@@ -61,6 +73,11 @@ def subscription(page: SubscriptionPage, *, can_log_out: bool) -> str:
     return _page("subscription.html", page, page.place, page.refresh_seconds, can_log_out)
 
 
+def messages(page: MessagesPage, *, can_log_out: bool) -> str:
+    """The page of messages that wait."""
+    return _page("messages.html", page, page.place, page.refresh_seconds, can_log_out)
+
+
 def report(page: Report, *, version: str) -> str:
     """The file of a past time: it needs nothing else, and allows itself nothing but its own style."""
     sheet = style()
@@ -78,7 +95,11 @@ def report(page: Report, *, version: str) -> str:
 
 
 def _page(
-    template: str, page: Overview | SubscriptionPage, place: BrokerPlace, refresh_seconds: int | None, can_log_out: bool
+    template: str,
+    page: Overview | SubscriptionPage | MessagesPage,
+    place: BrokerPlace,
+    refresh_seconds: int | None,
+    can_log_out: bool,
 ) -> str:
     return _drawn(template, page=page, place=place, refresh_seconds=refresh_seconds, can_log_out=can_log_out)
 
@@ -101,9 +122,17 @@ def subscription_address(queue_name: str, hours: int = 0, is_refreshing: bool = 
     return _address(SUBSCRIPTION, {"queue": queue_name, "hours": hours or "", "refresh": refresh})
 
 
+def messages_address(queue_name: str, offset: int = 0) -> str:
+    """The messages that wait in a queue or subscription."""
+    return _address(MESSAGES, {"queue": queue_name, "offset": offset or ""})
+
+
 def _address(page: str, query: dict[str, object]) -> str:
     given = urlencode({key: value for key, value in query.items() if value != ""})
     return f"{page}?{given}" if given else page
+
+
+PARTS: Final = (plot.panels, plot.spark_path)
 
 
 @cache
@@ -120,7 +149,7 @@ def _environment() -> jinja2.Environment:
     given: dict[str, Any] = {
         "SHOWN": SHOWN,
         **{name: getattr(plot, name) for name in ("HEIGHT", "SPARK_HEIGHT", "SPARK_WIDTH", "WIDTH")},
-        **{each.__name__: each for each in (plot.panels, plot.spark_path, address, subscription_address, title_of)},
+        **{each.__name__: each for each in (*PARTS, address, messages_address, subscription_address, title_of)},
     }
     environment.globals.update(given)
     return environment

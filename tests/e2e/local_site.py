@@ -33,13 +33,15 @@ PREFETCH: Final = "jms.prefetchPolicy.all=100"
 class LocalSite:
     """`penstock up FOLDER` as a child process; `with` ends it whatever happens."""
 
-    def __init__(self, manifests: Path, data: Path, *, snapshot_seconds: int = 1, segment_seconds: int = 3) -> None:
+    def __init__(
+        self, manifests: Path, data: Path, *options: str, snapshot_seconds: int = 1, segment_seconds: int = 3
+    ) -> None:
         self.data = data
         self._log = (data.parent / "up.log").open("ab")
         pace = ("--snapshot-seconds", str(snapshot_seconds), "--segment-seconds", str(segment_seconds))
         where = (str(manifests), "--data", str(data), "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "penstock_cli", "up", *where, "--no-lag", *pace],
+            [sys.executable, "-m", "penstock_cli", "up", *where, "--no-lag", *pace, *options],
             stdout=self._log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,

@@ -84,8 +84,8 @@ def test_what_is_no_ledger_of_this_broker_is_said(spark: SparkSession, tmp_path:
         renamed = tmp_path / "renamed"
         renamed.mkdir()
         (segment,) = served.api.ledger.segments
-        shutil.copy(served.api.ledger.folder / segment.name, renamed / "0000000003-000000000001-000000000009.parquet")
-        with pytest.raises(Failure, match="has 2 rows, and its name says 9"):
+        shutil.copy(served.api.ledger.folder / segment.name, renamed / "0000000003-000000000001-000000000001.parquet")
+        with pytest.raises(Failure, match="has 2 rows, and its name has room for 1"):
             list_ledgers(spark, [str(renamed)], "main", "shop")
     with pytest.raises(Failure, match=r"absent can't be listed: .*FileNotFoundException"):
         list_ledgers(spark, [str(tmp_path / "absent")], "main", "shop")

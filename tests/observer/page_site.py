@@ -14,8 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from penstock_lag_rules.rules import Thresholds
-from penstock_observer.broker_client import ManagementConnection
-from penstock_observer.broker_details import BrokerDetails
+from penstock_observer.broker_details import BrokerDetails, Connect, DetailsConnection
 from penstock_observer.depth_history import DepthHistory
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.live_lag import LiveLag
@@ -30,6 +29,7 @@ from penstock_page.documents import BrokerPlace
 TestServer.__test__ = False  # pytest would collect it by its name
 
 TOKEN = "s3cret"
+MESSAGES_TOKEN = "m3ssages"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -73,16 +73,17 @@ class Site:
             return answer.status, answer.headers.get("Location", ""), await answer.text()
 
 
-async def no_broker() -> ManagementConnection:
+async def no_broker() -> DetailsConnection:
     """A socket that nobody listens on."""
     raise ConnectionRefusedError("refused")
 
 
 @asynccontextmanager
-async def serving(folder: Path) -> AsyncGenerator[Site, None]:
+async def serving(folder: Path, connect: Connect = no_broker) -> AsyncGenerator[Site, None]:
     """Served below /page, as by the observer."""
     token = folder / "token"
     token.write_text(f"{TOKEN}\n")
+    (folder / "messages-token").write_text(f"{MESSAGES_TOKEN}\n")
     clock, names = Clock(), count()
     history = DepthHistory(clock)
     ledger = Ledger(
@@ -93,9 +94,10 @@ async def serving(folder: Path) -> AsyncGenerator[Site, None]:
         ledger=ledger,
         place=BrokerPlace("main", "shop", 0),
         token=TokenFile(token),
+        messages_token=TokenFile(folder / "messages-token"),
         sessions=Sessions(clock, lambda: f"session-{next(names)}"),
         history=history,
-        details=BrokerDetails(no_broker, clock),
+        details=BrokerDetails(connect, clock),
         interval_seconds=10.0,
     )
     app = web.Application()

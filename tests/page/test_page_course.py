@@ -44,6 +44,14 @@ def test_a_point_shows_the_worst_of_its_part() -> None:
     assert (point.depth, point.age_seconds, point.time_ms) == (5000, 400, NOON_MS + 590_000)
 
 
+def test_the_end_of_the_time_is_no_point_of_its_own() -> None:
+    """Twenty minutes are 120 points of ten seconds: the last one has the polls from 1190 s to 1200 s, both included."""
+    snapshots = [a_snapshot(at, enqueued=at) for at in range(1200)] + [a_snapshot(1200, enqueued=1299)]
+    course = course_of(snapshots, *over(1200), 1000)
+    assert len(course.points) == 120
+    assert (course.points[-2].arrived, course.points[-1].arrived) == (60, 600)  # 10 and 100 messages in 11 s
+
+
 def test_an_age_that_is_not_known_is_none_and_an_empty_queue_has_age_0() -> None:
     future = a_snapshot(0, 3, age=-5)
     course = course_of([future, a_snapshot(10, 0)], *over(300), TEN_S)
@@ -68,7 +76,7 @@ def test_there_are_never_more_points_than_fit(depths: list[int], seconds: int) -
     """And every line stays within its drawing."""
     snapshots = [a_snapshot(at * 10, depth) for at, depth in enumerate(depths)]
     course = course_of(snapshots, *over(seconds), TEN_S)
-    assert len(course.points) <= POINTS + 1
+    assert len(course.points) <= POINTS
     assert max((point.depth for point in course.points), default=0) == max(
         (depth for at, depth in enumerate(depths) if at * 10 <= seconds), default=0
     )

@@ -12,9 +12,19 @@ from page.lags import NOON_MS, a_lag, a_snapshot
 
 from penstock_api.lag_result import LagState, RepeatedMessageLag
 from penstock_api.management import ExchangeState
+from penstock_api.message_operations import PeekedMessage
 from penstock_page import render
+from penstock_page.bodies import shown_message
 from penstock_page.course import course_of
-from penstock_page.documents import BrokerPlace, Consumer, Exchanges, Freshness, Overview, SubscriptionPage
+from penstock_page.documents import (
+    BrokerPlace,
+    Consumer,
+    Exchanges,
+    Freshness,
+    MessagesPage,
+    Overview,
+    SubscriptionPage,
+)
 from penstock_page.listing import Wanted, listing
 
 HOSTILE = [
@@ -124,6 +134,43 @@ def test_a_subscription_has_its_figures_plots_consumers_and_losses() -> None:
     assert len(pictures) == 4
 
 
+def messages_page(hostile: str) -> str:
+    """One message that a client chose."""
+    message = PeekedMessage(
+        number=1,
+        state="Ready",
+        durable=True,
+        priority=4,
+        size_bytes=10,
+        available_ms=NOON_MS,
+        message_id=hostile,
+        subject=hostile,
+        annotations={hostile: hostile},
+        application_properties={hostile: hostile},
+        body=hostile,
+    )
+    page = MessagesPage(
+        place=PLACE,
+        freshness=FRESH,
+        queue_name=hostile,
+        is_subscription=True,
+        offset=20,
+        count=1,
+        depth=1,
+        messages=[shown_message(message)],
+    )
+    return render.messages(page, can_log_out=True)
+
+
+def test_dead_letters_are_linked_for_those_who_may_see_them() -> None:
+    state = a_subscription(dead_letter="graves")
+    links = [each.attributes["href"] for each in elements(a_page(state=state, sees_messages=True)) if each.tag == "a"]
+    assert "messages?queue=graves" in links
+    assert "messages?queue=psub%3Adurable%3Aglobal%3Aorders" in links
+    assert "messages?" not in a_page(state=state)
+    assert "messages?queue=a" not in a_page(state=a_subscription(dead_letter="a/key"), sees_messages=True)
+
+
 def everything(hostile: str) -> list[str]:
     """Both pages with this text wherever a client can put one."""
     name = f"psub:{hostile}"
@@ -154,6 +201,7 @@ def everything(hostile: str) -> list[str]:
         an_overview(lag, states={name: state}, exchanges=Exchanges(rows=[exchange], total=1), freshness=fresh),
         an_overview(lag, wanted=Wanted(search=hostile), place=BrokerPlace(hostile, hostile, 0)),
         a_page(lag=lag, state=state, consumers=[consumer], course_problem=hostile, freshness=fresh),
+        messages_page(hostile),
         render.login(to=render.subscription_address(hostile), minutes=60, refused=hostile),
         render.problem(hostile, hostile),
     ]

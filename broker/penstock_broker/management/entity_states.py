@@ -89,6 +89,7 @@ def subscription_state(subscription: Subscription, held: InFlight) -> StateDocum
         "headerBindings": [_header_binding(each) for each in ordered_bindings(binding.headers)],
         "selector": binding.filter.selector,
         "noLocal": binding.filter.no_local,
+        "deadLetter": subscription.queue.policy.dead_letter,
         "owner": cast(Value, subscription.owner.to_wire()) if subscription.owner is not None else None,
         "user": subscription.user,
         "incarnation": subscription.queue.incarnation,

@@ -6,7 +6,7 @@ docs/reference/management.md.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from penstock_amqp.endpoint.events import AVAILABLE, DATA, NUMBER, Entry
 from penstock_amqp.errors import DecodeError
@@ -22,6 +22,8 @@ from penstock_broker.queue.queue import Queue, WaitingState
 
 __all__ = ["peeked_message", "text_of"]
 
+BodyKind = Literal["Text", "Bytes", "Value"]
+
 _WIDTHS: Final = {0xA0: 1, 0xA1: 1, 0xB0: 4, 0xB1: 4}
 """Bytes of the size field of a binary or string, by its format code."""
 
@@ -32,7 +34,7 @@ def peeked_message(queue: Queue, entry: Entry, state: WaitingState, max_body_byt
     head = message_head.read_head(data)
     read = _read(data)
     properties = read.properties
-    body, is_text, is_whole = _body(data, head.start, max_body_bytes)
+    body, kind, is_whole = _body(data, head.start, max_body_bytes)
     return PeekedMessage(
         number=entry[NUMBER],
         state=state,
@@ -52,7 +54,8 @@ def peeked_message(queue: Queue, entry: Entry, state: WaitingState, max_body_byt
         annotations={str(key): _plain(value) for key, value in read.annotations.items()},
         application_properties={key: _plain(value) for key, value in read.application_properties.items()},
         body=body,
-        body_form="Text" if is_text else "Hexadecimal",
+        body_form="Text" if kind == "Text" else "Hexadecimal",
+        body_kind=kind,
         is_whole=is_whole,
     )
 
@@ -64,8 +67,8 @@ def _read(data: bytes) -> Message:
         return Message()
 
 
-def _body(data: bytes, start: int, most: int) -> tuple[str, bool, bool]:
-    """The beginning of the body, whether it is text, and whether it is the whole body."""
+def _body(data: bytes, start: int, most: int) -> tuple[str, BodyKind | None, bool]:
+    """The beginning of the body, what it is (None if it can't be read), and whether it is the whole body."""
     total = len(data)
     if is_streamed(data):
         data = streamed(data).read(0, len(data[:]) + most + 16)
@@ -74,18 +77,20 @@ def _body(data: bytes, start: int, most: int) -> tuple[str, bool, bool]:
         while section is not None and section < Section.DATA:
             section, at = section_at(data, end_of(data, at))
         if section is None or section is Section.FOOTER:
-            return "", True, total == at
+            return "", "Text", total == at
         width = _WIDTHS.get(data[at])
         begin = at + 1 + width if width is not None else at
         end = begin + int.from_bytes(data[at + 1 : begin]) if width is not None else end_of(data, at)
     except (DecodeError, IndexError):
-        return data[start : start + most].hex(), False, False
+        return data[start : start + most].hex(), None, False
     piece = data[begin : min(end, begin + most)]
     is_whole = begin + most >= end and total == end
+    if width is None:
+        return piece.hex(), "Value", is_whole
     try:
-        return _as_text(piece, is_cut=begin + most < end), True, is_whole
+        return _as_text(piece, is_cut=begin + most < end), "Text", is_whole
     except UnicodeDecodeError:
-        return piece.hex(), False, is_whole
+        return piece.hex(), "Bytes", is_whole
 
 
 def _as_text(piece: bytes, *, is_cut: bool) -> str:

@@ -134,6 +134,11 @@ def _check_role(broker: Broker, connection: Connection, operation: Operation, ki
         return None
     if (role is Role.OBSERVER and reads) or (reads and kind in _OWN):
         return None
+    if role is Role.OBSERVER and operation is Operation.PEEK:
+        if broker.settings.observer_peek:
+            return None
+        told = "The observer may not see messages; set observerPeek: true in the broker's configuration to allow it."
+        return Refuse(Reason.NOT_PERMITTED, told)
     return Refuse(
         Reason.NOT_PERMITTED,
         f"{operation.value} of {kind.value} is not allowed on listener {connection.listener.name!r}; "

@@ -143,6 +143,8 @@ class BrokerSettings(Spec):
     listeners: tuple[ListenerSettings, ...] = ()
     management: ManagementListener | None = None
     observer_socket: Path | None = None
+    observer_peek: bool = False
+    """The observer may also PEEK, so that its page can show messages."""
     probes: HostPort | None = None
     """HOST:PORT of GET /livez and /readyz."""
     authentication: Authentication = Authentication()

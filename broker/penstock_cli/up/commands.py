@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock_api.resources import Broker, quantity_bytes
@@ -103,6 +103,11 @@ def observer_child(broker: Broker, endpoints: Endpoints, layout: Layout, pace: P
     }
     words = (str(word) for option in options.items() for word in option)
     return ChildProcess("observer", (*PENSTOCK, "observer", *words), layout.log("observer"))
+
+
+def showing_messages(observer: ChildProcess, layout: Layout) -> ChildProcess:
+    """The same observer, whose page shows messages to the holder of its token."""
+    return replace(observer, command=(*observer.command, "--messages-token-file", str(layout.token)))
 
 
 def lag_child(broker: Broker, endpoints: Endpoints, layout: Layout, run_name: str) -> ChildProcess:

@@ -50,6 +50,8 @@ class Options:
     """Where clients with certificates connect, if the Broker accepts certificates."""
     observer: tuple[str, int]
     pace: Pace
+    shows_messages: bool
+    """The page of the observer shows messages."""
     scheduled: bool
     """Run the lag job as `spec.lagAnalysis` says."""
     prune: bool
@@ -72,6 +74,7 @@ def run(options: Options, say: Callable[[str], None]) -> int:
             encrypted = free_endpoint(*options.listen_tls) if wants_tls(manifests.broker) else None
             endpoints = Endpoints(free_endpoint(*options.listen), free_endpoint(*options.observer), encrypted)
             settings = commands.broker_settings(manifests.broker, endpoints, layout, options.folder)
+            settings["observerPeek"] = options.shows_messages
             layout.broker_config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
             try:
                 asyncio.run(_Up(manifests, endpoints, layout, options, say).run())
@@ -121,6 +124,8 @@ class _Up:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         observer = commands.observer_child(self._broker, self._endpoints, self._layout, self._options.pace)
+        if self._options.shows_messages:
+            observer = commands.showing_messages(observer, self._layout)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(
                 keep_running(

@@ -30,6 +30,11 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 )
 @click.option("--listen", type=HOST_PORT, default="127.0.0.1:8080", show_default=True, help="Where HTTP is served.")
 @click.option("--token-file", type=FILE, required=True, help="File with the bearer token that every request must send.")
+@click.option(
+    "--messages-token-file",
+    type=FILE,
+    help="File with a token whose holder also sees messages on the page, if the broker has observerPeek: true.",
+)
 @click.option("--broker", default="broker", show_default=True, help="Name of the Broker resource.")
 @click.option("--namespace", default="default", show_default=True, help="Namespace of the Broker resource.")
 @click.option("--ordinal", type=int, default=0, show_default=True, help="Ordinal of the broker's pod.")

@@ -57,6 +57,11 @@ __all__ = ["up"]
     help="Age in seconds at which a ledger segment is finished.",
 )
 @click.option(
+    "--show-messages",
+    is_flag=True,
+    help="Show messages with their bodies on the observer's page, such as dead letters, to those who log in.",
+)
+@click.option(
     "--lag/--no-lag", default=True, help="Whether to run the lag job on the schedule in spec.lagAnalysis. Default: yes."
 )
 @click.option(
@@ -72,6 +77,7 @@ def up(
     observer: str,
     snapshot_seconds: float,
     segment_seconds: float,
+    show_messages: bool,
     lag: bool,
     prune: bool,
 ) -> int:
@@ -94,6 +100,7 @@ def up(
         listen_tls=split(listen_tls),
         observer=split(observer),
         pace=Pace(snapshot_seconds, segment_seconds),
+        shows_messages=show_messages,
         scheduled=lag,
         prune=prune,
     )

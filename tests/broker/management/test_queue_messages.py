@@ -96,8 +96,8 @@ async def test_peek_shows_bytes_in_hexadecimal(client: ManagementClient, broker_
         sender.send(Message(body=b"\x00\x01", inferred=True))
         sender.send(Message(body={"a": 1}))
     raw, mapped = await peek(client, "jobs")
-    assert (raw.body, raw.body_form) == ("0001", "Hexadecimal")
-    assert (mapped.body_form, mapped.is_whole) == ("Hexadecimal", True)
+    assert (raw.body, raw.body_form, raw.body_kind) == ("0001", "Hexadecimal", "Bytes")
+    assert (mapped.body_form, mapped.body_kind, mapped.is_whole) == ("Hexadecimal", "Value", True)
 
 
 async def test_pages_and_selectors(client: ManagementClient, broker_process: BrokerProcess) -> None:
