@@ -75,10 +75,10 @@ class TokenFile:
             return Grant(frozenset({Scope.SCALE}), namespace)
         return None
 
-    def allows(self, authorization: str | None) -> bool:
-        """True if an Authorization header carries the token for everything."""
+    def allows(self, authorization: str | None, needed: Scope | None = None) -> bool:
+        """True if an Authorization header carries a token that is good for `needed`; None: for everything."""
         found = self.grant({"Authorization": authorization or ""})
-        return found is not None and found.scopes == TOKEN_SCOPES[FULL_TOKEN]
+        return found is not None and (TOKEN_SCOPES[FULL_TOKEN] if needed is None else {needed}) <= found.scopes
 
 
 def _shown(headers: Mapping[str, str]) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock_api.failure import Misuse
-from penstock_api.observer_tokens import scale_token
+from penstock_api.observer_tokens import Scope, scale_token
 from penstock_observer.secrets import ServerCertificate, TokenFile
 
 
@@ -97,6 +97,15 @@ def test_files_beside_the_token_are_good_for_less(token_file: Path) -> None:
     scrape.unlink()
     assert granted(file, "newer") is None
     assert granted(file, "") is None
+
+
+def test_whether_a_header_is_good_for_one_scope(token_file: Path) -> None:
+    """Without a scope: for everything."""
+    token_file.with_name("page.token").write_text("for-people")
+    file = TokenFile(token_file)
+    asked = [file.allows("Bearer for-people", scope) for scope in (Scope.STATE, Scope.METRICS, None)]
+    assert asked == [True, False, False]
+    assert all(file.allows("Bearer s3cret", scope) for scope in (*Scope, None))
 
 
 def test_a_token_in_two_files_is_good_for_both(token_file: Path) -> None:

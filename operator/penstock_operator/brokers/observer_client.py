@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeVar
 
 import aiohttp
 from pydantic import ValidationError
@@ -18,6 +19,7 @@ from pydantic import ValidationError
 from penstock_api.lag_result import LagResult
 from penstock_api.observer_api import LATEST, MAX_RESULT_BYTES
 from penstock_api.validation_messages import validation_messages
+from penstock_operator.brokers.accepted_tokens import AcceptedTokens
 
 __all__ = [
     "LagResultInvalid",
@@ -31,6 +33,7 @@ __all__ = [
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=15, sock_connect=5)
 _MAX_TAG_CHARACTERS: Final = 256
+AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +47,11 @@ class ObserverAccess:
     ca: bytes = field(repr=False)
     """The certificate of the CA, PEM."""
     token: str = field(repr=False)
-    """The bearer token for results."""
+    """The bearer token of the operator."""
     full_token: str = field(default="", repr=False)
     """The token for everything, which an observer of an earlier release knows; empty: there is none to fall back to."""
+    accepted: AcceptedTokens | None = field(default=None, repr=False)
+    """Where to remember which of the two it accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ async def fetch_latest(
         LagResultUnavailable: the observer does not answer, or not with a result.
         LagResultInvalid: the result is too large, or not one.
     """
-    answer = await _fetch(session, access, known_tag)
+    answer = await _with_tokens(access, lambda shown: _fetch(session, shown, known_tag))
     if isinstance(answer, NoNewResult):
         return answer
     body, tag = answer
@@ -100,6 +105,21 @@ async def fetch_latest(
         return TaggedResult(await asyncio.to_thread(LagResult.model_validate_json, body), tag)
     except ValidationError as error:
         raise LagResultInvalid(f"the result is not valid: {validation_messages(error)[0]}") from error
+
+
+async def _with_tokens(access: ObserverAccess, request: Callable[[ObserverAccess], Awaitable[AnswerT]]) -> AnswerT:
+    """The answer to a request with the operator's token; if that is refused, with the one for everything."""
+    try:
+        answer = await request(access)
+    except TokenRefused:
+        if not access.full_token:
+            raise
+        if access.accepted is not None:
+            access.accepted.note(accepted=False)
+        return await request(replace(access, token=access.full_token))
+    if access.accepted is not None:
+        access.accepted.note(accepted=True)
+    return answer
 
 
 async def _fetch(

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, NamedTuple
 
 import aiohttp
@@ -27,7 +27,6 @@ from penstock_operator.brokers.observer_client import (
     NoNewResult,
     ObserverAccess,
     TaggedResult,
-    TokenRefused,
     fetch_latest,
 )
 from penstock_operator.cluster.api_server import ApiServer, KubeError
@@ -44,10 +43,6 @@ logger = logging.getLogger(__name__)
 
 _WRITES_PER_SECOND: Final = 20
 _REQUESTS_AT_ONCE: Final = 8
-_REFUSED_FOR: Final = timedelta(minutes=10)
-"""An observer that refuses a token for so long is of an earlier release. For some minutes every observer refuses a
-token that was just rotated, until kubelet has replaced the files in its pod.
-"""
 _JUDGED_AT_ONCE: Final = 200
 """After so many Subscriptions other tasks get their turn: judging them takes some microseconds each."""
 
@@ -147,7 +142,7 @@ class LagReader:
             contact = contact.failed(self.clock(), "the operator has not connected to the Broker yet")
         else:
             try:
-                answer = await self._fetch(key, found, found.observer, reading.tag)
+                answer = await self._fetch(found.observer, reading.tag)
             except LagResultUnavailable as error:
                 contact = contact.failed(self.clock(), str(error))
                 self._complain(key, str(error))
@@ -159,37 +154,9 @@ class LagReader:
                 contact = contact.answered(self.clock(), fault)
         reading.known = replace(reading.known, contact=contact)
 
-    async def _fetch(
-        self, key: ResourceKey, found: BrokerFindings, observer: ObserverAccess, tag: str | None
-    ) -> TaggedResult | NoNewResult:
-        """The newest result, read with the token for results, or, if the observer refuses that, with the one for
-        everything; what is known about the observer's tokens is kept in `found`.
-        """
+    async def _fetch(self, observer: ObserverAccess, tag: str | None) -> TaggedResult | NoNewResult:
         async with self._requests:
-            try:
-                answer = await fetch_latest(self.http, observer, tag)
-            except TokenRefused:
-                if not observer.full_token:
-                    raise
-                self._note_tokens(key, found, accepted=False)
-                return await fetch_latest(self.http, replace(observer, token=observer.full_token), tag)
-            except LagResultInvalid:
-                self._note_tokens(key, found, accepted=True)
-                raise
-            self._note_tokens(key, found, accepted=True)
-            return answer
-
-    def _note_tokens(self, key: ResourceKey, found: BrokerFindings, *, accepted: bool) -> None:
-        """Remember whether the observer knows tokens for less than everything; the Broker's Secrets depend on it."""
-        known = found.knows_scopes
-        if accepted:
-            found.refused_since, found.knows_scopes = None, True
-        else:
-            found.refused_since = found.refused_since or self.clock()
-            if self.clock() - found.refused_since >= _REFUSED_FOR:
-                found.knows_scopes = False
-        if found.knows_scopes is not known:
-            self.enqueue(key)
+            return await fetch_latest(self.http, observer, tag)
 
     def _keep(
         self,
