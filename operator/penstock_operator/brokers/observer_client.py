@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import Final, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import aiohttp
 from pydantic import ValidationError
@@ -33,6 +33,7 @@ __all__ = [
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=15, sock_connect=5)
 _MAX_TAG_CHARACTERS: Final = 256
+P = ParamSpec("P")
 AnswerT = TypeVar("AnswerT")
 
 
@@ -52,6 +53,9 @@ class ObserverAccess:
     """The token for everything, which an observer of an earlier release knows; empty: there is none to fall back to."""
     accepted: AcceptedTokens | None = field(default=None, repr=False)
     """Where to remember which of the two it accepts."""
+
+
+Request = Callable[Concatenate[aiohttp.ClientSession, ObserverAccess, P], Awaitable[AnswerT]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ async def fetch_latest(
         LagResultUnavailable: the observer does not answer, or not with a result.
         LagResultInvalid: the result is too large, or not one.
     """
-    answer = await _with_tokens(access, lambda shown: _fetch(session, shown, known_tag))
+    answer = await _fetch(session, access, known_tag)
     if isinstance(answer, NoNewResult):
         return answer
     body, tag = answer
@@ -107,21 +111,28 @@ async def fetch_latest(
         raise LagResultInvalid(f"the result is not valid: {validation_messages(error)[0]}") from error
 
 
-async def _with_tokens(access: ObserverAccess, request: Callable[[ObserverAccess], Awaitable[AnswerT]]) -> AnswerT:
-    """The answer to a request with the operator's token; if that is refused, with the one for everything."""
-    try:
-        answer = await request(access)
-    except TokenRefused:
-        if not access.full_token:
-            raise
+def _with_either_token(request: Request[P, AnswerT]) -> Request[P, AnswerT]:
+    """The request with the operator's token; if that is refused, with the one for everything."""
+
+    async def either(
+        session: aiohttp.ClientSession, access: ObserverAccess, /, *args: P.args, **kwargs: P.kwargs
+    ) -> AnswerT:
+        try:
+            answer = await request(session, access, *args, **kwargs)
+        except TokenRefused:
+            if not access.full_token:
+                raise
+            if access.accepted is not None:
+                access.accepted.note(accepted=False)
+            return await request(session, replace(access, token=access.full_token), *args, **kwargs)
         if access.accepted is not None:
-            access.accepted.note(accepted=False)
-        return await request(replace(access, token=access.full_token))
-    if access.accepted is not None:
-        access.accepted.note(accepted=True)
-    return answer
+            access.accepted.note(accepted=True)
+        return answer
+
+    return either
 
 
+@_with_either_token
 async def _fetch(
     session: aiohttp.ClientSession, access: ObserverAccess, known_tag: str | None
 ) -> tuple[bytes, str | None] | NoNewResult:
