@@ -38,9 +38,10 @@ TOKEN_SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
     FULL_TOKEN: frozenset(Scope),
     "scrape.token": frozenset({Scope.METRICS}),
     "ledger.token": frozenset({Scope.LEDGER}),
-    "results.token": frozenset({Scope.STATE, Scope.READ_RESULTS}),
+    "results.token": frozenset({Scope.READ_RESULTS, Scope.WRITE_RESULTS}),
     "lag.token": frozenset({Scope.LEDGER, Scope.READ_RESULTS, Scope.WRITE_RESULTS}),
     "page.token": frozenset({Scope.STATE, Scope.READ_RESULTS}),
+    "operator.token": frozenset({Scope.STATE, Scope.READ_RESULTS}),
 }
 """Name of a token's file, which is also its key in the Secret: what it is good for."""
 

@@ -99,18 +99,19 @@ TOKENS = {
     "results.token": "for-results",
     "lag.token": "for-the-lag-job",
     "page.token": "for-people",
+    "operator.token": "for-the-operator",
 }
 ROUTES = {
     # method and path: the tokens that are let in, besides the one for everything
     ("GET", "/metrics"): {"scrape"},
-    ("GET", "/v1/subscriptions"): {"page", "results"},
+    ("GET", "/v1/subscriptions"): {"page", "operator"},
     ("GET", "/v1/subscriptions/{queue_name}/scale"): {"scale"},
     ("GET", "/v1/ledger/segments"): {"ledger", "lag"},
     ("GET", "/v1/ledger/segments/{name}"): {"ledger", "lag"},
-    ("GET", "/v1/lag/live"): {"page", "results"},
-    ("GET", "/v1/lag/results/latest"): {"results", "lag", "page"},
-    ("GET", "/v1/lag/results/{run_name}"): {"results", "lag", "page"},
-    ("PUT", "/v1/lag/results/{run_name}"): {"lag"},
+    ("GET", "/v1/lag/live"): {"page", "operator"},
+    ("GET", "/v1/lag/results/latest"): {"results", "lag", "page", "operator"},
+    ("GET", "/v1/lag/results/{run_name}"): {"results", "lag", "page", "operator"},
+    ("PUT", "/v1/lag/results/{run_name}"): {"results", "lag"},
 }
 
 

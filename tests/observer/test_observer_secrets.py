@@ -99,6 +99,15 @@ def test_files_beside_the_token_are_good_for_less(token_file: Path) -> None:
     assert granted(file, "") is None
 
 
+def test_whether_a_header_is_good_for_one_scope(token_file: Path) -> None:
+    """Without a scope: for everything."""
+    token_file.with_name("page.token").write_text("for-people")
+    file = TokenFile(token_file)
+    asked = [file.allows("Bearer for-people", scope) for scope in (Scope.STATE, Scope.METRICS, None)]
+    assert asked == [True, False, False]
+    assert all(file.allows("Bearer s3cret", scope) for scope in (*Scope, None))
+
+
 def test_a_token_in_two_files_is_good_for_both(token_file: Path) -> None:
     """Whoever puts the same text into two files gets what both allow."""
     token_file.with_name("scrape.token").write_text("same")

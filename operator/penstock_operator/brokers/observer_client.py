@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import Final
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import aiohttp
 from pydantic import ValidationError
@@ -19,6 +20,7 @@ from pydantic import ValidationError
 from penstock_api.lag_result import LagResult
 from penstock_api.observer_api import LATEST, LIVE_LAG, MAX_RESULT_BYTES
 from penstock_api.validation_messages import validation_messages
+from penstock_operator.brokers.accepted_tokens import AcceptedTokens
 
 __all__ = [
     "LagResultInvalid",
@@ -33,6 +35,8 @@ __all__ = [
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=15, sock_connect=5)
 _MAX_TAG_CHARACTERS: Final = 256
+P = ParamSpec("P")
+AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +50,14 @@ class ObserverAccess:
     ca: bytes = field(repr=False)
     """The certificate of the CA, PEM."""
     token: str = field(repr=False)
-    """The bearer token for live lag and results."""
+    """The bearer token of the operator."""
     full_token: str = field(default="", repr=False)
     """The token for everything, which an observer of an earlier release knows; empty: there is none to fall back to."""
+    accepted: AcceptedTokens | None = field(default=None, repr=False)
+    """Where to remember which of the two it accepts."""
+
+
+Request = Callable[Concatenate[aiohttp.ClientSession, ObserverAccess, P], Awaitable[AnswerT]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +136,28 @@ async def _parse(body: bytes, tag: str | None) -> LagResult:
         raise LagResultInvalid(f"the result is not valid: {validation_messages(error)[0]}", tag) from error
 
 
+def _with_either_token(request: Request[P, AnswerT]) -> Request[P, AnswerT]:
+    """The request with the operator's token; if that is refused, with the one for everything."""
+
+    async def either(
+        session: aiohttp.ClientSession, access: ObserverAccess, /, *args: P.args, **kwargs: P.kwargs
+    ) -> AnswerT:
+        try:
+            answer = await request(session, access, *args, **kwargs)
+        except TokenRefused:
+            if not access.full_token:
+                raise
+            if access.accepted is not None:
+                access.accepted.note(accepted=False)
+            return await request(session, replace(access, token=access.full_token), *args, **kwargs)
+        if access.accepted is not None:
+            access.accepted.note(accepted=True)
+        return answer
+
+    return either
+
+
+@_with_either_token
 async def _fetch(
     session: aiohttp.ClientSession, access: ObserverAccess, path: str, known_tag: str | None
 ) -> tuple[bytes, str | None] | NoNewResult:

@@ -16,6 +16,7 @@ from penstock_api.management import BrokerState
 from penstock_api.observer_tokens import FULL_TOKEN
 from penstock_api.resources import Broker
 from penstock_operator import names
+from penstock_operator.brokers.accepted_tokens import AcceptedTokens
 from penstock_operator.brokers.management import ManagementAccess
 from penstock_operator.brokers.observer_client import ObserverAccess
 from penstock_operator.brokers.sessions import BrokerSessions, SessionChange
@@ -60,10 +61,8 @@ class BrokerFindings:
     """`status.lagAnalysis`."""
     observer: ObserverAccess | None = None
     """Where the lag results of this Broker can be read; None if it has no pods."""
-    knows_scopes: bool | None = None
-    """Whether its observer knows tokens for less than everything; None: it has not answered yet."""
-    refused_since: datetime | None = None
-    """Since when its observer has refused such a token without a break."""
+    accepted: AcceptedTokens | None = None
+    """What is known about the tokens that its observer accepts; None: it has not been asked."""
     scale_access: ScaleAccess | None = None
     """What the tokens of single subscriptions are made with; None: its Secrets have not been read yet."""
     pending_removals: set[str] = field(default_factory=set[str])
@@ -72,7 +71,7 @@ class BrokerFindings:
     @property
     def scale(self) -> ScaleAccess | None:
         """What the tokens of single subscriptions are made with; None if its observer may not know them."""
-        return self.scale_access if self.knows_scopes else None
+        return self.scale_access if self.accepted is not None and self.accepted.knows_scopes else None
 
 
 @dataclass(slots=True)
@@ -168,7 +167,8 @@ class BrokerReconciler:
         name = broker.metadata.name
         observed_secrets = {f"{name}-{stem}": observed.get("Secret", f"{name}-{stem}") for stem in SECRETS}
         hosts = credentials.hosts_of(broker, self.settings.cluster_domain)
-        knows_scopes = self.findings.setdefault(key, BrokerFindings()).knows_scopes
+        accepted = self.findings.setdefault(key, BrokerFindings()).accepted
+        knows_scopes = None if accepted is None else accepted.knows_scopes
         return credentials.renew(observed_secrets, broker, hosts, now, secrets.token_urlsafe, knows_scopes)
 
     def _wanted(
@@ -193,6 +193,8 @@ class BrokerReconciler:
         name, namespace = broker.metadata.name, broker.metadata.namespace
         found = self.findings.setdefault(key, BrokerFindings())
         found.scale_access = ScaleAccess(keys.scale_key, keys.ca.certificate)
+        if found.accepted is None:
+            found.accepted = AcceptedTokens(self.clock, lambda: self.enqueue(key))
         observer = text_at(observed.get("Service", f"{name}-observer"), "spec", "clusterIP")
         management = text_at(observed.get("Service", f"{name}-management"), "spec", "clusterIP")
         if broker.spec.replicas == 0 or management is None or observer is None:
@@ -204,8 +206,9 @@ class BrokerReconciler:
             port=names.OBSERVER_PORT,
             server_name=names.service_host(f"{name}-observer", namespace),
             ca=keys.ca.certificate,
-            token=keys.observer["results.token"],
+            token=keys.observer["operator.token"],
             full_token=keys.observer[FULL_TOKEN],
+            accepted=found.accepted,
         )
         access = ManagementAccess(
             host=management,

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import aiohttp
 
@@ -27,7 +26,6 @@ from penstock_operator.brokers.observer_client import (
     NoNewResult,
     ObserverAccess,
     TaggedResult,
-    TokenRefused,
     fetch_latest,
     fetch_live,
 )
@@ -42,12 +40,6 @@ __all__ = ["LagReader"]
 
 logger = logging.getLogger(__name__)
 
-AnswerT = TypeVar("AnswerT")
-
-_REFUSED_FOR: Final = timedelta(minutes=10)
-"""An observer that refuses a token for so long is of an earlier release. For some minutes every observer refuses a
-token that was just rotated, until kubelet has replaced the files in its pod.
-"""
 _AT_ONCE: Final = 8
 """So many observers are asked at the same time; and so many more of those that did not answer the last time, which may
 take long to fail again.
@@ -179,12 +171,10 @@ class LagReader:
             return
         has_failed = known.live_contact.failures > 0 or known.contact.failures > 0
         async with self._again if has_failed else self._first:
-            if await self._read_live(key, broker, reading, found, found.observer):
+            if await self._read_live(key, broker, reading, found.observer):
                 await self._read_run(key, broker, reading, found, found.observer)
 
-    async def _read_live(
-        self, key: ResourceKey, broker: Broker, reading: _Reading, found: BrokerFindings, observer: ObserverAccess
-    ) -> bool:
+    async def _read_live(self, key: ResourceKey, broker: Broker, reading: _Reading, observer: ObserverAccess) -> bool:
         """Ask for the live result; whether the observer can be reached."""
         useless_at = reading.useless_at
         # The operator's clock may have been set back since.
@@ -192,7 +182,7 @@ class LagReader:
             return True
         reading.useless_at = None
         try:
-            result = await self._ask(key, found, observer, partial(fetch_live, self.http))
+            result = await fetch_live(self.http, observer)
         except LagResultUnavailable as error:
             if error.answers:
                 contact = reading.known.live_contact.failed(self.clock(), str(error))
@@ -240,7 +230,7 @@ class LagReader:
         """Ask for the result of the newest run."""
         contact = reading.known.contact
         try:
-            answer = await self._ask(key, found, observer, lambda access: fetch_latest(self.http, access, reading.tag))
+            answer = await fetch_latest(self.http, observer, reading.tag)
         except LagResultUnavailable as error:
             contact = contact.failed(self.clock(), str(error))
             self._complain(key, LagSource.RUN, str(error))
@@ -259,41 +249,6 @@ class LagReader:
             else:
                 self._logged.get(key, {}).pop(LagSource.RUN, None)
         reading.known = replace(reading.known, contact=contact)
-
-    async def _ask(
-        self,
-        key: ResourceKey,
-        found: BrokerFindings,
-        observer: ObserverAccess,
-        fetch: Callable[[ObserverAccess], Awaitable[AnswerT]],
-    ) -> AnswerT:
-        """What the observer answers to the operator's token, or, if it refuses that, to the one for everything; what
-        is known about the observer's tokens is kept in `found`.
-        """
-        try:
-            answer = await fetch(observer)
-        except TokenRefused:
-            if not observer.full_token:
-                raise
-            self._note_tokens(key, found, accepted=False)
-            return await fetch(replace(observer, token=observer.full_token))
-        except LagResultInvalid:
-            self._note_tokens(key, found, accepted=True)
-            raise
-        self._note_tokens(key, found, accepted=True)
-        return answer
-
-    def _note_tokens(self, key: ResourceKey, found: BrokerFindings, *, accepted: bool) -> None:
-        """Remember whether the observer knows tokens for less than everything; the Broker's Secrets depend on it."""
-        known = found.knows_scopes
-        if accepted:
-            found.refused_since, found.knows_scopes = None, True
-        else:
-            found.refused_since = found.refused_since or self.clock()
-            if self.clock() - found.refused_since >= _REFUSED_FOR:
-                found.knows_scopes = False
-        if found.knows_scopes is not known:
-            self.enqueue(key)
 
     def _keep_run(
         self,

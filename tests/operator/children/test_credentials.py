@@ -93,9 +93,10 @@ def test_every_token_of_the_observer_is_another_text() -> None:
         "results.token",
         "lag.token",
         "page.token",
+        "operator.token",
         "scale.key",
     }
-    assert len(set(made.observer.values())) == 7
+    assert len(set(made.observer.values())) == 8
     secret = stored(made)["main-observer"]
     assert {key: text_in({"it": secret}, "it", key) for key in made.observer} == made.observer
 

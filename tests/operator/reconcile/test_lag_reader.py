@@ -453,8 +453,7 @@ async def test_an_observer_that_does_not_answer_delays_no_other(stage: Stage) ->
     broker = {**GOOD["Broker"], "metadata": {"name": "other", "namespace": "shop"}}
     stage.api.user_applies(broker)
     stage.reader.cache.put(copy.deepcopy(stage.api.objects[("Broker", "shop", "other")]))
-    stage.reader.findings[BROKER].knows_scopes = True
-    stage.reader.findings[other] = BrokerFindings(observer=replace(stage.access, token="other"), knows_scopes=True)
+    stage.reader.findings[other] = BrokerFindings(observer=replace(stage.access, token="other"))
     stage.reader.enqueue = seen.put_nowait
     stage.answers["other"] = document(broker="other")
     running = asyncio.create_task(stage.reader.run(0.01))
@@ -485,54 +484,6 @@ async def test_unchanged_is_an_answer_only_to_who_has_a_result(stage: Stage) -> 
     stage.status = 304
     with pytest.raises(LagResultUnavailable, match="the observer answered 304"):
         await fetch_latest(stage.reader.http, stage.access)
-
-
-@pytest.mark.parametrize("status", [200, 404])
-async def test_an_observer_of_an_earlier_release_is_read_with_the_token_for_everything(
-    stage: Stage, status: int
-) -> None:
-    """The token for results is refused: for ten minutes that may be a rotation, then it is the release. An observer
-    that accepts it, also if it has no result yet, is of this release.
-    """
-    findings = stage.reader.findings[BROKER]
-    findings.observer = replace(stage.access, token="of this release", full_token="secret")
-    stage.answer = document(entry(stage.uid))
-    await stage.look()
-    assert stage.requests == ["of this release", "secret"]
-    assert (stage.lag()["messages"], findings.knows_scopes) == (17, None)
-    await stage.rounds(9, timedelta(minutes=1))
-    assert findings.knows_scopes is None
-    await stage.rounds(1, timedelta(minutes=1))
-    assert findings.knows_scopes is False
-    stage.answers["of this release"] = document(entry(stage.uid))
-    stage.status = status
-    await stage.look()
-    assert findings.knows_scopes is True
-    assert stage.requests[-1] == "of this release"
-
-
-async def test_a_rotated_token_does_not_widen_what_others_have(stage: Stage) -> None:
-    """Kubelet needs a minute or two for the new files; each acceptance begins the ten minutes anew."""
-    findings = stage.reader.findings[BROKER]
-    findings.observer = replace(stage.access, token="new", full_token="secret")
-    findings.knows_scopes = True
-    stage.answer = document(entry(stage.uid))
-    await stage.rounds(9, timedelta(minutes=1))
-    stage.answers["new"] = document(entry(stage.uid))
-    await stage.rounds(1, timedelta(minutes=1))
-    del stage.answers["new"]
-    await stage.rounds(10, timedelta(minutes=1))
-    assert findings.knows_scopes is True
-    await stage.rounds(1, timedelta(minutes=1))
-    assert findings.knows_scopes is False
-
-
-async def test_an_observer_that_is_away_says_nothing_about_its_release(stage: Stage) -> None:
-    findings = stage.reader.findings[BROKER]
-    findings.observer = replace(stage.access, full_token="secret")
-    stage.status = stage.live = 503
-    await stage.look()
-    assert (findings.knows_scopes, findings.refused_since) == (None, None)
 
 
 async def test_a_document_that_is_none_is_told_apart_from_silence(stage: Stage) -> None:
