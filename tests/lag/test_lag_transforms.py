@@ -356,6 +356,26 @@ def test_percentiles_are_of_the_growth_over_all_lives(spark: SparkSession) -> No
     assert one.percentiles == Percentiles(completions=100, sojourn_p50=4, sojourn_p95=9, sojourn_p99=9, hold_p99=5)
 
 
+def test_a_histogram_need_not_be_in_every_row(spark: SparkSession) -> None:
+    """Null where it is not repeated: the first and the last that are there count, 90 more in bucket 4, of each life."""
+    rows = rows_of_polls(
+        [
+            at(0, a_subscription()),
+            at(1, a_subscription(sojourn=sojourn({4: 10}), hold=sojourn({2: 1}))),
+            at(2, a_subscription()),
+            at(3, a_subscription(sojourn=sojourn({4: 100}), hold=sojourn({5: 1}))),
+            at(4, a_subscription()),
+        ]
+    )
+    absent = dict.fromkeys(f"{name}_{part}" for name in ("sojourn", "hold") for part in ("indexes", "counts", "sum_ms"))
+    sparse = [row if row["sojourn_indexes"] else {**row, **absent} for row in rows]
+    assert all_figures(spark, sparse)[0, ORDERS].percentiles == Percentiles(
+        completions=90, sojourn_p50=4, sojourn_p95=4, sojourn_p99=4, hold_p99=5
+    )
+    never = [{**row, **absent} for row in rows]
+    assert all_figures(spark, never)[0, ORDERS].percentiles == Percentiles()
+
+
 def test_two_brokers_with_a_queue_of_the_same_name_are_not_mixed_up(spark: SparkSession) -> None:
     rows = [
         *rows_of_polls([at(0, waiting(5, -1)), at(1, waiting(6, -1, enqueued=1))]),
