@@ -9,7 +9,6 @@ from lag.spark_frames import all_figures, ledger_frame, rows_of_polls
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
-from penstock_api.ledger_format import HISTOGRAM_COLUMNS
 from penstock_api.management import DurationHistogram, Owner, RepeatedMessage
 from penstock_lag.schema import LEDGER
 from penstock_lag.transforms.rows import within
@@ -357,21 +356,24 @@ def test_percentiles_are_of_the_growth_over_all_lives(spark: SparkSession) -> No
     assert one.percentiles == Percentiles(completions=100, sojourn_p50=4, sojourn_p95=9, sojourn_p99=9, hold_p99=5)
 
 
-def test_percentiles_do_not_need_histograms_in_every_row(spark: SparkSession) -> None:
-    """The ledger does not repeat them: here the first row of the window, one between, and the last have none."""
-    polls = [
-        at(0, a_subscription(sojourn=sojourn({4: 5}))),
-        at(1, a_subscription(sojourn=sojourn({4: 10}), hold=sojourn({2: 1}))),
-        at(2, a_subscription(sojourn=sojourn({4: 30}))),
-        at(3, a_subscription(sojourn=sojourn({4: 100}), hold=sojourn({5: 99, 80: 1}))),
-        at(4, a_subscription(depth=3, ready=3, sojourn=sojourn({4: 200}))),
-    ]
-    rows = [dict(row) for row in rows_of_polls(polls)]
-    for row in (rows[0], rows[4], rows[8]):
-        row |= dict.fromkeys(HISTOGRAM_COLUMNS)
-    one = all_figures(spark, rows)[0, ORDERS]
-    assert one.percentiles == Percentiles(completions=90, sojourn_p50=4, sojourn_p95=4, sojourn_p99=4, hold_p99=5)
-    assert one.standing.depth == 3
+def test_a_histogram_need_not_be_in_every_row(spark: SparkSession) -> None:
+    """Null where it is not repeated: the first and the last that are there count, 90 more in bucket 4, of each life."""
+    rows = rows_of_polls(
+        [
+            at(0, a_subscription()),
+            at(1, a_subscription(sojourn=sojourn({4: 10}), hold=sojourn({2: 1}))),
+            at(2, a_subscription()),
+            at(3, a_subscription(sojourn=sojourn({4: 100}), hold=sojourn({5: 1}))),
+            at(4, a_subscription()),
+        ]
+    )
+    absent = dict.fromkeys(f"{name}_{part}" for name in ("sojourn", "hold") for part in ("indexes", "counts", "sum_ms"))
+    sparse = [row if row["sojourn_indexes"] else {**row, **absent} for row in rows]
+    assert all_figures(spark, sparse)[0, ORDERS].percentiles == Percentiles(
+        completions=90, sojourn_p50=4, sojourn_p95=4, sojourn_p99=4, hold_p99=5
+    )
+    never = [{**row, **absent} for row in rows]
+    assert all_figures(spark, never)[0, ORDERS].percentiles == Percentiles()
 
 
 def test_two_brokers_with_a_queue_of_the_same_name_are_not_mixed_up(spark: SparkSession) -> None:
