@@ -10,7 +10,7 @@ infinite.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -38,10 +38,12 @@ class LagState(StrEnum):
     BACKLOG_STEADY = "BacklogSteady"
 
 
+_STATES: Final = frozenset(state.value for state in LagState)
+
+
 def _known(word: object) -> object:
     """Read an unknown state as UNKNOWN: the lag job of a later release may know more states."""
-    known = {state.value for state in LagState}
-    return LagState.UNKNOWN if isinstance(word, str) and word not in known else word
+    return LagState.UNKNOWN if isinstance(word, str) and word not in _STATES else word
 
 
 class ResultModel(BaseModel):

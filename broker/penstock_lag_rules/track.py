@@ -9,6 +9,7 @@ Source: docs/concepts/lag.md, "States"; penstock_lag_rules.history.
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from typing import Final
 
 from penstock_lag_rules.figures import TOTALS, Coverage, Figures, Growth, Percentiles, Span, Subject
@@ -86,8 +87,46 @@ class Track:
         if snapshot.consumers > 0:
             self._consumed = number
         self._last = snapshot
+        self._forget(snapshot.time_ms)
+
+    def repeat(self, time_ms: int) -> None:
+        """A poll has shown what the poll before did, and nothing waits: as `add` with that snapshot at another time."""
+        rows = self._rows
+        row = rows[-WIDTH:]
+        row[TIME], row[FELL] = time_ms, False
+        self._caught_up = self._first + len(rows) // WIDTH
+        if row[CONSUMERS] > 0:
+            self._consumed = self._caught_up
+        rows.extend(row)
+        self._forget(time_ms)
+
+    @property
+    def snapshots(self) -> int:
+        """How many the window has."""
+        return len(self._rows) // WIDTH
+
+    @property
+    def observed_ms(self) -> int:
+        """When the last snapshot was made; there must have been one."""
+        return self._rows[-WIDTH + TIME]
+
+    @property
+    def is_still(self) -> bool:
+        """In all snapshots of the window nothing waited, and nothing had grown since the track began or before them."""
+        rows = self._rows
+        grown = rows[-len(TOTALS) :]
+        began = array("q", bytes(8 * len(TOTALS))) if self._begins_empty else rows[GROWN:WIDTH]
+        return grown == began and not any(rows[DEPTH::WIDTH])
+
+    @property
+    def _begins_empty(self) -> bool:
+        return self._is_new and self._first == 0
+
+    def _forget(self, time_ms: int) -> None:
+        """Forget the rows that are older than the window at this time."""
+        rows = self._rows
         old = 0
-        while rows[old] < snapshot.time_ms - self._window_ms:
+        while rows[old] < time_ms - self._window_ms:
             old += WIDTH
         if old:
             del rows[:old]
@@ -97,21 +136,25 @@ class Track:
         """The figures at the last snapshot; there must have been one."""
         last, rows = self._last, self._rows
         assert last is not None, "a track begins with a snapshot"
+        if last.time_ms != rows[-WIDTH + TIME]:
+            last = replace(last, time_ms=rows[-WIDTH + TIME])
         count = len(rows) // WIDTH
-        begins_empty = self._is_new and self._first == 0
+        begins_empty = self._begins_empty
         bound_ms = last.time_ms - self._thresholds.recent_ms
-        recent = next(at for at, time_ms in enumerate(rows[TIME::WIDTH]) if time_ms >= bound_ms)
+        times = rows[TIME::WIDTH]
+        recent = next(at for at in range(count) if times[at] >= bound_ms)
         recent = max(min(recent, count - 2), 0)
         caught_up = self._caught_up - self._first
         progressed = self._progressed - self._first
         consumed = self._consumed - self._first
+        window = self._span(0, is_base=not begins_empty)
         return Figures(
             subject=subject,
             standing=standing_of(last),
             coverage=coverage,
-            window=self._span(0, is_base=not begins_empty),
-            stretch=self._span(max(caught_up, 0), is_base=caught_up >= 0 or not begins_empty),
-            recent=self._span(recent, is_base=recent > 0 or not begins_empty),
+            window=window,
+            stretch=self._span(caught_up, is_base=True) if caught_up >= 0 else window,
+            recent=self._span(recent, is_base=True) if recent > 0 else window,
             caught_up_ms=rows[caught_up * WIDTH] if caught_up >= 0 else None,
             progressed_ms=rows[max(progressed, 0) * WIDTH],
             consumed_ms=rows[consumed * WIDTH] if consumed >= 0 else None,

@@ -1,7 +1,12 @@
 """The lag of every subscription of the broker now: each poll is judged by the rules that the lag job uses.
 
 It keeps the window of each subscription in memory, so it begins anew when the observer does; percentiles need the
-ledger and are left to the lag job. It owns no socket and no clock. Source: docs/concepts/lag.md.
+ledger and are left to the lag job. It owns no socket and no clock.
+
+A subscription is not judged anew while it is idle: its state did not change since the last poll (a poll then has the
+same object), and in its whole window nothing waited and no total grew. Its next entry then differs only in its time, as
+long as the polls cover the window; whether they do is judged with one of these subscriptions for all of them.
+Source: docs/concepts/lag.md.
 """
 
 from __future__ import annotations
@@ -11,16 +16,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_api.lag_result import SubscriptionLag
+from penstock_api.lag_result import LagState, SubscriptionLag
 from penstock_api.management import SubscriptionState
-from penstock_lag_rules.entry import subscription_lag
+from penstock_lag_rules.entry import subscription_lag, time_of
 from penstock_lag_rules.figures import TOTALS, Coverage, Growth, RepeatedMessage, Subject
 from penstock_lag_rules.history import Snapshot
 from penstock_lag_rules.rules import Thresholds
 from penstock_lag_rules.track import Track
 from penstock_observer.rows import Poll
 
-__all__ = ["LiveLag", "snapshot_of"]
+__all__ = ["LiveLag", "Watched", "snapshot_of"]
 
 WINDOW_MS: Final = 300_000
 """As long as the window of the lag job, unless that is told otherwise."""
@@ -33,6 +38,10 @@ class Watched:
     track: Track
     subject: Subject
     life: tuple[str, int, int]
+    state: SubscriptionState
+    """What the last poll said of it."""
+    lag: SubscriptionLag | None = None
+    """Its last entry, if it can be repeated until something changes."""
 
 
 class LiveLag:
@@ -80,9 +89,24 @@ class LiveLag:
             interval_ms=self._interval_ms,
             clock_steps=0 if self._set_back_ms is None else 1,
         )
+        observed = {"observed_time": time_of(end_ms)}
+        is_covered: bool | None = None
         for watched in self._watched.values():
-            figures = watched.track.figures(watched.subject, coverage)
-            yield subscription_lag(figures, None, end_ms, self._thresholds)
+            known, track = watched.lag, watched.track
+            is_there = track.observed_ms == end_ms and track.snapshots >= self._thresholds.minimum_snapshots
+            if known is not None and is_there:
+                if is_covered is None:
+                    is_covered = self._judged(watched, coverage, end_ms).state is LagState.IDLE
+                if is_covered:
+                    yield known.model_copy(update=observed)
+                    continue
+            yield self._judged(watched, coverage, end_ms)
+
+    def _judged(self, watched: Watched, coverage: Coverage, end_ms: int) -> SubscriptionLag:
+        figures = watched.track.figures(watched.subject, coverage)
+        lag = subscription_lag(figures, None, end_ms, self._thresholds)
+        watched.lag = lag if lag.state is LagState.IDLE and watched.track.is_still else None
+        return lag
 
     def _look_at_clock(self, now_ms: int) -> None:
         """If the clock was set back, the polls before it have no place in a window by that clock: all begins anew."""
@@ -103,13 +127,16 @@ class LiveLag:
     def _add(self, state: SubscriptionState, run: tuple[str, int], now_ms: int) -> None:
         life = (*run, state.incarnation)
         watched = self._watched.get(state.queue_name)
+        if watched is not None and watched.lag is not None and watched.state is state and watched.life == life:
+            watched.track.repeat(now_ms)
+            return
         is_new = watched is None
         is_born = self._complete_in_run and (watched is None or watched.life != life)
         subject = _subject(state, self._ordinal)
         if watched is None:
-            watched = Watched(Track(self._thresholds, self._window_ms), subject, life)
+            watched = Watched(Track(self._thresholds, self._window_ms), subject, life, state)
             self._watched[state.queue_name] = watched
-        watched.subject, watched.life = subject, life
+        watched.subject, watched.life, watched.state, watched.lag = subject, life, state, None
         watched.track.add(snapshot_of(state, now_ms, life, is_born=is_born, is_new=is_new and is_born))
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from observer.samples import START_MS, a_poll, a_subscription
 
 from penstock_api.lag_result import LagState, SubscriptionLag
-from penstock_api.management import Owner, RepeatedMessage
+from penstock_api.management import Owner, RepeatedMessage, SubscriptionState
+from penstock_lag_rules.entry import subscription_lag, time_of
+from penstock_lag_rules.figures import Coverage, Figures
 from penstock_lag_rules.rules import Thresholds
-from penstock_observer.live_lag import LiveLag
+from penstock_observer import live_lag
+from penstock_observer.live_lag import LiveLag, Watched
 from penstock_observer.live_view import LiveView
 
 STEP_MS = 10_000
@@ -146,3 +152,114 @@ def test_while_the_broker_is_away_the_figures_stay_and_the_state_is_unknown() ->
     (away,) = view.known.lags_now()
     assert (away.state, away.message) == (LagState.UNKNOWN, "the broker does not answer: refused")
     assert (away.messages, away.consumers, away.observed_time) == (0, 2, lag.observed_time)
+
+
+NAMES = ("a", "b", "c")
+CHANGES = st.one_of(
+    st.just({}),
+    st.just({}),
+    st.just({}),
+    st.fixed_dictionaries({"consumers": st.integers(0, 2)}),
+    st.fixed_dictionaries({"come": st.integers(0, 3), "go": st.integers(0, 3), "lost": st.integers(0, 1)}),
+    st.fixed_dictionaries({"incarnation": st.integers(11, 12)}),
+)
+POLLS = st.lists(
+    st.tuples(
+        st.fixed_dictionaries(dict.fromkeys(NAMES, CHANGES)),
+        st.sampled_from([10_000, 10_000, 10_000, 10_000, 70_000, 400_000, -3_000]),
+        st.sampled_from([0, 0, 0, 0, 0, 1]),  # the broker is restarted
+        st.sets(st.sampled_from(NAMES), max_size=1),  # not in this poll
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=50,
+)
+
+
+class JudgesAnew(LiveLag):
+    """Remembers no entry."""
+
+    def _judged(self, watched: Watched, coverage: Coverage, end_ms: int) -> SubscriptionLag:
+        lag = super()._judged(watched, coverage, end_ms)
+        watched.lag = None
+        return lag
+
+
+@given(POLLS)
+def test_what_did_not_change_is_judged_as_if_it_were_judged_anew(polls: list[Any]) -> None:
+    """The same polls for one that repeats entries and for one that never does."""
+    short, full = LiveLag(0, STEP_MS, Thresholds()), JudgesAnew(0, STEP_MS, Thresholds())
+    known = {name: a_subscription(name) for name in NAMES}
+    now_ms, epoch = START_MS, 3
+    for changes, later_ms, restarts, missing, complete in polls:
+        now_ms += later_ms
+        epoch += restarts
+        for name, change in changes.items():
+            if change or restarts:
+                known[name] = changed(known[name], change, now_ms)
+        states = [known[name] for name in NAMES if name not in missing]
+        poll = replace(a_poll(now_ms, *states, epoch=epoch), complete=complete)
+        short.observe(poll)
+        full.observe(poll)
+        assert list(short.lags()) == list(full.lags())
+
+
+def changed(state: SubscriptionState, change: dict[str, int], now_ms: int) -> SubscriptionState:
+    """Messages come and go, consumers attach, or a new life begins."""
+    come, lost = change.get("come", 0), change.get("lost", 0)
+    lost = min(lost, state.depth + come)
+    gone = min(change.get("go", 0), state.depth + come - lost)
+    depth = state.depth + come - gone - lost
+    values: dict[str, Any] = {
+        "depth": depth,
+        "ready": depth,
+        "enqueued": state.enqueued + come,
+        "delivered": state.delivered + gone,
+        "acked": state.acked + gone,
+        "expired": state.expired + lost,
+        "oldest_available_ms": now_ms if depth else None,
+        "consumers": change.get("consumers", state.consumers),
+    }
+    if change.get("incarnation", state.incarnation) != state.incarnation:
+        values |= {"incarnation": change["incarnation"], "depth": 0, "ready": 0, "oldest_available_ms": None}
+        values |= dict.fromkeys(("enqueued", "delivered", "acked", "expired"), 0)
+    return state.model_copy(update=values)
+
+
+def test_an_idle_subscription_is_not_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand of them cost one judgement a poll from the fourth on; the entries tell the time of the poll."""
+    states = [a_subscription(f"s{number}") for number in range(1000)]
+    live = LiveLag(0, STEP_MS, Thresholds())
+    judged: list[str] = []
+
+    def noted(figures: Figures, missing: str | None, end_ms: int, thresholds: Thresholds) -> SubscriptionLag:
+        judged.append(figures.subject.queue_name)
+        return subscription_lag(figures, missing, end_ms, thresholds)
+
+    monkeypatch.setattr(live_lag, "subscription_lag", noted)
+    counts: list[int] = []
+    lags: list[SubscriptionLag] = []
+    for step in range(6):
+        judged.clear()
+        live.observe(a_poll(START_MS + STEP_MS * step, *states))
+        lags = list(live.lags())
+        counts.append(len(judged))
+        assert {lag.observed_time for lag in lags} == {time_of(START_MS + STEP_MS * step)}
+    assert counts == [1000, 1000, 1000, 1, 1, 1]
+    assert {lag.state for lag in lags} == {LagState.IDLE}
+
+
+def test_what_an_idle_subscription_lost_leaves_its_window() -> None:
+    """Five messages expired: Losing, then Idle with the loss among its figures, and after five minutes without."""
+    waiting = a_subscription(depth=5, ready=5, enqueued=5, oldest_available_ms=START_MS)
+    empty = a_subscription(enqueued=5, expired=5)
+    live = LiveLag(0, STEP_MS, Thresholds())
+    told: dict[int, tuple[LagState, int, int | None]] = {}
+    for step in range(75):
+        live.observe(a_poll(START_MS + STEP_MS * step, waiting if step < 36 else empty))
+        (lag,) = live.lags()
+        told[step] = (lag.state, lag.lost, lag.velocity_per_minute)
+    assert told[36] == (LagState.LOSING, 5, -1)
+    assert told[50] == (LagState.IDLE, 5, -1)
+    assert told[65] == (LagState.IDLE, 5, -1)
+    assert told[66] == told[74] == (LagState.IDLE, 0, 0)

@@ -4,7 +4,8 @@ A token is the identity of this broker's life and a version of `topology.state_c
 or that is too old, is answered with all states. So is the empty one, which a reader sends first.
 
 Some figures depend on other links than those of the queue: which credit is usable changes with the socket of a
-connection. So a queue that has ready messages and consumers counts as changed whenever its state was told.
+connection. So a queue that has ready messages and consumers counts as changed whenever its state was told; a delivery
+needs both, which is why `dispatch` notes none.
 
 Source: docs/reference/management.md, "States that changed".
 """

@@ -152,8 +152,6 @@ def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> 
     now = broker.clock.now_us
     link = consumer.link
     connection = consumer.connection
-    if queue.changes is not None:
-        queue.note_change()
     if (
         link.max_bytes
         or queue.returned.blocks

@@ -226,3 +226,21 @@ def test_work_that_takes_many_turns_is_followed_in_each() -> None:
         site.pass_ms(1000)
     assert site.known.documents[name]["stranded"] == 1050
     site.close()
+
+
+def test_credit_that_a_drain_gives_back_is_followed() -> None:
+    """A hundred messages are two visits of the queue; what credit is left goes back after the second."""
+    site = FollowedBroker()
+    declared(site, "a")
+    site.connect().send("amq.topic/a", *[Message(body="1") for _ in range(100)])
+    consumer = site.connect()
+    link = consumer.session.receiver("a")
+    link.source.address = "amq.topic/a"
+    Subscribed().apply(link)
+    link.open()
+    consumer.pump()
+    link.drain(150)
+    consumer.pump()
+    state = site.known.documents["psub:durable:global:a"]
+    assert (state["inFlight"], state["credit"]) == (100, 0)
+    site.close()
