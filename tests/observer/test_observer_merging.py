@@ -185,6 +185,25 @@ def test_after_a_merge_there_is_a_snapshot_a_minute_and_the_listing_says_how_man
     again.close()
 
 
+def test_the_last_snapshot_of_a_life_stays_whenever_it_was(tmp_path: Path) -> None:
+    """A queue is bound anew after 80 s: what was dropped until then is in no other row. 60 s has the histograms."""
+    polls = [
+        a_poll(
+            NOON_MS + 10_000 * step,
+            a_subscription("a", incarnation=11 if step < 9 else 12, dropped=step if step < 9 else 0),
+        )
+        for step in range(12)
+    ]
+    ledger = ledger_of(tmp_path, polls)
+    found = [
+        (row["time_ms"] - NOON_MS, row["incarnation"], row["dropped"])
+        for row in compacted(ledger)
+        if row["kind"] == "subscription"
+    ]
+    ledger.close()
+    assert found == [(0, 11, 0), (50_000, 11, 5), (60_000, 11, 6), (80_000, 11, 8), (90_000, 12, 0), (110_000, 12, 0)]
+
+
 def test_a_segment_of_an_earlier_release_is_merged_with_all_its_figures(tmp_path: Path) -> None:
     """Every row had histograms, and the last columns were not there."""
     rows = rows_by_hand(steady(2))
