@@ -10,7 +10,9 @@ from dataclasses import dataclass
 __all__ = ["PACKAGES", "STAGES", "Stage", "in_groups", "obstacle"]
 
 PYTEST = ".venv/bin/python -m pytest -q -p no:cacheprovider"
-COMMANDS = " ".join(f"hack/{name}" for name in ("bench", "cluster", "crds", "demo", "images", "rules", "test"))
+COMMANDS = " ".join(
+    f"hack/{name}" for name in ("bench", "cluster", "crds", "demo", "images", "pictures", "rules", "test")
+)
 SOAKS = " ".join(f"hack/soak/{name}" for name in ("chaos", "crash", "fuzz", "large", "machine", "mixed"))
 CODE = f"broker operator tests hack/benching hack/in_venv.py hack/kube hack/stages {SOAKS} {COMMANDS}"
 FAST = " and ".join(f"not {marker}" for marker in ("browser", "clients", "cluster", "crash", "fuzz", "jms", "spark"))
