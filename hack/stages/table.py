@@ -11,7 +11,7 @@ __all__ = ["PACKAGES", "STAGES", "Stage", "in_groups", "obstacle"]
 
 PYTEST = ".venv/bin/python -m pytest -q -p no:cacheprovider"
 COMMANDS = " ".join(
-    f"hack/{name}" for name in ("bench", "cluster", "crds", "demo", "images", "rules", "states", "test")
+    f"hack/{name}" for name in ("bench", "cluster", "crds", "demo", "images", "pictures", "rules", "states", "test")
 )
 SOAKS = " ".join(f"hack/soak/{name}" for name in ("alerts", "chaos", "crash", "fuzz", "large", "machine", "mixed"))
 CODE = f"broker operator tests hack/benching hack/in_venv.py hack/kube hack/stages {SOAKS} {COMMANDS}"

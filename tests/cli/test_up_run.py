@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 from e2e.local_site import START_SECONDS, LocalSite
@@ -34,6 +35,15 @@ def penstock(*arguments: str) -> str:
     ).stdout
 
 
+def page(site: LocalSite, address: str) -> str:
+    """A page of the observer."""
+    token = (site.data / "observer.token").read_text(encoding="ascii").strip()
+    url = f"{site.state()['observer']}{observer_api.PAGE}/{address}"
+    with urllib.request.urlopen(urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
 def is_alive(pid: int | None) -> bool:
     """Whether a process with this id exists."""
     assert pid is not None
@@ -41,7 +51,7 @@ def is_alive(pid: int | None) -> bool:
 
 
 def test_up_serves_what_the_manifests_declare_through_a_crash_and_leaves_nothing(tmp_path: Path) -> None:
-    with LocalSite(EXAMPLES, tmp_path / "data") as site:
+    with LocalSite(EXAMPLES, tmp_path / "data", "--show-messages") as site:
         site.wait_until_serving()
         before = subscriptions(site)
         assert set(before) == {"billing", "shipping-eu", "fraud"}
@@ -50,6 +60,9 @@ def test_up_serves_what_the_manifests_declare_through_a_crash_and_leaves_nothing
         assert (before["billing"].owner.cluster_id, before["billing"].owner.name) == ("local", "billing")
         listed = penstock("subscriptions", "list", "--json", "--broker", str(site.state()["management"]))
         assert {json.loads(line)["subscriptionName"] for line in listed.splitlines()} == set(before)
+        assert "default/billing" in page(site, "")
+        assert "No message waits here" in page(site, "messages?queue=psub:durable:global:billing")
+        address = f"{site.state()['observer']}{observer_api.PAGE}/"
         site.kill()
         after = subscriptions(site)
         assert after["billing"].incarnation == before["billing"].incarnation, "declared again, not made again"
@@ -57,6 +70,7 @@ def test_up_serves_what_the_manifests_declare_through_a_crash_and_leaves_nothing
         assert all(is_alive(pid) for pid in pids)
     assert not any(is_alive(pid) for pid in pids)
     assert not (tmp_path / "data" / "up.json").exists()
+    assert f"the page on lag: {address} (log in with the token in " in (tmp_path / "up.log").read_text()
 
 
 def test_a_second_up_on_the_same_folder_is_refused(tmp_path: Path) -> None:
