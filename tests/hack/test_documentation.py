@@ -1,4 +1,4 @@
-"""Links and paths in pages, comments and messages lead to files that exist."""
+"""Links and paths in pages, comments and messages lead to files that exist, and examples can be read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,6 +22,8 @@ PATH = re.compile(
     r"`((?:broker|crds|docs|examples|hack|helm|operator|requirements|tests)/[\w.-]+(?:/[\w.-]+)*)(?:[ :][^`]*)?`"
 )
 """A path of the repository in a page's running text, with arguments behind a command."""
+BLOCK = re.compile(r"^```(?:ya?ml|json)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+"""What a page shows as YAML or JSON, which is a kind of YAML."""
 
 
 @functools.cache
@@ -99,3 +103,14 @@ def test_every_page_is_on_the_list_of_its_shelf() -> None:
     }
     pages = {path for path, _ in texts(".md") if ROOT / "docs" in path.parents and path.name != "README.md"}
     assert pages <= listed
+
+
+def test_yaml_and_json_in_pages_can_be_read() -> None:
+    wrong: list[str] = []
+    for page, text in texts(".md"):
+        for block in BLOCK.findall(text):
+            try:
+                list(yaml.safe_load_all(block))
+            except yaml.YAMLError as error:
+                wrong.append(f"{page.relative_to(ROOT)}: {error}")
+    assert wrong == []
