@@ -242,7 +242,7 @@ def test_what_an_idle_subscription_lost_leaves_its_window() -> None:
     waiting = a_subscription(depth=5, ready=5, enqueued=5, oldest_available_ms=START_MS)
     empty = a_subscription(enqueued=5, expired=5)
     live = LiveLag(0, STEP_MS, Thresholds())
-    told: dict[int, tuple[LagState, int, int | None]] = {}
+    told: dict[int, tuple[LagState, int | None, int | None]] = {}
     for step in range(75):
         live.observe(a_poll(START_MS + STEP_MS * step, waiting if step < 36 else empty))
         (lag,) = live.lags()
