@@ -81,6 +81,8 @@ def _judged(ledger: Ledger, end_ms: int, told: list[str]) -> Iterable[Subscripti
             rows += [row for row in rows_in(io.BytesIO(ledger.fetch(info)), begin_ms) if row["time_ms"] <= end_ms]
         except UnreadableSegment as error:
             told.append(f"the segment {info.name} can't be read: {error}")
+    # A segment has its rows by subscription; polls are judged in their order.
+    rows.sort(key=lambda row: int(row["seq"]))
     live: LiveLag | None = None
     for _, grouped in groupby(rows, key=lambda row: row["poll"]):
         poll_rows = list(grouped)
