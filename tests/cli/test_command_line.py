@@ -41,7 +41,16 @@ def test_the_defaults_that_the_observers_help_shows_are_those_of_its_settings() 
     fields = {field.name: field.default for field in dataclasses.fields(ObserverSettings)}
     shown = {option.name: option.default for option in observer.params if option.name in fields}
     assert set(shown) >= {"segment_rows", "segment_bytes", "retain_seconds", "retain_bytes", "results_kept", "ordinal"}
-    given = ("broker", "namespace", "broker_socket", "ledger", "token_file", "tls_cert", "tls_key")
+    given = (
+        "broker",
+        "namespace",
+        "broker_socket",
+        "ledger",
+        "token_file",
+        "messages_token_file",
+        "tls_cert",
+        "tls_key",
+    )
     assert {name: value for name, value in shown.items() if name not in given} == {
         name: fields[name] for name in shown if name not in given
     }
@@ -76,7 +85,7 @@ def test_each_verb_has_help(verb: str) -> None:
         pytest.param(["broker", "--data", "d", "--management", "m.sock"], "'m.sock' is not an address", id="no socket"),
         pytest.param(["up", "/nonexistent"], "Directory '/nonexistent' does not exist", id="no folder"),
         pytest.param(["operator", "--lag-image", "l", "--broker-image", ""], "setting broker-image", id="image"),
-        pytest.param(["lag", "--nonsense"], "required: --observer", id="the job's own parser"),
+        pytest.param(["lag", "--nonsense"], "required: --broker", id="the job's own parser"),
     ],
 )
 def test_wrong_usage_is_exit_code_2_without_a_traceback(arguments: list[str], complaint: str) -> None:

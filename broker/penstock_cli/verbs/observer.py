@@ -29,7 +29,12 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     help="Folder of the ledger, which keeps snapshots of all subscriptions.",
 )
 @click.option("--listen", type=HOST_PORT, default="127.0.0.1:8080", show_default=True, help="Where HTTP is served.")
-@click.option("--token-file", type=FILE, required=True, help="File with the bearer token that every request must send.")
+@click.option(
+    "--token-file",
+    type=FILE,
+    required=True,
+    help="File with the bearer token for everything; tokens for less are in files beside it, such as scrape.token.",
+)
 @click.option(
     "--messages-token-file",
     type=FILE,
