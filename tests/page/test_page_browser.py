@@ -75,7 +75,7 @@ async def test_a_person_finds_the_subscription_in_trouble(site: Site, browser: B
         await tab.get_by_label("Token").fill("wrong")
         await tab.keyboard.press("Enter")
         await tab.get_by_role("alert").wait_for()
-        assert "This is not the token" in await tab.get_by_role("alert").inner_text()
+        assert "does not know this token" in await tab.get_by_role("alert").inner_text()
         # The answer to a wrong token is 401, which the browser notes.
         assert [each.split(" (")[0] for each in window.complaints] == [
             "error: Failed to load resource: the server responded with a status of 401"
