@@ -2,8 +2,8 @@
 
 The observer's own code makes the first poll, and writes it as a segment. The other polls are that one with other
 figures, computed for all subscriptions at once, because rows as Python objects would take a quarter of an hour for 30
-million of them. They are written with the observer's schema, its compression and its names; a segment is a minute long.
-Histograms are in the first row that a segment has of each life, and null in the others.
+million of them. They are written as the observer writes them; a segment is a minute long. Histograms are in the last
+row that a segment has of each life, and in the first row of the ledger.
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,17 +21,17 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from observer.samples import START_MS, a_poll, a_subscription
 
 from penstock_api.ledger_format import SegmentName
 from penstock_api.management import DurationHistogram, Owner
+from penstock_observer.open_segment import OpenSegment
 from penstock_observer.parquet import SCHEMA, write_segment
-from penstock_observer.rows import RowOrigin, rows_of
+from penstock_observer.rows import RowOrigin
 
 __all__ = ["BROKER", "EPOCH", "NAMESPACE", "LedgerSize", "make_ledger"]
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Counted up whenever the rows of a size change, so that no older ledger is taken for this one."""
 BROKER, NAMESPACE, EPOCH = "main", "shop", 3
 INTERVAL_MS: Final = 10_000
@@ -72,17 +71,17 @@ def make_ledger(cache: Path, size: LedgerSize) -> Path:
     load = _Load(size.subscriptions)
     for start in range(0, size.polls, POLLS_PER_SEGMENT):
         numbers = range(start, min(start + POLLS_PER_SEGMENT, size.polls))
-        polls = [_poll(first, load, number, is_first=number == start) for number in numbers]
+        polls = [_poll(first, load, number, is_told=number in (0, numbers[-1])) for number in numbers]
         seq = start * (size.subscriptions + 1) + 1
-        table = pa.concat_tables(polls)
+        table = pa.concat_tables(polls).sort_by([("queue_name", "ascending"), ("seq", "ascending")])
         name = SegmentName(first=seq, last=seq + table.num_rows - 1, epoch=EPOCH)
-        pq.write_table(table, folder / str(name), compression="zstd")
+        write_segment(folder, name, table)
     (folder / "whole.json").write_text(json.dumps({"rows": size.rows}))
     return folder
 
 
 def _first_poll(subscriptions: int) -> Any:
-    """As the observer writes it: the table of a segment with one poll."""
+    """As the observer has it in memory: the table of a segment with one poll."""
     histogram = DurationHistogram(indexes=tuple(range(BUCKETS)), counts=(1,) * BUCKETS, sum_ms=1)
     states = [
         a_subscription(
@@ -100,11 +99,9 @@ def _first_poll(subscriptions: int) -> Any:
         for number in range(subscriptions)
     ]
     poll = a_poll(START_MS, *states, epoch=EPOCH)
-    rows = rows_of(poll, RowOrigin(BROKER, 0, INTERVAL_MS), 1)
-    name = SegmentName(first=1, last=len(rows), epoch=EPOCH)
-    with tempfile.TemporaryDirectory() as folder:
-        write_segment(Path(folder), name, rows)
-        return pq.read_table(Path(folder) / str(name)).cast(SCHEMA)
+    segment = OpenSegment(RowOrigin(BROKER, 0, INTERVAL_MS), EPOCH, 1, START_MS)
+    segment.add(poll)
+    return segment.table().cast(SCHEMA)
 
 
 class _Load:
@@ -155,7 +152,7 @@ class _Load:
         }
 
 
-def _poll(first: Any, load: _Load, number: int, *, is_first: bool) -> Any:
+def _poll(first: Any, load: _Load, number: int, *, is_told: bool) -> Any:
     """The table of one poll."""
     now_ms, count = START_MS + number * INTERVAL_MS, first.num_rows - 1
     load.pass_poll(number, now_ms)
@@ -173,7 +170,7 @@ def _poll(first: Any, load: _Load, number: int, *, is_first: bool) -> Any:
     holds = np.append(figures["in_flight"] > 0, False)
     columns["oldest_hold_ms"] = pa.array(np.full(count + 1, now_ms - 20), mask=~holds)
     for name in HISTOGRAMS:
-        columns |= _histogram(name, load.acked if is_first else None, count)
+        columns |= _histogram(name, load.acked if is_told else None, count)
     arrays = [
         columns[field.name].cast(field.type) if field.name in columns else first.column(field.name) for field in SCHEMA
     ]

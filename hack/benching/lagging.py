@@ -41,6 +41,7 @@ class Line:
 
 def lag(sizes: Sequence[tuple[int, int]], memory: str) -> int:
     """Measure, print, and draw the chart. Returns 1 if the engines do not agree."""
+    CACHE.mkdir(parents=True, exist_ok=True)
     _install()
     sys.path.insert(0, str(PACKAGES))
     from benching.lag_ledger import LedgerSize, make_ledger
