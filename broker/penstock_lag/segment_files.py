@@ -30,7 +30,7 @@ from penstock_lag.windows import Chosen, Plan
 __all__ = ["SegmentFile", "download", "native_rows", "served_rows", "with_places"]
 
 THREADS: Final = 4
-"""Each holds one segment in memory, 32 MiB at most unless the observer's limit was raised."""
+"""Each holds one segment in memory; a merged one has 128 MiB at most."""
 SPARE_BYTES: Final = 256 * 1024 * 1024
 """What the copies must leave free for Spark's own temporary files."""
 

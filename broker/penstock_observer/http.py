@@ -47,7 +47,7 @@ from penstock_observer.metrics import accepts_gzip, exposition
 from penstock_observer.page import is_page
 from penstock_observer.results import BrokerPod, RejectedResult, ResultStore
 from penstock_observer.rows import Poll
-from penstock_observer.scopes import allows, scope_of
+from penstock_observer.scopes import scope_of
 from penstock_observer.secrets import Grant, TokenFile
 
 __all__ = ["Api", "make_app"]
@@ -201,7 +201,7 @@ class Api:
             if grant is None:
                 return _reply(NO_TOKEN, 401, {"WWW-Authenticate": "Bearer"})
             needed = scope_of(request)
-            if not allows(grant, needed):
+            if not grant.allows(needed):
                 return _reply(_not_enough(needed), 403)
             request[GRANT] = grant
         try:

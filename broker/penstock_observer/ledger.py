@@ -21,11 +21,11 @@ from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX, HOUR_MS, SUFFIX, SegmentName
 from penstock_api.observer_api import SegmentInfo
 from penstock_observer.compaction import Mergeable, contained, plan_merge
-from penstock_observer.merging import Merged, MergeRefused, merge_segments
 from penstock_observer.open_segment import Life, OpenSegment, Told
 from penstock_observer.parquet import UnreadableSegment, outline_of, write_segment
 from penstock_observer.retention import KeptSegment, RetentionLimits, allowed_bytes, next_bytes, surplus
 from penstock_observer.rows import Poll, RowOrigin
+from penstock_observer.segment_merge import Merged, MergeRefused, merge_segments
 from penstock_observer.volume import VolumeSpace, volume_space
 
 __all__ = ["Ledger", "LedgerFull", "SealLimits", "WriteSegment"]

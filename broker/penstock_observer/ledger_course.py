@@ -12,7 +12,7 @@ from penstock_api.ledger_format import HOUR_MS
 from penstock_lag_rules.history import Snapshot
 from penstock_observer.ledger import Ledger
 from penstock_page.course import Course, course_of
-from penstock_page.ledger_reading import UnreadableSegment, snapshots_in, snapshots_in_rows
+from penstock_page.segment_rows import UnreadableSegment, snapshots_in, snapshots_in_rows
 from penstock_page.text import clock
 
 __all__ = ["MOST_ROWS", "RECENT_MS", "course"]

@@ -39,14 +39,19 @@ class LiveBroker:
         return self.problem is None
 
     def lags_now(self) -> Iterator[SubscriptionLag]:
-        """How each subscription stands. While the broker does not answer, the figures are the last ones that are known,
-        and the state is Unknown, with the reason.
+        """How each subscription stands; Unknown while the broker does not answer."""
+        return self.lags_despite(self.problem)
+
+    def lags_despite(self, problem: str | None) -> Iterator[SubscriptionLag]:
+        """How each subscription stands; with a problem the figures are the last ones that are known, and the state is
+        Unknown, with the problem as the reason.
         """
+        if problem is None:
+            yield from self.lags
+            return
+        unknown = {"state": LagState.UNKNOWN, "message": problem[:MESSAGE_LENGTH]}
         for lag in self.lags:
-            if self.problem is None:
-                yield lag
-            else:
-                yield lag.model_copy(update={"state": LagState.UNKNOWN, "message": self.problem[:MESSAGE_LENGTH]})
+            yield lag.model_copy(update=unknown)
 
 
 @dataclass(slots=True)

@@ -14,12 +14,10 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from penstock_api.lag_result import LagState, SubscriptionLag
 from penstock_api.management import EntityType, SubscriptionState
 from penstock_api.message_operations import PeekRequest
 from penstock_api.observer_api import PAGE
 from penstock_api.observer_tokens import Scope
-from penstock_lag_rules.entry import MESSAGE_LENGTH
 from penstock_observer.broker_details import BrokerDetails, NotKnown, consumers_of
 from penstock_observer.depth_history import DepthHistory
 from penstock_observer.ledger import Ledger
@@ -31,7 +29,7 @@ from penstock_observer.secrets import TokenFile
 from penstock_page import render
 from penstock_page.bodies import shown_message
 from penstock_page.documents import BrokerPlace, Consumer, Freshness, MessagesPage, Overview, SubscriptionPage
-from penstock_page.listing import listing, wanted
+from penstock_page.subscription_list import listing, wanted
 
 __all__ = ["Page", "is_page", "page_app"]
 
@@ -84,6 +82,10 @@ class Reader:
     """May see headers and bodies of messages, which a permission of its own allows."""
 
 
+READER: Final = web.RequestKey("reader", Reader)
+"""Key of a request for a page that not everybody may see: who asks."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """Everything that the page reads."""
@@ -122,8 +124,11 @@ class Page:
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.method == "POST" and request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             return _html(render.problem("Not from here", "The form of another site can't be sent to this page."), 403)
-        if request.path not in OPEN_PATHS and self.reader(request) is None:
-            return _stranger(request)
+        if request.path not in OPEN_PATHS:
+            reader = self.reader(request)
+            if reader is None:
+                return _stranger(request)
+            request[READER] = reader
         try:
             return await handler(request)
         except web.HTTPException as error:
@@ -177,7 +182,7 @@ class Page:
         """All subscriptions, those in trouble first."""
         known, fresh = self._known()
         asked = wanted(request.query)
-        found = listing(_lags(known, fresh), asked)
+        found = listing(tuple(known.lags_despite(fresh.problem)), asked)
         names = {lag.queue_name for lag in found.rows}
         page = Overview(
             place=self.place,
@@ -189,14 +194,14 @@ class Page:
             depths={name: self.history.of(name) for name in names},
             refresh_seconds=self._refresh_seconds if asked.is_refreshing else None,
         )
-        return _html(render.overview(page, can_log_out=self._has_session(request)))
+        return _html(render.overview(page, can_log_out=request[READER].has_session))
 
     async def subscription(self, request: web.Request) -> web.StreamResponse:
         """One subscription, with its past."""
         queue_name = request.query.get("queue", "")
         hours = _number(request.query, "hours", MOST_HOURS)
         known, fresh = self._known()
-        lag = next((each for each in _lags(known, fresh) if each.queue_name == queue_name), None)
+        lag = next((each for each in known.lags_despite(fresh.problem) if each.queue_name == queue_name), None)
         state = next((each for each in _states(known) if each.queue_name == queue_name), None)
         if known.poll is None or lag is None or state is None:
             raise web.HTTPNotFound(
@@ -218,14 +223,14 @@ class Page:
             consumers_problem=consumers_problem,
             is_refreshing=is_refreshing,
             refresh_seconds=refresh_seconds if is_refreshing else None,
-            sees_messages=self._sees_messages(request),
+            sees_messages=request[READER].sees_messages,
         )
-        return _html(render.subscription(page, can_log_out=self._has_session(request)))
+        return _html(render.subscription(page, can_log_out=request[READER].has_session))
 
     async def messages(self, request: web.Request) -> web.StreamResponse:
         """Messages that wait in a queue or subscription, with headers and decoded bodies."""
-        reader = self.reader(request)
-        if reader is None or not reader.sees_messages:
+        reader = request[READER]
+        if not reader.sees_messages:
             raise web.HTTPForbidden(text=NO_MESSAGES)
         name, offset = request.query.get("queue", ""), _number(request.query, "offset", MOST_OFFSET)
         known, fresh = self._known()
@@ -271,14 +276,6 @@ class Page:
             ledger_problem=known.ledger_problem,
         )
 
-    def _has_session(self, request: web.Request) -> bool:
-        reader = self.reader(request)
-        return reader is not None and reader.has_session
-
-    def _sees_messages(self, request: web.Request) -> bool:
-        reader = self.reader(request)
-        return reader is not None and reader.sees_messages
-
     @property
     def _refresh_seconds(self) -> int:
         return max(round(self.interval_seconds), LEAST_REFRESH_SECONDS)
@@ -297,13 +294,6 @@ def page_app(page: Page) -> web.Application:
     app.router.add_post("/login", page.login)
     app.router.add_post("/logout", page.logout)
     return app
-
-
-def _lags(known: LiveBroker, fresh: Freshness) -> Sequence[SubscriptionLag]:
-    if fresh.problem is None:
-        return known.lags
-    stale = {"state": LagState.UNKNOWN, "message": fresh.problem[:MESSAGE_LENGTH]}
-    return [lag.model_copy(update=stale) for lag in known.lags]
 
 
 def _states(known: LiveBroker) -> Sequence[SubscriptionState]:

@@ -22,9 +22,8 @@ from penstock_api.observer_api import (
     SUBSCRIPTIONS,
 )
 from penstock_api.observer_tokens import Scope
-from penstock_observer.secrets import Grant
 
-__all__ = ["PATH_SCOPES", "allows", "scope_of"]
+__all__ = ["PATH_SCOPES", "scope_of"]
 
 PATH_SCOPES: Final[Mapping[tuple[str, str], Scope]] = {
     ("GET", METRICS): Scope.METRICS,
@@ -45,8 +44,3 @@ def scope_of(request: web.Request) -> Scope | None:
     resource = request.match_info.route.resource
     method = "GET" if request.method == "HEAD" else request.method
     return None if resource is None else PATH_SCOPES.get((method, resource.canonical))
-
-
-def allows(grant: Grant, needed: Scope | None) -> bool:
-    """Whether a token is good for a request that needs this scope; None: all of them."""
-    return grant.scopes == frozenset(Scope) if needed is None else needed in grant.scopes

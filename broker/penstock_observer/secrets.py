@@ -39,6 +39,10 @@ class Grant:
     namespace: str | None = None
     """Only subscriptions of this namespace; None: all."""
 
+    def allows(self, needed: Scope | None) -> bool:
+        """Whether this is good for a scope; None: for everything."""
+        return self.scopes == frozenset(Scope) if needed is None else needed in self.scopes
+
 
 class TokenFile:
     """The tokens that requests may show: the one of the file, for everything, and those of the files beside it.
@@ -80,8 +84,7 @@ class TokenFile:
         everything.
         """
         found = self.grant({"Authorization": authorization or ""})
-        needed = frozenset(Scope) if scope is None else {scope}
-        return found is not None and needed <= found.scopes and found.namespace is None
+        return found is not None and found.allows(scope) and found.namespace is None
 
 
 def _shown(headers: Mapping[str, str]) -> bytes:

@@ -12,7 +12,7 @@ from penstock_api.lag_result import LagState, SubscriptionLag
 from penstock_api.management import BrokerState, ExchangeState, SubscriptionState
 from penstock_page.bodies import ShownMessage
 from penstock_page.course import Course
-from penstock_page.listing import Listing
+from penstock_page.subscription_list import Listing
 
 __all__ = [
     "BrokerPlace",

@@ -20,7 +20,7 @@ import markupsafe
 from penstock_api.lag_result import SubscriptionLag
 from penstock_page import plot, text
 from penstock_page.documents import BrokerPlace, MessagesPage, Overview, Report, SubscriptionPage
-from penstock_page.listing import Wanted
+from penstock_page.subscription_list import Wanted
 from penstock_page.trouble import SHOWN
 
 __all__ = [

@@ -25,7 +25,7 @@ from penstock_page.documents import (
     Overview,
     SubscriptionPage,
 )
-from penstock_page.listing import Wanted, listing
+from penstock_page.subscription_list import Wanted, listing
 
 HOSTILE = [
     "<script>alert(1)</script>",

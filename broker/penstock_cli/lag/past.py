@@ -23,7 +23,7 @@ from penstock_observer.live_lag import LiveLag
 from penstock_observer.rows import Poll
 from penstock_page.course import Course, CourseBuilder
 from penstock_page.documents import BrokerPlace, Report
-from penstock_page.ledger_reading import UnreadableSegment, rows_in, snapshots_in
+from penstock_page.segment_rows import UnreadableSegment, rows_in, snapshots_in
 from penstock_page.trouble import SHOWN, sorted_by_trouble
 
 __all__ = ["JUDGED_MS", "LISTED", "Ledger", "report"]
@@ -97,19 +97,20 @@ def _courses(ledger: Ledger, names: set[str], begin_ms: int, end_ms: int, told: 
     builders: dict[str, CourseBuilder] = {}
     for info in ledger.between(begin_ms, end_ms):
         try:
+            content = ledger.fetch(info)
             if not builders:
-                interval_ms = _interval_ms(ledger, info)
+                interval_ms = _interval_ms(content)
                 builders = {name: CourseBuilder(begin_ms, end_ms, interval_ms) for name in names}
-            for name, snapshot in snapshots_in(io.BytesIO(ledger.fetch(info)), names):
+            for name, snapshot in snapshots_in(io.BytesIO(content), names):
                 builders[name].add(snapshot)
         except UnreadableSegment as error:
             told.append(f"the segment {info.name} can't be read: {error}")
     return {name: builder.course() for name, builder in builders.items()}
 
 
-def _interval_ms(ledger: Ledger, newest: SegmentInfo) -> int:
+def _interval_ms(segment: bytes) -> int:
     """Of the polls, as a segment says it."""
-    rows = rows_in(io.BytesIO(ledger.fetch(newest)), 0)
+    rows = rows_in(io.BytesIO(segment), 0)
     return next((row["interval_ms"] for row in rows if row["kind"] == RowKind.BROKER.value), DEFAULT_INTERVAL_MS)
 
 

@@ -6,7 +6,7 @@ import pytest
 from page.lags import a_lag
 
 from penstock_api.lag_result import LagState
-from penstock_page.listing import ROWS, Wanted, listing, wanted
+from penstock_page.subscription_list import ROWS, Wanted, listing, wanted
 from penstock_page.trouble import SHOWN, sorted_by_trouble
 
 
