@@ -7,7 +7,7 @@ any other client does. Drawing is the business of penstock_page. Source: docs/re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
@@ -29,7 +29,7 @@ from penstock_observer.secrets import TokenFile
 from penstock_page import render
 from penstock_page.bodies import shown_message
 from penstock_page.documents import BrokerPlace, Consumer, Freshness, MessagesPage, Overview, SubscriptionPage
-from penstock_page.subscription_list import listing, wanted
+from penstock_page.subscription_list import listing, number_in, wanted
 
 __all__ = ["Page", "is_page", "page_app"]
 
@@ -182,7 +182,7 @@ class Page:
         """All subscriptions, those in trouble first."""
         known, fresh = self._known()
         asked = wanted(request.query)
-        found = listing(tuple(known.lags_despite(fresh.problem)), asked)
+        found = listing(known.lags_despite(fresh.problem), asked)
         names = {lag.queue_name for lag in found.rows}
         page = Overview(
             place=self.place,
@@ -199,7 +199,7 @@ class Page:
     async def subscription(self, request: web.Request) -> web.StreamResponse:
         """One subscription, with its past."""
         queue_name = request.query.get("queue", "")
-        hours = _number(request.query, "hours", MOST_HOURS)
+        hours = number_in(request.query, "hours", 0, MOST_HOURS)
         known, fresh = self._known()
         lag = next((each for each in known.lags_despite(fresh.problem) if each.queue_name == queue_name), None)
         state = next((each for each in _states(known) if each.queue_name == queue_name), None)
@@ -232,7 +232,7 @@ class Page:
         reader = request[READER]
         if not reader.sees_messages:
             raise web.HTTPForbidden(text=NO_MESSAGES)
-        name, offset = request.query.get("queue", ""), _number(request.query, "offset", MOST_OFFSET)
+        name, offset = request.query.get("queue", ""), number_in(request.query, "offset", 0, MOST_OFFSET)
         known, fresh = self._known()
         is_subscription = any(each.queue_name == name for each in _states(known))
         kind = EntityType.SUBSCRIPTION if is_subscription else EntityType.QUEUE
@@ -298,12 +298,6 @@ def page_app(page: Page) -> web.Application:
 
 def _states(known: LiveBroker) -> Sequence[SubscriptionState]:
     return () if known.poll is None else known.poll.subscriptions
-
-
-def _number(query: Mapping[str, str], name: str, most: int) -> int:
-    """A number in the address; 0 if it is none."""
-    given = query.get(name, "")
-    return min(int(given), most) if given.isascii() and given.isdigit() and len(given) < 10 else 0
 
 
 def _cookie(request: web.Request) -> str:

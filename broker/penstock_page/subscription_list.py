@@ -5,15 +5,14 @@ Pure. However many subscriptions there are, a page holds at most `ROWS` of them.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from penstock_api.lag_result import LagState, SubscriptionLag
-from penstock_page.trouble import SHOWN, sorted_by_trouble
+from penstock_page.trouble import counts_by_trouble, sorted_by_trouble
 
-__all__ = ["ROWS", "Listing", "Wanted", "listing", "wanted"]
+__all__ = ["ROWS", "Listing", "Wanted", "listing", "number_in", "wanted"]
 
 ROWS: Final = 50
 SEARCH_LENGTH: Final = 255
@@ -53,14 +52,19 @@ class Listing:
 def wanted(query: Mapping[str, str]) -> Wanted:
     """What the parameters of the address ask for. What cannot be understood is taken as absent: addresses are typed."""
     states = {state.value: state for state in LagState}
-    page = query.get("page", "")
-    number = int(page) if page.isascii() and page.isdigit() and len(page) < 10 else 1
     return Wanted(
         search=query.get("q", "").strip()[:SEARCH_LENGTH],
         state=states.get(query.get("state", "")),
-        page=max(min(number, PAGES), 1),
+        page=number_in(query, "page", 1, PAGES),
         is_refreshing=query.get("refresh") != "off",
     )
+
+
+def number_in(query: Mapping[str, str], name: str, least: int, most: int) -> int:
+    """A number in the address, within the limits; the least if there is none."""
+    given = query.get(name, "")
+    number = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else least
+    return max(min(number, most), least)
 
 
 def listing(lags: Iterable[SubscriptionLag], asked: Wanted) -> Listing:
@@ -74,7 +78,6 @@ def listing(lags: Iterable[SubscriptionLag], asked: Wanted) -> Listing:
     ]
     pages = max(-(-len(fitting) // ROWS), 1)
     page = min(asked.page, pages)
-    found = Counter(lag.state for lag in known)
     return Listing(
         wanted=asked,
         rows=tuple(sorted_by_trouble(fitting)[(page - 1) * ROWS : page * ROWS]),
@@ -82,7 +85,7 @@ def listing(lags: Iterable[SubscriptionLag], asked: Wanted) -> Listing:
         total=len(known),
         page=page,
         pages=pages,
-        counts={state: found[state] for state in SHOWN if found[state]},
+        counts=counts_by_trouble(known),
     )
 
 

@@ -5,13 +5,14 @@ Pure. Source: docs/concepts/lag.md, "States"; docs/reference/observer.md, "The p
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from penstock_api.lag_result import LagState, SubscriptionLag
 
-__all__ = ["SHOWN", "Shown", "sorted_by_trouble"]
+__all__ = ["SHOWN", "Shown", "counts_by_trouble", "sorted_by_trouble"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,12 @@ SHOWN: Final = {
 """Every state, the worst first."""
 
 _RANK: Final = {state: rank for rank, state in enumerate(SHOWN)}
+
+
+def counts_by_trouble(lags: Iterable[SubscriptionLag]) -> dict[LagState, int]:
+    """How many subscriptions are in each state, the worst first, without the states that none is in."""
+    found = Counter(lag.state for lag in lags)
+    return {state: found[state] for state in SHOWN if found[state]}
 
 
 def sorted_by_trouble(lags: Iterable[SubscriptionLag]) -> list[SubscriptionLag]:

@@ -6,14 +6,13 @@ terminal.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from penstock_api.lag_result import LagResult, SubscriptionLag
 from penstock_page.render import title_of
 from penstock_page.text import count, duration, printable
-from penstock_page.trouble import SHOWN, sorted_by_trouble
+from penstock_page.trouble import SHOWN, counts_by_trouble, sorted_by_trouble
 
 __all__ = ["frame"]
 
@@ -54,8 +53,8 @@ def frame(
 
 
 def _summary(results: Sequence[LagResult], lags: Sequence[SubscriptionLag]) -> str:
-    counts = Counter(lag.state for lag in lags)
-    states = ", ".join(f"{SHOWN[state].mark} {state.value} {counts[state]}" for state in SHOWN if counts[state])
+    counts = counts_by_trouble(lags)
+    states = ", ".join(f"{SHOWN[state].mark} {state.value} {found}" for state, found in counts.items())
     if not results:
         return "no observer answers"
     where = printable(f"{results[0].namespace}/{results[0].broker}")

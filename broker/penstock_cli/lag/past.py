@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -24,7 +23,7 @@ from penstock_observer.rows import Poll
 from penstock_page.course import Course, CourseBuilder
 from penstock_page.documents import BrokerPlace, Report
 from penstock_page.segment_rows import UnreadableSegment, rows_in, snapshots_in
-from penstock_page.trouble import SHOWN, sorted_by_trouble
+from penstock_page.trouble import counts_by_trouble, sorted_by_trouble
 
 __all__ = ["JUDGED_MS", "LISTED", "Ledger", "report"]
 
@@ -59,7 +58,6 @@ def report(ledgers: Sequence[Ledger], begin_ms: int, end_ms: int, worst: int, pr
         if not names:
             continue
         courses |= _courses(ledger, names, begin_ms, end_ms, told)
-    counts = Counter(lag.state for lag in ranked)
     first = ledgers[0].listed
     return Report(
         place=BrokerPlace(first.broker, first.namespace, first.ordinal),
@@ -67,7 +65,7 @@ def report(ledgers: Sequence[Ledger], begin_ms: int, end_ms: int, worst: int, pr
         end_ms=end_ms,
         lags=ranked[:LISTED],
         total=len(ranked),
-        counts={state: counts[state] for state in SHOWN if counts[state]},
+        counts=counts_by_trouble(ranked),
         courses=courses,
         problems=tuple(dict.fromkeys(told)),
     )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
+from support.served_observer import served_observer
 
 from penstock_api.observer_api import LATEST
 from penstock_operator.brokers.accepted_tokens import AcceptedTokens
@@ -21,7 +21,6 @@ from penstock_operator.brokers.observer_client import (
     TokenRefused,
     fetch_latest,
 )
-from penstock_operator.children import certificates
 
 
 @dataclass
@@ -29,8 +28,7 @@ class Stage:
     """An observer that accepts some tokens, and an operator that asks it, with a clock that the test moves."""
 
     http: aiohttp.ClientSession
-    port: int
-    ca: bytes
+    access: ObserverAccess
     accepts: set[str]
     shown: list[str]
     status: list[int]
@@ -47,27 +45,12 @@ class Stage:
     async def ask(self, minutes_later: int = 0, full: str = "full") -> object:
         """What the observer answers after so many minutes."""
         self.now += timedelta(minutes=minutes_later)
-        access = ObserverAccess(
-            host="127.0.0.1",
-            port=self.port,
-            server_name="main-observer.shop.svc",
-            ca=self.ca,
-            token="narrow",
-            full_token=full,
-            accepted=self.tokens,
-        )
+        access = replace(self.access, token="narrow", full_token=full, accepted=self.tokens)
         return await fetch_latest(self.http, access)
 
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    now = datetime.now(UTC)
-    ca = certificates.make_ca("test", now)
-    pair = certificates.make_server(ca, ["*.shop.svc"], now)
-    (tmp_path / "tls.crt").write_bytes(pair.certificate)
-    (tmp_path / "tls.key").write_bytes(pair.key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
     accepts, shown, status = {"full", "narrow"}, list[str](), [404]
 
     async def latest(request: web.Request) -> web.Response:
@@ -77,12 +60,8 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 
     app = web.Application()
     app.router.add_get(LATEST, latest)
-    runner = web.AppRunner(app, shutdown_timeout=1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    async with aiohttp.ClientSession() as http:
-        yield Stage(http, runner.addresses[0][1], ca.certificate, accepts, shown, status)
-    await runner.cleanup()
+    async with served_observer(app, tmp_path) as access, aiohttp.ClientSession() as http:
+        yield Stage(http, access, accepts, shown, status)
 
 
 async def test_an_observer_that_accepts_the_narrow_token_is_shown_no_other(stage: Stage) -> None:

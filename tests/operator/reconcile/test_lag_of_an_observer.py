@@ -6,19 +6,18 @@ operator looks after each poll.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 from observer.samples import START_MS, a_poll, a_result, a_subscription
 from support.api_server_in_memory import ApiServerInMemory
 from support.resources import GOOD
+from support.served_observer import served_observer
 
 from penstock_api.lag_result import LagState, SubscriptionLag
 from penstock_api.management import Owner
@@ -32,8 +31,6 @@ from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
 from penstock_observer.rows import RowOrigin
 from penstock_observer.secrets import TokenFile
-from penstock_operator.brokers.observer_client import ObserverAccess
-from penstock_operator.children import certificates
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings
 from penstock_operator.reconcile.lag_reader import LagReader
@@ -82,37 +79,23 @@ class Site:
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    now = datetime.now(UTC)
-    ca = certificates.make_ca("test", now)
-    pair = certificates.make_server(ca, ["*.shop.svc"], now)
-    for name, content in (("tls.crt", pair.certificate), ("tls.key", pair.key), ("token", b"secret\n")):
-        (tmp_path / name).write_bytes(content)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    (tmp_path / "token").write_text("secret\n")
     place, view = BrokerPod("main", "shop", 0), LiveView()
     rolling, limits = SealLimits(60, 1000, 10**9), RetentionLimits(10**12, 10**12)
     ledger = Ledger(tmp_path / "ledger", RowOrigin("main", 0, 1000), rolling, limits)
     results = ResultStore(tmp_path / "ledger" / "results", place, keep=3)
     served = Api(view, ledger, results, place, TokenFile(tmp_path / "token"), lambda: made.now)
-    runner = web.AppRunner(make_app(served), shutdown_timeout=1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    ((_, port),) = runner.addresses
     api, cache = ApiServerInMemory(), Cache()
     for kind in ("Broker", "Exchange", "Subscription"):
         api.user_applies(GOOD[kind])
     for _, manifest in api.events:
         cache.put(manifest)
     cache.is_complete = True
-    access = ObserverAccess(
-        host="127.0.0.1", port=port, server_name="main-observer.shop.svc", ca=ca.certificate, token="secret"
-    )
-    async with aiohttp.ClientSession() as http:
+    async with served_observer(make_app(served), tmp_path) as access, aiohttp.ClientSession() as http:
         findings = {BROKER: BrokerFindings(observer=access)}
         reader = LagReader(api, cache, http, findings, lambda: made.now, lambda _: None)
         made = Site(api, reader, view, results)
         yield made
-    await runner.cleanup()
     ledger.close()
 
 

@@ -8,7 +8,6 @@ import asyncio
 import copy
 import hashlib
 import json
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ import pytest
 from aiohttp import web
 from support.api_server_in_memory import ApiServerInMemory
 from support.resources import GOOD
+from support.served_observer import served_observer
 
 from penstock_api.observer_api import LATEST, LIVE_LAG
 from penstock_operator.brokers.observer_client import (
@@ -31,7 +31,6 @@ from penstock_operator.brokers.observer_client import (
     TaggedResult,
     fetch_latest,
 )
-from penstock_operator.children import certificates
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings
 from penstock_operator.reconcile.lag_reader import LagReader
@@ -136,13 +135,6 @@ class Stage:
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    now = datetime.now(UTC)
-    ca = certificates.make_ca("test", now)
-    pair = certificates.make_server(ca, ["*.shop.svc"], now)
-    (tmp_path / "tls.crt").write_bytes(pair.certificate)
-    (tmp_path / "tls.key").write_bytes(pair.key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
     api, cache, findings = ApiServerInMemory(), Cache(), dict[ResourceKey, BrokerFindings]()
     for kind in ("Broker", "Exchange", "Subscription"):
         api.user_applies(GOOD[kind])
@@ -182,19 +174,11 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     app = web.Application()
     app.router.add_get(LATEST, latest)
     app.router.add_get(LIVE_LAG, live)
-    runner = web.AppRunner(app, shutdown_timeout=1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    (address,) = runner.addresses
-    access = ObserverAccess(
-        host="127.0.0.1", port=address[1], server_name="main-observer.shop.svc", ca=ca.certificate, token="secret"
-    )
-    findings[BROKER] = BrokerFindings(observer=access)
-    async with aiohttp.ClientSession() as http:
+    async with served_observer(app, tmp_path) as access, aiohttp.ClientSession() as http:
+        findings[BROKER] = BrokerFindings(observer=access)
         reader = LagReader(api, cache, http, findings, lambda: made.now, lambda _: None)
         made = Stage(reader, api, access, api.objects[BILLING]["metadata"]["uid"])
         yield made
-    await runner.cleanup()
 
 
 async def test_the_figure_reaches_the_subscription_and_the_run_the_broker(stage: Stage) -> None:
