@@ -88,7 +88,7 @@ class Scale(ObserverModel):
     lag: Count
     ready: Count
     in_flight: Count
-    oldest_seconds: Count
+    oldest_seconds: Count | None = None  # absent: not known, because the broker's clock was set
     consumers: Count
 
 

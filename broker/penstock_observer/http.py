@@ -40,6 +40,7 @@ from penstock_api.observer_api import (
 )
 from penstock_api.observer_tokens import Scope
 from penstock_lag_rules.entry import MESSAGE_LENGTH, time_of
+from penstock_observer.broker_clock import oldest_age_ms
 from penstock_observer.ledger import Ledger
 from penstock_observer.live_lag import WINDOW_MS
 from penstock_observer.live_view import LiveBroker, LiveView
@@ -246,13 +247,13 @@ def _live_result(known: LiveBroker, place: BrokerPod) -> LagResult:
 
 
 def _scale(state: SubscriptionState, now_ms: int) -> Scale:
-    since_ms = now_ms if state.oldest_available_ms is None else state.oldest_available_ms
+    age_ms = oldest_age_ms(state, now_ms)
     return Scale(
         queue_name=state.queue_name,
         lag=state.ready + state.in_flight,
         ready=state.ready,
         in_flight=state.in_flight,
-        oldest_seconds=max(now_ms - since_ms, 0) // 1000,
+        oldest_seconds=None if age_ms is None else age_ms // 1000,
         consumers=state.consumers,
     )
 
