@@ -87,6 +87,8 @@ class SubscriptionLag(ResultModel):
     sojourn_p99_millis: Count | None = None
     redelivery_percent: Annotated[int, Field(ge=0, le=100)] | None = None
     consumers: Count | None = None
+    capacity_per_minute: Count | None = None  # accepted by one consumer while messages waited; absent if that is rare
+    suggested_consumers: Annotated[int, Field(ge=1, le=2**53)] | None = None  # absent where more would not help
     expired: Count | None = None  # messages whose time to live ended, within the window
     dead_lettered: Count | None = None  # messages that went to the dead-letter exchange or were discarded there
     dropped: Count | None = None  # messages that a limit, a purge or the end of the queue removed

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock_lag.percentiles import Histogram, added, bucket_of_rank, grown
 from penstock_lag.spans import Subscription
-from penstock_lag_rules.figures import Coverage, Figures, Percentiles, RepeatedMessage, Standing, Subject
+from penstock_lag_rules.figures import Coverage, Figures, Percentiles, RepeatedMessage, Standing, Subject, Work
 
 __all__ = ["figures_of"]
 
@@ -40,6 +40,11 @@ def figures_of(found: Subscription, rows: Mapping[int, Values], coverage: Covera
         progressed_ms=found.progressed_ms,
         consumed_ms=found.consumed_ms,
         percentiles=_percentiles(found, rows),
+        work=Work(
+            intervals=found.starts["worked_intervals"],
+            accepted=found.starts["worked_accepted"],
+            consumer_ms=found.starts["worked_consumer_ms"],
+        ),
     )
 
 

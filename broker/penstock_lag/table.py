@@ -21,6 +21,7 @@ HEAD: Final = (
     "LOST",
     "DRAINED IN",
     "CONSUMERS",
+    "SUGGESTED",
     "WHY",
 )
 TEXT_COLUMNS: Final = frozenset({0, 1, len(HEAD) - 1})
@@ -56,6 +57,7 @@ def _row(lag: SubscriptionLag) -> tuple[str, ...]:
         _number(lag.lost),
         _drain(lag),
         _number(lag.consumers),
+        _number(lag.suggested_consumers),
         lag.message,
     )
 

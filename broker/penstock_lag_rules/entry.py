@@ -11,6 +11,7 @@ from typing import Final
 
 from penstock_api.lag_result import LagState, RepeatedMessageLag, SubscriptionLag
 from penstock_lag_rules.buckets import midpoint_ms
+from penstock_lag_rules.capacity import capacity_per_minute, suggested_consumers
 from penstock_lag_rules.figures import Figures, Percentiles, RepeatedMessage
 from penstock_lag_rules.rules import Thresholds, judge
 from penstock_lag_rules.trend import drain_time, per_minute
@@ -61,6 +62,8 @@ def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: T
         sojourn_p99_millis=_percentile(f.percentiles, f.percentiles.sojourn_p99),
         redelivery_percent=None if grown.delivered == 0 else grown.redelivered * 100 // grown.delivered,
         consumers=now.consumers,
+        capacity_per_minute=capacity_per_minute(f.work, thresholds),
+        suggested_consumers=suggested_consumers(f, verdict.state, thresholds),
         expired=grown.expired,
         dead_lettered=grown.dead_lettered,
         dropped=grown.dropped,

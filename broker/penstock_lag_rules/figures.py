@@ -18,7 +18,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-__all__ = ["TOTALS", "Coverage", "Figures", "Growth", "Percentiles", "RepeatedMessage", "Span", "Standing", "Subject"]
+__all__ = [
+    "TOTALS",
+    "Coverage",
+    "Figures",
+    "Growth",
+    "Percentiles",
+    "RepeatedMessage",
+    "Span",
+    "Standing",
+    "Subject",
+    "Work",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +147,20 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What the consumers did while all of them had something to do: over the busy intervals of the window.
+
+    An interval between two snapshots is busy if at both ends messages were ready, the subscription was not caught up,
+    and every consumer could take the first ready message (penstock_lag_rules.history.work_between).
+    """
+
+    intervals: int = 0
+    accepted: int = 0
+    consumer_ms: int = 0
+    """Connected time of all consumers together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Percentiles:
     """Of the messages that were accepted in the window: buckets as in penstock_lag_rules.buckets, None without any."""
 
@@ -166,6 +191,7 @@ class Figures:
     consumed_ms: int | None
     """Time of the last snapshot with a consumer; None if there was none."""
     percentiles: Percentiles = field(default_factory=Percentiles)
+    work: Work = field(default_factory=Work)
 
     @property
     def without_consumer_ms(self) -> int:

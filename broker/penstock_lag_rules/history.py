@@ -20,10 +20,11 @@ from penstock_lag_rules.figures import (
     Span,
     Standing,
     Subject,
+    Work,
 )
 from penstock_lag_rules.rules import Thresholds
 
-__all__ = ["Snapshot", "figures_of", "first_growth", "growth_between", "standing_of"]
+__all__ = ["Snapshot", "figures_of", "first_growth", "growth_between", "standing_of", "work_between"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,11 @@ class Snapshot:
         is_fresh = age_ms is not None and age_ms <= thresholds.allowed_age_ms
         return self.depth - self.scheduled + self.stranded <= thresholds.allowed_messages or is_fresh
 
+    def is_busy(self, thresholds: Thresholds) -> bool:
+        """Messages are ready for every consumer, and not only those that have just come."""
+        usable = self.consumers if self.usable_consumers is None else self.usable_consumers
+        return self.ready > 0 and 0 < self.consumers <= usable and not self.is_caught_up(thresholds)
+
 
 def figures_of(
     subject: Subject,
@@ -94,6 +100,7 @@ def figures_of(
         progressed_ms=progressed[-1] if progressed else snapshots[0].time_ms,
         consumed_ms=consumed[-1] if consumed else None,
         percentiles=percentiles or Percentiles(),
+        work=_all_work([work_between(before, now, thresholds) for before, now in pairwise(snapshots)]),
     )
 
 
@@ -160,6 +167,28 @@ def growth_between(before: Snapshot, now: Snapshot) -> Growth:
         lost = max(now.totals.lost_at_restart - before.totals.lost_at_restart, 0)
         grown = replace(grown, lost_at_restart=lost)
     return grown
+
+
+def work_between(before: Snapshot, now: Snapshot, thresholds: Thresholds) -> Work:
+    """What the consumers did from one snapshot to the next: nothing that counts, unless all of them were busy."""
+    elapsed_ms = now.time_ms - before.time_ms
+    if before.life != now.life or not 0 < elapsed_ms <= thresholds.busy_interval_ms:
+        return Work()
+    if not (before.is_busy(thresholds) and now.is_busy(thresholds)):
+        return Work()
+    return Work(
+        intervals=1,
+        accepted=max(now.totals.acked - before.totals.acked, 0),
+        consumer_ms=(before.consumers + now.consumers) * elapsed_ms // 2,
+    )
+
+
+def _all_work(found: Sequence[Work]) -> Work:
+    return Work(
+        intervals=sum(each.intervals for each in found),
+        accepted=sum(each.accepted for each in found),
+        consumer_ms=sum(each.consumer_ms for each in found),
+    )
 
 
 def _difference(before: Growth, now: Growth) -> Growth:

@@ -53,6 +53,19 @@ class Thresholds:
     """A message whose delivery failed so often is poison, also while others are accepted."""
     loss_percent: int = 1
     """Least share of lost messages among those that left."""
+    busy_interval_ms: int = 90_000
+    """Two snapshots that are further apart do not show that the consumers were busy in between."""
+    minimum_busy_intervals: int = 3
+    minimum_accepted: int = 20
+    """Fewer messages say nothing about what a consumer is capable of."""
+    drain_objective_ms: int = 600_000
+    """So soon the suggested consumers are to have worked off what waits."""
+    load_percent: int = 80
+    """The suggested consumers are loaded by no more than this."""
+    most_times: int = 10
+    """No more consumers are suggested than so many times those that there are: what one of a few does says little about
+    one of very many, which share a database or a processor.
+    """
 
 
 @dataclass(frozen=True, slots=True)

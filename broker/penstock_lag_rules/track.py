@@ -12,13 +12,13 @@ from array import array
 from dataclasses import replace
 from typing import Final
 
-from penstock_lag_rules.figures import TOTALS, Coverage, Figures, Growth, Percentiles, Span, Subject
-from penstock_lag_rules.history import Snapshot, first_growth, growth_between, standing_of
+from penstock_lag_rules.figures import TOTALS, Coverage, Figures, Growth, Percentiles, Span, Subject, Work
+from penstock_lag_rules.history import Snapshot, first_growth, growth_between, standing_of, work_between
 from penstock_lag_rules.rules import Thresholds
 
 __all__ = ["Track"]
 
-TIME, DEPTH, READY, IN_FLIGHT, CONSUMERS, USABLE, CREDIT, AGE, FELL, GROWN = range(10)
+TIME, DEPTH, READY, IN_FLIGHT, CONSUMERS, USABLE, CREDIT, AGE, FELL, INTERVALS, ACCEPTED, CONSUMER_MS, GROWN = range(13)
 WIDTH: Final = GROWN + len(TOTALS)
 UNKNOWN: Final = -1
 """Stands for an age that is not known."""
@@ -60,10 +60,17 @@ class Track:
             growth = first_growth(snapshot)
             grown = [getattr(growth, name) for name in TOTALS]
             fell = False
+            worked = (0, 0, 0)
         else:
             growth = growth_between(before, snapshot)
             grown = [rows[at - len(TOTALS)] + getattr(growth, name) for at, name in enumerate(TOTALS, len(rows))]
             fell = snapshot.depth < before.depth
+            work, last = work_between(before, snapshot, self._thresholds), len(rows) - WIDTH
+            worked = (
+                rows[last + INTERVALS] + work.intervals,
+                rows[last + ACCEPTED] + work.accepted,
+                rows[last + CONSUMER_MS] + work.consumer_ms,
+            )
         number = self._first + len(rows) // WIDTH
         age_ms = snapshot.age_ms()
         rows.extend(
@@ -77,6 +84,7 @@ class Track:
                 snapshot.credit,
                 UNKNOWN if age_ms is None else age_ms,
                 fell,
+                *worked,
                 *grown,
             )
         )
@@ -159,6 +167,16 @@ class Track:
             progressed_ms=rows[max(progressed, 0) * WIDTH],
             consumed_ms=rows[consumed * WIDTH] if consumed >= 0 else None,
             percentiles=percentiles or Percentiles(),
+            work=self._work(),
+        )
+
+    def _work(self) -> Work:
+        """In the window: that until its last snapshot without that until its first."""
+        rows, last = self._rows, len(self._rows) - WIDTH
+        return Work(
+            intervals=rows[last + INTERVALS] - rows[INTERVALS],
+            accepted=rows[last + ACCEPTED] - rows[ACCEPTED],
+            consumer_ms=rows[last + CONSUMER_MS] - rows[CONSUMER_MS],
         )
 
     def _span(self, start: int, *, is_base: bool) -> Span:

@@ -14,7 +14,7 @@ from penstock_lag_rules.track import Track
 
 SUBJECT = Subject(ordinal=0, queue_name="q")
 COVERAGE = Coverage(last_poll_ms=0, elapsed_ms=0, polls=0, interval_ms=0)
-THRESHOLDS = Thresholds(allowed_messages=1, allowed_age_ms=3_000, recent_ms=25_000)
+THRESHOLDS = Thresholds(allowed_messages=1, allowed_age_ms=3_000, recent_ms=25_000, busy_interval_ms=10_000)
 WINDOW_MS = 60_000
 COUNTS = st.integers(0, 4)
 GROWING = ("enqueued", "delivered", "redelivered", "acked", "expired", "dead_lettered", "dropped", "moved")
@@ -51,6 +51,7 @@ def histories(draw: st.DrawFn) -> list[Snapshot]:
                 consumers=draw(st.integers(0, 1)),
                 credit=draw(COUNTS),
                 usable_credit=draw(COUNTS),
+                usable_consumers=draw(st.none() | st.integers(0, 1)),
                 totals=totals,
             )
         )

@@ -13,7 +13,7 @@ from penstock_api.management import DurationHistogram, Owner, RepeatedMessage
 from penstock_lag.computation import compute_figures
 from penstock_lag.schema import LEDGER
 from penstock_lag.windows import BrokerWindow
-from penstock_lag_rules.figures import Coverage, Figures, Growth, Percentiles, Span, Standing, Subject
+from penstock_lag_rules.figures import Coverage, Figures, Growth, Percentiles, Span, Standing, Subject, Work
 from penstock_lag_rules.figures import RepeatedMessage as Repeated
 from penstock_lag_rules.rules import Thresholds
 from penstock_observer.rows import Poll
@@ -143,6 +143,7 @@ def test_every_figure_of_a_backlog_that_began_after_an_empty_snapshot_two_polls_
         progressed_ms=START_MS + 40_000,
         consumed_ms=START_MS + 30_000,
         percentiles=Percentiles(),
+        work=Work(intervals=1, accepted=10, consumer_ms=20_000),  # of the first two polls alone
     )
 
 
