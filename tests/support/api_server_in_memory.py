@@ -38,9 +38,12 @@ class ApiServerInMemory:
     """Status writes."""
     applied: int = 0
     """Objects that were applied."""
+    read: int = 0
+    """Objects that were asked for one by one."""
     _version: int = 0
 
     async def get(self, kind: ApiResource, namespace: str | None, name: str) -> Manifest | None:
+        self.read += 1
         if kind.kind == "Namespace":
             return {"metadata": {"name": name, "uid": f"uid-{name}"}}
         at = (kind.kind, namespace or "", name)

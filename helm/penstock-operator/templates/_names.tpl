@@ -31,7 +31,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{/* Schedule, Secret and ServiceAccount of the operator's lag job. The names of its runs' pods add twenty characters. */}}
 {{- define "penstock-operator.lag" -}}
-{{- printf "%s-lag" (.Release.Name | replace "." "-" | trunc 36 | trimSuffix "-") -}}
+{{- $release := .Release.Name | replace "." "-" | trunc 35 | trimSuffix "-" -}}
+{{- printf "%s%s-lag" (ternary "r" "" (regexMatch "^[0-9]" $release)) $release -}}
 {{- end -}}
 
 {{/* What the operator has to know of its lag job, as JSON. */}}

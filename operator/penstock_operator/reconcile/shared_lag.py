@@ -81,6 +81,16 @@ class _Found:
     spark_installed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the Brokers' conditions were made of."""
+
+    said: StatusCondition | None = None
+    problem: tuple[ConditionReason, str] | None = None
+    members: frozenset[BrokerName] = frozenset()
+    left_out: frozenset[BrokerName] = frozenset()
+
+
 @dataclass(slots=True)
 class SharedLagJob:
     """Writes the job."""
@@ -96,7 +106,7 @@ class SharedLagJob:
     _failures: int = 0
     _said: StatusCondition | None = None
     """What the condition of the Brokers in the job says."""
-    _told: tuple[object, ...] | None = None
+    _told: _Told = field(default_factory=_Told)
 
     async def run(self, listed: asyncio.Event) -> None:
         """Keep the job as it should be, for ever; begins when all Brokers have been listed."""
@@ -241,16 +251,17 @@ class SharedLagJob:
         )
 
     def _tell(self) -> None:
-        """Reconcile the Brokers whose condition depends on the job, if it has another thing to say."""
+        """Reconcile the Brokers whose condition depends on the job, if it has another thing to say to them."""
         view = self.shared.view
         self._said = None if view.schedule is None else judge_schedule(view.schedule, self.clock())
-        told = (self._said, view.members, view.left_out, view.problem)
-        if told == self._told:
-            return
+        told, before = _Told(self._said, view.problem, view.members, view.left_out), self._told
         self._told = told
+        is_for_all = (told.said, told.problem) != (before.said, before.problem)
+        moved = (told.members ^ before.members) | (told.left_out ^ before.left_out)
         for key in self.cache.all("Broker"):
             broker = self.cache.broker(key.namespace, key.name)
-            if broker is not None and broker.spec.lag_analysis.backend == "Auto":
+            is_told = is_for_all or BrokerName(key.namespace, key.name) in moved
+            if is_told and broker is not None and broker.spec.lag_analysis.backend == "Auto":
                 self.enqueue(key)
 
 

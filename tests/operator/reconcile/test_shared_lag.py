@@ -278,3 +278,27 @@ async def test_a_broker_made_again_under_the_same_name_is_not_asked_with_the_tok
     place.cache.put(manifest_of("Broker", {}, None, {"uid": "uid-second", "resourceVersion": "99"}))
     await place.job.look()
     assert place.at("Secret") is None
+
+
+async def test_two_hundred_brokers_cost_a_look_no_more_requests_than_one(place: Place) -> None:
+    for number in range(200):
+        place.add(f"b{number}")
+        place.offer(f"b{number}")
+    await place.job.look()
+    assert len(place.brokers()) == 200
+    place.api.read = place.api.applied = 0
+    await place.job.look()
+    assert (place.api.read, place.api.applied) == (4, 0), "Secret, two kinds of schedules, Deployment"
+
+
+async def test_a_new_broker_makes_no_work_for_the_others(place: Place) -> None:
+    for name in ("main", "east"):
+        place.add(name)
+        place.offer(name)
+    await place.job.look()
+    await place.job.look()
+    place.told.clear()
+    place.add("west")
+    place.offer("west")
+    await place.job.look()
+    assert place.told == [ResourceKey("Broker", "shop", "west")]
