@@ -23,6 +23,10 @@ from penstock_lag.ledger_paths import list_ledgers, rows_in
 from penstock_lag.ledger_source import SegmentMismatch, read_ledger
 from penstock_lag.observer_client import Observer, ObserverError
 from penstock_lag.result_document import Run, make_result
+from penstock_lag.rollup_brokers import ledgers_in_folders, ledgers_of_observers, roll_up_broker
+from penstock_lag.rollup_plan import Bounds
+from penstock_lag.rollup_run import RollupPlace
+from penstock_lag.rollup_stores import FolderRollups, ObserverRollups, RollupStore
 from penstock_lag.segment_files import download, native_rows, served_rows
 from penstock_lag.segment_listing import list_segments
 from penstock_lag.session import Needs, is_local, started_by_spark_submit, tune
@@ -53,6 +57,7 @@ def analyse(settings: LagJobSettings, observers: Sequence[Observer], sessions: S
         return _result(settings, plan, run_name, [])
     with _session(settings, run_name, plan.rows, sessions) as (spark, name):
         found = _from_observers(spark, plan, settings, observers) if plan.segments else []
+        _roll_up(spark, settings, observers)
         return _result(settings, plan, name, found)
 
 
@@ -67,6 +72,7 @@ def _analyse_folders(settings: LagJobSettings, sessions: Sessions) -> LagResult:
         chosen = {(each.ordinal, each.name) for each in plan.segments}
         files = [file for folder in folders for file in folder.files if (file.ordinal, str(file.name)) in chosen]
         found = _compute(spark, plan, native_rows(spark, files)) if files else []
+        _roll_up(spark, settings, ())
         return _result(settings, plan, name, found)
 
 
@@ -94,6 +100,23 @@ def _served(spark: SparkSession, plan: Plan, settings: LagJobSettings) -> Ledger
         patience_seconds=settings.patience_seconds,
     )
     return served_rows(pairs, read)
+
+
+def _roll_up(spark: SparkSession, settings: LagJobSettings, observers: Sequence[Observer]) -> None:
+    broker, namespace = settings.broker, settings.namespace
+    if settings.ledgers:
+        ledgers = partial(ledgers_in_folders, spark, settings.ledgers, broker, namespace)
+    else:
+        ledgers = partial(ledgers_of_observers, spark, observers, broker, namespace)
+    if settings.rollups is not None:
+        store: RollupStore = FolderRollups(settings.rollups)
+    elif settings.publish:
+        store = ObserverRollups(observers[0], broker, namespace)
+    else:
+        return
+    failure = roll_up_broker(spark, ledgers, RollupPlace(broker, namespace, store), settings.stale_seconds, Bounds())
+    if failure is not None:
+        log.error("%s", failure)
 
 
 def _compute(spark: SparkSession, plan: Plan, rows: LedgerRows) -> list[Figures]:

@@ -29,6 +29,7 @@ def parse(arguments: Sequence[str]) -> LagJobSettings:
         ca_file=given.ca_file,
         as_of=given.as_of,
         publish=not given.no_publish,
+        rollups=given.rollups,
         output=given.output,
         memory=given.memory,
         table=given.table,
@@ -104,6 +105,12 @@ def _parser() -> argparse.ArgumentParser:
         f"${MEMORY_VARIABLE}, else 1g)",
     )
     add("--no-publish", action="store_true", help="do not store the result at the first observer")
+    add(
+        "--rollups",
+        type=Path,
+        metavar="FOLDER",
+        help="keep the rollups of hours and days in this folder (default: at the first observer, unless --no-publish)",
+    )
     add("--output", type=Path, metavar="FILE", help="also write the result to this file; - is the standard output")
     add("--table", action="store_true", help="print the result as a table")
     return parser
