@@ -15,7 +15,16 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-__all__ = ["API_KEY_HEADER", "FULL_TOKEN", "SCALE_KEY", "TOKEN_SCOPES", "Scope", "namespace_of", "scale_token"]
+__all__ = [
+    "API_KEY_HEADER",
+    "FULL_TOKEN",
+    "MESSAGES_TOKEN",
+    "SCALE_KEY",
+    "TOKEN_SCOPES",
+    "Scope",
+    "namespace_of",
+    "scale_token",
+]
 
 
 class Scope(Enum):
@@ -51,6 +60,11 @@ TOKEN_SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
 
 SCALE_KEY: Final = "scale.key"
 """The file with the key of the tokens of single subscriptions. It is not a token itself."""
+
+MESSAGES_TOKEN: Final = "messages.token"
+"""The file with the token of the page whose holder also sees messages. It is good for no path of the interface, and it
+exists only if the Broker's page shows messages.
+"""
 
 API_KEY_HEADER: Final = "X-API-Key"
 """A header that may carry a token in place of `Authorization`, as autoscalers of the method apiKey send it."""

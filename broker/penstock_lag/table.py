@@ -19,8 +19,10 @@ HEAD: Final = (
     "IN/MIN",
     "OUT/MIN",
     "LOST",
+    "SLOW PART",
     "DRAINED IN",
     "CONSUMERS",
+    "SUGGESTED",
     "WHY",
 )
 TEXT_COLUMNS: Final = frozenset({0, 1, len(HEAD) - 1})
@@ -54,8 +56,10 @@ def _row(lag: SubscriptionLag) -> tuple[str, ...]:
         _number(lag.arrival_per_minute),
         _number(lag.settled_per_minute),
         _number(lag.lost),
+        ABSENT if lag.slow_part is None else lag.slow_part.value,
         _drain(lag),
         _number(lag.consumers),
+        _number(lag.suggested_consumers),
         lag.message,
     )
 

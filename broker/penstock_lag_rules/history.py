@@ -13,6 +13,7 @@ from itertools import pairwise
 from penstock_lag_rules.figures import (
     TOTALS,
     Coverage,
+    Duration,
     Figures,
     Growth,
     Percentiles,
@@ -20,10 +21,25 @@ from penstock_lag_rules.figures import (
     Span,
     Standing,
     Subject,
+    Work,
 )
 from penstock_lag_rules.rules import Thresholds
 
-__all__ = ["Snapshot", "figures_of", "first_growth", "growth_between", "standing_of"]
+__all__ = [
+    "Durations",
+    "Snapshot",
+    "durations_between",
+    "figures_of",
+    "first_durations",
+    "first_growth",
+    "growth_between",
+    "standing_of",
+    "work_between",
+]
+
+
+Durations = tuple[int, int, int, int]
+"""Number and sum in milliseconds of the waits, then of the holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +69,8 @@ class Snapshot:
     unused_since_ms: int | None = None
     totals: Growth
     """Since its life began; none of them ever falls within one life."""
+    durations: Durations = (0, 0, 0, 0)
+    """Since its life began, too."""
     repeated: tuple[RepeatedMessage, ...] = ()
 
     def age_ms(self) -> int | None:
@@ -64,6 +82,11 @@ class Snapshot:
         age_ms = self.age_ms()
         is_fresh = age_ms is not None and age_ms <= thresholds.allowed_age_ms
         return self.depth - self.scheduled + self.stranded <= thresholds.allowed_messages or is_fresh
+
+    def is_busy(self, thresholds: Thresholds) -> bool:
+        """Messages are ready for every consumer, and not only those that have just come."""
+        usable = self.consumers if self.usable_consumers is None else self.usable_consumers
+        return self.ready > 0 and 0 < self.consumers <= usable and not self.is_caught_up(thresholds)
 
 
 def figures_of(
@@ -83,6 +106,10 @@ def figures_of(
     grown = [first_growth(snapshots[0]), *(growth_between(before, now) for before, now in pairwise(snapshots))]
     progressed = [now.time_ms for now, growth in zip(snapshots, grown, strict=True) if growth.is_progress]
     consumed = [each.time_ms for each in snapshots if each.consumers > 0]
+    lasted = [durations_between(before, now) for before, now in pairwise(snapshots)]
+    if is_new:
+        lasted.append(first_durations(snapshots[0]))
+    waits, wait_ms, holds, hold_ms = (sum(each) for each in zip((0, 0, 0, 0), *lasted, strict=True))
     return Figures(
         subject=subject,
         standing=standing_of(last),
@@ -94,6 +121,9 @@ def figures_of(
         progressed_ms=progressed[-1] if progressed else snapshots[0].time_ms,
         consumed_ms=consumed[-1] if consumed else None,
         percentiles=percentiles or Percentiles(),
+        work=_all_work([work_between(before, now, thresholds) for before, now in pairwise(snapshots)]),
+        wait=Duration(waits, wait_ms),
+        hold=Duration(holds, hold_ms),
     )
 
 
@@ -160,6 +190,43 @@ def growth_between(before: Snapshot, now: Snapshot) -> Growth:
         lost = max(now.totals.lost_at_restart - before.totals.lost_at_restart, 0)
         grown = replace(grown, lost_at_restart=lost)
     return grown
+
+
+def first_durations(first: Snapshot) -> Durations:
+    """As `first_growth`."""
+    return first.durations if first.is_born else (0, 0, 0, 0)
+
+
+def durations_between(before: Snapshot, now: Snapshot) -> Durations:
+    """What ended between two snapshots; after a restart that is not known."""
+    if before.life != now.life:
+        return first_durations(now)
+    waits, wait_ms, holds, hold_ms = (
+        max(later - earlier, 0) for earlier, later in zip(before.durations, now.durations, strict=True)
+    )
+    return waits, wait_ms, holds, hold_ms
+
+
+def work_between(before: Snapshot, now: Snapshot, thresholds: Thresholds) -> Work:
+    """What the consumers did from one snapshot to the next: nothing that counts, unless all of them were busy."""
+    elapsed_ms = now.time_ms - before.time_ms
+    if before.life != now.life or not 0 < elapsed_ms <= thresholds.busy_interval_ms:
+        return Work()
+    if not (before.is_busy(thresholds) and now.is_busy(thresholds)):
+        return Work()
+    return Work(
+        intervals=1,
+        accepted=max(now.totals.acked - before.totals.acked, 0),
+        consumer_ms=(before.consumers + now.consumers) * elapsed_ms // 2,
+    )
+
+
+def _all_work(found: Sequence[Work]) -> Work:
+    return Work(
+        intervals=sum(each.intervals for each in found),
+        accepted=sum(each.accepted for each in found),
+        consumer_ms=sum(each.consumer_ms for each in found),
+    )
 
 
 def _difference(before: Growth, now: Growth) -> Growth:

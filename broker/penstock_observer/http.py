@@ -27,6 +27,7 @@ from penstock_api.observer_api import (
     LIVE_RUN,
     MAX_RESULT_BYTES,
     METRICS,
+    PER_CONSUMER,
     RESULTS,
     SCALE,
     SEGMENT,
@@ -34,7 +35,6 @@ from penstock_api.observer_api import (
     SUBSCRIPTIONS,
     ObserverModel,
     Problem,
-    Scale,
     SegmentList,
     Stored,
 )
@@ -49,6 +49,7 @@ from penstock_observer.results import BrokerPod, RejectedResult, ResultStore
 from penstock_observer.rollup_paths import RollupPaths
 from penstock_observer.rollups import RollupStore
 from penstock_observer.rows import Poll
+from penstock_observer.scale import BadQuestion, per_consumer, scale_of
 from penstock_observer.scopes import scope_of
 from penstock_observer.secrets import Grant, TokenFile
 
@@ -100,12 +101,17 @@ class Api:
 
     async def scale(self, request: web.Request) -> web.StreamResponse:
         """Figures for an autoscaler; 503 while the broker does not answer, which must not look like an empty queue."""
-        poll = self._poll()
+        poll, lags = self._poll(), self.live.known.lags
         queue_name = request.match_info["queue_name"]
         namespace = request[GRANT].namespace
+        try:
+            wanted = per_consumer(request.query.get(PER_CONSUMER))
+        except BadQuestion as error:
+            raise _problem(web.HTTPBadRequest, "BadQuestion", str(error)) from error
         for state in poll.subscriptions:
             if state.queue_name == queue_name and namespace in (None, self._namespace(state)):
-                return _reply(_scale(state, poll.broker.now_ms))
+                lag = next((each for each in lags if each.queue_name == queue_name), None)
+                return _reply(scale_of(state, lag, poll.broker.now_ms, wanted))
         raise _problem(
             web.HTTPNotFound, "SubscriptionNotFound", f"the broker has no subscription with queue {queue_name!r}"
         )
@@ -248,18 +254,6 @@ def _live_result(known: LiveBroker, place: BrokerPod) -> LagResult:
         reporting_brokers=int(known.reachable),
         missing=missing,
         subscriptions=tuple(sorted(known.lags_now(), key=lambda lag: lag.queue_name)),
-    )
-
-
-def _scale(state: SubscriptionState, now_ms: int) -> Scale:
-    since_ms = now_ms if state.oldest_available_ms is None else state.oldest_available_ms
-    return Scale(
-        queue_name=state.queue_name,
-        lag=state.ready + state.in_flight,
-        ready=state.ready,
-        in_flight=state.in_flight,
-        oldest_seconds=max(now_ms - since_ms, 0) // 1000,
-        consumers=state.consumers,
     )
 
 

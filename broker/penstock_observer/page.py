@@ -62,8 +62,8 @@ PEEKED: Final = 10
 BODY_BYTES: Final = 4096
 MOST_OFFSET: Final = 100_000_000
 NO_MESSAGES: Final = (
-    "Messages are private. They are shown to those who log in with the token of --messages-token-file, if the observer "
-    "has one and the broker allows it (observerPeek: true)."
+    "Messages are private. They are shown to those who log in with the token for messages, if the broker allows it: "
+    "on Kubernetes spec.page.showMessages of the Broker, elsewhere observerPeek and --messages-token-file."
 )
 
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lag.observer_server import TOKEN, Served, fill, serving
+from lag.observer_server import Served, fill, serving, token_file
 from observer.samples import a_poll, a_subscription
 from pyspark.sql import SparkSession
 
-from penstock_api.failure import Failure
 from penstock_api.rollup_format import Period, RollupName
-from penstock_lag.observer_client import Observer
-from penstock_lag.rollup_brokers import Ledgers, ledgers_in_folders, ledgers_of_observers, roll_up_broker
+from penstock_lag.rollup_brokers import roll_up_targets
 from penstock_lag.rollup_files import read_about, read_rollup
 from penstock_lag.rollup_plan import Bounds
-from penstock_lag.rollup_run import RollupPlace
-from penstock_lag.rollup_stores import FolderRollups, ObserverRollups
+from penstock_lag.rollup_stores import FolderRollups
+from penstock_lag.settings import LagJobSettings
+from penstock_lag.targets import Target, targets_of
 from penstock_lag_rules.rollups import growth, merged
 from penstock_observer.rows import Poll
 
@@ -41,19 +38,21 @@ def polls(first_minute: int, last_minute: int, **changes: Any) -> list[Poll]:
     return made
 
 
-def observers(*served: Served) -> list[Observer]:
-    """Clients of them."""
-    return [Observer(each.url, TOKEN) for each in served]
+def settings(folder: Path, *urls: str, **changes: Any) -> LagJobSettings:
+    """A run over observers."""
+    values: dict[str, Any] = {
+        "observers": urls,
+        "broker": "main",
+        "namespace": "shop",
+        "patience_seconds": 0,
+        "token_file": token_file(folder),
+    }
+    return LagJobSettings(**(values | changes))
 
 
-def place(served: Served) -> RollupPlace:
-    """Where the first one keeps rollups."""
-    return RollupPlace("main", "shop", ObserverRollups(Observer(served.url, TOKEN), "main", "shop"))
-
-
-def of(spark: SparkSession, *served: Served) -> Callable[[], Ledgers]:
-    """The ledgers that they serve."""
-    return partial(ledgers_of_observers, spark, observers(*served), "main", "shop")
+def roll_up(spark: SparkSession, run: LagJobSettings, bounds: Bounds | None = None) -> list[tuple[Target, Any]]:
+    """What a run does after its results."""
+    return list(roll_up_targets(spark, targets_of(run), run, bounds))
 
 
 def stored(served: Served) -> list[str]:
@@ -76,7 +75,7 @@ def test_closed_hours_and_days_are_kept_once(spark: SparkSession, tmp_path: Path
     is the base. A second run writes nothing.
     """
     with serving(tmp_path, polls(-120, 20), now=lambda: NOW) as observer:
-        assert roll_up_broker(spark, of(spark, observer), place(observer), 180, Bounds()) is None
+        assert roll_up(spark, settings(tmp_path, observer.url)) == []
         assert stored(observer) == ["day-2023-11-14.parquet", *HOURS]
         hours = [read_rollup(content(observer, name)) for name in HOURS]
         day = content(observer, "day-2023-11-14.parquet")
@@ -86,7 +85,7 @@ def test_closed_hours_and_days_are_kept_once(spark: SparkSession, tmp_path: Path
         assert read_about(day).missing[0] == "22 of 24 hours have no rows"
         assert read_about(content(observer, HOURS[0])).missing == ("main-0: its polls cover 1 of 60 minutes",)
         before = (tmp_path / "rollups" / HOURS[0]).stat().st_mtime_ns
-        assert roll_up_broker(spark, of(spark, observer), place(observer), 180, Bounds()) is None
+        assert roll_up(spark, settings(tmp_path, observer.url)) == []
         assert (tmp_path / "rollups" / HOURS[0]).stat().st_mtime_ns == before
 
 
@@ -97,14 +96,13 @@ def test_a_broker_that_was_away_is_added(spark: SparkSession, tmp_path: Path) ->
         serving(tmp_path / "0", polls(-60, 60), now=lambda: NOW) as first,
         serving(tmp_path / "1", polls(-60, -30), ordinal=1) as second,
     ):
-        away = Observer("http://127.0.0.1:9", TOKEN)
-        both = partial(ledgers_of_observers, spark, [*observers(first), away], "main", "shop")
-        assert roll_up_broker(spark, both, place(first), 180, Bounds(hours=1)) is None
+        one_away = settings(tmp_path, first.url, "http://127.0.0.1:9")
+        assert roll_up(spark, one_away, Bounds(hours=1)) == []
         about = read_about(content(first, HOURS[1]))
         assert about.ordinals == (0,)
         assert about.missing[0].startswith("main-1: the observer did not answer: ")
         fill(second.api.ledger, polls(-20, 20))
-        assert roll_up_broker(spark, of(spark, first, second), place(first), 180, Bounds(hours=1)) is None
+        assert roll_up(spark, settings(tmp_path, first.url, second.url), Bounds(hours=1)) == []
         assert read_about(content(first, HOURS[1])).ordinals == (0, 1)
         lives = read_rollup(content(first, "day-2023-11-14.parquet")).lives
         assert [(life.ordinal, life.snapshots) for life in lives] == [(0, 6), (1, 6)]
@@ -114,10 +112,10 @@ def test_a_broker_that_was_away_is_added(spark: SparkSession, tmp_path: Path) ->
 def test_folders_have_their_rollups_beside_them(spark: SparkSession, tmp_path: Path) -> None:
     """Of the same bytes as over HTTP."""
     with serving(tmp_path, polls(-120, 20), now=lambda: NOW) as observer:
-        roll_up_broker(spark, of(spark, observer), place(observer), 180, Bounds())
+        assert roll_up(spark, settings(tmp_path, observer.url)) == []
         folder = FolderRollups(tmp_path / "beside")
-        read = partial(ledgers_in_folders, spark, [str(tmp_path / "ledger")], "main", "shop")
-        assert roll_up_broker(spark, read, RollupPlace("main", "shop", folder), 180, Bounds()) is None
+        beside = {"ledgers": (str(tmp_path / "ledger"),), "rollups": folder.folder, "publish": False}
+        assert roll_up(spark, settings(tmp_path, **beside)) == []
         for name in stored(observer):
             assert (tmp_path / "beside" / name).read_bytes() == content(observer, name)
     assert sorted(folder.stored() or {}) == [
@@ -127,18 +125,28 @@ def test_folders_have_their_rollups_beside_them(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.spark
-def test_what_goes_wrong_is_said(spark: SparkSession, tmp_path: Path) -> None:
-    """An observer that refuses a rollup, here because it keeps them only for a week, is quoted."""
-    with serving(tmp_path, polls(-120, 20)) as observer:
-        failure = roll_up_broker(spark, of(spark, observer), place(observer), 180, Bounds())
-    assert isinstance(failure, Failure)
-    assert "shop/main are not complete: the rollup hour-2023-11-14T22.parquet was not stored" in failure.cause
-    assert "older than the 7 days" in failure.cause
-    assert "result of the run is not affected" in failure.cure
+def test_of_two_brokers_one_fails(spark: SparkSession, tmp_path: Path) -> None:
+    """The observer of `old` refuses the hour, because there it is past its week; `main` gets its rollups. Both have
+    the same hour and queue, and are computed together.
+    """
+    with (
+        serving(tmp_path / "main", polls(-60, 20), now=lambda: NOW) as main,
+        serving(tmp_path / "old", polls(-60, 20, instance_id="i-2"), namespace="old") as old,
+    ):
+        run = settings(tmp_path, main.url)
+        there, other = targets_of(run)[0], targets_of(settings(tmp_path, old.url, namespace="old"))[0]
+        ((target, failure),) = roll_up_targets(spark, [other, there], run)
+        assert target == other
+        assert "old/main are not complete: the rollup hour-2023-11-14T23.parquet was not stored" in failure.cause
+        assert "older than the 7 days" in failure.cause
+        assert "result of the run is not affected" in failure.cure
+        assert stored(main) == ["day-2023-11-14.parquet", HOURS[1]]
+        assert [life.instance for life in read_rollup(content(main, HOURS[1])).lives] == ["i-1"]
 
 
 @pytest.mark.spark
-def test_an_observer_of_an_earlier_release_keeps_none(spark: SparkSession, tmp_path: Path) -> None:
-    """That is no failure."""
+def test_without_a_place_there_are_no_rollups(spark: SparkSession, tmp_path: Path) -> None:
+    """An observer of an earlier release has none, and --no-publish writes none: neither is a failure."""
     with serving(tmp_path, polls(-120, 20), rollups=False) as observer:
-        assert roll_up_broker(spark, of(spark, observer), place(observer), 180, Bounds()) is None
+        assert roll_up(spark, settings(tmp_path, observer.url)) == []
+        assert roll_up(spark, settings(tmp_path, "http://127.0.0.1:9", publish=False)) == []

@@ -11,6 +11,7 @@ from penstock_api import quantity, references, schema
 from penstock_api.resources import base
 from penstock_api.resources.delivery import ClientDeliverySpec
 from penstock_api.resources.listeners import ClientListeners, MessageSize
+from penstock_api.resources.page import PageSpec
 from penstock_api.resources.security import AuthenticationSpec, mechanisms_without_tls
 from penstock_api.settings.announcements import AnnouncementsSpec
 from penstock_api.settings.auto_creation import AutoCreateSpec
@@ -178,6 +179,8 @@ class BrokerSpec(schema.Spec):
     """Labels, annotations and scheduling of broker pods."""
     lag_analysis: LagAnalysis = LagAnalysis()
     """The scheduled lag job."""
+    page: PageSpec = PageSpec()
+    """The page on lag."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -124,6 +124,8 @@ def _further(spec: BrokerSpec) -> Manifest:
     limits = spec.limits.model_dump(mode="json", by_alias=True, exclude_none=True)
     if limits:
         settings["limits"] = limits
+    if spec.page.show_messages:
+        settings["observerPeek"] = True
     if spec.auto_create != AutoCreateSpec():
         settings["autoCreate"] = creation_settings(spec.auto_create)
     if spec.delivery != ClientDeliverySpec():

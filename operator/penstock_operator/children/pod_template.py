@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock_api.observer_tokens import MESSAGES_TOKEN
 from penstock_api.resources import Broker
 from penstock_operator import names
 from penstock_operator.children import cluster_issuer, configuration
@@ -111,6 +112,7 @@ def _observer_container(broker: Broker, image: str) -> Manifest:
             f"--tls-key={configuration.TLS}/tls.key",
             f"--broker={metadata.name}",
             f"--namespace={metadata.namespace}",
+            *_page_arguments(broker),
         ],
         "ports": [_port("observer", names.OBSERVER_PORT)],
         "resources": _resources(
@@ -125,6 +127,13 @@ def _observer_container(broker: Broker, image: str) -> Manifest:
             _mount("observer", configuration.OBSERVER, read_only=True),
         ],
     }
+
+
+def _page_arguments(broker: Broker) -> list[str]:
+    """An image that knows the setting `observerPeek` also knows this option."""
+    return (
+        [f"--messages-token-file={configuration.OBSERVER}/{MESSAGES_TOKEN}"] if broker.spec.page.show_messages else []
+    )
 
 
 def _volumes(broker: Broker) -> list[Manifest]:

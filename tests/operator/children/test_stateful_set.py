@@ -167,6 +167,15 @@ OBSERVER = {
 }
 
 
+def test_the_page_shows_messages_only_if_the_spec_says_so() -> None:
+    def arguments(**spec: Any) -> Any:
+        return made(**spec)["spec"]["template"]["spec"]["containers"][1]["args"]
+
+    shows = arguments(page={"showMessages": True})
+    assert shows == [*arguments(), "--messages-token-file=/etc/penstock/observer/messages.token"]
+    assert arguments(page={"showMessages": False}) == arguments()
+
+
 def test_who_signs_clients_certificates_is_mounted_where_the_spec_names_it() -> None:
     pod = made(authentication={"clientCaSecretRef": {"name": "signers"}})["spec"]["template"]["spec"]
     assert {"name": "client-ca", "secret": {"secretName": "signers", "defaultMode": 0o440}} in pod["volumes"]
