@@ -21,14 +21,17 @@ from aiohttp import web
 from penstock_api.failure import CannotRun
 from penstock_api.observer_api import PAGE
 from penstock_lag_rules.rules import Thresholds
+from penstock_observer.access_reviews import ApiServerReviews, PageOf
 from penstock_observer.broker_client import PolledBroker, over_unix_socket
 from penstock_observer.broker_details import BrokerDetails, details_over
 from penstock_observer.depth_history import DepthHistory
 from penstock_observer.http import Api, make_app
+from penstock_observer.kubernetes_login import KubernetesLogin
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
 from penstock_observer.page import Page, page_app
+from penstock_observer.page_readers import Readers
 from penstock_observer.page_sessions import Sessions
 from penstock_observer.poller import BrokerSource, Poller
 from penstock_observer.results import BrokerPod, ResultStore
@@ -107,12 +110,26 @@ def _page(settings: ObserverSettings, live: LiveView, ledger: Ledger, token: Tok
         live=live,
         ledger=ledger,
         place=BrokerPlace(settings.broker, settings.namespace, settings.ordinal),
-        token=token,
-        messages_token=None if settings.messages_token_file is None else TokenFile(settings.messages_token_file),
-        sessions=Sessions(time.monotonic, secrets.token_urlsafe),
+        readers=Readers(
+            token=token,
+            messages_token=None if settings.messages_token_file is None else TokenFile(settings.messages_token_file),
+            sessions=Sessions(time.monotonic, secrets.token_urlsafe),
+            kubernetes=_kubernetes_login(settings),
+        ),
         history=history,
         details=BrokerDetails(details_over(settings.broker_socket), time.monotonic),
         interval_seconds=settings.interval_seconds,
+    )
+
+
+def _kubernetes_login(settings: ObserverSettings) -> KubernetesLogin | None:
+    if settings.account is None:
+        return None
+    return KubernetesLogin(
+        ApiServerReviews(settings.api_server, settings.account),
+        PageOf(settings.namespace, settings.broker),
+        shows_messages=settings.messages_token_file is not None,
+        clock=time.monotonic,
     )
 
 

@@ -36,6 +36,12 @@ class ObserverSettings:
     namespace: str
     messages_token_file: Path | None = None
     """File with a token whose holder also sees messages on the page; None: nobody sees them."""
+    account: Path | None = None
+    """Folder with token and authority of a ServiceAccount that may ask the API server whose a Kubernetes token is;
+    None: nobody logs in to the page with one.
+    """
+    api_server: str = ""
+    """URL of that API server."""
     ordinal: int = 0
     """Ordinal of the broker's pod; results are kept by ordinal 0."""
     tls_cert: Path | None = None
@@ -71,6 +77,8 @@ class ObserverSettings:
         self._check(0 <= self.ordinal < 1000, "ordinal", "0 to 999")
         self._check(0 <= self.port < 65536, "listen", "HOST:PORT with a port from 0 to 65535")
         self._check(bool(self.broker) and bool(self.namespace), "broker and namespace", "a name, not empty")
+        is_asked = self.account is None or self.api_server.startswith("https://")
+        self._check(is_asked, "api-server", "an https:// URL, if there is an account; a pod of a cluster knows it")
         self._check((self.tls_cert is None) == (self.tls_key is None), "tls-cert and tls-key", "both set, or neither")
 
     @staticmethod
