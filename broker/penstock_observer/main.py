@@ -36,10 +36,11 @@ from penstock_observer.page_sessions import Sessions
 from penstock_observer.poller import BrokerSource, Poller
 from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
+from penstock_observer.rollups import RollupStore
 from penstock_observer.rows import RowOrigin
 from penstock_observer.secrets import ServerCertificate, TokenFile
 from penstock_observer.settings import ObserverSettings
-from penstock_observer.volume import results_limit, room_for_results, volume_space
+from penstock_observer.volume import ROLLUPS_SHARE, results_limit, room_for, room_for_results, volume_space
 from penstock_page.documents import BrokerPlace
 
 __all__ = ["run", "serve"]
@@ -81,9 +82,11 @@ async def serve(
         live = LiveView(on_answer=history.observe)
         lag = LiveLag(settings.ordinal, round(settings.interval_seconds * 1000), Thresholds())
         place = BrokerPod(settings.broker, settings.namespace, settings.ordinal)
-        limit = results_limit(settings.results_bytes, volume_space(settings.ledger).total)
+        total = volume_space(settings.ledger).total
+        limit = results_limit(settings.results_bytes, total)
         results = ResultStore(settings.results, place, settings.results_kept, limit)
-        app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC)))
+        rollups = RollupStore(settings.rollups, place, results_limit(settings.rollups_bytes, total, ROLLUPS_SHARE))
+        app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC), rollups))
         app.add_subapp(PAGE, page_app(_page(settings, live, ledger, token, history)))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
@@ -137,7 +140,11 @@ def open_ledger(settings: ObserverSettings) -> Ledger:
         RowOrigin(settings.broker, settings.ordinal, round(settings.interval_seconds * 1000)),
         SealLimits(settings.segment_seconds, settings.segment_rows, settings.segment_bytes),
         RetentionLimits(age_ms=round(settings.retain_seconds * 1000), bytes=settings.retain_bytes),
-        reserve=partial(room_for_results, settings.results, settings.results_bytes),
+        reserve=partial(
+            room_for,
+            partial(room_for_results, settings.results, settings.results_bytes),
+            partial(room_for_results, settings.rollups, settings.rollups_bytes, ROLLUPS_SHARE),
+        ),
     )
 
 

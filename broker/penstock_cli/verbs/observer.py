@@ -106,6 +106,13 @@ def _own_api_server() -> str:
     show_default="128 MiB",
     help="Bytes of lag results to keep; at most a quarter of the volume.",
 )
+@click.option(
+    "--rollups-bytes",
+    type=int,
+    default=256 * MIB,
+    show_default="256 MiB",
+    help="Bytes of rollups of hours and days to keep; at most an eighth of the volume.",
+)
 @log_level
 def observer(listen: str, interval: float, **settings: object) -> int:
     """Serve metrics, the states of queues, the ledger and the lag results of one broker over HTTP.

@@ -43,14 +43,17 @@ def test_no_wild_cards_no_exec_and_secrets_one_by_one(kube: Kube) -> None:
     found = [rule for document in documents for rule in document.get("rules", [])]
     assert not any("*" in word for rule in found for words in rule.values() for word in words)
     assert not any("pods/exec" in rule.get("resources", []) for rule in found)
-    (secrets,) = (rule for rule in found if "secrets" in rule.get("resources", []))
-    assert sorted(secrets["verbs"]) == ["create", "get", "patch"]
+    by_name, others = sorted(
+        (rule for rule in found if "secrets" in rule.get("resources", [])), key=lambda it: "resourceNames" not in it
+    )
+    assert (by_name["resourceNames"], others.get("resourceNames")) == (["one-lag"], None)
+    assert {tuple(sorted(each["verbs"])) for each in (by_name, others)} == {("create", "get", "patch")}
 
 
 def test_with_namespaces_only_penstock_s_own_kinds_are_for_the_whole_cluster(kube: Kube) -> None:
     documents = rendered(kube, OPERATOR, "watchNamespaces={a,b}", "rbac.aggregate=false")
     roles = [it["metadata"]["namespace"] for it in documents if it["kind"] == "Role"]
-    assert roles == ["a", "b"]
+    assert roles == ["home", "a", "b"]
     (cluster_role,) = (it for it in documents if it["kind"] == "ClusterRole")
     others = [rule for rule in cluster_role["rules"] if rule.get("apiGroups") != ["penstock.dev"]]
     assert others == [
@@ -248,3 +251,33 @@ def test_the_dashboard_is_made_on_request_as_it_is_in_the_file(kube: Kube) -> No
 def test_values_are_checked(kube: Kube, chart: str, setting: str) -> None:
     with pytest.raises(StoryError, match="values don't meet the specifications"):
         rendered(kube, chart, setting)
+
+
+def test_the_lag_job_s_pods_reach_the_api_only_with_executors(kube: Kube) -> None:
+    without = rendered(kube, OPERATOR)
+    assert account(without) is False
+    assert not rules(without, "Role", "one-lag-driver")
+    distributed = rendered(kube, OPERATOR, "lag.executors.instances=2")
+    assert account(distributed) is True
+    assert {resource for rule in rules(distributed, "Role", "one-lag-driver") for resource in rule["resources"]} == {
+        "configmaps", "persistentvolumeclaims", "pods", "services",
+    }  # fmt: skip
+    assert not any("secrets" in rule["resources"] for rule in rules(distributed, "Role", "one-lag-driver"))
+
+
+def account(documents: list[dict[str, Any]]) -> Any:
+    (found,) = (it for it in documents if it["kind"] == "ServiceAccount" and it["metadata"]["name"] == "one-lag")
+    return found["automountServiceAccountToken"]
+
+
+def test_what_the_operator_may_do_for_the_lag_job_is_by_name(kube: Kube) -> None:
+    """In its own namespace it may have no other rights, if it watches others."""
+    found = rules(rendered(kube, OPERATOR, "watchNamespaces={a}"), "Role", "one-penstock-operator-lag")
+    names = {rule["resources"][0]: rule.get("resourceNames") for rule in found}
+    assert names == {
+        "secrets": ["one-lag"],
+        "cronjobs": ["one-lag"],
+        "scheduledsparkapplications": ["one-lag"],
+        "sparkapplications": None,
+        "deployments": ["one-penstock-operator"],
+    }
