@@ -21,6 +21,7 @@ from penstock_page.documents import (
     Consumer,
     Exchanges,
     Freshness,
+    LastRun,
     MessagesPage,
     Overview,
     SubscriptionPage,
@@ -174,6 +175,26 @@ def test_nothing_is_said_of_what_would_keep_up_where_nobody_knows() -> None:
 def test_every_slow_part_has_words(part: SlowPart) -> None:
     page = a_page(lag=a_lag(slow_part=part, mean_wait_millis=1, mean_hold_millis=1))
     assert SLOW_PARTS[part] in text_of(page, "dd")
+
+
+def test_what_only_a_run_knows_is_shown_with_the_time_that_it_is_about() -> None:
+    lag = a_lag(sojourn_p50_millis=20, sojourn_p95_millis=4000, wait_p95_millis=3500, messages=77)
+    run = LastRun(name="main-lag-<1>", begin_ms=NOON_MS - 900_000, end_ms=NOON_MS, lag=lag)
+    page = a_page(run=run)
+    assert "Run main-lag-<1>, about the time from 2026-01-01 11:45:00 UTC to 2026-01-01 12:00:00 UTC." in text_of(
+        page, "p"
+    )
+    figures = list(zip(text_of(page, "dt"), text_of(page, "dd"), strict=True))
+    at = figures.index(("Half were done within", "20 ms"))
+    assert figures[at : at + 5] == [
+        ("Half were done within", "20 ms"),
+        ("95 % were done within", "4 s"),
+        ("99 % were done within", "–"),
+        ("95 % waited for a consumer for at most", "3 s"),
+        ("95 % were held by a consumer for at most", "–"),
+    ]
+    assert ("Messages waiting (lag)", "0") in figures, "what is live is not taken from the run"
+    assert "lag job" not in a_page()
 
 
 def messages_page(hostile: str) -> str:
