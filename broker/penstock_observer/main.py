@@ -87,7 +87,7 @@ async def serve(
         results = ResultStore(settings.results, place, settings.results_kept, limit)
         rollups = RollupStore(settings.rollups, place, results_limit(settings.rollups_bytes, total, ROLLUPS_SHARE))
         app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC), rollups))
-        app.add_subapp(PAGE, page_app(_page(settings, live, ledger, token, history)))
+        app.add_subapp(PAGE, page_app(_page(settings, live, ledger, token, history, results)))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         try:
@@ -105,7 +105,14 @@ async def serve(
         ledger.close()
 
 
-def _page(settings: ObserverSettings, live: LiveView, ledger: Ledger, token: TokenFile, history: DepthHistory) -> Page:
+def _page(
+    settings: ObserverSettings,
+    live: LiveView,
+    ledger: Ledger,
+    token: TokenFile,
+    history: DepthHistory,
+    results: ResultStore,
+) -> Page:
     return Page(
         live=live,
         ledger=ledger,
@@ -118,6 +125,7 @@ def _page(settings: ObserverSettings, live: LiveView, ledger: Ledger, token: Tok
         ),
         history=history,
         details=BrokerDetails(details_over(settings.broker_socket), time.monotonic),
+        results=results,
         interval_seconds=settings.interval_seconds,
     )
 
