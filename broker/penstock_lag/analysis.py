@@ -36,6 +36,7 @@ from penstock_lag.group_analysis import (
 from penstock_lag.groups import Member, grouped, numbered
 from penstock_lag.ledger_paths import list_ledgers, rows_in
 from penstock_lag.result_document import Run, make_result
+from penstock_lag.rollup_brokers import roll_up_targets
 from penstock_lag.segment_files import native_rows, room_for_copies
 from penstock_lag.segment_listing import list_segments
 from penstock_lag.session import Needs, is_local, started_by_spark_submit
@@ -110,7 +111,7 @@ def _analyse_groups(
             *(sum(len(member.plan.segments) for member in group), len(group)),
         )
         failed += analyse_group(spark, group, settings.patience_seconds, finish)
-    return failed
+    return failed + roll_up_targets(spark, [member.target for member in members], settings)
 
 
 def _analyse_folders(
@@ -123,7 +124,8 @@ def _analyse_folders(
         chosen = {(each.ordinal, each.name) for each in member.plan.segments}
         files = [file for folder in folders for file in folder.files if (file.ordinal, str(file.name)) in chosen]
         log.info("%d rows in %d segments", member.plan.rows, len(files))
-        return analyse_rows(spark, [member], lambda _: native_rows(spark, files), partial(_finish, deliver, name))
+        failed = analyse_rows(spark, [member], lambda _: native_rows(spark, files), partial(_finish, deliver, name))
+        return failed + roll_up_targets(spark, [target], settings)
 
 
 def _finish(deliver: Deliver, run_name: str, member: Member, found: Sequence[Figures]) -> None:

@@ -46,6 +46,8 @@ from penstock_observer.live_view import LiveBroker, LiveView
 from penstock_observer.metrics import accepts_gzip, exposition
 from penstock_observer.page import is_page
 from penstock_observer.results import BrokerPod, RejectedResult, ResultStore
+from penstock_observer.rollup_paths import RollupPaths
+from penstock_observer.rollups import RollupStore
 from penstock_observer.rows import Poll
 from penstock_observer.scale import BadQuestion, per_consumer, scale_of
 from penstock_observer.scopes import scope_of
@@ -75,6 +77,8 @@ class Api:
     place: BrokerPod
     token: TokenFile
     now: Callable[[], datetime]
+    rollups: RollupStore | None = None
+    """None: this observer keeps none."""
 
     async def health(self, _: web.Request) -> web.StreamResponse:
         """Answer 200 whatever the broker's state, because restarting the observer would not repair the broker."""
@@ -231,6 +235,8 @@ def make_app(api: Api) -> web.Application:
     app.router.add_get(LATEST, api.latest)
     app.router.add_get(RESULTS, api.result)
     app.router.add_put(RESULTS, api.put_result)
+    if api.rollups is not None:
+        RollupPaths(api.rollups, api.place, api.now).add_to(app)
     return app
 
 

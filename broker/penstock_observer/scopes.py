@@ -22,6 +22,7 @@ from penstock_api.observer_api import (
     SUBSCRIPTIONS,
 )
 from penstock_api.observer_tokens import Scope
+from penstock_api.rollup_format import ROLLUP, ROLLUPS
 
 __all__ = ["PATH_SCOPES", "scope_of"]
 
@@ -35,6 +36,9 @@ PATH_SCOPES: Final[Mapping[tuple[str, str], Scope]] = {
     ("GET", LATEST): Scope.READ_RESULTS,
     ("GET", RESULTS): Scope.READ_RESULTS,
     ("PUT", RESULTS): Scope.WRITE_RESULTS,
+    ("GET", ROLLUPS): Scope.READ_ROLLUPS,
+    ("GET", ROLLUP): Scope.READ_ROLLUPS,
+    ("PUT", ROLLUP): Scope.WRITE_ROLLUPS,
 }
 """Method and path, as they are registered: the scope."""
 

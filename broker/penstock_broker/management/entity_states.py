@@ -155,7 +155,8 @@ def _counters(queue: Queue, held: InFlight) -> StateDocument:
 
 
 def _oldest(queue: Queue, held: InFlight) -> tuple[int, int]:
-    available_us, hold_us = held.get(queue, (0, 0))
+    # What was in flight when `held` was made may have been settled since.
+    available_us, hold_us = held.get(queue, (0, 0)) if queue.in_flight else (0, 0)
     heads = [since for since in (queue.oldest_available_us(), available_us) if since]
     return min(heads, default=0), hold_us
 

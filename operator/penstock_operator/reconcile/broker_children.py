@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock_api.resources import Broker
-from penstock_operator.children import cluster_issuer, lag_job, lag_schedules
+from penstock_operator.children import cluster_issuer, lag_job, lag_schedules, page_account
 from penstock_operator.children.cluster_issuer import ClusterIssuer
 from penstock_operator.children.credentials import SECRETS
 from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
@@ -66,6 +66,7 @@ async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
         *(("Service", f"{name}-{stem}") for stem in ("amqp", "pods", "management", "observer")),
         *(("ConfigMap", f"{name}-{stem}") for stem in ("ca", "config")),
         ("ServiceAccount", f"{name}-lag"),
+        ("ServiceAccount", page_account.name_of(broker)),
         ("CronJob", f"{name}-lag"),
         ("Pod", f"{name}-0"),
     ]

@@ -20,7 +20,7 @@ from penstock_operator.brokers.accepted_tokens import AcceptedTokens
 from penstock_operator.brokers.management import ManagementAccess
 from penstock_operator.brokers.observer_client import ObserverAccess
 from penstock_operator.brokers.sessions import BrokerSessions, SessionChange
-from penstock_operator.children import cluster_issuer, credentials, lag_job
+from penstock_operator.children import cluster_issuer, credentials, lag_job, page_account
 from penstock_operator.children.credentials import SECRETS, Credentials
 from penstock_operator.children.lag_schedules import KINDS
 from penstock_operator.children.scale_secret import ScaleAccess
@@ -208,6 +208,7 @@ class BrokerReconciler:
             config_map,
             *([] if issuer is None else [cluster_issuer.config_map(broker, issuer)]),
             *broker_services(broker),
+            *page_account.manifests(broker),
             stateful_set,
             *lag_job.manifests(broker, self.settings.lag_image, spark_installed=observed.spark_installed),
         ]

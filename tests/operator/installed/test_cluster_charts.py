@@ -62,6 +62,39 @@ def test_with_namespaces_only_penstock_s_own_kinds_are_for_the_whole_cluster(kub
     ]
 
 
+def test_observers_ask_about_tokens_only_where_the_values_name_their_broker(kube: Kube) -> None:
+    assert not [it for it in rendered(kube, OPERATOR) if it["metadata"]["name"].endswith("page-login")]
+    documents = [
+        it
+        for it in rendered(kube, OPERATOR, "pageLogin.brokers={shop/main,hub/b-1}")
+        if it["metadata"]["name"].endswith("page-login")
+    ]
+    role, binding = sorted(documents, key=lambda it: str(it["kind"]))
+    assert role["rules"] == [
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+        {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+    ]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [(it["kind"], it["namespace"], it["name"]) for it in binding["subjects"]] == [
+        ("ServiceAccount", "shop", "main-observer"),
+        ("ServiceAccount", "hub", "b-1-observer"),
+    ]
+
+
+def test_the_cluster_s_roles_see_the_page_and_only_admin_sees_messages(kube: Kube) -> None:
+    who: dict[str, set[str]] = {"brokers/page": set(), "brokers/messages": set()}
+    for document in rendered(kube, OPERATOR):
+        labels = document["metadata"].get("labels", {})
+        roles = {
+            label.rpartition("-")[2] for label in labels if label.startswith("rbac.authorization.k8s.io/aggregate-to")
+        }
+        for rule in document.get("rules", []):
+            for resource in who.keys() & set(rule.get("resources", [])):
+                assert rule["verbs"] == ["get"]
+                who[resource] |= roles
+    assert who == {"brokers/page": {"admin", "edit", "view"}, "brokers/messages": {"admin"}}
+
+
 def test_the_crds_can_be_left_out_and_are_kept(kube: Kube) -> None:
     crds = [it for it in rendered(kube, OPERATOR) if it["kind"] == "CustomResourceDefinition"]
     assert [it["metadata"]["annotations"] for it in crds] == [{"helm.sh/resource-policy": "keep"}] * 3
