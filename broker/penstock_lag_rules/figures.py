@@ -70,6 +70,10 @@ class Standing:
     """Age of the oldest unsettled message; None if none waits, or if the broker's clock went back behind it."""
     hold_ms: int | None
     """How long the longest-held delivery has been out; None as for `age_ms`."""
+    expires_in_ms: tuple[int, int] | None = None
+    """How long the ready messages live that are handed out first and last; None if one of them lives for ever, if they
+    are not handed out in the order of arrival, or if the broker does not say.
+    """
     consumers: int
     credit: int
     usable_consumers: int | None = None

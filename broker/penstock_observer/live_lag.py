@@ -159,6 +159,8 @@ def snapshot_of(
         stranded=state.stranded,
         oldest_available_ms=state.oldest_available_ms,
         oldest_hold_ms=state.oldest_hold_ms,
+        first_expires_ms=state.first_expires_ms,
+        last_expires_ms=state.last_expires_ms,
         consumers=state.consumers,
         credit=state.credit,
         usable_credit=state.usable_credit if says else state.credit,

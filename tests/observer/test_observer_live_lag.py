@@ -67,6 +67,21 @@ def test_where_messages_spend_their_time_is_known_live() -> None:
     assert (lag.wait_p95_millis, lag.hold_p95_millis) == (None, None)
 
 
+def test_what_expires_before_its_turn_is_known_live() -> None:
+    """600 wait, at most two a minute leave by chance, and all live for a minute more: 598 of them too short."""
+    story = Story()
+    story.poll(times=10)
+    end_ms = story.now_ms
+    lag = story.poll(
+        depth=600,
+        ready=600,
+        oldest_available_ms=end_ms,
+        first_expires_ms=end_ms + 60_000,
+        last_expires_ms=end_ms + 60_000,
+    )
+    assert (lag.expiring_soon, lag.expiry_risk_percent) == (598, 99)
+
+
 def test_consumers_that_died_are_named_within_a_minute_and_a_poll() -> None:
     story = Story()
     story.poll(times=10, enqueued=(0, 100), delivered=(0, 100), acked=(0, 100))
