@@ -21,6 +21,8 @@ from aiohttp import web
 from penstock_api.failure import CannotRun
 from penstock_api.observer_api import PAGE
 from penstock_lag_rules.rules import Thresholds
+from penstock_observer.audit_fetch import AuditFetcher
+from penstock_observer.audit_files import AuditStore
 from penstock_observer.broker_client import PolledBroker, over_unix_socket
 from penstock_observer.broker_details import BrokerDetails, details_over
 from penstock_observer.depth_history import DepthHistory
@@ -80,7 +82,8 @@ async def serve(
         place = BrokerPod(settings.broker, settings.namespace, settings.ordinal)
         limit = results_limit(settings.results_bytes, volume_space(settings.ledger).total)
         results = ResultStore(settings.results, place, settings.results_kept, limit)
-        app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC)))
+        audits = _audits(settings)
+        app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC), audits))
         app.add_subapp(PAGE, page_app(_page(settings, live, ledger, token, history)))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
@@ -92,6 +95,11 @@ async def serve(
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(Poller(source, live, lag, ledger, settings.interval_seconds).run(stop))
                 tasks.create_task(_compact(ledger, stop))
+                tasks.create_task(
+                    AuditFetcher(live, details_over(settings.broker_socket), audits, settings.interval_seconds).run(
+                        stop
+                    )
+                )
                 tasks.create_task(_refresh(certificate, stop))
         finally:
             await runner.cleanup()
@@ -111,6 +119,11 @@ def _page(settings: ObserverSettings, live: LiveView, ledger: Ledger, token: Tok
         details=BrokerDetails(details_over(settings.broker_socket), time.monotonic),
         interval_seconds=settings.interval_seconds,
     )
+
+
+def _audits(settings: ObserverSettings) -> AuditStore:
+    limit = results_limit(settings.audit_bytes, volume_space(settings.ledger).total)
+    return AuditStore(settings.audits, limit, round(settings.retain_seconds * 1000))
 
 
 def open_ledger(settings: ObserverSettings) -> Ledger:

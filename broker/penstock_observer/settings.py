@@ -54,6 +54,9 @@ class ObserverSettings:
     results_bytes: int = 128 * MIB
     """Results take less if this is more than a quarter of the volume; the newest is always kept."""
 
+    audit_bytes: int = 256 * MIB
+    """Records of audits take less if this is more than a quarter of the volume."""
+
     def __post_init__(self) -> None:
         """Check the values; raises Misuse with the name of the setting."""
         self._check(self.interval_seconds >= 1, "interval", "at least 1 second")
@@ -64,6 +67,7 @@ class ObserverSettings:
         self._check(self.retain_bytes >= 1, "retain-bytes", "at least 1 byte")
         self._check(self.results_kept >= 1, "results-kept", "at least 1")
         self._check(self.results_bytes >= 1, "results-bytes", "at least 1 byte")
+        self._check(self.audit_bytes >= 1, "audit-bytes", "at least 1 byte")
         self._check(0 <= self.ordinal < 1000, "ordinal", "0 to 999")
         self._check(0 <= self.port < 65536, "listen", "HOST:PORT with a port from 0 to 65535")
         self._check(bool(self.broker) and bool(self.namespace), "broker and namespace", "a name, not empty")
@@ -78,3 +82,8 @@ class ObserverSettings:
     def results(self) -> Path:
         """Folder of the lag results."""
         return self.ledger / "results"
+
+    @property
+    def audits(self) -> Path:
+        """Folder of the records of audits."""
+        return self.ledger / "audit"

@@ -87,6 +87,13 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     show_default="128 MiB",
     help="Bytes of lag results to keep; at most a quarter of the volume.",
 )
+@click.option(
+    "--audit-bytes",
+    type=int,
+    default=256 * MIB,
+    show_default="256 MiB",
+    help="Bytes of the records of audits to keep; at most a quarter of the volume.",
+)
 @log_level
 def observer(listen: str, interval: float, **settings: object) -> int:
     """Serve metrics, the states of queues, the ledger and the lag results of one broker over HTTP.
