@@ -41,6 +41,22 @@ class LagState(StrEnum):
 _STATES: Final = frozenset(state.value for state in LagState)
 
 
+class SlowPart(StrEnum):
+    """Where the messages that were done in the window spent their time."""
+
+    HANDLER = "Handler"
+    QUEUE = "Queue"
+    NONE = "None"
+
+
+_PARTS: Final = frozenset(part.value for part in SlowPart)
+
+
+def _known_part(word: object) -> object:
+    """Read an unknown part as absent."""
+    return None if isinstance(word, str) and word not in _PARTS else word
+
+
 def _known(word: object) -> object:
     """Read an unknown state as UNKNOWN: the lag job of a later release may know more states."""
     return LagState.UNKNOWN if isinstance(word, str) and word not in _STATES else word
@@ -85,6 +101,11 @@ class SubscriptionLag(ResultModel):
     sojourn_p50_millis: Count | None = None  # absent below 20 completions
     sojourn_p95_millis: Count | None = None
     sojourn_p99_millis: Count | None = None
+    mean_wait_millis: Count | None = None  # from available to the first delivery; both absent below 20 of either
+    mean_hold_millis: Count | None = None  # from a delivery to its outcome
+    wait_p95_millis: Count | None = None  # only in results of runs; absent below 20
+    hold_p95_millis: Count | None = None
+    slow_part: Annotated[SlowPart | None, BeforeValidator(_known_part)] = None  # absent as the means are
     redelivery_percent: Annotated[int, Field(ge=0, le=100)] | None = None
     consumers: Count | None = None
     capacity_per_minute: Count | None = None  # accepted by one consumer while messages waited; absent if that is rare

@@ -21,6 +21,7 @@ from typing import Final
 __all__ = [
     "TOTALS",
     "Coverage",
+    "Duration",
     "Figures",
     "Growth",
     "Percentiles",
@@ -146,6 +147,21 @@ class Span:
     growth: Growth = field(default_factory=Growth)
 
 
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """How long something took, of everything of which it ended in the window."""
+
+    count: int = 0
+    sum_ms: int = 0
+    p95: int | None = None
+    """Bucket as in penstock_lag_rules.buckets; None: nothing, or not known without the ledger."""
+
+    @property
+    def mean_ms(self) -> int | None:
+        """Rounded down; None if nothing ended."""
+        return self.sum_ms // self.count if self.count else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """What the consumers did while all of them had something to do: over the busy intervals of the window.
@@ -192,6 +208,10 @@ class Figures:
     """Time of the last snapshot with a consumer; None if there was none."""
     percentiles: Percentiles = field(default_factory=Percentiles)
     work: Work = field(default_factory=Work)
+    wait: Duration = Duration()
+    """From available to the first delivery."""
+    hold: Duration = Duration()
+    """From a delivery to its outcome."""
 
     @property
     def without_consumer_ms(self) -> int:

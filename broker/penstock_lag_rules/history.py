@@ -13,6 +13,7 @@ from itertools import pairwise
 from penstock_lag_rules.figures import (
     TOTALS,
     Coverage,
+    Duration,
     Figures,
     Growth,
     Percentiles,
@@ -24,7 +25,21 @@ from penstock_lag_rules.figures import (
 )
 from penstock_lag_rules.rules import Thresholds
 
-__all__ = ["Snapshot", "figures_of", "first_growth", "growth_between", "standing_of", "work_between"]
+__all__ = [
+    "Durations",
+    "Snapshot",
+    "durations_between",
+    "figures_of",
+    "first_durations",
+    "first_growth",
+    "growth_between",
+    "standing_of",
+    "work_between",
+]
+
+
+Durations = tuple[int, int, int, int]
+"""Number and sum in milliseconds of the waits, then of the holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +69,8 @@ class Snapshot:
     unused_since_ms: int | None = None
     totals: Growth
     """Since its life began; none of them ever falls within one life."""
+    durations: Durations = (0, 0, 0, 0)
+    """Since its life began, too."""
     repeated: tuple[RepeatedMessage, ...] = ()
 
     def age_ms(self) -> int | None:
@@ -89,6 +106,10 @@ def figures_of(
     grown = [first_growth(snapshots[0]), *(growth_between(before, now) for before, now in pairwise(snapshots))]
     progressed = [now.time_ms for now, growth in zip(snapshots, grown, strict=True) if growth.is_progress]
     consumed = [each.time_ms for each in snapshots if each.consumers > 0]
+    lasted = [durations_between(before, now) for before, now in pairwise(snapshots)]
+    if is_new:
+        lasted.append(first_durations(snapshots[0]))
+    waits, wait_ms, holds, hold_ms = (sum(each) for each in zip((0, 0, 0, 0), *lasted, strict=True))
     return Figures(
         subject=subject,
         standing=standing_of(last),
@@ -101,6 +122,8 @@ def figures_of(
         consumed_ms=consumed[-1] if consumed else None,
         percentiles=percentiles or Percentiles(),
         work=_all_work([work_between(before, now, thresholds) for before, now in pairwise(snapshots)]),
+        wait=Duration(waits, wait_ms),
+        hold=Duration(holds, hold_ms),
     )
 
 
@@ -167,6 +190,21 @@ def growth_between(before: Snapshot, now: Snapshot) -> Growth:
         lost = max(now.totals.lost_at_restart - before.totals.lost_at_restart, 0)
         grown = replace(grown, lost_at_restart=lost)
     return grown
+
+
+def first_durations(first: Snapshot) -> Durations:
+    """As `first_growth`."""
+    return first.durations if first.is_born else (0, 0, 0, 0)
+
+
+def durations_between(before: Snapshot, now: Snapshot) -> Durations:
+    """What ended between two snapshots; after a restart that is not known."""
+    if before.life != now.life:
+        return first_durations(now)
+    waits, wait_ms, holds, hold_ms = (
+        max(later - earlier, 0) for earlier, later in zip(before.durations, now.durations, strict=True)
+    )
+    return waits, wait_ms, holds, hold_ms
 
 
 def work_between(before: Snapshot, now: Snapshot, thresholds: Thresholds) -> Work:

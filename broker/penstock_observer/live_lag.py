@@ -165,6 +165,7 @@ def snapshot_of(
         usable_consumers=state.usable_consumers if says else None,
         unused_since_ms=state.unused_since_ms,
         totals=Growth(**{total: getattr(state, total) for total in TOTALS}),
+        durations=(sum(state.wait.counts), state.wait.sum_ms, sum(state.hold.counts), state.hold.sum_ms),
         repeated=tuple(
             RepeatedMessage(each.id, each.delivery_count, max(now_ms - each.available_ms, 0)) for each in state.repeated
         ),

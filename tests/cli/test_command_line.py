@@ -85,7 +85,7 @@ def test_each_verb_has_help(verb: str) -> None:
         pytest.param(["broker", "--data", "d", "--management", "m.sock"], "'m.sock' is not an address", id="no socket"),
         pytest.param(["up", "/nonexistent"], "Directory '/nonexistent' does not exist", id="no folder"),
         pytest.param(["operator", "--lag-image", "l", "--broker-image", ""], "setting broker-image", id="image"),
-        pytest.param(["lag", "--nonsense"], "required: --broker", id="the job's own parser"),
+        pytest.param(["lag", "--nonsense"], "unrecognized arguments: --nonsense", id="the job's own parser"),
     ],
 )
 def test_wrong_usage_is_exit_code_2_without_a_traceback(arguments: list[str], complaint: str) -> None:

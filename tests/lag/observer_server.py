@@ -33,18 +33,25 @@ class Served:
 
 
 @contextmanager
-def serving(folder: Path, polls: Sequence[Poll], ordinal: int = 0, rows_per_segment: int = 5) -> Generator[Served]:
-    """Serve the polls, sealed, as broker `main` of namespace `shop`. The broker answers; a test may change that."""
+def serving(
+    folder: Path,
+    polls: Sequence[Poll],
+    ordinal: int = 0,
+    rows_per_segment: int = 5,
+    broker: str = "main",
+    namespace: str = "shop",
+) -> Generator[Served]:
+    """Serve the polls, sealed, as a broker of `main` in namespace `shop`. It answers; a test may change that."""
     folder.mkdir(parents=True, exist_ok=True)
     token_file(folder)
     ledger = Ledger(
-        folder / "ledger", RowOrigin("main", ordinal, 10_000), SealLimits(3600, rows_per_segment, 10**9), KEEP
+        folder / "ledger", RowOrigin(broker, ordinal, 10_000), SealLimits(3600, rows_per_segment, 10**9), KEEP
     )
     fill(ledger, polls)
     live = LiveView()
     if polls:
         live.answered(polls[-1])
-    place = BrokerPod("main", "shop", ordinal)
+    place = BrokerPod(broker, namespace, ordinal)
     results = ResultStore(folder / "results", place, keep=5)
     api = Api(live, ledger, results, place, TokenFile(token_file(folder)), lambda: datetime.now(UTC))
     with _in_thread(make_app(api)) as url:

@@ -300,10 +300,8 @@ async def test_scale_caps_the_lag_where_more_consumers_are_not_known_to_help(
 ) -> None:
     """Two consumers and 700 messages, 100 for each consumer."""
     state = a_subscription(depth=700, ready=600, in_flight=100, consumers=2)
-    lags: tuple[SubscriptionLag, ...] = ()
-    if said is not None:
-        told = {"observed_time": datetime(2026, 3, 1, tzinfo=UTC), "message": "It is so.", **said}
-        lags = (SubscriptionLag(queue_name=state.queue_name, **told),)
+    told = {"queueName": state.queue_name, "observedTime": "2026-03-01T12:00:00Z", "message": "It is so."}
+    lags = () if said is None else (SubscriptionLag.model_validate({**told, **said}),)
     observer.api.live.answered(a_poll(START_MS, state), lags)
     status, body = await observer.get("/v1/subscriptions/psub:durable:global:orders/scale?perConsumer=100")
     assert (status, body["lag"], body["consumerCap"], body["cappedLag"]) == (200, 700, cap, capped)
