@@ -132,6 +132,8 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     _long("usable_credit"),  # of the links that could take the first ready message; null: the broker doesn't say
     _long("usable_consumers"),  # links that could take the first ready message; null: the broker doesn't say
     _text("repeated"),  # JSON: [{"id": text, "deliveryCount": integer, "availableMs": integer}, ...]; null: none
+    _long("first_expires_ms"),  # when the ready messages expire that are handed out first and last; null: never, or
+    _long("last_expires_ms"),  # not in the order of arrival, or the broker doesn't say
     # Broker rows; null in segments of earlier releases, and in the first poll of an observer.
     _long("clock_step_ms"),  # by how much the clock was set since the poll before; below 0: back; 0: it was not
 )

@@ -15,6 +15,7 @@ HEALTH = "/healthz"
 METRICS = "/metrics"
 SUBSCRIPTIONS = "/v1/subscriptions"  # live states, JSON list of management.SubscriptionState
 SCALE = "/v1/subscriptions/{queue_name}/scale"  # Scale, for KEDA's metrics-api scaler
+PER_CONSUMER = "perConsumer"  # query parameter of SCALE: messages for each consumer, 1 to 10**9
 SEGMENTS = "/v1/ledger/segments"  # SegmentList
 SEGMENT = "/v1/ledger/segments/{name}"  # the Parquet file
 RESULTS = "/v1/lag/results/{run_name}"  # PUT a lag_result.LagResult, GET it back
@@ -81,7 +82,7 @@ class SegmentList(ObserverModel):
 
 class Scale(ObserverModel):
     """Body of `SCALE`: figures for an autoscaler of consumers. `lag` includes messages in flight: the consumers that
-    process them are still needed.
+    process them are still needed. A consumer is a link here.
     """
 
     queue_name: str
@@ -90,6 +91,9 @@ class Scale(ObserverModel):
     in_flight: Count
     oldest_seconds: Count | None = None  # absent: not known, because the broker's clock was set
     consumers: Count
+    consumer_cap: Annotated[int, Field(ge=1)] = 1  # more consumers than this are not known to help
+    suggested_consumers: Annotated[int, Field(ge=1)] | None = None  # as in lag_result.SubscriptionLag
+    capped_lag: Count | None = None  # `lag`, at most `consumer_cap` times the query parameter `perConsumer`
 
 
 class Stored(ObserverModel):

@@ -15,7 +15,16 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-__all__ = ["API_KEY_HEADER", "FULL_TOKEN", "SCALE_KEY", "TOKEN_SCOPES", "Scope", "namespace_of", "scale_token"]
+__all__ = [
+    "API_KEY_HEADER",
+    "FULL_TOKEN",
+    "MESSAGES_TOKEN",
+    "SCALE_KEY",
+    "TOKEN_SCOPES",
+    "Scope",
+    "namespace_of",
+    "scale_token",
+]
 
 
 class Scope(Enum):
@@ -29,6 +38,8 @@ class Scope(Enum):
     LEDGER = "ledger"
     READ_RESULTS = "read results"
     WRITE_RESULTS = "write results"
+    READ_ROLLUPS = "read rollups"
+    WRITE_ROLLUPS = "write rollups"
 
 
 FULL_TOKEN: Final = "token"
@@ -37,16 +48,23 @@ FULL_TOKEN: Final = "token"
 TOKEN_SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
     FULL_TOKEN: frozenset(Scope),
     "scrape.token": frozenset({Scope.METRICS}),
-    "ledger.token": frozenset({Scope.LEDGER}),
+    "ledger.token": frozenset({Scope.LEDGER, Scope.READ_ROLLUPS}),
     "results.token": frozenset({Scope.READ_RESULTS, Scope.WRITE_RESULTS}),
-    "lag.token": frozenset({Scope.LEDGER, Scope.READ_RESULTS, Scope.WRITE_RESULTS}),
-    "page.token": frozenset({Scope.STATE, Scope.READ_RESULTS}),
+    "lag.token": frozenset(
+        {Scope.LEDGER, Scope.READ_RESULTS, Scope.WRITE_RESULTS, Scope.READ_ROLLUPS, Scope.WRITE_ROLLUPS}
+    ),
+    "page.token": frozenset({Scope.STATE, Scope.READ_RESULTS, Scope.READ_ROLLUPS}),
     "operator.token": frozenset({Scope.STATE, Scope.READ_RESULTS}),
 }
 """Name of a token's file, which is also its key in the Secret: what it is good for."""
 
 SCALE_KEY: Final = "scale.key"
 """The file with the key of the tokens of single subscriptions. It is not a token itself."""
+
+MESSAGES_TOKEN: Final = "messages.token"
+"""The file with the token of the page whose holder also sees messages. It is good for no path of the interface, and it
+exists only if the Broker's page shows messages.
+"""
 
 API_KEY_HEADER: Final = "X-API-Key"
 """A header that may carry a token in place of `Authorization`, as autoscalers of the method apiKey send it."""

@@ -18,7 +18,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-__all__ = ["TOTALS", "Coverage", "Figures", "Growth", "Percentiles", "RepeatedMessage", "Span", "Standing", "Subject"]
+__all__ = [
+    "TOTALS",
+    "Coverage",
+    "Duration",
+    "Figures",
+    "Growth",
+    "Percentiles",
+    "RepeatedMessage",
+    "Span",
+    "Standing",
+    "Subject",
+    "Work",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +70,10 @@ class Standing:
     """Age of the oldest unsettled message; None if none waits, or if the broker's clock went back behind it."""
     hold_ms: int | None
     """How long the longest-held delivery has been out; None as for `age_ms`."""
+    expires_in_ms: tuple[int, int] | None = None
+    """How long the ready messages live that are handed out first and last; None if one of them lives for ever, if they
+    are not handed out in the order of arrival, or if the broker does not say.
+    """
     consumers: int
     credit: int
     usable_consumers: int | None = None
@@ -139,6 +155,35 @@ class Span:
     growth: Growth = field(default_factory=Growth)
 
 
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """How long something took, of everything of which it ended in the window."""
+
+    count: int = 0
+    sum_ms: int = 0
+    p95: int | None = None
+    """Bucket as in penstock_lag_rules.buckets; None: nothing, or not known without the ledger."""
+
+    @property
+    def mean_ms(self) -> int | None:
+        """Rounded down; None if nothing ended."""
+        return self.sum_ms // self.count if self.count else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What the consumers did while all of them had something to do: over the busy intervals of the window.
+
+    An interval between two snapshots is busy if at both ends messages were ready, the subscription was not caught up,
+    and every consumer could take the first ready message (penstock_lag_rules.history.work_between).
+    """
+
+    intervals: int = 0
+    accepted: int = 0
+    consumer_ms: int = 0
+    """Connected time of all consumers together."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Percentiles:
     """Of the messages that were accepted in the window: buckets as in penstock_lag_rules.buckets, None without any."""
@@ -170,6 +215,11 @@ class Figures:
     consumed_ms: int | None
     """Time of the last snapshot with a consumer; None if there was none."""
     percentiles: Percentiles = field(default_factory=Percentiles)
+    work: Work = field(default_factory=Work)
+    wait: Duration = Duration()
+    """From available to the first delivery."""
+    hold: Duration = Duration()
+    """From a delivery to its outcome."""
 
     @property
     def without_consumer_ms(self) -> int:

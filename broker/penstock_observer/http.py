@@ -20,6 +20,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from penstock_api.lag_result import LagResult
 from penstock_api.management import SubscriptionState
+from penstock_api.message_audit import AUDIT_FILE, AUDITS, AuditList
 from penstock_api.observer_api import (
     HEALTH,
     LATEST,
@@ -27,6 +28,7 @@ from penstock_api.observer_api import (
     LIVE_RUN,
     MAX_RESULT_BYTES,
     METRICS,
+    PER_CONSUMER,
     RESULTS,
     SCALE,
     SEGMENT,
@@ -34,20 +36,22 @@ from penstock_api.observer_api import (
     SUBSCRIPTIONS,
     ObserverModel,
     Problem,
-    Scale,
     SegmentList,
     Stored,
 )
 from penstock_api.observer_tokens import Scope
 from penstock_lag_rules.entry import MESSAGE_LENGTH, time_of
-from penstock_observer.broker_clock import oldest_age_ms
+from penstock_observer.audit_files import AuditStore
 from penstock_observer.ledger import Ledger
 from penstock_observer.live_lag import WINDOW_MS
 from penstock_observer.live_view import LiveBroker, LiveView
 from penstock_observer.metrics import accepts_gzip, exposition
 from penstock_observer.page import is_page
 from penstock_observer.results import BrokerPod, RejectedResult, ResultStore
+from penstock_observer.rollup_paths import RollupPaths
+from penstock_observer.rollups import RollupStore
 from penstock_observer.rows import Poll
+from penstock_observer.scale import BadQuestion, per_consumer, scale_of
 from penstock_observer.scopes import scope_of
 from penstock_observer.secrets import Grant, TokenFile
 
@@ -75,6 +79,9 @@ class Api:
     place: BrokerPod
     token: TokenFile
     now: Callable[[], datetime]
+    rollups: RollupStore | None = None
+    """None: this observer keeps none."""
+    audits: AuditStore | None = None
 
     async def health(self, _: web.Request) -> web.StreamResponse:
         """Answer 200 whatever the broker's state, because restarting the observer would not repair the broker."""
@@ -97,12 +104,17 @@ class Api:
 
     async def scale(self, request: web.Request) -> web.StreamResponse:
         """Figures for an autoscaler; 503 while the broker does not answer, which must not look like an empty queue."""
-        poll = self._poll()
+        poll, lags = self._poll(), self.live.known.lags
         queue_name = request.match_info["queue_name"]
         namespace = request[GRANT].namespace
+        try:
+            wanted = per_consumer(request.query.get(PER_CONSUMER))
+        except BadQuestion as error:
+            raise _problem(web.HTTPBadRequest, "BadQuestion", str(error)) from error
         for state in poll.subscriptions:
             if state.queue_name == queue_name and namespace in (None, self._namespace(state)):
-                return _reply(_scale(state, poll.broker.now_ms))
+                lag = next((each for each in lags if each.queue_name == queue_name), None)
+                return _reply(scale_of(state, lag, poll.broker.now_ms, wanted))
         raise _problem(
             web.HTTPNotFound, "SubscriptionNotFound", f"the broker has no subscription with queue {queue_name!r}"
         )
@@ -145,6 +157,18 @@ class Api:
                 f"there is no segment {name!r} now; it may be past its retention, or merged into a larger one: "
                 "list the segments again",
             )
+        return web.FileResponse(path, headers={"Content-Type": "application/vnd.apache.parquet"})
+
+    async def audit_list(self, _: web.Request) -> web.StreamResponse:
+        """The audits, and the names of their files."""
+        return _reply(AuditList(audits=() if self.audits is None else self.audits.listed()))
+
+    async def audit_file(self, request: web.Request) -> web.StreamResponse:
+        """One Parquet file of an audit."""
+        name = request.match_info["name"]
+        path = None if self.audits is None else self.audits.path_of(name)
+        if path is None:
+            raise _problem(web.HTTPNotFound, "AuditNotFound", f"there is no file {name!r} of an audit now")
         return web.FileResponse(path, headers={"Content-Type": "application/vnd.apache.parquet"})
 
     async def latest(self, request: web.Request) -> web.StreamResponse:
@@ -222,10 +246,14 @@ def make_app(api: Api) -> web.Application:
     app.router.add_get(SCALE, api.scale)
     app.router.add_get(SEGMENTS, api.segments)
     app.router.add_get(SEGMENT, api.segment)
+    app.router.add_get(AUDITS, api.audit_list)
+    app.router.add_get(AUDIT_FILE, api.audit_file)
     app.router.add_get(LIVE_LAG, api.live_lag)
     app.router.add_get(LATEST, api.latest)
     app.router.add_get(RESULTS, api.result)
     app.router.add_put(RESULTS, api.put_result)
+    if api.rollups is not None:
+        RollupPaths(api.rollups, api.place, api.now).add_to(app)
     return app
 
 
@@ -243,18 +271,6 @@ def _live_result(known: LiveBroker, place: BrokerPod) -> LagResult:
         reporting_brokers=int(known.reachable),
         missing=missing,
         subscriptions=tuple(sorted(known.lags_now(), key=lambda lag: lag.queue_name)),
-    )
-
-
-def _scale(state: SubscriptionState, now_ms: int) -> Scale:
-    age_ms = oldest_age_ms(state, now_ms)
-    return Scale(
-        queue_name=state.queue_name,
-        lag=state.ready + state.in_flight,
-        ready=state.ready,
-        in_flight=state.in_flight,
-        oldest_seconds=None if age_ms is None else age_ms // 1000,
-        consumers=state.consumers,
     )
 
 

@@ -162,12 +162,15 @@ def snapshot_of(
         stranded=state.stranded,
         oldest_available_ms=state.oldest_available_ms,
         oldest_hold_ms=state.oldest_hold_ms,
+        first_expires_ms=state.first_expires_ms,
+        last_expires_ms=state.last_expires_ms,
         consumers=state.consumers,
         credit=state.credit,
         usable_credit=state.usable_credit if says else state.credit,
         usable_consumers=state.usable_consumers if says else None,
         unused_since_ms=state.unused_since_ms,
         totals=Growth(**{total: getattr(state, total) for total in TOTALS}),
+        durations=(sum(state.wait.counts), state.wait.sum_ms, sum(state.hold.counts), state.hold.sum_ms),
         repeated=tuple(
             RepeatedMessage(each.id, each.delivery_count, max(now_ms - each.available_ms, 0)) for each in state.repeated
         ),

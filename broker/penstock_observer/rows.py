@@ -151,6 +151,8 @@ _COPIED: Final = (
     "max_delivery_count",
     "moved",
     "stranded",
+    "first_expires_ms",
+    "last_expires_ms",
 )
 """Columns whose name and value are those of SubscriptionState."""
 

@@ -74,7 +74,7 @@ def subscription_lines(known: LiveBroker, namespace: str) -> Iterator[str]:
 
 
 def _judgement(known: LiveBroker, labels: dict[str, str]) -> Iterator[str]:
-    """The state by the rules of lag, as one series: that of the present state; and the velocity."""
+    """The state by the rules of lag, as one series: that of the present state; velocity; suggested consumers."""
     judged = [(label, lag) for lag in known.lags if (label := labels.get(lag.queue_name)) is not None]
     stated = [f'{label},state="{(lag.state if known.reachable else LagState.UNKNOWN).value}"' for label, lag in judged]
     text = "1 for the state in which the subscription is, by the rules of lag at the last poll."
@@ -83,6 +83,11 @@ def _judgement(known: LiveBroker, labels: dict[str, str]) -> Iterator[str]:
     text = "Change of the depth; above 0 the backlog grows."
     values = [velocity for _, velocity in moving]
     yield from _family("velocity_messages_per_minute", "gauge", text, [label for label, _ in moving], values)
+    wanted = [(label, lag.suggested_consumers) for label, lag in judged if lag.suggested_consumers is not None]
+    if known.reachable:
+        text = "Consumers that would keep up; absent where that is not known."
+        numbers = [number for _, number in wanted]
+        yield from _family("suggested_consumers", "gauge", text, [label for label, _ in wanted], numbers)
 
 
 def _family(name: str, kind: str, text: str, labels: Iterable[str], values: Iterable[float | str]) -> Iterator[str]:

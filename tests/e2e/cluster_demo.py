@@ -1,5 +1,6 @@
-"""The demo on Kubernetes: helm install, kubectl apply, the story of e2e.story with two deaths of the broker, lag from a
-scheduled Spark run in `kubectl get psub`, an observer that crash-loops, a volume that is gone.
+"""The demo on Kubernetes: helm install, kubectl apply, the story of e2e.story with two deaths of the broker, an
+observer that crash-loops, a volume that is gone, lag from a scheduled Spark run in `kubectl get psub`, and at the end
+one healthy subscription beside two in trouble.
 
 It touches two namespaces and one Helm release of its own, and removes them.
 """
@@ -18,10 +19,11 @@ from e2e import jms_tool
 from e2e.cluster_site import BROKER, POD, SUBSCRIPTIONS, ClusterSite
 from e2e.jms_tool import Board
 from e2e.kube import ROOT, Kube, command, own_cluster_environment, pick, wait_for
+from e2e.page_visit import invite, stay
 from e2e.story import BILLING, TOPIC, Backlog, Disruption, StoryError, grow_backlog, share_through_disruptions
 from support import cluster_images
 
-from penstock_api.lag_result import LagResult
+from penstock_api.lag_result import LagResult, LagState
 
 __all__ = ["Cluster", "own_cluster", "play"]
 
@@ -36,6 +38,8 @@ SCHEDULE_SECONDS: Final = 900.0
 """Two schedule periods and a slow Spark run on a busy machine."""
 REDECLARED_SECONDS: Final = 60.0
 CRASHES: Final = 3
+END: Final = {BILLING: LagState.OK, "fraud": LagState.UNCONSUMED, "shipping-eu": LagState.UNCONSUMED}
+"""State of each Subscription at the end."""
 
 Say = Callable[[str], None]
 
@@ -69,8 +73,8 @@ def own_cluster(say: Say) -> Generator[Cluster, None, None]:
             subprocess.run(["hack/cluster", "down"], cwd=ROOT, check=False)
 
 
-def play(cluster: Cluster, work: Path, messages: int, say: Say) -> None:
-    """The whole demo.
+def play(cluster: Cluster, work: Path, messages: int, say: Say, *, stays: bool = False) -> None:
+    """The whole demo; with `stays` it does not end before Ctrl-C.
 
     Raises:
         StoryError: something is not as it has to be.
@@ -80,17 +84,19 @@ def play(cluster: Cluster, work: Path, messages: int, say: Say) -> None:
     with _installed(cluster, kube, say):
         _apply(kube, say)
         with closing(ClusterSite(kube, work, is_own_node=cluster.is_own)) as site:
+            invite(site.page(), say)
             board = Board()
             disruptions = [
                 Disruption(0.33, "a graceful deletion", site.delete_pod),
                 Disruption(0.66, "a crash", site.crash),
             ]
             share_through_disruptions(site, board, messages, disruptions, work, say)
+            _connect_while_observer_crashes(site, work, say)
+            _lose_the_volume(kube, site, work, say)
             backlog = Backlog(messages // 8, of_region=messages // 20, large=messages // 40, settled=messages // 16)
             expected = grow_backlog(site, board, backlog, work, say)
             _await_scheduled_lag(kube, site, expected, say)
-            _connect_while_observer_crashes(site, work, say)
-            _lose_the_volume(kube, site, work, say)
+            _show_trouble(kube, site, work, say, stays=stays)
 
 
 @contextmanager
@@ -105,6 +111,7 @@ def _installed(cluster: Cluster, kube: Kube, say: Say) -> Generator[None, None, 
         kube.kubectl("label", "namespace", namespace, labels)
     try:
         values = [f"watchNamespaces={{{NAMESPACE}}}", f"crds.enabled={'false' if had_crds else 'true'}"]
+        values += ["lag.intervalMinutes=1"]
         for key, name in (("image", "operator"), ("brokerImage", "broker"), ("lagImage", "lag")):
             repository, _, tag = images[name].rpartition(":")
             values += [f"{key}.repository={repository}", f"{key}.tag={tag}"]
@@ -172,33 +179,57 @@ def _await_scheduled_lag(kube: Kube, site: ClusterSite, expected: dict[str, int]
 
     result = wait_for(f"a run to find {expected}", agreed, SCHEDULE_SECONDS)
     run_name, segments = result.run_name, result.segments
-    _check_run(kube, run_name)
+    _check_run(kube, run_name, say)
     if len(segments) < 2:
         raise StoryError(f"the run {run_name} read {len(segments)} ledger segment; two or more were to be read")
-    say("kubectl get psub")
-    say(kube.kubectl("get", f"subscriptions.{GROUP}").rstrip())
-    for name, status in sorted(site.lag_status().items()):
-        say(f"{name} is {status['state']}: {status.get('message', '')}")
+    _say_lag(kube, site, say)
     say(
         "status.lag equals the clients' own count, and so does the result of run "
         f"{run_name} (COMPLETED), {len(segments)} ledger segments"
     )
 
 
-def _check_run(kube: Kube, run_name: str) -> None:
+def _say_lag(kube: Kube, site: ClusterSite, say: Say) -> None:
+    say("kubectl get psub")
+    say(kube.kubectl("get", f"subscriptions.{GROUP}").rstrip())
+    for name, status in sorted(site.lag_status().items()):
+        say(f"{name} is {status['state']}: {status.get('message', '')}")
+
+
+def _show_trouble(kube: Kube, site: ClusterSite, work: Path, say: Say, *, stays: bool) -> None:
+    """The healthy Subscription beside those in trouble, in their status; with `stays` until Ctrl-C."""
+    log = work / "consumer-four.log"
+    with jms_tool.consume(Board(), "four", site.access(failover=True), TOPIC, BILLING, log) as consumer:
+        consumer.wait_ready()
+        say(f"a consumer of {BILLING!r} is back; nobody has ever consumed from the other two")
+
+        def is_shown() -> bool:
+            return {name: status.get("state") for name, status in site.lag_status().items()} == END
+
+        wait_for(f"the states {END}", is_shown, READY_SECONDS)
+        _say_lag(kube, site, say)
+        if stays:
+            stay(site.page(), say)
+
+
+def _check_run(kube: Kube, run_name: str, say: Say) -> None:
     """The run is a SparkApplication that a ScheduledSparkApplication made, and it completes: its result comes first."""
+
+    system = Kube(SYSTEM, kube.environment, kube.context)
 
     def ended() -> object | None:
         state = pick(
-            kube.get("sparkapplications.sparkoperator.k8s.io", run_name), "status", "applicationState", "state"
+            system.get("sparkapplications.sparkoperator.k8s.io", run_name), "status", "applicationState", "state"
         )
         return state if state in ("COMPLETED", "FAILED", "SUBMISSION_FAILED") else None
 
     state = wait_for(f"the run {run_name} to end", ended, READY_SECONDS)
-    run = kube.get("sparkapplications.sparkoperator.k8s.io", run_name)
+    run = system.get("sparkapplications.sparkoperator.k8s.io", run_name)
     owner = pick(run, "metadata", "ownerReferences", 0, "kind")
     if (state, owner) != ("COMPLETED", "ScheduledSparkApplication"):
         raise StoryError(f"the run {run_name} is {state} and was made by {owner}")
+    jsonpath = 'jsonpath={.status.conditions[?(@.type=="LagAnalysisScheduled")].message}'
+    say(kube.kubectl("get", f"brokers.{GROUP}", BROKER, "-o", jsonpath))
 
 
 def _connect_while_observer_crashes(site: ClusterSite, work: Path, say: Say) -> None:

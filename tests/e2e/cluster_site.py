@@ -18,6 +18,7 @@ from typing import Final, cast
 
 from e2e import node_processes
 from e2e.kube import Kube, pick, wait_for
+from e2e.page_visit import PageVisit
 from e2e.story import StoryError
 
 from penstock_api import observer_api
@@ -31,6 +32,7 @@ POD: Final = f"{BROKER}-0"
 SUBSCRIPTIONS: Final = ("billing", "shipping-eu", "fraud")
 READY_SECONDS: Final = 600.0
 AMQPS: Final = 5671
+WARNING: Final = "The browser warns, because the certificate is signed by the Broker's own authority."
 FAILOVER: Final = "failover.reconnectDelay=100&failover.useReconnectBackOff=false&failover.maxReconnectAttempts=-1"
 
 
@@ -106,6 +108,11 @@ class ClusterSite:
         )
         with urllib.request.urlopen(request, timeout=10, context=context) as answer:
             return json.load(answer)
+
+    def page(self) -> PageVisit:
+        """How a person reaches the page from this machine, with the token of those who only look."""
+        token = str(self._kube.secret(f"{BROKER}-observer", "page.token"))
+        return PageVisit(f"https://{self._observer}", token, WARNING)
 
     def depth(self, subscription: str) -> int:
         """Unsettled messages as the broker counts them now; waits for the observer, which may be starting still."""

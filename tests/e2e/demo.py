@@ -1,4 +1,4 @@
-"""What hack/demo runs once the machine is found fit: `python -m e2e.demo --work DIR --messages N [--cluster ...]`."""
+"""What hack/demo runs once the machine is found fit: `python -m e2e.demo --work DIR --messages N ...`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--cluster", action="store_true")
     parser.add_argument("--context")
     parser.add_argument("--registry")
+    parser.add_argument("--stay", action="store_true")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, _leave)
     started = time.monotonic()
@@ -42,15 +43,18 @@ def main() -> int:
         say("compiling the JMS clients")
         local_demo.build_clients(options.work / "maven.log")
         if not options.cluster:
-            local_demo.play(options.work, options.messages, say)
+            local_demo.play(options.work, options.messages, say, stays=options.stay)
         elif options.context is not None:
             cluster = cluster_demo.Cluster(dict(os.environ), options.context, options.registry)
-            cluster_demo.play(cluster, options.work, options.messages, say)
+            cluster_demo.play(cluster, options.work, options.messages, say, stays=options.stay)
         else:
             with cluster_demo.own_cluster(say) as cluster:
-                cluster_demo.play(cluster, options.work, options.messages, say)
+                cluster_demo.play(cluster, options.work, options.messages, say, stays=options.stay)
     except (StoryError, TimeoutError, RuntimeError) as error:
         click.echo(f"hack/demo: {error}", err=True)
+        return 1
+    except KeyboardInterrupt:
+        click.echo("hack/demo: ended by Ctrl-C before all was shown", err=True)
         return 1
     return 0
 

@@ -14,6 +14,7 @@ from typing import Final
 from e2e import jms_tool
 from e2e.jms_tool import Board
 from e2e.local_site import LocalSite
+from e2e.page_visit import PageVisit, invite, stay
 from e2e.story import BILLING, TOPIC, Backlog, Disruption, StoryError, grow_backlog, share_through_disruptions
 from support.waiting import found
 
@@ -47,8 +48,8 @@ def build_clients(log: Path) -> None:
     jms_tool.build(run)
 
 
-def play(work: Path, messages: int, say: Callable[[str], None]) -> None:
-    """The whole demo in a folder of its own.
+def play(work: Path, messages: int, say: Callable[[str], None], *, stays: bool = False) -> None:
+    """The whole demo in a folder of its own; with `stays` it does not end before Ctrl-C.
 
     Raises:
         StoryError: something is not as it has to be.
@@ -58,6 +59,8 @@ def play(work: Path, messages: int, say: Callable[[str], None]) -> None:
     with LocalSite(MANIFESTS, work / "penstock") as site:
         site.wait_until_serving()
         say(f"penstock up {MANIFESTS.relative_to(ROOT)}: the broker serves amqp://{site.state()['amqp']}")
+        visit = site.page()
+        invite(visit, say)
         kill = Disruption(0.5, "kill -9 of the broker", site.kill)
         share_through_disruptions(site, board, messages, [kill], work, say)
         backlog = Backlog(plain=messages // 8, of_region=messages // 20, large=messages // 40, settled=messages // 16)
@@ -68,11 +71,11 @@ def play(work: Path, messages: int, say: Callable[[str], None]) -> None:
         say(as_table(result))
         compare(result, expected)
         say("Spark's lag equals the clients' own count for each of the three subscriptions")
-        _show_trouble(site, work, say)
+        _show_trouble(site, work, say, visit if stays else None)
 
 
-def _show_trouble(site: LocalSite, work: Path, say: Callable[[str], None]) -> None:
-    """The healthy subscription beside those in trouble, live."""
+def _show_trouble(site: LocalSite, work: Path, say: Callable[[str], None], visit: PageVisit | None) -> None:
+    """The healthy subscription beside those in trouble, live; with `visit` until Ctrl-C."""
     log = work / "consumer-four.log"
     with jms_tool.consume(Board(), "four", site.access(failover=True), TOPIC, BILLING, log) as consumer:
         consumer.wait_ready()
@@ -80,6 +83,8 @@ def _show_trouble(site: LocalSite, work: Path, say: Callable[[str], None]) -> No
         live = found(lambda: _as_at_the_end(site), f"the live states {END}", LIVE_SECONDS, every=0.5)
         say("live, as the observer judges each snapshot:")
         say("\n".join(as_table(live).splitlines()[:-1]))  # the last line tells of ledger segments
+        if visit is not None:
+            stay(visit, say)
 
 
 def _as_at_the_end(site: LocalSite) -> LagResult | None:

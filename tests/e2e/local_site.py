@@ -15,6 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final, cast
 
+from e2e.page_visit import PageVisit
 from e2e.story import StoryError
 from support.waiting import found, until
 
@@ -94,11 +95,17 @@ class LocalSite:
         self.wait_until_serving(broker_other_than=pid)
         return f"process {pid} killed, process {self.pid('broker')} serves after {time.monotonic() - started:.1f} s"
 
+    def page(self) -> PageVisit:
+        """How a person reaches the page."""
+        return PageVisit(str(self.state()["observer"]), self._token())
+
+    def _token(self) -> str:
+        return (self.data / "observer.token").read_text(encoding="ascii").strip()
+
     def get(self, path: str) -> object:
         """JSON from the observer; waits while it says 503, which it does until it has seen the broker."""
         url = f"{self.state()['observer']}{path}"
-        token = (self.data / "observer.token").read_text(encoding="ascii").strip()
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self._token()}"})
 
         def answer() -> object | None:
             try:

@@ -83,6 +83,7 @@ def _snapshots(rows: Sequence[Row], polls: Sequence[NaivePoll]) -> list[Snapshot
                 consumers=row["consumers"],
                 credit=row["credit"],
                 usable_credit=row["credit"] if row["usable_credit"] is None else row["usable_credit"],
+                usable_consumers=row["usable_consumers"],
                 totals=Growth(**{total: row[total] or 0 for total in TOTALS}),
             )
         )

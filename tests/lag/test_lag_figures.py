@@ -132,7 +132,7 @@ def polls_of(turns: Sequence[Turn]) -> list[Poll]:
 
 def state_of(name: str, queue: Queue, event: Event, now_ms: int) -> SubscriptionState:
     credit, usable = event.credit
-    said = {} if usable is None else {"usable_credit": usable}
+    said = {} if usable is None else {"usable_credit": usable, "usable_consumers": usable}
     return a_subscription(
         name,
         incarnation=queue.incarnation,
@@ -181,6 +181,7 @@ def test_growth_and_spans_are_those_of_a_plain_loop(spark: SparkSession, histori
             plain.consumed_ms,
         )
         assert one.standing.depth == plain.standing.depth
+        assert one.work == plain.work
         if lives == 1:
             for span in (one.window, one.stretch, one.recent):
                 came, g = span.growth.enqueued, span.growth

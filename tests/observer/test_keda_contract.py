@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -26,6 +27,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from observer.samples import START_MS, a_poll, a_subscription
 from support.resources import broker, subscription
 
+from penstock_api.lag_result import SubscriptionLag
 from penstock_api.management import Owner
 from penstock_observer.http import Api, make_app
 from penstock_observer.ledger import Ledger, SealLimits
@@ -169,11 +171,36 @@ async def test_the_example_reads_the_lag_of_its_subscription(place: Place) -> No
     place.api.live.answered(a_poll(START_MS, a_subscription("billing", depth=9, ready=4, in_flight=3, owner=OWNER)))
     assert await place.keda.value(EXAMPLE) == 7.0
     written = text_at(place.keda.secrets["billing-scale"], "data", "url") or ""
-    url = EXAMPLE[1]["spec"]["triggers"][0]["metadata"]["url"]
-    assert base64.b64decode(written).decode() == url
+    metadata = EXAMPLE[1]["spec"]["triggers"][0]["metadata"]
+    assert metadata["url"] == base64.b64decode(written).decode() + "?perConsumer=" + metadata["targetValue"]
 
 
-@pytest.mark.parametrize("figure", ["lag", "ready", "inFlight", "oldestSeconds", "consumers"])
+@pytest.mark.parametrize(
+    ("state", "suggested", "replicas"),
+    [("Lagging", 5, 5), ("Lagging", None, 18), ("OK", None, 18), ("Stalled", None, 2), ("Poison", None, 2)],
+)
+async def test_the_example_asks_for_no_more_consumers_than_are_known_to_help(
+    place: Place, state: str, suggested: int | None, replicas: int
+) -> None:
+    """9,000 messages at 500 each would be 18 replicas; KEDA divides by `targetValue` and rounds up."""
+    waits = a_subscription("billing", depth=9_000, ready=9_000, consumers=2, owner=OWNER)
+    lag = SubscriptionLag.model_validate(
+        {
+            "queueName": waits.queue_name,
+            "observedTime": "2026-03-01T12:00:00Z",
+            "state": state,
+            "message": "It is so.",
+            "suggestedConsumers": suggested,
+        }
+    )
+    place.api.live.answered(a_poll(START_MS, waits), (lag,))
+    target = float(EXAMPLE[1]["spec"]["triggers"][0]["metadata"]["targetValue"])
+    assert math.ceil(await place.keda.value(EXAMPLE) / target) == replicas
+
+
+@pytest.mark.parametrize(
+    "figure", ["lag", "ready", "inFlight", "oldestSeconds", "consumers", "consumerCap", "cappedLag"]
+)
 async def test_every_figure_is_a_number(place: Place, figure: str) -> None:
     place.api.live.answered(a_poll(START_MS, a_subscription("billing", owner=OWNER)))
     await place.keda.value(changed(valueLocation=figure))

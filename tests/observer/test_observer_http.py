@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestServer
 from observer.samples import START_MS, a_poll, a_result, a_subscription
 from yarl import URL
 
-from penstock_api.lag_result import LagResult, LagState
+from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.management import Owner
 from penstock_api.observer_api import MAX_RESULT_BYTES, SegmentList
 from penstock_api.observer_tokens import scale_token
@@ -108,6 +108,8 @@ ROUTES = {
     ("GET", "/v1/subscriptions/{queue_name}/scale"): {"scale"},
     ("GET", "/v1/ledger/segments"): {"ledger", "lag"},
     ("GET", "/v1/ledger/segments/{name}"): {"ledger", "lag"},
+    ("GET", "/v1/audits"): {"ledger", "lag"},
+    ("GET", "/v1/audits/{name}"): {"ledger", "lag"},
     ("GET", "/v1/lag/live"): {"page", "operator"},
     ("GET", "/v1/lag/results/latest"): {"results", "lag", "page", "operator"},
     ("GET", "/v1/lag/results/{run_name}"): {"results", "lag", "page", "operator"},
@@ -276,8 +278,43 @@ async def test_scale_counts_what_is_in_flight(observer: Observer) -> None:
             "inFlight": 3,
             "oldestSeconds": 61,
             "consumers": 2,
+            "consumerCap": 20,
         },
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "cap", "capped"),
+    [
+        ({"state": "Lagging", "suggested_consumers": 5}, 5, 500),
+        ({"state": "Lagging", "suggested_consumers": 9}, 9, 700),
+        ({"state": "Stalled"}, 2, 200),
+        ({"state": "Poison"}, 2, 200),
+        ({"state": "OK"}, 20, 700),
+        ({"state": "Losing"}, 20, 700),
+        (None, 20, 700),
+    ],
+)
+async def test_scale_caps_the_lag_where_more_consumers_are_not_known_to_help(
+    observer: Observer, said: dict[str, Any] | None, cap: int, capped: int
+) -> None:
+    """Two consumers and 700 messages, 100 for each consumer."""
+    state = a_subscription(depth=700, ready=600, in_flight=100, consumers=2)
+    told = {"queueName": state.queue_name, "observedTime": "2026-03-01T12:00:00Z", "message": "It is so."}
+    lags = () if said is None else (SubscriptionLag.model_validate({**told, **said}),)
+    observer.api.live.answered(a_poll(START_MS, state), lags)
+    status, body = await observer.get("/v1/subscriptions/psub:durable:global:orders/scale?perConsumer=100")
+    assert (status, body["lag"], body["consumerCap"], body["cappedLag"]) == (200, 700, cap, capped)
+    assert body.get("suggestedConsumers") == (said or {}).get("suggested_consumers")
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "1.5", "x", "", "1000000001", "\u0663"])
+async def test_scale_refuses_a_number_of_messages_that_is_none(observer: Observer, number: str) -> None:
+    observer.api.live.answered(a_poll(START_MS, a_subscription()))
+    path = f"/v1/subscriptions/psub:durable:global:orders/scale?perConsumer={number}"
+    status, body = await observer.get(path)
+    assert (status, body["error"]) == (400, "BadQuestion")
+    assert "perConsumer is the number of messages for each consumer, 1 to 1000000000" in body["message"]
 
 
 async def test_scale_says_no_age_that_is_not_known(observer: Observer) -> None:

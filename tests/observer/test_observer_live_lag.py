@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from observer.samples import START_MS, a_poll, a_subscription
 
-from penstock_api.lag_result import LagState, SubscriptionLag
-from penstock_api.management import Owner, RepeatedMessage, SubscriptionState
+from penstock_api.lag_result import LagState, SlowPart, SubscriptionLag
+from penstock_api.management import DurationHistogram, Owner, RepeatedMessage, SubscriptionState
 from penstock_lag_rules.entry import subscription_lag, time_of
 from penstock_lag_rules.figures import Coverage, Figures
 from penstock_lag_rules.rules import Thresholds
@@ -54,6 +54,35 @@ def test_a_subscription_is_unknown_until_there_are_three_snapshots() -> None:
     assert (first.state, first.message) == (LagState.UNKNOWN, "there is only 1 snapshot so far; 3 are needed")
     assert story.poll().message == "there are only 2 snapshots so far; 3 are needed"
     assert story.poll().state is LagState.IDLE
+
+
+def test_where_messages_spend_their_time_is_known_live() -> None:
+    """100 messages a poll wait a second each and are held for three; the window is five minutes. Percentiles need the
+    ledger.
+    """
+    story = Story()
+    lag = story.poll()
+    for poll in range(1, 41):
+        waits = DurationHistogram(indexes=(3, 79), counts=(900, 100 * poll), sum_ms=100_000 * poll + 5)
+        holds = DurationHistogram(indexes=(92,), counts=(100 * poll,), sum_ms=300_000 * poll)
+        lag = story.poll(wait=waits, hold=holds)
+    assert (lag.mean_wait_millis, lag.mean_hold_millis, lag.slow_part) == (1_000, 3_000, SlowPart.HANDLER)
+    assert (lag.wait_p95_millis, lag.hold_p95_millis) == (None, None)
+
+
+def test_what_expires_before_its_turn_is_known_live() -> None:
+    """600 wait, at most two a minute leave by chance, and all live for a minute more: 598 of them too short."""
+    story = Story()
+    story.poll(times=10)
+    end_ms = story.now_ms
+    lag = story.poll(
+        depth=600,
+        ready=600,
+        oldest_available_ms=end_ms,
+        first_expires_ms=end_ms + 60_000,
+        last_expires_ms=end_ms + 60_000,
+    )
+    assert (lag.expiring_soon, lag.expiry_risk_percent) == (598, 99)
 
 
 def test_consumers_that_died_are_named_within_a_minute_and_a_poll() -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -155,6 +156,26 @@ def test_the_state_by_the_rules_of_lag_is_one_series_of_each_subscription(scrape
     scrape.live.away("the broker does not answer: refused")
     assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unknown"}) == 1
     assert scrape.value("penstock_subscription_state", {**ORDERS, "state": "Unconsumed"}) is None
+
+
+def test_the_suggested_consumers_are_a_series_only_where_they_are_known(scrape: Scrape) -> None:
+    """Each of two accepts 2 a second, 6 a second arrive, 560 wait: (360 + 56) / (120 * 0.8) = 4.3. Never a zero, and
+    nothing while the broker is away.
+    """
+    live = LiveLag(0, 10_000, Thresholds())
+    poll = a_poll(START_MS)
+    for step in range(24):
+        moved: dict[str, Any] = {"enqueued": 60 * step, "delivered": 40 * step, "acked": 40 * step}
+        depth = 100 + 20 * step
+        state = a_subscription(depth=depth, ready=depth, consumers=2, oldest_available_ms=START_MS - 60_000, **moved)
+        poll = a_poll(START_MS + 10_000 * step, state, a_subscription("other"))
+        live.observe(poll)
+    scrape.live.answered(poll, tuple(live.lags()))
+    name = "penstock_subscription_suggested_consumers"
+    assert scrape.value(name, ORDERS) == 5
+    assert scrape.value(name, {**ORDERS, "subscription": "psub:durable:global:other"}) is None
+    scrape.live.away("the broker does not answer: refused")
+    assert scrape.value(name, ORDERS) is None
 
 
 def test_no_other_label_is_used(scrape: Scrape) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock_api.failure import Misuse
-from penstock_api.observer_tokens import Scope, scale_token
+from penstock_api.observer_tokens import MESSAGES_TOKEN, Scope, scale_token
 from penstock_observer.secrets import ServerCertificate, TokenFile
 
 
@@ -89,7 +89,10 @@ def test_files_beside_the_token_are_good_for_less(token_file: Path) -> None:
     replace(scrape, "for-metrics\n", 2_000_000_000)
     token_file.with_name("lag.token").write_text("for-the-lag-job")
     assert granted(file, "for-metrics") == ({"metrics"}, None)
-    assert granted(file, "for-the-lag-job") == ({"ledger", "read results", "write results"}, None)
+    assert granted(file, "for-the-lag-job") == (
+        {"ledger", "read results", "write results", "read rollups", "write rollups"},
+        None,
+    )
     replace(scrape, "", 2_000_000_001)
     assert granted(file, "for-metrics") == ({"metrics"}, None)
     replace(scrape, "newer", 2_000_000_002)
@@ -113,6 +116,15 @@ def test_a_token_in_two_files_is_good_for_both(token_file: Path) -> None:
     token_file.with_name("scrape.token").write_text("same")
     token_file.with_name("page.token").write_text("same")
     assert granted(TokenFile(token_file), "same") == ({"metrics", "state", "read results"}, None)
+
+
+def test_the_token_for_messages_lies_beside_the_others_and_takes_nothing_from_them(token_file: Path) -> None:
+    messages = token_file.with_name(MESSAGES_TOKEN)
+    messages.write_text("m3ssages\n")
+    token_file.with_name("page.token").write_text("p4ge\n")
+    shown = ["m3ssages", "p4ge", "s3cret"]
+    assert [TokenFile(messages).allows(f"Bearer {token}") for token in shown] == [True, False, False]
+    assert TokenFile(token_file).grant({"Authorization": "Bearer m3ssages"}) is None
 
 
 def test_the_token_of_one_subscription(token_file: Path) -> None:

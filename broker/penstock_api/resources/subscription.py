@@ -261,7 +261,11 @@ class Lag(base.Status):
     consumers: Count | None = None
     """Links that consume."""
     suggested_consumers: Count | None = None
-    """Links that would keep up with what arrives; absent unless the lag job has computed it."""
+    """Links that would keep up with what arrives and work off what waits in ten minutes. Absent while the consumers
+    keep up, because what they are capable of is not known then, and where more of them would not help.
+    """
+    capacity_per_minute: Count | None = None
+    """Messages that one consumer accepted a minute while messages waited; absent as suggestedConsumers is."""
     repeated: Annotated[tuple[RepeatedMessage, ...], Field(max_length=5, exclude_if=lambda found: not found)] = ()
     """The messages that wait although their delivery failed again and again: at most the worst five."""
     state: Annotated[str, Field(max_length=32)]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from penstock_amqp.types.encoder import encode
 from penstock_amqp.types.values import Value
@@ -22,7 +21,8 @@ from penstock_api import management
 from penstock_api.management import StatusCode
 from penstock_broker.access.connection import Connection
 from penstock_broker.management import entity_states
-from penstock_broker.management.encoded_states import encoded_state
+from penstock_broker.management.encoded_states import ATTRIBUTES, encoded_state
+from penstock_broker.management.entity_states import subscription_state
 from penstock_broker.management.responses import ManagementResponse, query_body
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import Subscription
@@ -30,8 +30,6 @@ from penstock_broker.topology.state_changes import Changes
 from penstock_core.identity import parse_queue_name
 
 __all__ = ["ChangedStatesTask", "begin"]
-
-_ALL: Final = [field.alias or name for name, field in management.SubscriptionState.model_fields.items()]
 
 
 @dataclass(slots=True)
@@ -57,16 +55,22 @@ class ChangedStatesTask:
 
     def next_row(self) -> bytes | None:
         """As `next_state`, encoded: the values of `attributes`."""
-        if self.attributes != _ALL:
+        if self.attributes != ATTRIBUTES:
             state = self.next_state()
             return None if state is None else encode([state.get(each) for each in self.attributes])
         subscription = self._next()
-        return None if subscription is None else encoded_state(subscription, self.held)
+        return None if subscription is None else encoded_state(subscription, self._held_of(subscription))
 
     def next_state(self) -> entity_states.StateDocument | None:
         """The state of the next subscription that is still there, as it is now; None after the last."""
         subscription = self._next()
-        return None if subscription is None else entity_states.subscription_state(subscription, self.held)
+        return None if subscription is None else subscription_state(subscription, self._held_of(subscription))
+
+    def _held_of(self, subscription: Subscription) -> entity_states.InFlight:
+        queue = subscription.queue
+        if queue.in_flight and queue not in self.held:  # sent since the first step
+            return entity_states.in_flight(_connections(self.broker, (subscription,)))
+        return self.held
 
     def _next(self) -> Subscription | None:
         topology = self.broker.topology

@@ -12,15 +12,18 @@ import struct
 from typing import Final
 
 from penstock_amqp.types.encoder import encode
+from penstock_api import management
 from penstock_broker.management import entity_states
 from penstock_broker.management.entity_states import InFlight
 from penstock_broker.queue.totals import Histogram
 from penstock_broker.topology.records import KeptEncoding, Subscription
 
-__all__ = ["encoded_histogram", "encoded_state"]
+__all__ = ["ATTRIBUTES", "encoded_histogram", "encoded_state"]
 
-_DECLARED: Final = 17
-"""So many attributes, the first ones, change only by a declaration or a rebind."""
+ATTRIBUTES: Final = [field.alias or name for name, field in management.SubscriptionState.model_fields.items()]
+"""All, in the order of a row."""
+_COUNTERS: Final = ATTRIBUTES[ATTRIBUTES.index("depth") :]
+"""Those before them change only by a declaration or a rebind."""
 _LONG: Final = struct.Struct(">Bq").pack
 _SMALL: Final = [encode(number) for number in range(128)]
 _NULL: Final = encode(None)
@@ -31,8 +34,8 @@ _EMPTY: Final = encode({"indexes": [], "counts": [], "sumMs": 0})
 def encoded_state(subscription: Subscription, held: InFlight) -> bytes:
     """The attributes of `penstock_api.management.SubscriptionState` in their order, as an encoded list."""
     counters = entity_states.counters(subscription.queue, held, encoded_histogram)
-    body = b"".join([_declared(subscription), *map(_encoded, counters.values())])
-    return b"\xd0" + (len(body) + 4).to_bytes(4, "big") + (_DECLARED + len(counters)).to_bytes(4, "big") + body
+    body = b"".join([_declared(subscription), *[_encoded(counters[name]) for name in _COUNTERS]])
+    return b"\xd0" + (len(body) + 4).to_bytes(4, "big") + len(ATTRIBUTES).to_bytes(4, "big") + body
 
 
 def _declared(subscription: Subscription) -> bytes:

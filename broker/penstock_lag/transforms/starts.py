@@ -21,6 +21,7 @@ __all__ = ["START_COLUMNS", "with_starts"]
 START_COLUMNS: Final = (
     *("seq", "poll", "time_ms", *QUEUE, "incarnation"),
     *("depth", "scheduled", "stranded", "oldest_available_ms", "acked", "moved"),
+    *("ready", "consumers", "usable_consumers"),
 )
 """What this step needs of the subscription rows."""
 
@@ -31,7 +32,8 @@ def with_starts(subscriptions: DataFrame, polls: DataFrame, thresholds: Threshol
     In: subscription rows; polls as penstock_lag.polls.PlacedPoll with their ordinal. Out: ordinal, queue_name,
     first_seq, last_seq, last_poll, last_ms, stretch_start (0 if it was never caught up) and recent_start (seq of the
     snapshot with which a span begins), caught_up_ms, progressed_ms (null if no snapshot shows progress), and
-    window_falls, stretch_falls and recent_falls: how often the depth fell from one snapshot of the span to the next.
+    window_falls, stretch_falls and recent_falls: how often the depth fell from one snapshot of the span to the next;
+    and worked_intervals, worked_accepted and worked_consumer_ms as in penstock_lag_rules.figures.Work.
     """
     narrow = subscriptions.join(F.broadcast(polls), ["ordinal", "poll"], how="inner").select(
         # Spark compares the first eight bytes of what it sorts by; names would begin with the same ones.
@@ -39,6 +41,8 @@ def with_starts(subscriptions: DataFrame, polls: DataFrame, thresholds: Threshol
         *QUEUE,
         *("seq", "poll", "time_ms", "depth", "run_start", "incarnation", "shows_absence"),
         _caught_up(thresholds).alias("caught_up"),
+        *("acked", "consumers"),
+        _busy(thresholds).alias("busy"),
         (F.coalesce("acked", F.lit(0)) + F.coalesce("moved", F.lit(0))).alias("taken"),
     )
     by_seq = Window.partitionBy("sorted_by", *QUEUE).orderBy("seq")
@@ -48,6 +52,9 @@ def with_starts(subscriptions: DataFrame, polls: DataFrame, thresholds: Threshol
         *("seq", "poll", "time_ms", "caught_up"),
         (F.col("depth") < F.lag("depth").over(by_seq)).alias("fell"),
         _progressed(by_seq).alias("progressed"),
+        _worked_ms(by_seq, thresholds).alias("worked_ms"),
+        (F.col("acked") - F.lag("acked").over(by_seq)).alias("accepted"),
+        (F.col("consumers") + F.lag("consumers").over(by_seq)).alias("consumers_twice"),
         F.lead("seq", 2).over(by_seq).isNull().alias("among_last_two"),
         F.last("time_ms").over(whole).alias("last_ms"),
         F.coalesce(F.max(F.when(F.col("caught_up"), F.col("seq"))).over(whole), F.lit(0)).alias("stretch_start"),
@@ -64,6 +71,9 @@ def with_starts(subscriptions: DataFrame, polls: DataFrame, thresholds: Threshol
         F.count_if("fell").alias("window_falls"),
         F.count_if(F.col("fell") & (seq > F.col("stretch_start"))).alias("stretch_falls"),
         F.count_if(F.col("fell") & (seq > F.col("recent_start"))).alias("recent_falls"),
+        F.count("worked_ms").alias("worked_intervals"),
+        _sum_of_worked(F.col("accepted")).alias("worked_accepted"),
+        _sum_of_worked(F.expr("consumers_twice * worked_ms div 2")).alias("worked_consumer_ms"),
     )
     return grouped.drop("sorted_by")
 
@@ -76,7 +86,28 @@ def _caught_up(thresholds: Thresholds) -> Column:
 
 def _progressed(by_seq: WindowSpec) -> Column:
     """More was accepted or moved than in the snapshot before, or in the first of a life that was born just now."""
+    more = F.col("taken") > F.lag("taken").over(by_seq)
+    return F.when(_same_life(by_seq), more).otherwise(F.col("shows_absence") & (F.col("taken") > 0))
+
+
+def _same_life(by_seq: WindowSpec) -> Column:
     same_run = F.lag("run_start").over(by_seq).eqNullSafe(F.col("run_start"))
     same_incarnation = F.lag("incarnation").over(by_seq).eqNullSafe(F.col("incarnation"))
-    more = F.col("taken") > F.lag("taken").over(by_seq)
-    return F.when(same_run & same_incarnation, more).otherwise(F.col("shows_absence") & (F.col("taken") > 0))
+    return same_run & same_incarnation
+
+
+def _busy(thresholds: Thresholds) -> Column:
+    usable = F.coalesce("usable_consumers", "consumers")
+    has_work = (F.col("ready") > 0) & (F.col("consumers") > 0) & (F.col("consumers") <= usable)
+    return has_work & ~_caught_up(thresholds)
+
+
+def _worked_ms(by_seq: WindowSpec, thresholds: Thresholds) -> Column:
+    """How long all consumers were busy since the snapshot before; null if it is not known that they were."""
+    elapsed_ms = F.col("time_ms") - F.lag("time_ms").over(by_seq)
+    both_busy = F.col("busy") & F.coalesce(F.lag("busy").over(by_seq), F.lit(False))
+    return F.when(_same_life(by_seq) & both_busy & elapsed_ms.between(1, thresholds.busy_interval_ms), elapsed_ms)
+
+
+def _sum_of_worked(of: Column) -> Column:
+    return F.coalesce(F.sum(F.when(F.col("worked_ms").isNotNull(), of)), F.lit(0))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from penstock_api.observer_tokens import FULL_TOKEN, SCALE_KEY, TOKEN_SCOPES
+from penstock_api.observer_tokens import FULL_TOKEN, MESSAGES_TOKEN, SCALE_KEY, TOKEN_SCOPES
 from penstock_api.resources import Broker
 from penstock_operator.children import certificates
 from penstock_operator.children.certificates import Pair
@@ -22,8 +22,8 @@ from penstock_operator.manifest import Manifest, text_at
 
 __all__ = ["MANAGEMENT_USER", "SECRETS", "Credentials", "hosts_of", "manifests", "renew"]
 
-SECRETS: Final = ("ca", "amqp", "management", "observer", "observer-scrape", "observer-lag")
-"""The Secrets of a Broker: their names after `<broker>-`."""
+SECRETS: Final = ("ca", "amqp", "management", "observer", "observer-scrape", "observer-lag", "observer-messages")
+"""The Secrets of a Broker: their names after `<broker>-`. The last one is made only if its page shows messages."""
 
 MANAGEMENT_USER: Final = "operator"
 _TOKEN_BYTES: Final = 32
@@ -49,9 +49,12 @@ class Credentials:
         """The key of the tokens of single subscriptions."""
         return self.observer[SCALE_KEY].encode()
 
-    def handed_out(self, name: str) -> str:
-        """The token for a user of the observer that should have the one of this file."""
-        return self.observer[name if self.is_narrow else FULL_TOKEN]
+    def users_of_the_observer(self) -> Iterator[tuple[str, str]]:
+        """Who has a Secret with one token of the observer, and that token."""
+        for user, name in (("scrape", "scrape.token"), ("lag", "lag.token")):
+            yield user, self.observer[name if self.is_narrow else FULL_TOKEN]
+        if MESSAGES_TOKEN in self.observer:
+            yield "messages", self.observer[MESSAGES_TOKEN]
 
 
 def hosts_of(broker: Broker, cluster_domain: str) -> tuple[str, ...]:
@@ -91,7 +94,8 @@ def renew(
     if server is None or certificates.server_is_due(server, ca, hosts, now):
         server = certificates.make_server(ca, hosts, now)
     secret = observed.get(f"{name}-observer")
-    tokens = {key: _text(secret, key) or random_text(_TOKEN_BYTES) for key in (*TOKEN_SCOPES, SCALE_KEY)}
+    files = (*TOKEN_SCOPES, SCALE_KEY, *((MESSAGES_TOKEN,) if broker.spec.page.show_messages else ()))
+    tokens = {key: _text(secret, key) or random_text(_TOKEN_BYTES) for key in files}
     if knows_scopes is None:
         handed_out = _text(observed.get(f"{name}-observer-lag"), "token")
         knows_scopes = handed_out is not None and handed_out != tokens[FULL_TOKEN]
@@ -126,8 +130,8 @@ def manifests(broker: Broker, credentials: Credentials) -> list[Manifest]:
             {**{key: text.encode() for key, text in credentials.observer.items()}, "ca.crt": ca},
         ),
         *(
-            _secret(broker, f"{name}-observer-{user}", {"token": credentials.handed_out(token).encode(), "ca.crt": ca})
-            for user, token in (("scrape", "scrape.token"), ("lag", "lag.token"))
+            _secret(broker, f"{name}-observer-{user}", {"token": token.encode(), "ca.crt": ca})
+            for user, token in credentials.users_of_the_observer()
         ),
         config_map,
     ]

@@ -76,6 +76,8 @@ def lag_status(
         lost=entry.lost,
         losses=_losses(entry),
         consumers=entry.consumers,
+        suggested_consumers=entry.suggested_consumers,
+        capacity_per_minute=entry.capacity_per_minute,
         repeated=tuple(
             RepeatedMessage(id=each.id, delivery_count=each.delivery_count, age_seconds=each.age_seconds)
             for each in entry.repeated

@@ -100,6 +100,7 @@ def _is_noticeable(shown: Lag, found: Lag) -> bool:
         (shown.redelivery_percent, found.redelivery_percent),
         (shown.consumers, found.consumers),
         (shown.suggested_consumers, found.suggested_consumers),
+        (shown.capacity_per_minute, found.capacity_per_minute),
     )
     return (
         any(_count_differs(old, new) for old, new in counts)

@@ -271,6 +271,17 @@ def test_what_clients_are_told(tmp_path: Path) -> None:
     )
 
 
+def test_the_broker_lets_its_observer_see_messages_only_if_the_page_shows_them(tmp_path: Path) -> None:
+    assert loaded(tmp_path).observer_peek is False
+    assert loaded(tmp_path, page={"showMessages": True}).observer_peek is True
+    knows = frozenset(release_terms.settings_vocabulary(settings.BrokerSettings)) - {"settings.observerPeek"}
+    older = stateful_set.PinnedPods("image:1", "image:1", stateful_set.LATEST, knows)
+    assert stateful_set.unknown_settings(broker(), older) == ()
+    shows = broker(page={"showMessages": True})
+    # Its observer would not know the option either, and end at once.
+    assert stateful_set.unknown_settings(shows, older) == ("settings.observerPeek",)
+
+
 def test_limits_of_transactions(tmp_path: Path) -> None:
     assert loaded(tmp_path).transactions == TransactionSettings()
     every = {

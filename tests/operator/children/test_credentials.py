@@ -145,6 +145,40 @@ def test_once_the_observer_knows_them_every_user_gets_its_own_token_and_keeps_it
         assert set(cast(dict[str, str], dig(stored(narrow)[name], "data"))) == {"token", "ca.crt"}
 
 
+SHOWS = broker(page={"showMessages": True})
+
+
+def with_messages(observed: dict[str, Manifest | None]) -> credentials.Credentials:
+    return credentials.renew(observed, SHOWS, HOSTS, NOW, secrets.token_urlsafe, knows_scopes=False)
+
+
+def test_the_token_that_shows_messages_is_made_only_for_a_page_that_shows_them() -> None:
+    closed = renewed({})
+    assert "main-observer-messages" not in stored(closed)
+    open_ = with_messages(stored(closed))
+    assert set(open_.observer) - set(closed.observer) == {"messages.token"}
+    assert {key: open_.observer[key] for key in closed.observer} == closed.observer
+    secrets_now = stored(open_)
+    token = open_.observer["messages.token"]
+    # Not the token for everything, although this observer refuses narrower ones: it is good for the page alone.
+    assert text_in(secrets_now, "main-observer-messages", "token") == token
+    assert text_in(secrets_now, "main-observer", "messages.token") == token
+    assert set(cast(dict[str, str], dig(secrets_now["main-observer-messages"], "data"))) == {"token", "ca.crt"}
+    assert with_messages(secrets_now) == open_
+
+
+def test_a_page_that_shows_messages_no_more_forgets_the_token() -> None:
+    before = stored(with_messages({}))
+    closed = renewed(before)
+    after = stored(closed)
+    assert "messages.token" not in closed.observer
+    assert dig(after["main-observer"], "data", "messages.token") is None
+    # The Secret of those who had it stays, because the operator deletes none; what is in it is never good again.
+    left = {**after, "main-observer-messages": before["main-observer-messages"]}
+    again = with_messages(left).observer["messages.token"]
+    assert again != text_in(before, "main-observer-messages", "token")
+
+
 @pytest.mark.parametrize("value", ["", "c2hvcnQ=", "not base64!", base64.b64encode(b"\xff" * 40).decode()])
 def test_a_password_that_is_no_good_is_made_anew(value: str) -> None:
     observed = stored(renewed({}))
