@@ -7,7 +7,7 @@ compares them with the models. Times are milliseconds since the epoch. Source: d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias, cast
 
 from penstock_amqp.endpoint.events import AVAILABLE
@@ -32,6 +32,8 @@ __all__ = [
     "StateDocument",
     "broker_state",
     "connection_state",
+    "counters",
+    "declared",
     "exchange_state",
     "in_flight",
     "link_states",
@@ -75,6 +77,11 @@ def _add_delivery(oldest: InFlight, queue: Queue, available_us: int, sent_us: in
 
 def subscription_state(subscription: Subscription, held: InFlight) -> StateDocument:
     """A `penstock.subscription`."""
+    return {**declared(subscription), **counters(subscription.queue, held, _histogram)}
+
+
+def declared(subscription: Subscription) -> StateDocument:
+    """The part of a `penstock.subscription` that changes only by a declaration or a rebind."""
     identity, binding = subscription.identity, subscription.binding
     return {
         "queueName": subscription.name,
@@ -94,7 +101,6 @@ def subscription_state(subscription: Subscription, held: InFlight) -> StateDocum
         "user": subscription.user,
         "incarnation": subscription.queue.incarnation,
         "revision": subscription.revision,
-        **_counters(subscription.queue, held),
     }
 
 
@@ -110,11 +116,12 @@ def queue_state(node: PointToPointQueue, held: InFlight) -> StateDocument:
         "incarnation": node.queue.incarnation,
         "revision": node.revision,
         "examined": node.queue.backlog.examination.total,
-        **_counters(node.queue, held),
+        **counters(node.queue, held, _histogram),
     }
 
 
-def _counters(queue: Queue, held: InFlight) -> StateDocument:
+def counters(queue: Queue, held: InFlight, histogram: Callable[[Histogram], Value]) -> StateDocument:
+    """How a queue stands, and what it has counted; `histogram` makes the values of its histograms."""
     oldest_us, hold_us = _oldest(queue, held)
     consumers = queue.links.consumers
     containers: list[Value] = list(dict.fromkeys(each.connection.client.container_id for each in consumers))
@@ -150,9 +157,9 @@ def _counters(queue: Queue, held: InFlight) -> StateDocument:
         "dropped": queue.totals.dropped,
         "lostAtRestart": queue.totals.lost_at_restart,
         "maxDeliveryCount": queue.totals.max_delivery_count,
-        "sojourn": _histogram(queue.totals.sojourn),
-        "wait": _histogram(queue.totals.wait),
-        "hold": _histogram(queue.totals.hold),
+        "sojourn": histogram(queue.totals.sojourn),
+        "wait": histogram(queue.totals.wait),
+        "hold": histogram(queue.totals.hold),
         "repeated": repeated_messages(queue),
     }
 
