@@ -312,6 +312,8 @@ class SubscriptionState(ManagementDocument):
     stranded: int = 0  # should go to a dead-letter or expiry destination, which does not accept them now
     oldest_available_ms: int | None = None  # when the oldest unsettled message became available
     oldest_hold_ms: int | None = None  # when the longest-held delivery was sent
+    first_expires_ms: int | None = None  # when the ready message expires that is handed out first; never: absent
+    last_expires_ms: int | None = None  # of the one that is handed out last; both absent with priorities or groups
     consumers: int
     credit: int  # of all consuming links together, whether they may get a message or not
     usable_consumers: int = 0  # links that could take the first ready message if they gave credit

@@ -24,6 +24,7 @@ from penstock_lag_rules.rules import Thresholds
 from penstock_observer.access_reviews import ApiServerReviews, PageOf
 from penstock_observer.broker_client import PolledBroker, over_unix_socket
 from penstock_observer.broker_details import BrokerDetails, details_over
+from penstock_observer.clock_memory import ClockMemory
 from penstock_observer.depth_history import DepthHistory
 from penstock_observer.http import Api, make_app
 from penstock_observer.kubernetes_login import KubernetesLogin
@@ -67,7 +68,8 @@ async def _until_signal(settings: ObserverSettings, announce: Announce | None) -
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve(settings, PolledBroker(over_unix_socket(settings.broker_socket)), stop, announce)
+    source = PolledBroker(over_unix_socket(settings.broker_socket), ClockMemory(settings.ledger))
+    await serve(settings, source, stop, announce)
 
 
 async def serve(

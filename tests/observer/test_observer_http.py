@@ -315,6 +315,16 @@ async def test_scale_refuses_a_number_of_messages_that_is_none(observer: Observe
     assert "perConsumer is the number of messages for each consumer, 1 to 1000000000" in body["message"]
 
 
+async def test_scale_says_no_age_that_is_not_known(observer: Observer) -> None:
+    """A scaler takes that for an error and not for zero. The other figures are known."""
+    observer.api.live.answered(a_poll(START_MS, a_subscription(depth=1, ready=1, scheduled=1)))
+    status, body = await observer.get("/v1/subscriptions/psub:durable:global:orders/scale")
+    assert (status, body["lag"], "oldestSeconds" in body) == (200, 1, False)
+    observer.api.live.answered(a_poll(START_MS, a_subscription(depth=1, scheduled=1)))
+    _, body = await observer.get("/v1/subscriptions/psub:durable:global:orders/scale")
+    assert (body["lag"], body["oldestSeconds"]) == (0, 0)
+
+
 async def test_scale_of_a_name_with_percent_signs(observer: Observer) -> None:
     """Queue names are percent-encoded themselves, so the address encodes them once more."""
     state = a_subscription(queue_name="psub:durable:global:a%2Fb", ready=1, depth=1)
