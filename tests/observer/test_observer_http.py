@@ -108,6 +108,8 @@ ROUTES = {
     ("GET", "/v1/subscriptions/{queue_name}/scale"): {"scale"},
     ("GET", "/v1/ledger/segments"): {"ledger", "lag"},
     ("GET", "/v1/ledger/segments/{name}"): {"ledger", "lag"},
+    ("GET", "/v1/audits"): {"ledger", "lag"},
+    ("GET", "/v1/audits/{name}"): {"ledger", "lag"},
     ("GET", "/v1/lag/live"): {"page", "operator"},
     ("GET", "/v1/lag/results/latest"): {"results", "lag", "page", "operator"},
     ("GET", "/v1/lag/results/{run_name}"): {"results", "lag", "page", "operator"},

@@ -211,6 +211,7 @@ def broker_state(broker: Broker) -> StateDocument:
         "transactionsCommitted": broker.transactions.committed,
         "transactionsRolledBack": broker.transactions.rolled_back,
         "refusals": dict[Value, Value](broker.clients.rejections.totals().items()),
+        "audits": [name for name, audit in broker.audits.items() if not audit.is_fetched],
         "understands": _VOCABULARY,
         **_open_transactions(transactions_of(each) for each in broker.clients.connections.values()),
     }
