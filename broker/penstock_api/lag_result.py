@@ -41,6 +41,22 @@ class LagState(StrEnum):
 _STATES: Final = frozenset(state.value for state in LagState)
 
 
+class SlowPart(StrEnum):
+    """Where the messages that were done in the window spent their time."""
+
+    HANDLER = "Handler"
+    QUEUE = "Queue"
+    NONE = "None"
+
+
+_PARTS: Final = frozenset(part.value for part in SlowPart)
+
+
+def _known_part(word: object) -> object:
+    """Read an unknown part as absent."""
+    return None if isinstance(word, str) and word not in _PARTS else word
+
+
 def _known(word: object) -> object:
     """Read an unknown state as UNKNOWN: the lag job of a later release may know more states."""
     return LagState.UNKNOWN if isinstance(word, str) and word not in _STATES else word
@@ -58,6 +74,17 @@ class RepeatedMessageLag(ResultModel):
     id: Annotated[str, Field(max_length=255)]  # its message-id, cut to 255 characters
     delivery_count: Count  # failed deliveries so far
     age_seconds: Count  # since the broker accepted it
+
+
+class PaceLag(ResultModel):
+    """What a subscription did in closed hours before the window, from rollups."""
+
+    end: AwareDatetime  # of the last of these hours
+    seconds: Count  # how long it was seen in them
+    arrival_per_minute: Count
+    settled_per_minute: Count
+    lost: Count  # messages, in all of this time
+    sojourn_p95_millis: Count | None = None  # absent below 20 completions
 
 
 class SubscriptionLag(ResultModel):
@@ -85,10 +112,17 @@ class SubscriptionLag(ResultModel):
     sojourn_p50_millis: Count | None = None  # absent below 20 completions
     sojourn_p95_millis: Count | None = None
     sojourn_p99_millis: Count | None = None
+    mean_wait_millis: Count | None = None  # from available to the first delivery; both absent below 20 of either
+    mean_hold_millis: Count | None = None  # from a delivery to its outcome
+    wait_p95_millis: Count | None = None  # only in results of runs; absent below 20
+    hold_p95_millis: Count | None = None
+    slow_part: Annotated[SlowPart | None, BeforeValidator(_known_part)] = None  # absent as the means are
     redelivery_percent: Annotated[int, Field(ge=0, le=100)] | None = None
     consumers: Count | None = None
     capacity_per_minute: Count | None = None  # accepted by one consumer while messages waited; absent if that is rare
     suggested_consumers: Annotated[int, Field(ge=1, le=2**53)] | None = None  # absent where more would not help
+    expiring_soon: Count | None = None  # ready messages that expire before a consumer takes them, at the present pace
+    expiry_risk_percent: Annotated[int, Field(ge=0, le=100)] | None = None  # their share of the ready messages
     expired: Count | None = None  # messages whose time to live ended, within the window
     dead_lettered: Count | None = None  # messages that went to the dead-letter exchange or were discarded there
     dropped: Count | None = None  # messages that a limit, a purge or the end of the queue removed
@@ -98,6 +132,11 @@ class SubscriptionLag(ResultModel):
     lost: Count | None = None  # expired + dead_lettered + dropped + lost_at_restart
     since_caught_up_seconds: Count | None = None  # how long ago it was last caught up; absent when never seen so
     repeated: Annotated[tuple[RepeatedMessageLag, ...], Field(max_length=5, exclude_if=lambda found: not found)] = ()
+    past_hour: PaceLag | None = None  # the last closed hour; only in results of runs
+    past_day: PaceLag | None = None  # up to 24 closed hours, since the last start of the broker
+    changes: Annotated[
+        tuple[Annotated[str, Field(max_length=160)], ...], Field(max_length=3, exclude_if=lambda found: not found)
+    ] = ()  # sentences: how the window differs from these hours, the weightiest first
 
 
 class LagResult(ResultModel):

@@ -40,6 +40,7 @@ def parse(arguments: Sequence[str]) -> LagJobSettings:
         ca_file=given.ca_file,
         as_of=given.as_of,
         publish=not given.no_publish,
+        rollups=given.rollups,
         output=given.output,
         memory=given.memory,
         table=given.table,
@@ -121,6 +122,12 @@ def _parser() -> argparse.ArgumentParser:
         f"${MEMORY_VARIABLE}, else 1g)",
     )
     add("--no-publish", action="store_true", help="do not store the result at the first observer")
+    add(
+        "--rollups",
+        type=Path,
+        metavar="FOLDER",
+        help="keep the rollups of hours and days in this folder (default: at the first observer, unless --no-publish)",
+    )
     add(
         "--output",
         type=Path,

@@ -9,9 +9,19 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from penstock_lag.percentiles import Histogram, added, bucket_of_rank, grown
+from penstock_lag.percentiles import Counts, Histogram, added, bucket_of_rank, grown
 from penstock_lag.spans import Subscription
-from penstock_lag_rules.figures import Coverage, Figures, Percentiles, RepeatedMessage, Standing, Subject, Work
+from penstock_lag_rules.figures import (
+    Coverage,
+    Duration,
+    Figures,
+    Percentiles,
+    RepeatedMessage,
+    Standing,
+    Subject,
+    Work,
+)
+from penstock_lag_rules.history import expires_in_ms
 
 __all__ = ["figures_of"]
 
@@ -40,6 +50,8 @@ def figures_of(found: Subscription, rows: Mapping[int, Values], coverage: Covera
         progressed_ms=found.progressed_ms,
         consumed_ms=found.consumed_ms,
         percentiles=_percentiles(found, rows),
+        wait=_duration("wait", found, rows),
+        hold=_duration("hold", found, rows),
         work=Work(
             intervals=found.starts["worked_intervals"],
             accepted=found.starts["worked_accepted"],
@@ -59,6 +71,7 @@ def _standing(row: Values) -> Standing:
         stranded=row["stranded"] or 0,
         age_ms=_since(row["oldest_available_ms"], now_ms),
         hold_ms=_since(row["oldest_hold_ms"], now_ms),
+        expires_in_ms=expires_in_ms(row["first_expires_ms"], row["last_expires_ms"], now_ms),
         consumers=row["consumers"],
         credit=row["credit"],
         usable_consumers=row["usable_consumers"],
@@ -86,13 +99,7 @@ def _repeated(text: str | None, observed_ms: int) -> tuple[RepeatedMessage, ...]
 
 
 def _percentiles(found: Subscription, rows: Mapping[int, Values]) -> Percentiles:
-    sojourn = grown(
-        {
-            "first": _histogram("sojourn", life.first_sojourn_seq, rows),
-            "last": _histogram("sojourn", life.last_sojourn_seq, rows),
-        }
-        for life in found.lives
-    )
+    sojourn = _grown("sojourn", found, rows)
     hold = added(_histogram("hold", found.lives[-1].hold_seq, rows))
     return Percentiles(
         completions=sum(sojourn.values()),
@@ -101,6 +108,27 @@ def _percentiles(found: Subscription, rows: Mapping[int, Values]) -> Percentiles
         sojourn_p99=bucket_of_rank(sojourn, 99),
         hold_p99=bucket_of_rank(hold, 99),
     )
+
+
+def _duration(name: str, found: Subscription, rows: Mapping[int, Values]) -> Duration:
+    counts = _grown(name, found, rows)
+    ends = [(life.first_sojourn_seq, life.last_sojourn_seq) for life in found.lives]
+    sum_ms = sum(_sum_ms(name, last, rows) - _sum_ms(name, first, rows) for first, last in ends)
+    return Duration(sum(counts.values()), max(sum_ms, 0), bucket_of_rank(counts, 95))
+
+
+def _grown(name: str, found: Subscription, rows: Mapping[int, Values]) -> Counts:
+    return grown(
+        {
+            "first": _histogram(name, life.first_sojourn_seq, rows),
+            "last": _histogram(name, life.last_sojourn_seq, rows),
+        }
+        for life in found.lives
+    )
+
+
+def _sum_ms(name: str, seq: int | None, rows: Mapping[int, Values]) -> int:
+    return 0 if seq is None else rows[seq][f"{name}_sum_ms"] or 0
 
 
 def _histogram(name: str, seq: int | None, rows: Mapping[int, Values]) -> Histogram | None:

@@ -27,7 +27,17 @@ from penstock_lag.transforms.rows import LedgerRows
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.rules import Thresholds
 
-__all__ = ["THRESHOLDS", "Failed", "Finish", "analyse_copies", "analyse_rows", "analyse_served", "finish_all"]
+__all__ = [
+    "THRESHOLDS",
+    "Failed",
+    "Finish",
+    "analyse_copies",
+    "analyse_rows",
+    "analyse_served",
+    "copies_of",
+    "finish_all",
+    "served_of",
+]
 
 Failed = tuple[Target, Failure]
 """A Broker without a stored result, and why."""
@@ -49,7 +59,7 @@ def analyse_copies(
     with tempfile.TemporaryDirectory(prefix="penstock-ledger-") as scratch:
         for member in members:
             try:
-                files[member.first] = _copies(member, patience_seconds, Path(scratch))
+                files[member.first] = copies_of(member, patience_seconds, Path(scratch))
             except Failure as failure:
                 failed.append((member.target, failure))
 
@@ -68,7 +78,7 @@ def analyse_served(
     """
 
     def rows_of(some: Sequence[Member]) -> LedgerRows:
-        segments = [segment for member in some for segment in _served(member)]
+        segments = [segment for member in some for segment in served_of(member)]
         return served_rows(segments, partial(read_ledger, spark, patience_seconds=patience_seconds))
 
     return analyse_rows(spark, members, rows_of, finish)
@@ -112,7 +122,8 @@ def finish_all(members: Sequence[Member], found: Sequence[Figures], finish: Fini
     return failed
 
 
-def _copies(member: Member, patience_seconds: float, scratch: Path) -> list[SegmentFile]:
+def copies_of(member: Member, patience_seconds: float, scratch: Path) -> list[SegmentFile]:
+    """The planned segments of a Broker, copied to the scratch folder. Raises Failure."""
     if not member.plan.segments:
         return []
     try:
@@ -121,7 +132,8 @@ def _copies(member: Member, patience_seconds: float, scratch: Path) -> list[Segm
         raise Failure(f"the ledger could not be evaluated: {error}", GONE) from error
 
 
-def _served(member: Member) -> list[ServedSegment]:
+def served_of(member: Member) -> list[ServedSegment]:
+    """The planned segments of a Broker, where its observers serve them."""
     target = member.target
     return [
         ServedSegment(

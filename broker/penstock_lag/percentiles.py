@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 
-__all__ = ["Histogram", "Life", "added", "bucket_of_rank", "grown"]
+__all__ = ["Counts", "Histogram", "Life", "added", "bucket_of_rank", "grown"]
 
 Counts = Mapping[int, int]
 """Bucket -> number of messages, above 0."""

@@ -58,6 +58,8 @@ class LagJobSettings:
     """End of the window; None: the last sealed row."""
     publish: bool = True
     """PUT the result to the first observer."""
+    rollups: Path | None = None
+    """Folder in which rollups are kept, instead of at the first observer."""
     output: Path | None = None
     """Write the result here too; ``-`` is the standard output. With `brokers_file`: the folder of all results."""
     memory: str = "1g"

@@ -12,8 +12,10 @@ from typing import Final
 from penstock_api.lag_result import LagState, RepeatedMessageLag, SubscriptionLag
 from penstock_lag_rules.buckets import midpoint_ms
 from penstock_lag_rules.capacity import capacity_per_minute, suggested_consumers
-from penstock_lag_rules.figures import Figures, Percentiles, RepeatedMessage
+from penstock_lag_rules.expiry_risk import expiry_risk
+from penstock_lag_rules.figures import Duration, Figures, Percentiles, RepeatedMessage
 from penstock_lag_rules.rules import Thresholds, judge
+from penstock_lag_rules.slow_part import means, slow_part
 from penstock_lag_rules.trend import drain_time, per_minute
 
 __all__ = ["EPOCH", "MESSAGE_LENGTH", "MINIMUM_COMPLETIONS", "subscription_lag", "time_of"]
@@ -34,9 +36,11 @@ def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: T
     """The entry at the end of the window, `end_ms`. `missing`: why its broker does not report; None if it does."""
     verdict = judge(f, thresholds, end_ms, missing)
     now, grown = f.standing, f.window.growth
-    elapsed_ms = f.window.elapsed_ms
+    elapsed_ms = 0 if f.coverage.clock_steps else f.window.elapsed_ms  # how long it was is not known then
     drain = drain_time(f) if verdict.state is LagState.RECOVERING else None
     change = now.depth - f.window.first_depth
+    mean = means(f.wait, f.hold, thresholds)
+    risk = None if verdict.state is LagState.UNKNOWN else expiry_risk(f)
     return SubscriptionLag(
         queue_name=f.subject.queue_name,
         owner_namespace=f.subject.owner_namespace,
@@ -60,10 +64,17 @@ def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: T
         sojourn_p50_millis=_percentile(f.percentiles, f.percentiles.sojourn_p50),
         sojourn_p95_millis=_percentile(f.percentiles, f.percentiles.sojourn_p95),
         sojourn_p99_millis=_percentile(f.percentiles, f.percentiles.sojourn_p99),
+        mean_wait_millis=None if mean is None else mean.wait_ms,
+        mean_hold_millis=None if mean is None else mean.hold_ms,
+        wait_p95_millis=_p95(f.wait),
+        hold_p95_millis=_p95(f.hold),
+        slow_part=None if mean is None else slow_part(mean, thresholds),
         redelivery_percent=None if grown.delivered == 0 else grown.redelivered * 100 // grown.delivered,
         consumers=now.consumers,
         capacity_per_minute=capacity_per_minute(f.work, thresholds),
         suggested_consumers=suggested_consumers(f, verdict.state, thresholds),
+        expiring_soon=None if risk is None else risk.messages,
+        expiry_risk_percent=None if risk is None else risk.percent,
         expired=grown.expired,
         dead_lettered=grown.dead_lettered,
         dropped=grown.dropped,
@@ -89,6 +100,10 @@ def _repeated(message: RepeatedMessage) -> RepeatedMessageLag:
 
 def _percentile(percentiles: Percentiles, bucket: int | None) -> int | None:
     return None if bucket is None or percentiles.completions < MINIMUM_COMPLETIONS else midpoint_ms(bucket)
+
+
+def _p95(duration: Duration) -> int | None:
+    return None if duration.p95 is None or duration.count < MINIMUM_COMPLETIONS else midpoint_ms(duration.p95)
 
 
 def _seconds(milliseconds: int | None) -> int | None:

@@ -21,6 +21,7 @@ from typing import Final
 __all__ = [
     "TOTALS",
     "Coverage",
+    "Duration",
     "Figures",
     "Growth",
     "Percentiles",
@@ -69,6 +70,10 @@ class Standing:
     """Age of the oldest unsettled message; None if none waits, or if the broker's clock went back behind it."""
     hold_ms: int | None
     """How long the longest-held delivery has been out; None as for `age_ms`."""
+    expires_in_ms: tuple[int, int] | None = None
+    """How long the ready messages live that are handed out first and last; None if one of them lives for ever, if they
+    are not handed out in the order of arrival, or if the broker does not say.
+    """
     consumers: int
     credit: int
     usable_consumers: int | None = None
@@ -90,7 +95,11 @@ class Coverage:
     interval_ms: int
     """Intended time between two polls."""
     clock_steps: int = 0
-    """Polls whose time was not after that of the poll before: the broker's clock was set back."""
+    """Polls before which the broker's clock was set: the observer saw it, or the time was not after that of the poll
+    before.
+    """
+    clock_step_ms: int | None = None
+    """By how much it was set the last time, below 0 if back; None if the observer did not see it: it was set back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +155,21 @@ class Span:
     growth: Growth = field(default_factory=Growth)
 
 
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """How long something took, of everything of which it ended in the window."""
+
+    count: int = 0
+    sum_ms: int = 0
+    p95: int | None = None
+    """Bucket as in penstock_lag_rules.buckets; None: nothing, or not known without the ledger."""
+
+    @property
+    def mean_ms(self) -> int | None:
+        """Rounded down; None if nothing ended."""
+        return self.sum_ms // self.count if self.count else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """What the consumers did while all of them had something to do: over the busy intervals of the window.
@@ -192,6 +216,10 @@ class Figures:
     """Time of the last snapshot with a consumer; None if there was none."""
     percentiles: Percentiles = field(default_factory=Percentiles)
     work: Work = field(default_factory=Work)
+    wait: Duration = Duration()
+    """From available to the first delivery."""
+    hold: Duration = Duration()
+    """From a delivery to its outcome."""
 
     @property
     def without_consumer_ms(self) -> int:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from penstock_lag_rules.figures import (
     TOTALS,
     Coverage,
+    Duration,
     Figures,
     Growth,
     Percentiles,
@@ -24,7 +25,22 @@ from penstock_lag_rules.figures import (
 )
 from penstock_lag_rules.rules import Thresholds
 
-__all__ = ["Snapshot", "figures_of", "first_growth", "growth_between", "standing_of", "work_between"]
+__all__ = [
+    "Durations",
+    "Snapshot",
+    "durations_between",
+    "expires_in_ms",
+    "figures_of",
+    "first_durations",
+    "first_growth",
+    "growth_between",
+    "standing_of",
+    "work_between",
+]
+
+
+Durations = tuple[int, int, int, int]
+"""Number and sum in milliseconds of the waits, then of the holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +63,8 @@ class Snapshot:
     stranded: int = 0
     oldest_available_ms: int | None
     oldest_hold_ms: int | None = None
+    first_expires_ms: int | None = None
+    last_expires_ms: int | None = None
     consumers: int
     credit: int
     usable_credit: int
@@ -54,6 +72,8 @@ class Snapshot:
     unused_since_ms: int | None = None
     totals: Growth
     """Since its life began; none of them ever falls within one life."""
+    durations: Durations = (0, 0, 0, 0)
+    """Since its life began, too."""
     repeated: tuple[RepeatedMessage, ...] = ()
 
     def age_ms(self) -> int | None:
@@ -89,6 +109,10 @@ def figures_of(
     grown = [first_growth(snapshots[0]), *(growth_between(before, now) for before, now in pairwise(snapshots))]
     progressed = [now.time_ms for now, growth in zip(snapshots, grown, strict=True) if growth.is_progress]
     consumed = [each.time_ms for each in snapshots if each.consumers > 0]
+    lasted = [durations_between(before, now) for before, now in pairwise(snapshots)]
+    if is_new:
+        lasted.append(first_durations(snapshots[0]))
+    waits, wait_ms, holds, hold_ms = (sum(each) for each in zip((0, 0, 0, 0), *lasted, strict=True))
     return Figures(
         subject=subject,
         standing=standing_of(last),
@@ -101,6 +125,8 @@ def figures_of(
         consumed_ms=consumed[-1] if consumed else None,
         percentiles=percentiles or Percentiles(),
         work=_all_work([work_between(before, now, thresholds) for before, now in pairwise(snapshots)]),
+        wait=Duration(waits, wait_ms),
+        hold=Duration(holds, hold_ms),
     )
 
 
@@ -115,6 +141,7 @@ def standing_of(last: Snapshot) -> Standing:
         stranded=last.stranded,
         age_ms=last.age_ms(),
         hold_ms=_since(last.oldest_hold_ms, last.time_ms),
+        expires_in_ms=expires_in_ms(last.first_expires_ms, last.last_expires_ms, last.time_ms),
         consumers=last.consumers,
         credit=last.credit,
         usable_consumers=last.usable_consumers,
@@ -169,6 +196,21 @@ def growth_between(before: Snapshot, now: Snapshot) -> Growth:
     return grown
 
 
+def first_durations(first: Snapshot) -> Durations:
+    """As `first_growth`."""
+    return first.durations if first.is_born else (0, 0, 0, 0)
+
+
+def durations_between(before: Snapshot, now: Snapshot) -> Durations:
+    """What ended between two snapshots; after a restart that is not known."""
+    if before.life != now.life:
+        return first_durations(now)
+    waits, wait_ms, holds, hold_ms = (
+        max(later - earlier, 0) for earlier, later in zip(before.durations, now.durations, strict=True)
+    )
+    return waits, wait_ms, holds, hold_ms
+
+
 def work_between(before: Snapshot, now: Snapshot, thresholds: Thresholds) -> Work:
     """What the consumers did from one snapshot to the next: nothing that counts, unless all of them were busy."""
     elapsed_ms = now.time_ms - before.time_ms
@@ -198,6 +240,13 @@ def _difference(before: Growth, now: Growth) -> Growth:
 
 def _sum(growths: Sequence[Growth]) -> Growth:
     return Growth(**{name: sum(getattr(each, name) for each in growths) for name in TOTALS})
+
+
+def expires_in_ms(first_ms: int | None, last_ms: int | None, now_ms: int) -> tuple[int, int] | None:
+    """How long the messages live that are handed out first and last; None if that is not known of both."""
+    if first_ms is None or last_ms is None:
+        return None
+    return max(first_ms - now_ms, 0), max(last_ms - now_ms, 0)
 
 
 def _since(then_ms: int | None, now_ms: int) -> int | None:

@@ -53,6 +53,12 @@ class Thresholds:
     """A message whose delivery failed so often is poison, also while others are accepted."""
     loss_percent: int = 1
     """Least share of lost messages among those that left."""
+    slow_ms: int = 100
+    """A wait or a hold of less on average is not slow."""
+    slow_times: int = 2
+    """One of them is the slow part if it takes at least so many times as long as the other."""
+    minimum_durations: int = 20
+    """Means of fewer would depend on chance."""
     busy_interval_ms: int = 90_000
     """Two snapshots that are further apart do not show that the consumers were busy in between."""
     minimum_busy_intervals: int = 3
@@ -175,7 +181,7 @@ def _young(f: Figures, t: Thresholds) -> str | None:
     return None
 
 
-def _lagging(f: Figures, _: Thresholds) -> str | None:
+def _lagging(f: Figures, t: Thresholds) -> str | None:
     now, stretch = f.standing, f.stretch
     direction = trend(f).direction
     is_aging = (
@@ -186,7 +192,7 @@ def _lagging(f: Figures, _: Thresholds) -> str | None:
     )
     if not (direction > 0 or (is_aging and direction == 0)):
         return None
-    return f"the consumers fall behind: {_rates(f)}; {_backlog(f)}"
+    return f"the consumers fall behind: {_rates(f)}; {_backlog(f)}{_spent(f, t)}"
 
 
 def _recovering(f: Figures, _: Thresholds) -> str | None:
@@ -228,7 +234,8 @@ def judge(figures: Figures, thresholds: Thresholds, end_ms: int, missing: str | 
         if reason is not None:
             return LagVerdict(state, reason)
     return LagVerdict(
-        LagState.BACKLOG_STEADY, f"the backlog neither grows nor shrinks: {_rates(figures)}; {_backlog(figures)}"
+        LagState.BACKLOG_STEADY,
+        f"the backlog neither grows nor shrinks: {_rates(figures)}; {_backlog(figures)}{_spent(figures, thresholds)}",
     )
 
 
@@ -238,8 +245,7 @@ def _unknown(f: Figures, t: Thresholds, end_ms: int) -> str | None:
     if silent_ms > t.stale_after_ms:
         return f"its broker was last seen {_s(silent_ms)} before the end of the window"
     if covered.clock_steps > 0:
-        waiting = _waiting(f.standing.depth)
-        return f"the clock of its broker was set back within the window, so ages and rates are not known; {waiting}"
+        return _clock_was_set(f)
     expected = covered.elapsed_ms // max(covered.interval_ms, 1) + 1
     if covered.polls * 100 < expected * t.minimum_complete_percent:
         return f"only {covered.polls} of {expected} expected polls of its broker are in the ledger"
@@ -247,6 +253,15 @@ def _unknown(f: Figures, t: Thresholds, end_ms: int) -> str | None:
         few = "is only 1 snapshot" if f.window.snapshots == 1 else f"are only {f.window.snapshots} snapshots"
         return f"there {few} so far; {t.minimum_snapshots} are needed"
     return None
+
+
+def _clock_was_set(f: Figures) -> str:
+    step_ms = f.coverage.clock_step_ms
+    if step_ms is None:  # ages may be wrong, too: an earlier release of the observer did not correct them
+        waiting = _waiting(f.standing.depth)
+        return f"the clock of its broker was set back within the window, so ages and rates are not known; {waiting}"
+    how = f"{'forward' if step_ms > 0 else 'back'} by {round(abs(step_ms) / 1000)} s"
+    return f"the clock of its broker was set {how} within the window, so rates are not known; {_backlog(f)}"
 
 
 def _backlog(f: Figures) -> str:
@@ -276,6 +291,14 @@ def _rates(f: Figures) -> str:
     return f"{come} messages a minute arrive and {go} are accepted"
 
 
+def _spent(f: Figures, t: Thresholds) -> str:
+    """Where messages spend their time: with the consumers, or before."""
+    waits, holds = f.wait.mean_ms, f.hold.mean_ms
+    if waits is None or holds is None or min(f.wait.count, f.hold.count) < t.minimum_durations:
+        return ""
+    return f"; on average a message waited {_short(waits)} for a consumer and was held for {_short(holds)}"
+
+
 def _losses(grown: Growth) -> str:
     parts = (
         (grown.expired, "expired", "expired"),
@@ -292,6 +315,13 @@ def _named(messages: tuple[RepeatedMessage, ...] | list[RepeatedMessage]) -> str
     worst = messages[0]
     more = f" and {len(messages) - 1} more" if len(messages) > 1 else ""
     return f" ({worst.id} failed {worst.delivery_count} times{more})"
+
+
+def _short(milliseconds: int) -> str:
+    """As exact as it matters."""
+    if milliseconds < 1_000:
+        return f"{milliseconds} ms"
+    return f"{milliseconds / 1000:.1f} s" if milliseconds < 10_000 else _s(milliseconds)
 
 
 def _s(milliseconds: int) -> str:

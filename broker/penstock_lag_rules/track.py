@@ -10,18 +10,36 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypedDict
 
-from penstock_lag_rules.figures import TOTALS, Coverage, Figures, Growth, Percentiles, Span, Subject, Work
-from penstock_lag_rules.history import Snapshot, first_growth, growth_between, standing_of, work_between
+from penstock_lag_rules.figures import TOTALS, Coverage, Duration, Figures, Growth, Percentiles, Span, Subject, Work
+from penstock_lag_rules.history import (
+    Snapshot,
+    durations_between,
+    first_durations,
+    first_growth,
+    growth_between,
+    standing_of,
+    work_between,
+)
 from penstock_lag_rules.rules import Thresholds
 
 __all__ = ["Track"]
 
-TIME, DEPTH, READY, IN_FLIGHT, CONSUMERS, USABLE, CREDIT, AGE, FELL, INTERVALS, ACCEPTED, CONSUMER_MS, GROWN = range(13)
+TIME, DEPTH, READY, IN_FLIGHT, CONSUMERS, USABLE, CREDIT, AGE, FELL, DONE = range(10)
+GROWN: Final = DONE + 7
+"""From DONE on: the fields of Work, then those of history.Durations, since the track began."""
 WIDTH: Final = GROWN + len(TOTALS)
 UNKNOWN: Final = -1
 """Stands for an age that is not known."""
+
+
+class _Done(TypedDict):
+    """Fields of Figures."""
+
+    work: Work
+    wait: Duration
+    hold: Duration
 
 
 class Track:
@@ -60,17 +78,14 @@ class Track:
             growth = first_growth(snapshot)
             grown = [getattr(growth, name) for name in TOTALS]
             fell = False
-            worked = (0, 0, 0)
+            done = [0, 0, 0, *first_durations(snapshot)]
         else:
             growth = growth_between(before, snapshot)
             grown = [rows[at - len(TOTALS)] + getattr(growth, name) for at, name in enumerate(TOTALS, len(rows))]
             fell = snapshot.depth < before.depth
-            work, last = work_between(before, snapshot, self._thresholds), len(rows) - WIDTH
-            worked = (
-                rows[last + INTERVALS] + work.intervals,
-                rows[last + ACCEPTED] + work.accepted,
-                rows[last + CONSUMER_MS] + work.consumer_ms,
-            )
+            work = work_between(before, snapshot, self._thresholds)
+            added = (work.intervals, work.accepted, work.consumer_ms, *durations_between(before, snapshot))
+            done = [rows[at - WIDTH] + more for at, more in enumerate(added, len(rows) + DONE)]
         number = self._first + len(rows) // WIDTH
         age_ms = snapshot.age_ms()
         rows.extend(
@@ -84,7 +99,7 @@ class Track:
                 snapshot.credit,
                 UNKNOWN if age_ms is None else age_ms,
                 fell,
-                *worked,
+                *done,
                 *grown,
             )
         )
@@ -167,17 +182,18 @@ class Track:
             progressed_ms=rows[max(progressed, 0) * WIDTH],
             consumed_ms=rows[consumed * WIDTH] if consumed >= 0 else None,
             percentiles=percentiles or Percentiles(),
-            work=self._work(),
+            **self._done(),
         )
 
-    def _work(self) -> Work:
-        """In the window: that until its last snapshot without that until its first."""
+    def _done(self) -> _Done:
+        """In the window: that until its last snapshot without that until its first, as the growth of a span."""
         rows, last = self._rows, len(self._rows) - WIDTH
-        return Work(
-            intervals=rows[last + INTERVALS] - rows[INTERVALS],
-            accepted=rows[last + ACCEPTED] - rows[ACCEPTED],
-            consumer_ms=rows[last + CONSUMER_MS] - rows[CONSUMER_MS],
+        base = [0] * (GROWN - DONE) if self._begins_empty else rows[DONE:GROWN]
+        intervals, accepted, consumer_ms, waits, wait_ms, holds, hold_ms = (
+            rows[last + at] - before for at, before in enumerate(base, DONE)
         )
+        work = Work(intervals=intervals, accepted=accepted, consumer_ms=consumer_ms)
+        return {"work": work, "wait": Duration(waits, wait_ms), "hold": Duration(holds, hold_ms)}
 
     def _span(self, start: int, *, is_base: bool) -> Span:
         rows, at = self._rows, start * WIDTH

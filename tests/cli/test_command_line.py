@@ -48,6 +48,8 @@ def test_the_defaults_that_the_observers_help_shows_are_those_of_its_settings() 
         "ledger",
         "token_file",
         "messages_token_file",
+        "account",
+        "api_server",
         "tls_cert",
         "tls_key",
     )

@@ -47,9 +47,9 @@ def test_a_picture_has_the_worst_first() -> None:
     assert frame([a_live_result(IDLE, STALLED)], ["main-1: away"]) == (
         "shop/main at 12:00:00 UTC: 2 subscriptions (✖ Stalled 1, ✔ Idle 1)\n"
         "? main-1: away\n"
-        "SUBSCRIPTION  STATE        LAG       OLDEST  IN/MIN  OUT/MIN  LOST  CONSUMERS  WHY\n"
-        "q-1           ✖ Stalled  1,375  13 min 59 s       9        0     0          2  none was accepted\n"
-        "q-2           ✔ Idle         0          0 s       –        –     0          1  no message waits\n"
+        "SUBSCRIPTION  STATE        LAG       OLDEST  IN/MIN  OUT/MIN  LOST  CONSUMERS  SUGGESTED  WHY\n"
+        "q-1           ✖ Stalled  1,375  13 min 59 s       9        0     0          2          –  none was accepted\n"
+        "q-2           ✔ Idle         0          0 s       –        –     0          1          –  no message waits\n"
     )
 
 

@@ -32,6 +32,7 @@ STOP: Final = "stop {s}-a"
 
 LOST: Final = r"(1 message was|\d+ messages were) lost in the last \d+ s"
 WAITING: Final = r"\d+ messages wait, the oldest for \d+ s"
+SPENT: Final = r"(; on average a message waited [\d.]+ m?s for a consumer and was held for [\d.]+ m?s)?"
 ONE_OF_TWO: Final = "although 2 consumers are attached, of which 1 may take the first message that is ready"
 CAUGHT_UP: Final = (
     r"the consumers have caught up; no message waits"
@@ -162,7 +163,7 @@ SCENARIOS: Final = (
         trouble=(f"{OTHER} --per-second 0.5 --prefetch 10", STOP),
         path=(LagState.OK, LagState.LAGGING),
         period_seconds=LAG_SECONDS,
-        sentence=rf"the consumers fall behind: \d+ messages a minute arrive and \d+ are accepted; {WAITING}",
+        sentence=rf"the consumers fall behind: \d+ messages a minute arrive and \d+ are accepted; {WAITING}{SPENT}",
     ),
     Scenario(
         name="steady",
@@ -175,7 +176,9 @@ SCENARIOS: Final = (
         path=(LagState.OK, LagState.LAGGING, LagState.BACKLOG_STEADY),
         period_seconds=LAG_SECONDS,
         sentence=(
-            r"the backlog neither grows nor shrinks: \d+ messages a minute arrive and \d+ are accepted; " + WAITING
+            r"the backlog neither grows nor shrinks: \d+ messages a minute arrive and \d+ are accepted; "
+            + WAITING
+            + SPENT
         ),
     ),
     Scenario(

@@ -26,6 +26,7 @@ def histories(draw: st.DrawFn) -> list[Snapshot]:
     made: list[Snapshot] = []
     now_ms, life, totals = 1_000_000, ("i", 1, 1), Growth(enqueued=draw(COUNTS))
     is_new = draw(st.booleans())
+    durations = (draw(COUNTS), draw(COUNTS), draw(COUNTS), draw(COUNTS))
     born = is_new  # what is new was absent in a poll of the same run
     for _ in range(draw(st.integers(1, 20))):
         now_ms += draw(st.sampled_from([10_000, 10_000, 10_000, 10_000, 30_000, 0, -40_000]))
@@ -37,6 +38,11 @@ def histories(draw: st.DrawFn) -> list[Snapshot]:
             life, born, totals = (life[0], life[1], life[2] + 1), draw(st.booleans()), Growth(enqueued=draw(COUNTS))
         else:
             totals = replace(totals, **{name: getattr(totals, name) + draw(COUNTS) for name in GROWING})
+        if what == "runs":
+            waits, wait_ms, holds, hold_ms = durations
+            durations = (waits + draw(COUNTS), wait_ms + draw(COUNTS), holds + draw(COUNTS), hold_ms + draw(COUNTS))
+        else:
+            durations = (draw(COUNTS), draw(COUNTS), draw(COUNTS), draw(COUNTS))
         depth = draw(COUNTS)
         made.append(
             Snapshot(
@@ -53,6 +59,7 @@ def histories(draw: st.DrawFn) -> list[Snapshot]:
                 usable_credit=draw(COUNTS),
                 usable_consumers=draw(st.none() | st.integers(0, 1)),
                 totals=totals,
+                durations=durations,
             )
         )
         born = False

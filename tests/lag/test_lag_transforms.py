@@ -13,7 +13,7 @@ from penstock_api.management import DurationHistogram, Owner, RepeatedMessage
 from penstock_lag.computation import compute_figures
 from penstock_lag.schema import LEDGER
 from penstock_lag.windows import BrokerWindow
-from penstock_lag_rules.figures import Coverage, Figures, Growth, Percentiles, Span, Standing, Subject, Work
+from penstock_lag_rules.figures import Coverage, Duration, Figures, Growth, Percentiles, Span, Standing, Subject, Work
 from penstock_lag_rules.figures import RepeatedMessage as Repeated
 from penstock_lag_rules.rules import Thresholds
 from penstock_observer.rows import Poll
@@ -74,6 +74,8 @@ def test_every_figure_of_a_backlog_that_began_after_an_empty_snapshot_two_polls_
                 scheduled=6,
                 stranded=5,
                 oldest_hold_ms=ms(3.9),
+                first_expires_ms=ms(5),
+                last_expires_ms=ms(3.5),
                 consumers=0,
                 credit=0,
                 usable_credit=0,
@@ -114,6 +116,7 @@ def test_every_figure_of_a_backlog_that_began_after_an_empty_snapshot_two_polls_
             stranded=5,
             age_ms=15_000,
             hold_ms=1_000,
+            expires_in_ms=(10_000, 0),
             consumers=0,
             credit=0,
             usable_consumers=0,
@@ -342,9 +345,10 @@ def test_segments_of_an_earlier_release_do_not_say_everything(spark: SparkSessio
     assert (one.window.growth.moved, one.window.min_credit) == (0, 4)
 
 
-def sojourn(buckets: dict[int, int]) -> DurationHistogram:
+def sojourn(buckets: dict[int, int], sum_ms: int = 0) -> DurationHistogram:
     """A cumulative histogram."""
-    return DurationHistogram(indexes=tuple(sorted(buckets)), counts=tuple(buckets[index] for index in sorted(buckets)))
+    indexes = tuple(sorted(buckets))
+    return DurationHistogram(indexes=indexes, counts=tuple(buckets[index] for index in indexes), sum_ms=sum_ms)
 
 
 def test_percentiles_are_of_the_growth_over_all_lives(spark: SparkSession) -> None:
@@ -359,6 +363,19 @@ def test_percentiles_are_of_the_growth_over_all_lives(spark: SparkSession) -> No
         at(3, a_subscription(incarnation=12, sojourn=sojourn({9: 10}), hold=sojourn({5: 99, 80: 1}))),
     )
     assert one.percentiles == Percentiles(completions=100, sojourn_p50=4, sojourn_p95=9, sojourn_p99=9, hold_p99=5)
+
+
+def test_waits_and_holds_are_of_the_growth_over_all_lives(spark: SparkSession) -> None:
+    """90 waits of together 9 s in the old incarnation, 10 of 41 s in the new one; one hold of 7 s in between."""
+    one = orders_of(
+        spark,
+        at(0, a_subscription(wait=sojourn({3: 500, 4: 10}, 70_000))),
+        at(1, a_subscription(wait=sojourn({3: 500, 4: 100}, 79_000), hold=sojourn({100: 1}, 7_000))),
+        at(2, a_subscription(incarnation=12, wait=sojourn({9: 4}, 20_000))),
+        at(3, a_subscription(incarnation=12, wait=sojourn({9: 10}, 41_000))),
+    )
+    assert one.wait == Duration(count=100, sum_ms=50_000, p95=9)
+    assert one.hold == Duration(count=1, sum_ms=7_000, p95=100)
 
 
 def test_a_histogram_need_not_be_in_every_row(spark: SparkSession) -> None:

@@ -108,6 +108,8 @@ ROUTES = {
     ("GET", "/v1/subscriptions/{queue_name}/scale"): {"scale"},
     ("GET", "/v1/ledger/segments"): {"ledger", "lag"},
     ("GET", "/v1/ledger/segments/{name}"): {"ledger", "lag"},
+    ("GET", "/v1/audits"): {"ledger", "lag"},
+    ("GET", "/v1/audits/{name}"): {"ledger", "lag"},
     ("GET", "/v1/lag/live"): {"page", "operator"},
     ("GET", "/v1/lag/results/latest"): {"results", "lag", "page", "operator"},
     ("GET", "/v1/lag/results/{run_name}"): {"results", "lag", "page", "operator"},
@@ -298,10 +300,8 @@ async def test_scale_caps_the_lag_where_more_consumers_are_not_known_to_help(
 ) -> None:
     """Two consumers and 700 messages, 100 for each consumer."""
     state = a_subscription(depth=700, ready=600, in_flight=100, consumers=2)
-    lags: tuple[SubscriptionLag, ...] = ()
-    if said is not None:
-        told = {"observed_time": datetime(2026, 3, 1, tzinfo=UTC), "message": "It is so.", **said}
-        lags = (SubscriptionLag(queue_name=state.queue_name, **told),)
+    told = {"queueName": state.queue_name, "observedTime": "2026-03-01T12:00:00Z", "message": "It is so."}
+    lags = () if said is None else (SubscriptionLag.model_validate({**told, **said}),)
     observer.api.live.answered(a_poll(START_MS, state), lags)
     status, body = await observer.get("/v1/subscriptions/psub:durable:global:orders/scale?perConsumer=100")
     assert (status, body["lag"], body["consumerCap"], body["cappedLag"]) == (200, 700, cap, capped)
@@ -315,6 +315,16 @@ async def test_scale_refuses_a_number_of_messages_that_is_none(observer: Observe
     status, body = await observer.get(path)
     assert (status, body["error"]) == (400, "BadQuestion")
     assert "perConsumer is the number of messages for each consumer, 1 to 1000000000" in body["message"]
+
+
+async def test_scale_says_no_age_that_is_not_known(observer: Observer) -> None:
+    """A scaler takes that for an error and not for zero. The other figures are known."""
+    observer.api.live.answered(a_poll(START_MS, a_subscription(depth=1, ready=1, scheduled=1)))
+    status, body = await observer.get("/v1/subscriptions/psub:durable:global:orders/scale")
+    assert (status, body["lag"], "oldestSeconds" in body) == (200, 1, False)
+    observer.api.live.answered(a_poll(START_MS, a_subscription(depth=1, scheduled=1)))
+    _, body = await observer.get("/v1/subscriptions/psub:durable:global:orders/scale")
+    assert (body["lag"], body["oldestSeconds"]) == (0, 0)
 
 
 async def test_scale_of_a_name_with_percent_signs(observer: Observer) -> None:

@@ -16,8 +16,8 @@ from penstock_page.trouble import SHOWN, counts_by_trouble, sorted_by_trouble
 
 __all__ = ["frame"]
 
-HEAD: Final = ("SUBSCRIPTION", "STATE", "LAG", "OLDEST", "IN/MIN", "OUT/MIN", "LOST", "CONSUMERS", "WHY")
-LEFT: Final = frozenset({0, 1, 8})
+HEAD: Final = ("SUBSCRIPTION", "STATE", "LAG", "OLDEST", "IN/MIN", "OUT/MIN", "LOST", "CONSUMERS", "SUGGESTED", "WHY")
+LEFT: Final = frozenset({0, 1, 9})
 NAME_WIDTH: Final = 48
 COLOURS: Final = {"bad": "\x1b[31m", "wary": "\x1b[33m", "unknown": "\x1b[35m", "good": "\x1b[32m"}
 PLAIN: Final = "\x1b[0m"
@@ -73,6 +73,7 @@ def _row(lag: SubscriptionLag) -> tuple[str, ...]:
         count(lag.settled_per_minute),
         count(lag.lost),
         count(lag.consumers),
+        count(lag.suggested_consumers),
         printable(lag.message),
     )
 
