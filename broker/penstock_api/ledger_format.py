@@ -16,7 +16,16 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["COLUMNS", "HISTOGRAMS", "HISTOGRAM_COLUMNS", "ColumnType", "LedgerColumn", "RowKind", "SegmentName"]
+__all__ = [
+    "COLUMNS",
+    "HISTOGRAMS",
+    "HISTOGRAM_COLUMNS",
+    "TOLD_COLUMNS",
+    "ColumnType",
+    "LedgerColumn",
+    "RowKind",
+    "SegmentName",
+]
 
 SUFFIX: Final = ".parquet"
 HIDDEN_PREFIX: Final = "."
@@ -133,6 +142,8 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     _text("repeated"),  # JSON: [{"id": text, "deliveryCount": integer, "availableMs": integer}, ...]; null: none
     _long("first_expires_ms"),  # when the ready messages expire that are handed out first and last; null: never, or
     _long("last_expires_ms"),  # not in the order of arrival, or the broker doesn't say
+    _text("consumer_totals"),  # JSON: [{"container": text, "delivered": integer, "sinceMs": integer}, ...]; null: none,
+    # or not repeated in this row, as a histogram
 )
 """Every column in file order. Later versions only append."""
 
@@ -146,6 +157,9 @@ they are others then has them in its first row, too.
 
 HISTOGRAM_COLUMNS: Final = tuple(f"{name}_{part}" for name in HISTOGRAMS for part in ("indexes", "counts", "sum_ms"))
 """All columns of histograms."""
+
+TOLD_COLUMNS: Final = (*HISTOGRAM_COLUMNS, "consumer_totals")
+"""All columns that are null in a row that does not repeat the histograms."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
