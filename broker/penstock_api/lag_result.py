@@ -84,6 +84,17 @@ class ConsumerShare(ResultModel):
     percent: Annotated[int, Field(ge=0, le=100)]  # of the deliveries to those that are listed
 
 
+class PaceLag(ResultModel):
+    """What a subscription did in closed hours before the window, from rollups."""
+
+    end: AwareDatetime  # of the last of these hours
+    seconds: Count  # how long it was seen in them
+    arrival_per_minute: Count
+    settled_per_minute: Count
+    lost: Count  # messages, in all of this time
+    sojourn_p95_millis: Count | None = None  # absent below 20 completions
+
+
 class SubscriptionLag(ResultModel):
     """Lag of one subscription as of `observed_time`."""
 
@@ -131,6 +142,11 @@ class SubscriptionLag(ResultModel):
     lost: Count | None = None  # expired + dead_lettered + dropped + lost_at_restart
     since_caught_up_seconds: Count | None = None  # how long ago it was last caught up; absent when never seen so
     repeated: Annotated[tuple[RepeatedMessageLag, ...], Field(max_length=5, exclude_if=lambda found: not found)] = ()
+    past_hour: PaceLag | None = None  # the last closed hour; only in results of runs
+    past_day: PaceLag | None = None  # up to 24 closed hours, since the last start of the broker
+    changes: Annotated[
+        tuple[Annotated[str, Field(max_length=160)], ...], Field(max_length=3, exclude_if=lambda found: not found)
+    ] = ()  # sentences: how the window differs from these hours, the weightiest first
 
 
 class LagResult(ResultModel):

@@ -60,6 +60,9 @@ class Operation(StrEnum):
     PURGE = "PURGE"
     MOVE = "MOVE"
     REDRIVE = "REDRIVE"
+    START_AUDIT = "START_AUDIT"
+    STOP_AUDIT = "STOP_AUDIT"
+    READ_AUDIT = "READ_AUDIT"
 
 
 class EntityType(StrEnum):
@@ -400,6 +403,7 @@ class BrokerState(ManagementDocument):
     transactions_committed: int = 0
     transactions_rolled_back: int = 0
     refusals: dict[str, int] = {}  # connections refused before or at log-in since `started_ms`, by reason
+    audits: tuple[str, ...] = ()  # queue names of the subscriptions of which READ_AUDIT may tell something
     understands: tuple[str, ...] | None = None  # penstock_api.release_terms; absent: an old release that lists none
 
 

@@ -38,6 +38,8 @@ class Scope(Enum):
     LEDGER = "ledger"
     READ_RESULTS = "read results"
     WRITE_RESULTS = "write results"
+    READ_ROLLUPS = "read rollups"
+    WRITE_ROLLUPS = "write rollups"
 
 
 FULL_TOKEN: Final = "token"
@@ -46,10 +48,12 @@ FULL_TOKEN: Final = "token"
 TOKEN_SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
     FULL_TOKEN: frozenset(Scope),
     "scrape.token": frozenset({Scope.METRICS}),
-    "ledger.token": frozenset({Scope.LEDGER}),
+    "ledger.token": frozenset({Scope.LEDGER, Scope.READ_ROLLUPS}),
     "results.token": frozenset({Scope.READ_RESULTS, Scope.WRITE_RESULTS}),
-    "lag.token": frozenset({Scope.LEDGER, Scope.READ_RESULTS, Scope.WRITE_RESULTS}),
-    "page.token": frozenset({Scope.STATE, Scope.READ_RESULTS}),
+    "lag.token": frozenset(
+        {Scope.LEDGER, Scope.READ_RESULTS, Scope.WRITE_RESULTS, Scope.READ_ROLLUPS, Scope.WRITE_ROLLUPS}
+    ),
+    "page.token": frozenset({Scope.STATE, Scope.READ_RESULTS, Scope.READ_ROLLUPS}),
     "operator.token": frozenset({Scope.STATE, Scope.READ_RESULTS}),
 }
 """Name of a token's file, which is also its key in the Secret: what it is good for."""

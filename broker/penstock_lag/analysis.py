@@ -1,12 +1,18 @@
-"""One analysis: list the ledgers, plan the window, let Spark compute, judge. Source: docs/reference/lag-job.md."""
+"""One analysis: list the ledgers, plan the windows, let Spark compute, judge. Source: docs/reference/lag-job.md.
+
+A run is about one Broker or many. A Broker that fails does not keep the others from their results; what it failed of is
+returned, with the others delivered.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,88 +24,122 @@ from pyspark.sql import SparkSession
 
 from penstock_api.failure import Failure, Misuse
 from penstock_api.lag_result import LagResult
-from penstock_lag.computation import compute_figures
+from penstock_lag.group_analysis import (
+    THRESHOLDS,
+    Failed,
+    Finish,
+    analyse_copies,
+    analyse_rows,
+    analyse_served,
+    finish_all,
+)
+from penstock_lag.groups import Member, grouped, numbered
 from penstock_lag.ledger_paths import list_ledgers, rows_in
-from penstock_lag.ledger_source import SegmentMismatch, read_ledger
-from penstock_lag.observer_client import Observer, ObserverError
+from penstock_lag.past_hours import past_of
+from penstock_lag.past_result import with_past
 from penstock_lag.result_document import Run, make_result
-from penstock_lag.segment_files import download, native_rows, served_rows
+from penstock_lag.rollup_brokers import roll_up_targets
+from penstock_lag.segment_files import native_rows, room_for_copies
 from penstock_lag.segment_listing import list_segments
-from penstock_lag.session import Needs, is_local, started_by_spark_submit, tune
+from penstock_lag.session import Needs, is_local, started_by_spark_submit
 from penstock_lag.settings import RUN_NAME_VARIABLE, LagJobSettings, check_run_name
-from penstock_lag.spark_failures import GONE, explained
-from penstock_lag.transforms.rows import LedgerRows
+from penstock_lag.spark_failures import explained
+from penstock_lag.targets import Target, observers_of
 from penstock_lag.windows import AbsentBroker, Plan, PresentBroker, make_plan
 from penstock_lag_rules.entry import EPOCH
 from penstock_lag_rules.figures import Figures
-from penstock_lag_rules.rules import Thresholds
 
-__all__ = ["Sessions", "analyse"]
+__all__ = ["Deliver", "Failed", "Sessions", "analyse"]
 
 Sessions = Callable[[Needs], AbstractContextManager[SparkSession]]
 """Makes the context manager that gives a run its Spark session."""
 
-THRESHOLDS: Final = Thresholds()
+Deliver = Callable[[Target, LagResult], None]
+"""Takes the result of a Broker as soon as it is there. Raises Failure if that does not work."""
+
+LISTINGS: Final = 32
+"""How many Brokers are asked for their segments at a time: their observers are waited for, and each on its own."""
+GROUP_ROWS_PER_CORE: Final = 500_000
+"""How many rows are computed together at most, for each task that runs at a time, unless one Broker has more. What is
+known of their subscriptions is in the driver's memory at the same time.
+"""
 log = logging.getLogger(__name__)
 
 
-def analyse(settings: LagJobSettings, observers: Sequence[Observer], sessions: Sessions) -> LagResult:
-    """The result of a run. Raises Failure if a segment can't be read, or if Spark fails."""
-    if settings.ledgers:
-        return _analyse_folders(settings, sessions)
-    plan = _plan(settings, list_segments(observers, settings.broker, settings.namespace))
+def analyse(settings: LagJobSettings, targets: Sequence[Target], sessions: Sessions, deliver: Deliver) -> list[Failed]:
+    """Compute and deliver the result of each Broker. Returns those that failed, in no order.
+
+    Raises Misuse if the run has no name, CannotRun if Spark can't be started, OutOfMemory.
+    """
     run_name = _given_run_name(settings, os.environ)
-    if not plan.segments and run_name is not None:  # Spark is not started where there is nothing for it to do
-        return _result(settings, plan, run_name, [])
-    with _session(settings, run_name, plan.rows, sessions) as (spark, name):
-        found = _from_observers(spark, plan, settings, observers) if plan.segments else []
-        return _result(settings, plan, name, found)
+    if any(target.ledgers for target in targets):
+        return _analyse_folders(settings, targets[0], sessions, deliver, run_name)
+    planned, failed = _planned(settings, targets)
+    members = numbered(planned)
+    if not any(member.plan.segments for member in members) and run_name is not None:
+        # Spark is not started where there is nothing for it to do.
+        return failed + finish_all(members, [], partial(_finish, settings, deliver, run_name))
+    rows = sum(member.plan.rows for member in members)
+    with _session(settings, run_name, rows, sessions) as (spark, name):
+        return failed + _analyse_groups(spark, members, settings, partial(_finish, settings, deliver, name))
 
 
-def _analyse_folders(settings: LagJobSettings, sessions: Sessions) -> LagResult:
-    with _session(settings, _given_run_name(settings, os.environ), rows_in(settings.ledgers), sessions) as (
-        spark,
-        name,
-    ):
-        with explained(spark):
-            folders = list_ledgers(spark, settings.ledgers, settings.broker, settings.namespace)
-        plan = _plan(settings, [folder.broker for folder in folders])
-        chosen = {(each.ordinal, each.name) for each in plan.segments}
-        files = [file for folder in folders for file in folder.files if (file.ordinal, str(file.name)) in chosen]
-        found = _compute(spark, plan, native_rows(spark, files)) if files else []
-        return _result(settings, plan, name, found)
-
-
-def _from_observers(
-    spark: SparkSession, plan: Plan, settings: LagJobSettings, observers: Sequence[Observer]
-) -> list[Figures]:
-    """On this machine from copies. Executors elsewhere can't see those: they fetch their segments themselves."""
-    if not is_local(spark):
-        return _compute(spark, plan, _served(spark, plan, settings))
-    with tempfile.TemporaryDirectory(prefix="penstock-ledger-") as scratch:
+def _planned(settings: LagJobSettings, targets: Sequence[Target]) -> tuple[list[tuple[Target, Plan]], list[Failed]]:
+    def one(target: Target) -> Plan | Failure:
         try:
-            files = download(observers, plan, Path(scratch))
-        except (ObserverError, SegmentMismatch, OSError) as error:
-            raise Failure(f"the ledger could not be evaluated: {error}", GONE) from error
-        return _compute(spark, plan, native_rows(spark, files))
+            observers = observers_of(target, settings.patience_seconds)
+        except Misuse as failure:
+            return failure
+        return _plan(settings, target, list_segments(observers, target.broker, target.namespace))
+
+    with ThreadPoolExecutor(LISTINGS, thread_name_prefix="listing") as pool:
+        found = list(zip(targets, pool.map(one, targets), strict=True))
+    planned = [(target, plan) for target, plan in found if isinstance(plan, Plan)]
+    return planned, [(target, failure) for target, failure in found if isinstance(failure, Failure)]
 
 
-def _served(spark: SparkSession, plan: Plan, settings: LagJobSettings) -> LedgerRows:
-    pairs = [(each, settings.observers[each.ordinal]) for each in plan.segments]
-    read = partial(
-        read_ledger,
-        spark,
-        token_file=settings.token_file,
-        ca_file=settings.ca_file,
-        patience_seconds=settings.patience_seconds,
-    )
-    return served_rows(pairs, read)
+def _analyse_groups(
+    spark: SparkSession, members: Sequence[Member], settings: LagJobSettings, finish: Finish
+) -> list[Failed]:
+    failed: list[Failed] = []
+    with_copies = is_local(spark)
+    most_bytes = room_for_copies(Path(tempfile.gettempdir())) if with_copies else sys.maxsize
+    groups = grouped(members, GROUP_ROWS_PER_CORE * spark.sparkContext.defaultParallelism, most_bytes)
+    analyse_group = analyse_copies if with_copies else analyse_served
+    for number, group in enumerate(groups, 1):
+        log.info(
+            "group %d of %d: %d rows in %d segments of %d Brokers",
+            *(number, len(groups), sum(member.plan.rows for member in group)),
+            *(sum(len(member.plan.segments) for member in group), len(group)),
+        )
+        failed += analyse_group(spark, group, settings.patience_seconds, finish)
+    return failed + roll_up_targets(spark, [member.target for member in members], settings)
 
 
-def _compute(spark: SparkSession, plan: Plan, rows: LedgerRows) -> list[Figures]:
-    tune(spark, plan.rows)
-    with explained(spark, plan.rows):
-        return compute_figures(spark, rows, plan.windows, THRESHOLDS)
+def _analyse_folders(
+    settings: LagJobSettings, target: Target, sessions: Sessions, deliver: Deliver, run_name: str | None
+) -> list[Failed]:
+    with _session(settings, run_name, rows_in(target.ledgers), sessions) as (spark, name):
+        with explained(spark):
+            folders = list_ledgers(spark, target.ledgers, target.broker, target.namespace)
+        member = Member(target, _plan(settings, target, [folder.broker for folder in folders]), first=0)
+        chosen = {(each.ordinal, each.name) for each in member.plan.segments}
+        files = [file for folder in folders for file in folder.files if (file.ordinal, str(file.name)) in chosen]
+        log.info("%d rows in %d segments", member.plan.rows, len(files))
+        failed = analyse_rows(
+            spark, [member], lambda _: native_rows(spark, files), partial(_finish, settings, deliver, name)
+        )
+        return failed + roll_up_targets(spark, [target], settings)
+
+
+def _finish(
+    settings: LagJobSettings, deliver: Deliver, run_name: str, member: Member, found: Sequence[Figures]
+) -> None:
+    target = member.target
+    run_of = Run(target.broker, target.namespace, run_name, target.expected)
+    thresholds = replace(THRESHOLDS, stale_after_ms=target.stale_seconds * 1000)
+    result = make_result(run_of, member.plan, found, thresholds)
+    deliver(target, with_past(result, found, past_of(target, settings, member.plan.end_ms)))
 
 
 @contextmanager
@@ -113,21 +153,14 @@ def _session(
         yield spark, check_run_name(run_name or spark.sparkContext.appName or "")
 
 
-def _plan(settings: LagJobSettings, brokers: Sequence[PresentBroker | AbsentBroker]) -> Plan:
+def _plan(settings: LagJobSettings, target: Target, brokers: Sequence[PresentBroker | AbsentBroker]) -> Plan:
     """The clock is only read for a ledger without any row."""
-    window_ms, stale_ms = settings.window_seconds * 1000, settings.stale_seconds * 1000
+    window_ms, stale_ms = target.window_seconds * 1000, target.stale_seconds * 1000
     as_of_ms = None if settings.as_of is None else _milliseconds(settings.as_of)
     plan = make_plan(brokers, window_ms, stale_ms, as_of_ms, time.time_ns() // 1_000_000)
     for ordinal, reason in plan.missing:
-        log.warning("%s-%d does not report: %s", settings.broker, ordinal, reason)
+        log.warning("%s-%d does not report: %s", target.name, ordinal, reason)
     return plan
-
-
-def _result(settings: LagJobSettings, plan: Plan, run_name: str, found: Sequence[Figures]) -> LagResult:
-    expected = len(settings.ledgers or settings.observers)
-    run_of = Run(settings.broker, settings.namespace, run_name, expected)
-    thresholds = replace(THRESHOLDS, stale_after_ms=settings.stale_seconds * 1000)
-    return make_result(run_of, plan, found, thresholds)
 
 
 def _given_run_name(settings: LagJobSettings, environment: Mapping[str, str]) -> str | None:

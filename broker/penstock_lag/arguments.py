@@ -7,28 +7,40 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
+from penstock_api.failure import Misuse
+from penstock_api.lag_targets import DEFAULT_STALE_SECONDS, DEFAULT_WINDOW_SECONDS
 from penstock_lag.settings import MEMORY_VARIABLE, RUN_NAME_VARIABLE, TOKEN_VARIABLE, LagJobSettings
 
 __all__ = ["parse"]
+
+OF_ONE_BROKER: Final = (
+    *("--observer", "--ledger", "--token-file", "--ca-file"),
+    *("--broker", "--namespace", "--window", "--stale"),
+)
+"""Options that say something of one Broker. With `--brokers` the file says it."""
 
 
 def parse(arguments: Sequence[str]) -> LagJobSettings:
     """Settings from command-line arguments. Raises Misuse for bad values; argparse itself exits for unknown options."""
     given = _parser().parse_args(list(arguments))
+    _check_together(given)
     return LagJobSettings(
         observers=_listed(given.observer),
         ledgers=_listed(given.ledger),
-        broker=given.broker,
-        namespace=given.namespace,
+        broker=given.broker or "",
+        namespace=given.namespace or "",
+        brokers_file=given.brokers,
         run_name=given.run_name,
         token_file=given.token_file,
-        window_seconds=given.window,
-        stale_seconds=given.stale,
+        window_seconds=DEFAULT_WINDOW_SECONDS if given.window is None else given.window,
+        stale_seconds=DEFAULT_STALE_SECONDS if given.stale is None else given.stale,
         patience_seconds=given.patience,
         ca_file=given.ca_file,
         as_of=given.as_of,
         publish=not given.no_publish,
+        rollups=given.rollups,
         output=given.output,
         memory=given.memory,
         table=given.table,
@@ -56,8 +68,15 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of each ledger, in the order of the pods' ordinals: a path, or an address that Spark can read "
         "(s3a://...); it is read there, and the observers are not asked",
     )
-    add("--broker", required=True, help="name of the Broker resource")
-    add("--namespace", required=True, help="namespace of the Broker resource")
+    add("--broker", help="name of the Broker resource")
+    add("--namespace", help="namespace of the Broker resource")
+    add(
+        "--brokers",
+        type=Path,
+        metavar="FILE",
+        help="compute the lag of all Brokers that this JSON file names, in one run; it says of each what "
+        f"{', '.join(OF_ONE_BROKER[:-1])} and {OF_ONE_BROKER[-1]} say of one",
+    )
     add("--run-name", help=f"name of this run (default: ${RUN_NAME_VARIABLE}, else the name of the Spark application)")
     add(
         "--token-file",
@@ -72,16 +91,15 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--window",
         type=int,
-        default=300,
         metavar="SECONDS",
-        help="length of the window that is analysed (default: %(default)s)",
+        help=f"length of the window that is analysed (default: {DEFAULT_WINDOW_SECONDS})",
     )
     add(
         "--stale",
         type=int,
-        default=180,
         metavar="SECONDS",
-        help="a broker whose last row is older than this at the end of the window is missing (default: %(default)s)",
+        help="a broker whose last row is older than this at the end of the window is missing "
+        f"(default: {DEFAULT_STALE_SECONDS})",
     )
     add(
         "--patience",
@@ -104,9 +122,30 @@ def _parser() -> argparse.ArgumentParser:
         f"${MEMORY_VARIABLE}, else 1g)",
     )
     add("--no-publish", action="store_true", help="do not store the result at the first observer")
-    add("--output", type=Path, metavar="FILE", help="also write the result to this file; - is the standard output")
+    add(
+        "--rollups",
+        type=Path,
+        metavar="FOLDER",
+        help="keep the rollups of hours and days in this folder (default: at the first observer, unless --no-publish)",
+    )
+    add(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="also write the result to this file; - is the standard output. With --brokers: a folder, in which each "
+        "Broker has the file NAMESPACE.BROKER.json",
+    )
     add("--table", action="store_true", help="print the result as a table")
     return parser
+
+
+def _check_together(given: argparse.Namespace) -> None:
+    if given.brokers is None:
+        return
+    values: dict[str, object] = vars(given)
+    for option in OF_ONE_BROKER:
+        if values[option.removeprefix("--").replace("-", "_")] not in (None, []):
+            raise Misuse(f"{option} can't be used together with --brokers.", "The file of --brokers says it.")
 
 
 def _listed(words: Sequence[str]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from penstock_lag.schema import QUEUE
 from penstock_lag.spans import Subscription, subscription_of
 from penstock_lag.transforms.ends import END_COLUMNS, ends
 from penstock_lag.transforms.pieces import PIECE_COLUMNS, pieces
-from penstock_lag.transforms.rows import LedgerRows, Place, within
+from penstock_lag.transforms.rows import LedgerRows, Place, between, is_inside
 from penstock_lag.transforms.starts import START_COLUMNS, with_starts
 from penstock_lag.windows import BrokerWindow
 from penstock_lag_rules.figures import Figures
@@ -41,15 +41,17 @@ def compute_figures(
     spark: SparkSession, rows: LedgerRows, windows: Sequence[BrokerWindow], thresholds: Thresholds
 ) -> list[Figures]:
     """The figures of each subscription that is still there, in no order."""
-    polls = polls_of(_collect(within(rows(RowKind.BROKER, POLL_COLUMNS), windows)))
+    by_ordinal = {window.ordinal: window for window in windows}
+    found_polls = _collect(between(rows(RowKind.BROKER, POLL_COLUMNS), windows))
+    polls = polls_of([row for row in found_polls if is_inside(row, by_ordinal)])
     if not polls:
         return []
     placed = _polls_frame(spark, polls)
-    starts = _starts(within(rows(RowKind.SUBSCRIPTION, START_COLUMNS), windows), placed, polls, thresholds)
+    starts = _starts(between(rows(RowKind.SUBSCRIPTION, START_COLUMNS), windows), placed, polls, thresholds)
     if not starts:
         return []
     of_queues = _starts_frame(spark, starts)
-    cut = _collect(pieces(within(rows(RowKind.SUBSCRIPTION, PIECE_COLUMNS), windows), placed, of_queues))
+    cut = _collect(pieces(between(rows(RowKind.SUBSCRIPTION, PIECE_COLUMNS), windows), placed, of_queues))
     found = _subscriptions(starts, cut, polls)
     places = sorted((ordinal, seq) for (ordinal, _), one in found.items() for seq in one.seqs())
     seen = _rows_at(spark, rows, places)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from penstock_lag_rules.figures import ConsumerWork
 
@@ -28,7 +28,7 @@ class ConsumersAt:
     @classmethod
     def of(cls, time_ms: int, text: str | None) -> Self:
         """From the ledger's JSON."""
-        found = [] if text is None else json.loads(text)
+        found: list[dict[str, Any]] = [] if text is None else json.loads(text)
         return cls(time_ms, {(each["container"], each["sinceMs"]): each["delivered"] for each in found})
 
 

@@ -1,8 +1,8 @@
 """A Spark data source that reads ledger segments over HTTP: one segment, one partition.
 
-Options: ``segments`` (JSON list of [observer URL, segment name]), ``token_file`` and ``ca_file`` (paths, may be
-empty), ``patience_seconds``, ``kind`` and ``columns`` (separated by commas): only the rows of this kind and only these
-columns are decoded and handed over, because Spark can't ask a Python data source for less than its schema.
+Options: ``segments`` (JSON list of the fields of ServedSegment), ``patience_seconds``, ``kind`` and ``columns``
+(separated by commas): only the rows of this kind and only these columns are decoded and handed over, because Spark
+can't ask a Python data source for less than its schema.
 
 Planning and reading happen in Python workers, so nothing here holds a connection, and the token itself is never an
 option, because Spark's query plans show the options. Two properties of Spark matter here: it checks Arrow types
@@ -19,7 +19,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
@@ -38,7 +38,7 @@ from penstock_lag.settings import read_token
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LedgerSource", "SegmentMismatch", "check_segment", "read_ledger", "to_batches"]
+__all__ = ["LedgerSource", "SegmentMismatch", "ServedSegment", "check_segment", "read_ledger", "to_batches"]
 
 BATCH_ROWS: Final = 65_536
 FORMAT: Final = "penstock_ledger"
@@ -50,11 +50,19 @@ class SegmentMismatch(Exception):
 
 
 @dataclass(frozen=True)
-class SegmentPartition(InputPartition):
-    """One segment to read."""
+class ServedSegment(InputPartition):
+    """One segment to read, where it is served, and the paths of the files with token and certificates (may be empty)
+    on whatever machine reads it.
+    """
 
-    url: str
+    ledger: int
+    """The number of its ledger in the run, which stands in the column `ordinal` of its rows: two Brokers of a run may
+    have the same name in different namespaces.
+    """
     name: str
+    url: str
+    token_file: str = ""
+    ca_file: str = ""
 
 
 class LedgerSource(DataSource):
@@ -80,10 +88,7 @@ class LedgerReader(DataSourceReader):
     """Reads segments in Python workers."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        pairs: list[list[str]] = json.loads(options["segments"])
-        self._segments = [SegmentPartition(url, name) for url, name in pairs]
-        self._token_file = Path(options["token_file"]) if options.get("token_file") else None
-        self._ca_file = Path(options["ca_file"]) if options.get("ca_file") else None
+        self._segments = [ServedSegment(*fields) for fields in json.loads(options["segments"])]
         self._patience_seconds = float(options.get("patience_seconds", "0"))
         self._kind = RowKind(options["kind"]) if options.get("kind") else None
         self._columns = _asked(options)
@@ -94,29 +99,28 @@ class LedgerReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one segment as Arrow batches."""
-        if not isinstance(partition, SegmentPartition):  # Spark's stand-in for an empty list: nothing to read
+        if not isinstance(partition, ServedSegment):  # Spark's stand-in for an empty list: nothing to read
             return
-        observer = Observer(partition.url, read_token(self._token_file), self._ca_file, self._patience_seconds)
+        token = read_token(Path(partition.token_file) if partition.token_file else None)
+        ca_file = Path(partition.ca_file) if partition.ca_file else None
+        observer = Observer(partition.url, token, ca_file, self._patience_seconds)
         content = observer.get(SEGMENT.format(name=partition.name))
-        yield from to_batches(content, partition.name, self._kind, self._columns)
+        for batch in to_batches(content, partition.name, self._kind, self._columns):
+            yield _numbered(batch, partition.ledger)
 
 
 def read_ledger(
     spark: SparkSession,
-    segments: Sequence[tuple[str, str]],
-    token_file: Path | None,
-    ca_file: Path | None,
+    segments: Sequence[ServedSegment],
     patience_seconds: float = 0,
     kind: RowKind | None = None,
     columns: Sequence[str] = (),
 ) -> DataFrame:
-    """The rows of segments given as (observer URL, name): those of one kind, or all; some columns, or all."""
+    """The rows of segments: those of one kind, or all; some columns, or all."""
     spark.dataSource.register(LedgerSource)
     return (
         spark.read.format(FORMAT)
-        .option("segments", json.dumps([list(pair) for pair in segments]))
-        .option("token_file", str(token_file or ""))
-        .option("ca_file", str(ca_file or ""))
+        .option("segments", json.dumps([astuple(segment) for segment in segments]))
         .option("patience_seconds", str(patience_seconds))
         .option("kind", "" if kind is None else kind.value)
         .option("columns", ",".join(columns))
@@ -153,6 +157,14 @@ def check_segment(content: bytes, name: str) -> None:
         raise SegmentMismatch(f"{name} can't be read: {error}") from error
     for column in COLUMNS:
         _column(empty, column, name)
+
+
+def _numbered(batch: Any, ledger: int) -> Any:
+    """The batch with the number of its ledger as ordinal, if it has this column."""
+    position = batch.schema.get_field_index("ordinal")
+    if position < 0:
+        return batch
+    return batch.set_column(position, batch.schema.field(position), pa.repeat(pa.scalar(ledger), batch.num_rows))
 
 
 def _asked(options: Mapping[str, str]) -> tuple[LedgerColumn, ...]:

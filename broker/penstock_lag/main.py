@@ -1,4 +1,4 @@
-"""The lag job as a command: one analysis, and its result delivered.
+"""The lag job as a command: one analysis of one Broker or of many, and the results delivered.
 
 Source: docs/reference/lag-job.md; docs/decisions/062-exact-lag.md.
 """
@@ -8,19 +8,20 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Final
 
 from penstock_api.failure import Failure
-from penstock_api.lag_result import LagResult
-from penstock_api.observer_api import RESULTS
-from penstock_lag.analysis import Sessions, analyse
+from penstock_lag.analysis import Failed, Sessions, analyse
 from penstock_lag.arguments import parse
-from penstock_lag.observer_client import Observer, ObserverError
+from penstock_lag.delivery import Delivery
 from penstock_lag.session import local_session
-from penstock_lag.settings import STDOUT, LagJobSettings, read_token
-from penstock_lag.table import as_table
+from penstock_lag.settings import LagJobSettings
+from penstock_lag.targets import targets_of
 
 __all__ = ["main", "run"]
+
+OTHERS: Final = "The others are done. The next run tries all of them again."
+log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,38 +35,21 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(settings: LagJobSettings, sessions: Sessions = local_session) -> int:
-    """One run. Returns 0, or raises Failure: Spark failed, or the result could not be delivered."""
-    token = read_token(settings.token_file) if settings.observers else ""
-    observers = [Observer(url, token, settings.ca_file, settings.patience_seconds) for url in settings.observers]
-    result = analyse(settings, observers, sessions)
-    body = result.to_json().encode()
-    _hand_out(settings, result, body)
-    if settings.publish:
-        _publish(observers[0], result.run_name, body)
+    """One run. Returns 0, or raises Failure: Spark failed, or the result of a Broker could not be delivered. The others
+    are delivered then.
+    """
+    targets = targets_of(settings)
+    with Delivery(settings) as delivery:
+        failed = analyse(settings, targets, sessions, delivery.deliver)
+        failed += delivery.refused()
+    if settings.brokers_file is not None:
+        log.info("%d of %d Brokers are done", len(targets) - len({target for target, _ in failed}), len(targets))
+    if failed:
+        raise failed[0][1] if settings.brokers_file is None else _of_many(failed, len(targets))
     return 0
 
 
-def _hand_out(settings: LagJobSettings, result: LagResult, body: bytes) -> None:
-    if settings.table:
-        sys.stdout.write(as_table(result))
-    if settings.output == STDOUT:
-        sys.stdout.write(body.decode())
-    elif settings.output is not None:
-        _write(settings.output, body)
-
-
-def _write(path: Path, body: bytes) -> None:
-    try:
-        path.write_bytes(body)
-    except OSError as error:
-        raise Failure(f"the result could not be written to {path}: {error}.", "Give another --output.") from error
-
-
-def _publish(observer: Observer, run_name: str, body: bytes) -> None:
-    try:
-        observer.put(RESULTS.format(run_name=run_name), body)
-    except ObserverError as error:
-        raise Failure(
-            f"the result of run {run_name} was not stored: {error}.",
-            "The observer of ordinal 0 keeps results; check that its pod runs, then run again.",
-        ) from error
+def _of_many(failed: Sequence[Failed], targets: int) -> Failure:
+    brokers = {target for target, _ in failed}
+    told = sorted(f"{target.name}: {failure.cause}" for target, failure in failed)
+    return Failure("\n".join([f"{len(brokers)} of {targets} Brokers have no new result:", *told]), OTHERS)

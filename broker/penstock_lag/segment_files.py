@@ -21,13 +21,16 @@ from pyspark.sql import functions as F
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import RowKind, SegmentName
 from penstock_api.observer_api import SEGMENT
-from penstock_lag.ledger_source import check_segment
+from penstock_lag.ledger_source import ServedSegment, check_segment
 from penstock_lag.observer_client import Observer
 from penstock_lag.schema import LEDGER
 from penstock_lag.transforms.rows import LedgerRows, Place
 from penstock_lag.windows import Chosen, Plan
 
-__all__ = ["SegmentFile", "download", "native_rows", "served_rows", "with_places"]
+__all__ = ["SegmentFile", "download", "native_rows", "room_for_copies", "served_rows", "with_places"]
+
+NUMBER: Final = "ordinal"
+"""The column in which Spark puts the number that is in the name of a folder."""
 
 THREADS: Final = 4
 """Each holds one segment in memory; a merged one has 128 MiB at most."""
@@ -40,51 +43,64 @@ class SegmentFile:
     """A segment, and where Spark finds it."""
 
     ordinal: int
+    """The number of its ledger in the run: the ordinal, if the run is about one Broker."""
     name: SegmentName
     path: str
 
 
-def download(observers: Sequence[Observer], plan: Plan, scratch: Path) -> list[SegmentFile]:
-    """Copy the planned segments into the scratch folder, a few at a time, and check each. Raises Failure if they don't
-    fit; ObserverError if one can't be had; SegmentMismatch if one is none.
+def room_for_copies(scratch: Path) -> int:
+    """How many bytes of segments fit into the scratch folder, beside Spark's own files."""
+    return max(shutil.disk_usage(scratch).free - SPARE_BYTES, 0)
+
+
+def download(observers: Sequence[Observer], plan: Plan, scratch: Path, first: int = 0) -> list[SegmentFile]:
+    """Copy the planned segments of a Broker into the scratch folder, a few at a time, and check each. Its ledgers are
+    numbered from `first` on. Raises Failure if they don't fit; ObserverError if one can't be had; SegmentMismatch if
+    one is none; then no more are fetched.
     """
     _check_space(scratch, plan.bytes)
-    for ordinal in {chosen.ordinal for chosen in plan.segments}:
-        (scratch / str(ordinal)).mkdir()
+    folders = {ordinal: scratch / f"{NUMBER}={first + ordinal}" for ordinal in {each.ordinal for each in plan.segments}}
+    for folder in folders.values():
+        folder.mkdir()
 
     def one(chosen: Chosen) -> SegmentFile:
         content = observers[chosen.ordinal].get(SEGMENT.format(name=chosen.name))
         check_segment(content, chosen.name)
-        path = scratch / str(chosen.ordinal) / chosen.name
+        path = folders[chosen.ordinal] / chosen.name
         path.write_bytes(content)
-        return SegmentFile(chosen.ordinal, _parsed(chosen.name), path.as_uri())
+        return SegmentFile(first + chosen.ordinal, _parsed(chosen.name), _address(path))
 
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="segment") as pool:
+    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="segment")
+    try:
         return list(pool.map(one, plan.segments))
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def native_rows(spark: SparkSession, files: Sequence[SegmentFile]) -> LedgerRows:
+def native_rows(spark: SparkSession, files: Sequence[SegmentFile], copies: Path | None = None) -> LedgerRows:
     """The rows of these segments as the steps ask for them. Columns that later releases append are left out; optional
-    ones that an earlier release did not have are null.
+    ones that an earlier release did not have are null. Of files in the folder of copies, the folder of each says which
+    ledger it is of, not the rows: two Brokers of a run may have the same name in different namespaces.
     """
+    reader = spark.read if copies is None else spark.read.option("basePath", _address(copies))
 
     def of_kind(kind: RowKind, columns: Sequence[str], places: Sequence[Place] | None = None) -> DataFrame:
         wanted = files if places is None else with_places(files, places)
-        frame = spark.read.schema(LEDGER).parquet(*(file.path for file in wanted))
+        frame = reader.schema(LEDGER).parquet(*(file.path for file in wanted))
         return frame.where(F.col("kind") == kind.value).select(*columns)
 
     return of_kind
 
 
-def served_rows(segments: Sequence[tuple[Chosen, str]], read: Callable[..., DataFrame]) -> LedgerRows:
-    """The rows of segments, each with the URL of its observer, for executors that can't see copies on this machine. In:
+def served_rows(segments: Sequence[ServedSegment], read: Callable[..., DataFrame]) -> LedgerRows:
+    """The rows of segments that observers serve, for executors that can't see copies on this machine. In:
     ledger_source.read_ledger without its segments.
     """
-    files = {SegmentFile(each.ordinal, _parsed(each.name), each.name): url for each, url in segments}
+    files = {SegmentFile(each.ledger, _parsed(each.name), each.name): each for each in segments}
 
     def of_kind(kind: RowKind, columns: Sequence[str], places: Sequence[Place] | None = None) -> DataFrame:
         wanted = list(files) if places is None else with_places(list(files), places)
-        return read([(files[file], file.path) for file in wanted], kind=kind, columns=columns)
+        return read([files[file] for file in wanted], kind=kind, columns=columns)
 
     return of_kind
 
@@ -110,6 +126,11 @@ def _check_space(scratch: Path, needed: int) -> None:
             f"the segments of the window are {needed} bytes, and {scratch} has {free} bytes free.",
             "Give a shorter --window, or set TMPDIR to a folder on a larger volume.",
         )
+
+
+def _address(path: Path) -> str:
+    """As Hadoop reads it: nothing in it is escaped."""
+    return f"file:{path}"
 
 
 def _parsed(name: str) -> SegmentName:

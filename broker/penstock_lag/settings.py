@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock_api.failure import Misuse
+from penstock_api.lag_targets import DEFAULT_STALE_SECONDS, DEFAULT_WINDOW_SECONDS
 from penstock_api.observer_api import RUN_NAME
 
 __all__ = [
@@ -34,18 +35,20 @@ STDOUT: Final = Path("-")
 class LagJobSettings:
     """Settings of one run. Raises Misuse when made with values that can't work."""
 
-    observers: tuple[str, ...]
+    observers: tuple[str, ...] = ()
     """Base URLs in the order of the pods' ordinals, one per expected broker. The first one stores the result."""
     ledgers: tuple[str, ...] = ()
     """Folders in the order of the pods' ordinals, which are read instead of asking the observers."""
-    broker: str
-    namespace: str
+    broker: str = ""
+    namespace: str = ""
+    brokers_file: Path | None = None
+    """The Brokers of the run (penstock_api.lag_targets), instead of the one that the other settings name."""
     run_name: str | None = None
     """None: the environment variable PENSTOCK_RUN_NAME, else the name of the Spark application."""
     token_file: Path | None = None
     """None: the environment variable PENSTOCK_OBSERVER_TOKEN."""
-    window_seconds: int = 300
-    stale_seconds: int = 180
+    window_seconds: int = DEFAULT_WINDOW_SECONDS
+    stale_seconds: int = DEFAULT_STALE_SECONDS
     """A broker whose last row is older than this at the end of the window is missing."""
     patience_seconds: int = 30
     """How long an observer that does not answer is asked again; then it is missing."""
@@ -55,8 +58,10 @@ class LagJobSettings:
     """End of the window; None: the last sealed row."""
     publish: bool = True
     """PUT the result to the first observer."""
+    rollups: Path | None = None
+    """Folder in which rollups are kept, instead of at the first observer."""
     output: Path | None = None
-    """Write the result here too; ``-`` is the standard output."""
+    """Write the result here too; ``-`` is the standard output. With `brokers_file`: the folder of all results."""
     memory: str = "1g"
     """Heap of Spark's driver; under spark-submit the application sets it."""
     table: bool = False
@@ -64,8 +69,12 @@ class LagJobSettings:
 
     def __post_init__(self) -> None:
         """Check the values; raises Misuse with the name of the option."""
-        _check(bool(self.observers or self.ledgers), "--observer", "be given at least once, or --ledger")
-        _check(bool(self.observers) or not self.publish, "--ledger", "be used with --observer or with --no-publish")
+        if self.brokers_file is None:
+            _check(bool(self.observers or self.ledgers), "--observer", "be given at least once, or --ledger")
+            _check(bool(self.observers) or not self.publish, "--ledger", "be used with --observer or with --no-publish")
+            _check(bool(self.broker and self.namespace), "--broker and --namespace", "both be given, or --brokers")
+        else:
+            _check(self.output != STDOUT, "--output -", "be a folder if --brokers is given")
         for url in self.observers:
             _check(
                 url.startswith(("http://", "https://")), "--observer", f"be http:// or https:// URLs; {url!r} is not"

@@ -26,6 +26,8 @@ __all__ = ["GONE", "OutOfMemory", "explained"]
 GONE: Final = "If a segment is gone, its retention is shorter than the window: run again, or raise --retain-seconds."
 BROKEN: Final = (Py4JNetworkError, ConnectionError, EOFError)
 """What is raised when the connection to Spark's process breaks."""
+FILE: Final = "[FAILED_READ_FILE"
+"""What Spark says before the name of a file that can't be read."""
 PATIENCE_SECONDS: Final = 10
 
 
@@ -48,10 +50,11 @@ def explained(spark: SparkSession, rows: int | None = None) -> Generator[None]:
 
 
 def innermost(trace: str) -> str:
-    """The line of a Spark error that names our own exception, else its first line."""
+    """The line of a Spark error that names our own exception, else the one that names a file, else its first line."""
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith(("penstock_lag.", "penstock_api."))]
-    return (ours or lines or ["no reason was given"])[0]
+    files = [line[line.index(FILE) :] for line in lines if FILE in line]
+    return (ours or files or lines or ["no reason was given"])[0]
 
 
 def _told(cause: str, rows: int | None) -> tuple[str, str]:

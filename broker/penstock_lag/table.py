@@ -36,6 +36,7 @@ def as_table(result: LagResult) -> str:
     rows = [HEAD, *(_row(one) for one in result.subscriptions)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     lines = ["  ".join(_cell(row, column, width) for column, width in enumerate(widths)).rstrip() for row in rows]
+    lines += [f"CHANGED {_name(one)}: {sentence}" for one in result.subscriptions for sentence in one.changes]
     if not result.subscriptions:
         lines.append("(no subscriptions)")
     lines += [f"MISSING {sentence}" for sentence in result.missing]
@@ -47,9 +48,8 @@ def as_table(result: LagResult) -> str:
 
 
 def _row(lag: SubscriptionLag) -> tuple[str, ...]:
-    name = lag.queue_name if lag.owner_name is None else f"{lag.owner_namespace}/{lag.owner_name}"
     return (
-        name,
+        _name(lag),
         lag.state.value,
         _number(lag.messages),
         _number(lag.ready),
@@ -66,6 +66,10 @@ def _row(lag: SubscriptionLag) -> tuple[str, ...]:
         _number(lag.fairness_percent, " %"),
         lag.message,
     )
+
+
+def _name(lag: SubscriptionLag) -> str:
+    return lag.queue_name if lag.owner_name is None else f"{lag.owner_namespace}/{lag.owner_name}"
 
 
 def _drain(lag: SubscriptionLag) -> str:

@@ -37,7 +37,7 @@ def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: T
     """The entry at the end of the window, `end_ms`. `missing`: why its broker does not report; None if it does."""
     verdict = judge(f, thresholds, end_ms, missing)
     now, grown = f.standing, f.window.growth
-    elapsed_ms = f.window.elapsed_ms
+    elapsed_ms = 0 if f.coverage.clock_steps else f.window.elapsed_ms  # how long it was is not known then
     drain = drain_time(f) if verdict.state is LagState.RECOVERING else None
     change = now.depth - f.window.first_depth
     mean = means(f.wait, f.hold, thresholds)

@@ -96,7 +96,11 @@ class Coverage:
     interval_ms: int
     """Intended time between two polls."""
     clock_steps: int = 0
-    """Polls whose time was not after that of the poll before: the broker's clock was set back."""
+    """Polls before which the broker's clock was set: the observer saw it, or the time was not after that of the poll
+    before.
+    """
+    clock_step_ms: int | None = None
+    """By how much it was set the last time, below 0 if back; None if the observer did not see it: it was set back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

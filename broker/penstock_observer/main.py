@@ -21,22 +21,29 @@ from aiohttp import web
 from penstock_api.failure import CannotRun
 from penstock_api.observer_api import PAGE
 from penstock_lag_rules.rules import Thresholds
+from penstock_observer.access_reviews import ApiServerReviews, PageOf
+from penstock_observer.audit_fetch import AuditFetcher
+from penstock_observer.audit_files import AuditStore
 from penstock_observer.broker_client import PolledBroker, over_unix_socket
 from penstock_observer.broker_details import BrokerDetails, details_over
+from penstock_observer.clock_memory import ClockMemory
 from penstock_observer.depth_history import DepthHistory
 from penstock_observer.http import Api, make_app
+from penstock_observer.kubernetes_login import KubernetesLogin
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
 from penstock_observer.page import Page, page_app
+from penstock_observer.page_readers import Readers
 from penstock_observer.page_sessions import Sessions
 from penstock_observer.poller import BrokerSource, Poller
 from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
+from penstock_observer.rollups import RollupStore
 from penstock_observer.rows import RowOrigin
 from penstock_observer.secrets import ServerCertificate, TokenFile
 from penstock_observer.settings import ObserverSettings
-from penstock_observer.volume import results_limit, room_for_results, volume_space
+from penstock_observer.volume import ROLLUPS_SHARE, results_limit, room_for, room_for_results, volume_space
 from penstock_page.documents import BrokerPlace
 
 __all__ = ["run", "serve"]
@@ -63,7 +70,8 @@ async def _until_signal(settings: ObserverSettings, announce: Announce | None) -
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve(settings, PolledBroker(over_unix_socket(settings.broker_socket)), stop, announce)
+    source = PolledBroker(over_unix_socket(settings.broker_socket), ClockMemory(settings.ledger))
+    await serve(settings, source, stop, announce)
 
 
 async def serve(
@@ -78,10 +86,13 @@ async def serve(
         live = LiveView(on_answer=history.observe)
         lag = LiveLag(settings.ordinal, round(settings.interval_seconds * 1000), Thresholds())
         place = BrokerPod(settings.broker, settings.namespace, settings.ordinal)
-        limit = results_limit(settings.results_bytes, volume_space(settings.ledger).total)
+        total = volume_space(settings.ledger).total
+        limit = results_limit(settings.results_bytes, total)
         results = ResultStore(settings.results, place, settings.results_kept, limit)
-        app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC)))
-        app.add_subapp(PAGE, page_app(_page(settings, live, ledger, token, history)))
+        rollups = RollupStore(settings.rollups, place, results_limit(settings.rollups_bytes, total, ROLLUPS_SHARE))
+        audits = _audits(settings)
+        app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC), rollups, audits))
+        app.add_subapp(PAGE, page_app(_page(settings, live, ledger, token, history, results)))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         try:
@@ -92,6 +103,11 @@ async def serve(
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(Poller(source, live, lag, ledger, settings.interval_seconds).run(stop))
                 tasks.create_task(_compact(ledger, stop))
+                tasks.create_task(
+                    AuditFetcher(live, details_over(settings.broker_socket), audits, settings.interval_seconds).run(
+                        stop
+                    )
+                )
                 tasks.create_task(_refresh(certificate, stop))
         finally:
             await runner.cleanup()
@@ -99,18 +115,45 @@ async def serve(
         ledger.close()
 
 
-def _page(settings: ObserverSettings, live: LiveView, ledger: Ledger, token: TokenFile, history: DepthHistory) -> Page:
+def _page(
+    settings: ObserverSettings,
+    live: LiveView,
+    ledger: Ledger,
+    token: TokenFile,
+    history: DepthHistory,
+    results: ResultStore,
+) -> Page:
     return Page(
         live=live,
         ledger=ledger,
         place=BrokerPlace(settings.broker, settings.namespace, settings.ordinal),
-        token=token,
-        messages_token=None if settings.messages_token_file is None else TokenFile(settings.messages_token_file),
-        sessions=Sessions(time.monotonic, secrets.token_urlsafe),
+        readers=Readers(
+            token=token,
+            messages_token=None if settings.messages_token_file is None else TokenFile(settings.messages_token_file),
+            sessions=Sessions(time.monotonic, secrets.token_urlsafe),
+            kubernetes=_kubernetes_login(settings),
+        ),
         history=history,
         details=BrokerDetails(details_over(settings.broker_socket), time.monotonic),
+        results=results,
         interval_seconds=settings.interval_seconds,
     )
+
+
+def _kubernetes_login(settings: ObserverSettings) -> KubernetesLogin | None:
+    if settings.account is None:
+        return None
+    return KubernetesLogin(
+        ApiServerReviews(settings.api_server, settings.account),
+        PageOf(settings.namespace, settings.broker),
+        shows_messages=settings.messages_token_file is not None,
+        clock=time.monotonic,
+    )
+
+
+def _audits(settings: ObserverSettings) -> AuditStore:
+    limit = results_limit(settings.audit_bytes, volume_space(settings.ledger).total)
+    return AuditStore(settings.audits, limit, round(settings.retain_seconds * 1000))
 
 
 def open_ledger(settings: ObserverSettings) -> Ledger:
@@ -120,7 +163,11 @@ def open_ledger(settings: ObserverSettings) -> Ledger:
         RowOrigin(settings.broker, settings.ordinal, round(settings.interval_seconds * 1000)),
         SealLimits(settings.segment_seconds, settings.segment_rows, settings.segment_bytes),
         RetentionLimits(age_ms=round(settings.retain_seconds * 1000), bytes=settings.retain_bytes),
-        reserve=partial(room_for_results, settings.results, settings.results_bytes),
+        reserve=partial(
+            room_for,
+            partial(room_for_results, settings.results, settings.results_bytes),
+            partial(room_for_results, settings.rollups, settings.rollups_bytes, ROLLUPS_SHARE),
+        ),
     )
 
 

@@ -1,7 +1,8 @@
 """The page of the observer: its routes, the login, and the documents that it draws.
 
-It is read-only and needs no script. A reader shows the token once and gets a cookie, or sends it with every request as
-any other client does. Drawing is the business of penstock_page. Source: docs/reference/observer.md, "The page".
+It is read-only and needs no script. A reader shows a token once and gets a cookie, or sends it with every request as
+any other client does; page_readers checks it. Drawing is the business of penstock_page.
+Source: docs/reference/observer.md, "The page".
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from penstock_api.lag_result import LagResult
 from penstock_api.management import EntityType, SubscriptionState
 from penstock_api.message_operations import PeekRequest
 from penstock_api.observer_api import PAGE
-from penstock_api.observer_tokens import Scope
 from penstock_observer.broker_details import BrokerDetails, NotKnown, consumers_of
 from penstock_observer.depth_history import DepthHistory
+from penstock_observer.kubernetes_login import Refusal
 from penstock_observer.ledger import Ledger
 from penstock_observer.ledger_course import course
 from penstock_observer.live_view import LiveBroker, LiveView
-from penstock_observer.page_sessions import SESSION_SECONDS, Sessions
+from penstock_observer.page_readers import UNKNOWN, Reader, Readers
+from penstock_observer.page_sessions import SESSION_SECONDS
+from penstock_observer.results import ResultStore
 from penstock_observer.rows import Poll
-from penstock_observer.secrets import TokenFile
 from penstock_page import render
 from penstock_page.bodies import shown_message
-from penstock_page.documents import BrokerPlace, Consumer, Freshness, MessagesPage, Overview, SubscriptionPage
+from penstock_page.documents import BrokerPlace, Consumer, Freshness, LastRun, MessagesPage, Overview, SubscriptionPage
 from penstock_page.subscription_list import listing, number_in, wanted
 
 __all__ = ["Page", "is_page", "page_app"]
@@ -62,24 +65,15 @@ PEEKED: Final = 10
 BODY_BYTES: Final = 4096
 MOST_OFFSET: Final = 100_000_000
 NO_MESSAGES: Final = (
-    "Messages are private. They are shown to those who log in with the token for messages, if the broker allows it: "
-    "on Kubernetes spec.page.showMessages of the Broker, elsewhere observerPeek and --messages-token-file."
+    "Messages are private. They are shown to those who log in with the token for messages, or whose role allows to get "
+    "brokers/messages, if the broker allows it: on Kubernetes spec.page.showMessages of the Broker, elsewhere "
+    "observerPeek and --messages-token-file."
 )
 
 
 def is_page(path: str) -> bool:
     """Whether a path belongs to the page, which checks for itself who asks."""
     return path == PAGE or path.startswith(f"{PAGE}/")
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Someone who has shown the token."""
-
-    has_session: bool
-    """With a cookie, so there is something to log out from."""
-    sees_messages: bool
-    """May see headers and bodies of messages, which a permission of its own allows."""
 
 
 READER: Final = web.RequestKey("reader", Reader)
@@ -93,26 +87,11 @@ class Page:
     live: LiveView
     ledger: Ledger
     place: BrokerPlace
-    token: TokenFile
-    messages_token: TokenFile | None
-    """Whose holder also sees messages; None: nobody does."""
-    sessions: Sessions
+    readers: Readers
     history: DepthHistory
     details: BrokerDetails
+    results: ResultStore
     interval_seconds: float
-
-    def reader(self, request: web.Request) -> Reader | None:
-        """Who asks; None if it is a stranger. The one place in which the page checks a token."""
-        given = request.headers.get("Authorization")
-        if given is not None:
-            return self._reader(given, has_session=False)
-        token = self.sessions.token(request.cookies.get(_cookie(request)))
-        return None if token is None else self._reader(f"Bearer {token}", has_session=True)
-
-    def _reader(self, given: str, *, has_session: bool) -> Reader | None:
-        if self.messages_token is not None and self.messages_token.allows(given):
-            return Reader(has_session, sees_messages=True)
-        return Reader(has_session, sees_messages=False) if self.token.allows(given, Scope.STATE) else None
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -125,9 +104,9 @@ class Page:
         if request.method == "POST" and request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             return _html(render.problem("Not from here", "The form of another site can't be sent to this page."), 403)
         if request.path not in OPEN_PATHS:
-            reader = self.reader(request)
-            if reader is None:
-                return _stranger(request)
+            reader = await self.readers.of(request.headers, request.cookies.get(_cookie(request)))
+            if not isinstance(reader, Reader):
+                return _stranger(request, reader)
             request[READER] = reader
         try:
             return await handler(request)
@@ -157,12 +136,13 @@ class Page:
         """Begin a session, and go where the reader wanted to go."""
         given = await request.clone(client_max_size=LOGIN_BYTES).post()
         token, to = str(given.get("token", "")).strip(), _way_back(str(given.get("to", "")))
-        if self._reader(f"Bearer {token}", has_session=False) is None:
-            return _login_form(to, "The observer does not know this token, or it is not for the page.", 401)
+        name = await self.readers.begin(token)
+        if isinstance(name, Refusal):
+            return _login_form(to, name.sentence, name.status)
         response = web.Response(status=303, headers={"Location": to})
         response.set_cookie(
             _cookie(request),
-            self.sessions.begin(token),
+            name,
             max_age=SESSION_SECONDS,
             path=PAGE,
             httponly=True,
@@ -173,7 +153,7 @@ class Page:
 
     async def logout(self, request: web.Request) -> web.StreamResponse:
         """End the session."""
-        self.sessions.end(request.cookies.get(_cookie(request)))
+        self.readers.sessions.end(request.cookies.get(_cookie(request)))
         response = web.Response(status=303, headers={"Location": "login"})
         response.del_cookie(_cookie(request), path=PAGE)
         return response
@@ -219,6 +199,7 @@ class Page:
             course=found,
             course_problem=told,
             hours=hours,
+            run=_last_run(self.results.latest_result(), queue_name),
             consumers=consumers,
             consumers_problem=consumers_problem,
             is_refreshing=is_refreshing,
@@ -300,6 +281,14 @@ def _states(known: LiveBroker) -> Sequence[SubscriptionState]:
     return () if known.poll is None else known.poll.subscriptions
 
 
+def _last_run(result: LagResult | None, queue_name: str) -> LastRun | None:
+    if result is None:
+        return None
+    lag = next((each for each in result.subscriptions if each.queue_name == queue_name), None)
+    begin, end = (round(time.timestamp() * 1000) for time in (result.window_start, result.window_end))
+    return None if lag is None else LastRun(name=result.run_name, begin_ms=begin, end_ms=end, lag=lag)
+
+
 def _cookie(request: web.Request) -> str:
     """The name of the cookie. Cookies do not tell the ports of a host apart, but two observers are two logins."""
     return f"penstock-page-{request.url.port}"
@@ -313,11 +302,15 @@ def _way_back(to: str) -> str:
     return f"{own}?{safe}" if safe else own
 
 
-def _stranger(request: web.Request) -> web.Response:
-    """A person is led to the form, a program with a wrong token is told so."""
+def _stranger(request: web.Request, refusal: Refusal | None) -> web.Response:
+    """A person is led to the form, a program with a wrong token is told so; who has to wait is told that."""
+    if refusal is not None and not refusal.is_final:
+        return _html(render.problem("Not now", refusal.sentence), refusal.status)
     here = _way_back(request.path_qs.removeprefix(f"{PAGE}/") if request.method == "GET" else "")
-    if "Authorization" in request.headers or request.method != "GET":
-        return _login_form(here, None, 401)
+    is_person = "Authorization" not in request.headers and request.method == "GET"
+    if not is_person or refusal not in (None, UNKNOWN):
+        told = refusal or Refusal(401, "")
+        return _login_form(here, told.sentence or None, told.status)
     return web.Response(status=303, headers={"Location": f"{PAGE}/login?{urlencode({'to': here})}"})
 
 

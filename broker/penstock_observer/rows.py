@@ -42,6 +42,8 @@ class Poll:
     subscriptions: tuple[SubscriptionState, ...]
     complete: bool = True
     """False if subscriptions came or went while they were read: then the absence of one proves nothing."""
+    clock_step_ms: int | None = None
+    """By how much the broker's clock was set since the poll before, as `broker_clock.step_between`; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ def _broker(poll: Poll, writer: RowOrigin) -> Row:
         "connections": poll.broker.connections,
         "subscriptions": len(poll.subscriptions),
         "durable_work": poll.broker.durable_work,
+        "clock_step_ms": poll.clock_step_ms,
     }
 
 

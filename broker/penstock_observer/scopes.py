@@ -11,6 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
+from penstock_api.message_audit import AUDIT_FILE, AUDITS
 from penstock_api.observer_api import (
     LATEST,
     LIVE_LAG,
@@ -22,6 +23,7 @@ from penstock_api.observer_api import (
     SUBSCRIPTIONS,
 )
 from penstock_api.observer_tokens import Scope
+from penstock_api.rollup_format import ROLLUP, ROLLUPS
 
 __all__ = ["PATH_SCOPES", "scope_of"]
 
@@ -31,10 +33,15 @@ PATH_SCOPES: Final[Mapping[tuple[str, str], Scope]] = {
     ("GET", SCALE): Scope.SCALE,
     ("GET", SEGMENTS): Scope.LEDGER,
     ("GET", SEGMENT): Scope.LEDGER,
+    ("GET", AUDITS): Scope.LEDGER,
+    ("GET", AUDIT_FILE): Scope.LEDGER,
     ("GET", LIVE_LAG): Scope.STATE,
     ("GET", LATEST): Scope.READ_RESULTS,
     ("GET", RESULTS): Scope.READ_RESULTS,
     ("PUT", RESULTS): Scope.WRITE_RESULTS,
+    ("GET", ROLLUPS): Scope.READ_ROLLUPS,
+    ("GET", ROLLUP): Scope.READ_ROLLUPS,
+    ("PUT", ROLLUP): Scope.WRITE_ROLLUPS,
 }
 """Method and path, as they are registered: the scope."""
 

@@ -25,7 +25,7 @@ class ObserverSettings:
     broker_socket: Path
     """Unix socket of the broker in the same pod."""
     ledger: Path
-    """Folder of the segments and, below ``results/``, of the lag results; made if absent."""
+    """Folder of the segments and, below ``results/`` and ``rollups/``, of the lag job's work; made if absent."""
     host: str
     port: int
     """TCP port; 0: the system chooses one, and `announce` of `main.run` gets it in the URL."""
@@ -36,6 +36,12 @@ class ObserverSettings:
     namespace: str
     messages_token_file: Path | None = None
     """File with a token whose holder also sees messages on the page; None: nobody sees them."""
+    account: Path | None = None
+    """Folder with token and authority of a ServiceAccount that may ask the API server whose a Kubernetes token is;
+    None: nobody logs in to the page with one.
+    """
+    api_server: str = ""
+    """URL of that API server."""
     ordinal: int = 0
     """Ordinal of the broker's pod; results are kept by ordinal 0."""
     tls_cert: Path | None = None
@@ -54,6 +60,11 @@ class ObserverSettings:
     results_bytes: int = 128 * MIB
     """Results take less if this is more than a quarter of the volume; the newest is always kept."""
 
+    rollups_bytes: int = 256 * MIB
+    """Rollups take less if this is more than an eighth of the volume."""
+    audit_bytes: int = 256 * MIB
+    """Records of audits take less if this is more than a quarter of the volume."""
+
     def __post_init__(self) -> None:
         """Check the values; raises Misuse with the name of the setting."""
         self._check(self.interval_seconds >= 1, "interval", "at least 1 second")
@@ -64,9 +75,13 @@ class ObserverSettings:
         self._check(self.retain_bytes >= 1, "retain-bytes", "at least 1 byte")
         self._check(self.results_kept >= 1, "results-kept", "at least 1")
         self._check(self.results_bytes >= 1, "results-bytes", "at least 1 byte")
+        self._check(self.rollups_bytes >= 1, "rollups-bytes", "at least 1 byte")
+        self._check(self.audit_bytes >= 1, "audit-bytes", "at least 1 byte")
         self._check(0 <= self.ordinal < 1000, "ordinal", "0 to 999")
         self._check(0 <= self.port < 65536, "listen", "HOST:PORT with a port from 0 to 65535")
         self._check(bool(self.broker) and bool(self.namespace), "broker and namespace", "a name, not empty")
+        is_asked = self.account is None or self.api_server.startswith("https://")
+        self._check(is_asked, "api-server", "an https:// URL, if there is an account; a pod of a cluster knows it")
         self._check((self.tls_cert is None) == (self.tls_key is None), "tls-cert and tls-key", "both set, or neither")
 
     @staticmethod
@@ -78,3 +93,13 @@ class ObserverSettings:
     def results(self) -> Path:
         """Folder of the lag results."""
         return self.ledger / "results"
+
+    @property
+    def rollups(self) -> Path:
+        """Folder of the rollups."""
+        return self.ledger / "rollups"
+
+    @property
+    def audits(self) -> Path:
+        """Folder of the records of audits."""
+        return self.ledger / "audit"

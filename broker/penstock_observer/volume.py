@@ -1,4 +1,4 @@
-"""What the volume of the ledger offers, and how it is divided: results have a part that the ledger never takes.
+"""What the volume of the ledger offers, and how it is divided: results and rollups have parts of their own.
 
 Source: docs/reference/observer.md, "Retention".
 """
@@ -6,14 +6,17 @@ Source: docs/reference/observer.md, "Retention".
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["VolumeSpace", "results_limit", "room_for_results", "volume_space"]
+__all__ = ["ROLLUPS_SHARE", "VolumeSpace", "results_limit", "room_for", "room_for_results", "volume_space"]
 
 RESULTS_SHARE: Final = 4
 """Results never take more than the volume's size divided by this."""
+ROLLUPS_SHARE: Final = 8
+"""Nor do rollups by this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +33,23 @@ def volume_space(folder: Path) -> VolumeSpace:
     return VolumeSpace(total=found.f_blocks * found.f_frsize, free=found.f_bavail * found.f_frsize)
 
 
-def results_limit(wanted_bytes: int, total_bytes: int) -> int:
-    """How many bytes of results are kept on a volume of this size."""
-    return min(wanted_bytes, total_bytes // RESULTS_SHARE)
+def results_limit(wanted_bytes: int, total_bytes: int, share: int = RESULTS_SHARE) -> int:
+    """How many bytes of results, or of what has another share, are kept on a volume of this size."""
+    return min(wanted_bytes, total_bytes // share)
 
 
-def room_for_results(folder: Path, wanted_bytes: int) -> int:
-    """Bytes that have to stay free for results: what is left of their limit, and at least the size of the largest one
-    that is there, because a new result is written before an old one is deleted. Raises OSError.
+def room_for(*parts: Callable[[], int]) -> int:
+    """Bytes that have to stay free for all of them. Raises OSError."""
+    return sum(part() for part in parts)
+
+
+def room_for_results(folder: Path, wanted_bytes: int, share: int = RESULTS_SHARE) -> int:
+    """Bytes that have to stay free for results, or for what has another share: what is left of their limit, and at
+    least the size of the largest one that is there, because a new one is written before an old one is deleted. Raises
+    OSError.
     """
     if not folder.exists():
-        return results_limit(wanted_bytes, volume_space(folder.parent).total)
+        return results_limit(wanted_bytes, volume_space(folder.parent).total, share)
     sizes = [path.stat().st_size for path in folder.iterdir()]
-    limit = results_limit(wanted_bytes, volume_space(folder).total)
+    limit = results_limit(wanted_bytes, volume_space(folder).total, share)
     return max(limit - sum(sizes), max(sizes, default=0))

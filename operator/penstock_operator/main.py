@@ -25,6 +25,7 @@ from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
 from penstock_operator.reconcile.lag_reader import LagReader
 from penstock_operator.reconcile.orphan_collector import OrphanCollector
 from penstock_operator.reconcile.reconciler import Reconciler
+from penstock_operator.reconcile.shared_lag import SharedLagJob
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["operate", "run"]
@@ -86,12 +87,25 @@ async def _run_tasks(
     collector = OrphanCollector(
         controller.cache, sessions, settings, cluster_id, broker_reconciler.findings, time.monotonic, controller.enqueue
     )
-    lag_reader = LagReader(kube, controller.cache, http, broker_reconciler.findings, _now, controller.enqueue)
+    lag_reader = LagReader(
+        kube, controller.cache, http, broker_reconciler.findings, _now, controller.enqueue, settings.lag_job
+    )
     tasks = [
         asyncio.create_task(controller.resync(kube, settings.namespaces, settings.resync_seconds, collector.run)),
         asyncio.create_task(lag_reader.run(settings.lag_seconds)),
         *(asyncio.create_task(controller.run_worker(reconciler.reconcile)) for _ in range(settings.workers)),
     ]
+    if settings.lag_job is not None:
+        lag_job = SharedLagJob(
+            kube,
+            controller.cache,
+            settings.lag_job,
+            settings.lag_image,
+            broker_reconciler.shared_lag,
+            _now,
+            controller.enqueue,
+        )
+        tasks.append(asyncio.create_task(lag_job.run(controller.listed)))
     if settings.namespaces:
         tasks.append(asyncio.create_task(controller.resync_children(_CHILDREN_PERIOD_SECONDS)))
     watcher = asyncio.create_task(_watch(controller, settings))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from penstock_api.failure import Misuse
+from penstock_operator.lag_options import LagJobOptions, read_lag_job
 
 __all__ = ["OperatorSettings"]
 
@@ -21,7 +22,9 @@ class OperatorSettings:
     broker_image: str
     """The image of new Brokers whose spec sets none. An existing Broker keeps the image with which it was created."""
     lag_image: str
-    """The image of the lag job for Brokers whose spec sets none."""
+    """The image of the lag job for Brokers whose spec sets none, and of the operator's own."""
+    lag_job: LagJobOptions | None = None
+    """The one lag job for all Brokers with the backend Auto; None: there is none."""
     namespaces: tuple[str, ...] = ()
     """The namespaces to watch; empty: all."""
     cluster_domain: str = "cluster.local"
@@ -70,6 +73,7 @@ class OperatorSettings:
             return cls(
                 broker_image=values.get("broker_image", ""),
                 lag_image=values.get("lag_image", ""),
+                lag_job=read_lag_job(values.get("lag_job", "")),
                 namespaces=tuple(name.strip() for name in values.get("namespaces", "").split(",") if name.strip()),
                 cluster_domain=values.get("cluster_domain", "cluster.local"),
                 liveness_host=values.get("liveness_host", ""),

@@ -26,7 +26,7 @@ def test_a_broker_without_more_than_it_needs() -> None:
     spec = broker().spec
     assert (spec.replicas, spec.image, spec.storage.size, spec.storage.ledger_size) == (1, None, "10Gi", "2Gi")
     assert (spec.listeners.amqps, spec.listeners.amqp) == (True, False)
-    assert (spec.lag_analysis.backend, spec.lag_analysis.interval_minutes) == ("ScheduledSparkApplication", 5)
+    assert (spec.lag_analysis.backend, spec.lag_analysis.interval_minutes) == ("Auto", 5)
 
 
 def test_a_subscription_without_more_than_it_needs() -> None:

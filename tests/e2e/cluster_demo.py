@@ -111,6 +111,7 @@ def _installed(cluster: Cluster, kube: Kube, say: Say) -> Generator[None, None, 
         kube.kubectl("label", "namespace", namespace, labels)
     try:
         values = [f"watchNamespaces={{{NAMESPACE}}}", f"crds.enabled={'false' if had_crds else 'true'}"]
+        values += ["lag.intervalMinutes=1"]
         for key, name in (("image", "operator"), ("brokerImage", "broker"), ("lagImage", "lag")):
             repository, _, tag = images[name].rpartition(":")
             values += [f"{key}.repository={repository}", f"{key}.tag={tag}"]
@@ -178,7 +179,7 @@ def _await_scheduled_lag(kube: Kube, site: ClusterSite, expected: dict[str, int]
 
     result = wait_for(f"a run to find {expected}", agreed, SCHEDULE_SECONDS)
     run_name, segments = result.run_name, result.segments
-    _check_run(kube, run_name)
+    _check_run(kube, run_name, say)
     if len(segments) < 2:
         raise StoryError(f"the run {run_name} read {len(segments)} ledger segment; two or more were to be read")
     _say_lag(kube, site, say)
@@ -211,20 +212,24 @@ def _show_trouble(kube: Kube, site: ClusterSite, work: Path, say: Say, *, stays:
             stay(site.page(), say)
 
 
-def _check_run(kube: Kube, run_name: str) -> None:
+def _check_run(kube: Kube, run_name: str, say: Say) -> None:
     """The run is a SparkApplication that a ScheduledSparkApplication made, and it completes: its result comes first."""
+
+    system = Kube(SYSTEM, kube.environment, kube.context)
 
     def ended() -> object | None:
         state = pick(
-            kube.get("sparkapplications.sparkoperator.k8s.io", run_name), "status", "applicationState", "state"
+            system.get("sparkapplications.sparkoperator.k8s.io", run_name), "status", "applicationState", "state"
         )
         return state if state in ("COMPLETED", "FAILED", "SUBMISSION_FAILED") else None
 
     state = wait_for(f"the run {run_name} to end", ended, READY_SECONDS)
-    run = kube.get("sparkapplications.sparkoperator.k8s.io", run_name)
+    run = system.get("sparkapplications.sparkoperator.k8s.io", run_name)
     owner = pick(run, "metadata", "ownerReferences", 0, "kind")
     if (state, owner) != ("COMPLETED", "ScheduledSparkApplication"):
         raise StoryError(f"the run {run_name} is {state} and was made by {owner}")
+    jsonpath = 'jsonpath={.status.conditions[?(@.type=="LagAnalysisScheduled")].message}'
+    say(kube.kubectl("get", f"brokers.{GROUP}", BROKER, "-o", jsonpath))
 
 
 def _connect_while_observer_crashes(site: ClusterSite, work: Path, say: Say) -> None:

@@ -1,7 +1,8 @@
 """Plays the scenarios of state_scenarios.py on one broker of `penstock up`, and watches what the observer says live;
 beside it, those of broken_node.py on another one.
 
-At the end `penstock lag` has to say of each subscription what the observer said live at the same poll, word by word.
+At the end `penstock lag` has to say of each subscription what the observer said live at the same poll, word by word,
+and the commands of docs/reference/lag-compared.md have to show what that page says they do.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import yaml
+from e2e import compared_page
 from e2e.broken_node import BrokenNode
 from e2e.jms_fleet import Fleet
 from e2e.local_site import LocalSite
@@ -127,8 +129,10 @@ def play(work: Path, say: Say) -> list[Seen]:
         if fleet.failures:
             raise RuntimeError(f"clients failed: {fleet.failures}")
         _check_poison(fleet, seen)
+        compared_page.check(site, say, of_job=False)  # at once: what recovers has soon recovered
         _compare_with_job(site, watch)
         say("penstock lag (Spark) says the same of each, word by word")
+        compared_page.check(site, say, of_job=True)
         of_node = beside.result()
         for line in of_node:
             say(f"{line.injected}: {line.state or 'no answer'} after {line.seconds} s: {line.sentence}")

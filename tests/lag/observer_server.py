@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.live_view import LiveView
 from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
+from penstock_observer.rollups import RollupStore
 from penstock_observer.rows import Poll, RowOrigin
 from penstock_observer.secrets import TokenFile
 
@@ -33,20 +34,30 @@ class Served:
 
 
 @contextmanager
-def serving(folder: Path, polls: Sequence[Poll], ordinal: int = 0, rows_per_segment: int = 5) -> Generator[Served]:
-    """Serve the polls, sealed, as broker `main` of namespace `shop`. The broker answers; a test may change that."""
+def serving(
+    folder: Path,
+    polls: Sequence[Poll],
+    ordinal: int = 0,
+    rows_per_segment: int = 5,
+    broker: str = "main",
+    namespace: str = "shop",
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    rollups: bool = True,
+) -> Generator[Served]:
+    """Serve the polls, sealed, as a broker of `main` in namespace `shop`. It answers; a test may change that."""
     folder.mkdir(parents=True, exist_ok=True)
     token_file(folder)
     ledger = Ledger(
-        folder / "ledger", RowOrigin("main", ordinal, 10_000), SealLimits(3600, rows_per_segment, 10**9), KEEP
+        folder / "ledger", RowOrigin(broker, ordinal, 10_000), SealLimits(3600, rows_per_segment, 10**9), KEEP
     )
     fill(ledger, polls)
     live = LiveView()
     if polls:
         live.answered(polls[-1])
-    place = BrokerPod("main", "shop", ordinal)
+    place = BrokerPod(broker, namespace, ordinal)
     results = ResultStore(folder / "results", place, keep=5)
-    api = Api(live, ledger, results, place, TokenFile(token_file(folder)), lambda: datetime.now(UTC))
+    kept = RollupStore(folder / "rollups", place, 10**9) if rollups else None
+    api = Api(live, ledger, results, place, TokenFile(token_file(folder)), now, kept)
     with _in_thread(make_app(api)) as url:
         yield Served(url, api)
     ledger.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lag.observer_server import serving, token_file
+from lag.observer_server import Served, serving, token_file
 from lag.spark_frames import rows_of_polls
 from observer.samples import START_MS, a_poll, a_subscription, table_of
 from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType
 
 from penstock_api.ledger_format import COLUMNS, RowKind, SegmentName
 from penstock_api.management import DurationHistogram
-from penstock_lag.ledger_source import SegmentMismatch, read_ledger, to_batches
+from penstock_lag.ledger_source import SegmentMismatch, ServedSegment, read_ledger, to_batches
 from penstock_lag.schema import LEDGER
 from penstock_observer.parquet import write_segment
 
@@ -44,6 +44,11 @@ def read_back(table: Any) -> list[dict[str, Any]]:
     """The rows that Spark would get."""
     rows: list[dict[str, Any]] = pa.Table.from_batches(to_batches(content(table), "x.parquet")).to_pylist()
     return rows
+
+
+def segments_of(observer: Served, token: Path, ledger: int = 0) -> list[ServedSegment]:
+    """All that an observer serves."""
+    return [ServedSegment(ledger, info.name, observer.url, str(token)) for info in observer.api.ledger.segments]
 
 
 def test_the_three_schemas_are_one() -> None:
@@ -99,25 +104,25 @@ def test_spark_reads_only_the_kind_and_the_columns_that_are_asked_for(spark: Spa
     """In the order of the ledger; the kind itself need not be among them."""
     polls = [a_poll(START_MS, a_subscription(depth=5)), a_poll(START_MS + 10_000)]
     with serving(tmp_path, polls) as observer:
-        pairs = [(observer.url, info.name) for info in observer.api.ledger.segments]
-        frame = read_ledger(spark, pairs, token_file(tmp_path), None, 0, RowKind.SUBSCRIPTION, ["queue_name", "seq"])
+        served = segments_of(observer, token_file(tmp_path))
+        frame = read_ledger(spark, served, 0, RowKind.SUBSCRIPTION, ["queue_name", "seq"])
         assert [row.asDict() for row in frame.collect()] == [{"seq": 1, "queue_name": "psub:durable:global:orders"}]
-        brokers = read_ledger(spark, pairs, token_file(tmp_path), None, 0, RowKind.BROKER, ["seq"])
+        brokers = read_ledger(spark, served, 0, RowKind.BROKER, ["seq"])
         assert sorted(row.seq for row in brokers.collect()) == [2, 3]
 
 
 @pytest.mark.spark
 def test_spark_reads_segments_from_an_observer(spark: SparkSession, tmp_path: Path) -> None:
-    """Two segments, two partitions, every value as the writer had it."""
+    """Two segments, two partitions, every value as the writer had it, but the number of the ledger as ordinal."""
     state = a_subscription(depth=5, durable=False, wait=DurationHistogram(indexes=(-1, 3), counts=(2, 1), sum_ms=4))
     polls = [a_poll(START_MS, state), a_poll(START_MS + 10_000)]
     with serving(tmp_path, polls, rows_per_segment=1) as observer:
-        pairs = [(observer.url, info.name) for info in observer.api.ledger.segments]
-        frame = read_ledger(spark, pairs, token_file(tmp_path), None)
+        served = segments_of(observer, token_file(tmp_path), ledger=7)
+        frame = read_ledger(spark, served)
         found = [row.asDict() for row in frame.collect()]
         assert frame.schema == LEDGER
-    assert len(pairs) == 2
-    expected = [dict(row) for row in rows_of_polls(polls)]
+    assert len(served) == 2
+    expected = [{**row, "ordinal": 7} for row in rows_of_polls(polls)]
     empty: list[int] = []
     expected[0] |= {"wait_indexes": [-1, 3], "wait_counts": [2, 1]}
     expected[0] |= dict.fromkeys(("sojourn_indexes", "sojourn_counts", "hold_indexes", "hold_counts"), empty)

@@ -34,18 +34,19 @@ def test_only_segments_with_a_wanted_row_are_read() -> None:
 
 
 def test_copies_have_the_bytes_of_the_segments(tmp_path: Path) -> None:
-    """Each in the folder of its broker, under its own name."""
+    """Each in the folder with the number of its ledger, under its own name."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with serving(tmp_path, POLLS) as served:
         observer = Observer(served.url, TOKEN)
         plan = planned(observer)
-        files = download([observer], plan, scratch)
+        files = download([observer], plan, scratch, first=7)
         assert len(files) == len(plan.segments) == 2
         assert plan.bytes == sum(segment.bytes for segment in served.api.ledger.segments)
         for file in files:
-            copy = scratch / "0" / str(file.name)
-            assert file.path == copy.as_uri()
+            copy = scratch / "ordinal=7" / str(file.name)
+            assert file.ordinal == 7
+            assert file.path == f"file:{copy}"
             assert copy.read_bytes() == (served.api.ledger.folder / str(file.name)).read_bytes()
 
 

@@ -53,3 +53,13 @@ def test_other_failures_are_not_about_memory() -> None:
     inner = "penstock_lag.ledger_source.SegmentMismatch: x has no column depth"
     with pytest.raises(Failure, match=re.escape(f"evaluated: {inner}\n")):
         explain(a_session(0), PySparkException(f"Job aborted\n  {inner}\n"))
+
+
+def test_a_file_that_spark_cannot_read_is_named() -> None:
+    """Wherever in the trace it stands."""
+    told = (
+        "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:/x/ordinal=2/y.parquet. SQLSTATE: KD001"
+    )
+    trace = f"An error occurred while calling o9.getResult.\n: org.apache.spark.SparkException: {told}\n\tat x.Y\n"
+    with pytest.raises(Failure, match=re.escape(f"evaluated: {told}\n")):
+        explain(a_session(0), PySparkException(trace))

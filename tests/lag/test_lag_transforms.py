@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lag.spark_frames import all_figures, ledger_frame, rows_of_polls
+from lag.spark_frames import all_figures, ledger_frame, ledger_rows, rows_of_polls
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
 from penstock_api.management import ConsumerTotal, DurationHistogram, Owner, RepeatedMessage
+from penstock_lag.computation import compute_figures
 from penstock_lag.schema import LEDGER
-from penstock_lag.transforms.rows import within
 from penstock_lag.windows import BrokerWindow
 from penstock_lag_rules.figures import (
     ConsumerWork,
@@ -56,11 +56,15 @@ def waiting(depth: int, since: float, **changes: Any) -> Any:
 
 def test_each_broker_has_its_own_window(spark: SparkSession) -> None:
     """Both ends are inside; a broker without a window has no rows."""
-    rows = [*rows_of_polls([at(0), at(1), at(2), at(3)]), *rows_of_polls([at(0), at(1)], 1), *rows_of_polls([at(1)], 2)]
+    polls = [at(step, a_subscription(depth=step)) for step in range(4)]
+    rows = [*rows_of_polls(polls), *rows_of_polls(polls, 1), *rows_of_polls(polls, 2)]
     windows = [BrokerWindow(0, ms(1), ms(2)), BrokerWindow(1, ms(0), ms(0))]
-    kept = within(ledger_frame(spark, rows), windows).select("ordinal", "time_ms").collect()
-    assert sorted((row.ordinal, row.time_ms - START_MS) for row in kept) == [(0, 10_000), (0, 20_000), (1, 0)]
-    assert within(ledger_frame(spark, rows), []).count() == 0
+    found = compute_figures(spark, ledger_rows(spark, rows), windows, Thresholds())
+    assert sorted((one.subject.ordinal, one.window.first_depth, one.standing.depth) for one in found) == [
+        (0, 1, 2),
+        (1, 0, 0),
+    ]
+    assert compute_figures(spark, ledger_rows(spark, rows), [], Thresholds()) == []
 
 
 def test_every_figure_of_a_backlog_that_began_after_an_empty_snapshot_two_polls_ago(spark: SparkSession) -> None:

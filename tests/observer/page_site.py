@@ -14,13 +14,17 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from penstock_lag_rules.rules import Thresholds
+from penstock_observer.access_reviews import PageOf, Reviews
 from penstock_observer.broker_details import BrokerDetails, Connect, DetailsConnection
 from penstock_observer.depth_history import DepthHistory
+from penstock_observer.kubernetes_login import KubernetesLogin
 from penstock_observer.ledger import Ledger, SealLimits
 from penstock_observer.live_lag import LiveLag
 from penstock_observer.live_view import LiveView
 from penstock_observer.page import Page, page_app
+from penstock_observer.page_readers import Readers
 from penstock_observer.page_sessions import Sessions
+from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
 from penstock_observer.rows import Poll, RowOrigin
 from penstock_observer.secrets import TokenFile
@@ -79,8 +83,10 @@ async def no_broker() -> DetailsConnection:
 
 
 @asynccontextmanager
-async def serving(folder: Path, connect: Connect = no_broker) -> AsyncGenerator[Site, None]:
-    """Served below /page, as by the observer."""
+async def serving(
+    folder: Path, connect: Connect = no_broker, reviews: Reviews | None = None
+) -> AsyncGenerator[Site, None]:
+    """Served below /page, as by the observer; `reviews` answer for Kubernetes tokens."""
     token = folder / "token"
     token.write_text(f"{TOKEN}\n")
     (folder / "messages-token").write_text(f"{MESSAGES_TOKEN}\n")
@@ -93,11 +99,17 @@ async def serving(folder: Path, connect: Connect = no_broker) -> AsyncGenerator[
         live=LiveView(on_answer=history.observe),
         ledger=ledger,
         place=BrokerPlace("main", "shop", 0),
-        token=TokenFile(token),
-        messages_token=TokenFile(folder / "messages-token"),
-        sessions=Sessions(clock, lambda: f"session-{next(names)}"),
+        readers=Readers(
+            token=TokenFile(token),
+            messages_token=TokenFile(folder / "messages-token"),
+            sessions=Sessions(clock, lambda: f"session-{next(names)}"),
+            kubernetes=None
+            if reviews is None
+            else KubernetesLogin(reviews, PageOf("shop", "main"), shows_messages=True, clock=clock),
+        ),
         history=history,
         details=BrokerDetails(connect, clock),
+        results=ResultStore(folder / "results", BrokerPod("main", "shop", 0), 20),
         interval_seconds=10.0,
     )
     app = web.Application()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
 import pytest
 from aiohttp.test_utils import TestServer
+from observer.kubernetes_tokens import AUDIENCE, KnownReaders, token_for
 from observer.page_site import BEARER, Clock, Site, serving
-from observer.samples import START_MS, a_poll, a_subscription
+from observer.samples import START_MS, a_poll, a_result, a_subscription
 from page.html import elements, text_of
+from page.lags import a_lag
 
 from penstock_observer.page_sessions import MOST_SESSIONS, SESSION_SECONDS, Sessions
 
@@ -185,3 +188,61 @@ def test_sessions_are_bounded() -> None:
     sessions.end("s1")
     sessions.end("never")
     assert (sessions.token("s1"), sessions.token(None), sessions.token("")) == (None, None, None)
+
+
+async def test_a_kubernetes_token_logs_in_for_as_long_as_its_owner_may_see_the_page(tmp_path: Path) -> None:
+    viewer = token_for(AUDIENCE)
+    reviews = KnownReaders({viewer: "viewer"}, {("viewer", "page")})
+    async with serving(tmp_path, reviews=reviews) as site:
+        site.answer(a_poll(START_MS, a_subscription(depth=5)))
+        assert (await site.log_in(viewer))[:2] == (303, "./")
+        assert (await site.get("/page/"))[0] == 200
+        status, body = await site.get("/page/messages?queue=x")
+        assert (status, "Messages are private." in body) == (403, True)
+        reviews.may.add(("viewer", "messages"))
+        site.clock.seconds += 30
+        status, body = await site.get("/page/messages?queue=x")
+        assert (status, "The messages can&#39;t be shown" in body) == (502, True)  # there is no broker in this test
+        reviews.problem = "it did not answer within 5 seconds"
+        site.clock.seconds += 30
+        status, body = await site.get("/page/")
+        assert (status, text_of(body, "h1"), "it did not answer within 5 seconds" in body) == (503, ["Not now"], True)
+        reviews.problem = None
+        assert (await site.get("/page/"))[0] == 200, "the session goes on"
+        reviews.may.clear()
+        site.clock.seconds += 30
+        status, body = await site.get("/page/")
+        assert (status, text_of(body, "h1"), "viewer may not see this page" in body) == (403, ["Log in"], True)
+        assert "orders" not in body
+
+
+async def test_a_program_sends_a_kubernetes_token_with_every_request(tmp_path: Path) -> None:
+    viewer = token_for(AUDIENCE)
+    async with serving(tmp_path, reviews=KnownReaders({viewer: "viewer"}, {("viewer", "page")})) as site:
+        site.answer(a_poll(START_MS, a_subscription(depth=5)))
+        for scheme, expected in (("Bearer", 200), ("bearer", 200), ("Basic", 401)):
+            assert (await site.get("/page/", headers={"Authorization": f"{scheme} {viewer}"}))[0] == expected
+        other = {"Authorization": f"Bearer {token_for('https://kubernetes.default.svc')}"}
+        status, body = await site.get("/page/", headers=other)
+        assert (status, "kubectl create token NAME --audience" in body, "shop" in body) == (401, True, False)
+
+
+async def test_without_an_account_no_kubernetes_token_is_known(site: Site) -> None:
+    status, _, body = await site.log_in(token_for(AUDIENCE))
+    assert (status, "does not know this token" in body) == (401, True)
+
+
+async def test_the_newest_run_s_figures_are_shown_with_the_subscription(site: Site) -> None:
+    site.answer(a_poll(START_MS, a_subscription(depth=5)))
+    assert "lag job" not in (await site.get(f"/page/subscription?queue={ORDERS}", headers=BEARER))[1]
+    entry = a_lag(ORDERS, sojourn_p95_millis=4000)
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    for number, lags in ((1, (a_lag("another"),)), (2, (a_lag("another"), entry))):
+        end = now - timedelta(minutes=10 - number)
+        site.page.results.put(f"run-{number}", a_result(f"run-{number}", end, subscriptions=lags), now)
+    status, body = await site.get(f"/page/subscription?queue={ORDERS}", headers=BEARER)
+    assert (status, "Run run-2, about the time from 2026-01-01 23:47:00 UTC" in " ".join(text_of(body, "p"))) == (
+        200,
+        True,
+    )
+    assert "4 s" in text_of(body, "dd")

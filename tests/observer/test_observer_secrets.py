@@ -89,7 +89,10 @@ def test_files_beside_the_token_are_good_for_less(token_file: Path) -> None:
     replace(scrape, "for-metrics\n", 2_000_000_000)
     token_file.with_name("lag.token").write_text("for-the-lag-job")
     assert granted(file, "for-metrics") == ({"metrics"}, None)
-    assert granted(file, "for-the-lag-job") == ({"ledger", "read results", "write results"}, None)
+    assert granted(file, "for-the-lag-job") == (
+        {"ledger", "read results", "write results", "read rollups", "write rollups"},
+        None,
+    )
     replace(scrape, "", 2_000_000_001)
     assert granted(file, "for-metrics") == ({"metrics"}, None)
     replace(scrape, "newer", 2_000_000_002)

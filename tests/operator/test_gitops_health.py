@@ -26,8 +26,10 @@ from penstock_operator.plans import broker_report, conditions
 from penstock_operator.plans import exchange as exchange_plan
 from penstock_operator.plans import subscription as subscription_plan
 from penstock_operator.plans.broker_view import BrokerReportView
+from penstock_operator.plans.conditions import ConditionReason
 from penstock_operator.plans.decisions import BrokerReply, BrokerView, ChildState, Reach, Report
 from penstock_operator.plans.exchange import ExchangeView
+from penstock_operator.plans.lag_service import LagService
 from penstock_operator.plans.subscription import SubscriptionView
 from penstock_operator.reconcile import status
 
@@ -120,7 +122,7 @@ def brokered(replicas: int = 1, pod: Any = POD, **changes: Any) -> Any:
         reach=Reach.CONNECTED,
         state=STATE,
         pod=pod,
-        spark_installed=False,
+        lag_service=LagService(off=(ConditionReason.DISABLED, "the test has no lag job")),
         exchanges=0,
         subscriptions=0,
         now=NOW,

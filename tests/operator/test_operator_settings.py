@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock_api.failure import Misuse
+from penstock_operator.lag_options import ExecutorOptions, LagJobOptions
 from penstock_operator.settings import OperatorSettings
 
 IMAGES = {"PENSTOCK_OPERATOR_BROKER_IMAGE": "b:1", "PENSTOCK_OPERATOR_LAG_IMAGE": "l:1"}
@@ -34,6 +35,28 @@ def test_the_chart_s_environment() -> None:
     )
 
 
+def test_the_lag_job_as_the_chart_gives_it() -> None:
+    text = (
+        '{"backend":"Auto","deployment":"penstock-penstock-operator","executors":{"cores":1,"instances":2,"memory":"1g"},'
+        '"imagePullPolicy":"IfNotPresent","imagePullSecrets":["r"],"intervalMinutes":10,"memory":"2g","name":'
+        '"penstock-lag","namespace":"penstock-system","nodeSelector":{},"sparkConf":{"spark.sql.shuffle.partitions":"8"},'
+        '"suspend":false,"tolerations":[{"operator":"Exists"}]}'
+    )
+    found = OperatorSettings.from_environment({**IMAGES, "PENSTOCK_OPERATOR_LAG_JOB": text}).lag_job
+    assert found == LagJobOptions(
+        namespace="penstock-system",
+        name="penstock-lag",
+        deployment="penstock-penstock-operator",
+        interval_minutes=10,
+        memory="2g",
+        executors=ExecutorOptions(instances=2),
+        spark_conf={"spark.sql.shuffle.partitions": "8"},
+        tolerations=({"operator": "Exists"},),
+        image_pull_secrets=("r",),
+    )
+    assert OperatorSettings.from_environment(IMAGES).lag_job is None
+
+
 @pytest.mark.parametrize(
     ("variables", "names"),
     [
@@ -41,6 +64,8 @@ def test_the_chart_s_environment() -> None:
         ({**IMAGES, "PENSTOCK_OPERATOR_RESYNC_SECONDS": "0"}, "resync-seconds"),
         ({**IMAGES, "PENSTOCK_OPERATOR_LIVENESS_PORT": "70000"}, "liveness-port"),
         ({**IMAGES, "PENSTOCK_OPERATOR_WORKERS": "many"}, "not a number"),
+        ({**IMAGES, "PENSTOCK_OPERATOR_LAG_JOB": "{"}, "lag-job is not JSON"),
+        ({**IMAGES, "PENSTOCK_OPERATOR_LAG_JOB": '{"namespace":"a","name":"l","memory":"1Gi"}'}, "lag-job.*memory"),
     ],
 )
 def test_what_can_t_be_used_is_named(variables: dict[str, str], names: str) -> None:

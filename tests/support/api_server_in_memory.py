@@ -30,11 +30,22 @@ class ApiServerInMemory:
     """What a watch of Penstock's kinds would tell, in order."""
     documents: dict[str, Any] = field(default_factory=dict[str, Any])
     """What is served beside objects, by path."""
+    served: set[str] = field(default_factory=set[str])
+    """The optional kinds that the cluster has."""
+    failing: bool = False
+    """Whether applying fails."""
     written: int = 0
     """Status writes."""
+    applied: int = 0
+    """Objects that were applied."""
+    deleted: list[Name] = field(default_factory=list[Name])
+    """Objects that the operator deleted."""
+    read: int = 0
+    """Objects that were asked for one by one."""
     _version: int = 0
 
     async def get(self, kind: ApiResource, namespace: str | None, name: str) -> Manifest | None:
+        self.read += 1
         if kind.kind == "Namespace":
             return {"metadata": {"name": name, "uid": f"uid-{name}"}}
         at = (kind.kind, namespace or "", name)
@@ -46,6 +57,9 @@ class ApiServerInMemory:
                 yield copy.deepcopy(manifest)
 
     async def apply(self, manifest: Manifest) -> Manifest:
+        if self.failing:
+            raise KubeError(503, "it is away")
+        self.applied += 1
         made = cast(Any, copy.deepcopy(manifest))
         if made["kind"] == "Service":
             made["spec"].setdefault("clusterIP", "10.0.0.1")
@@ -76,13 +90,14 @@ class ApiServerInMemory:
         return manifest
 
     async def delete(self, manifest: Manifest) -> None:
+        self.deleted.append(_name(manifest))
         self.objects.pop(_name(manifest), None)
 
     async def document(self, path: str) -> Manifest | None:
         return cast("Manifest | None", copy.deepcopy(self.documents.get(path)))
 
     async def serves(self, kind: ApiResource) -> bool:
-        return False
+        return kind.kind in self.served
 
     # -- what people do ---------------------------------------------------------------------------------------------
 

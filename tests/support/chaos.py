@@ -266,7 +266,9 @@ def lag_run_killed(installation: Installation, team: Team) -> None:
 
 
 def _patch_lag(team: Team, *, suspend: bool) -> None:
-    patch = json.dumps({"spec": {"lagAnalysis": {"suspend": suspend, "intervalMinutes": 1}}})
+    patch = json.dumps(
+        {"spec": {"lagAnalysis": {"backend": "ScheduledSparkApplication", "suspend": suspend, "intervalMinutes": 1}}}
+    )
     team.kube.kubectl("patch", "broker", "main", "--type=merge", "--patch", patch)
 
 

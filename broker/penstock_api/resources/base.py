@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 
+from penstock_api import page_login
 from penstock_api.schema import LIST_KEYS, LIST_TYPE, cel, validations
 
 __all__ = [
@@ -29,7 +30,7 @@ __all__ = [
     "paired",
 ]
 
-GROUP: Final = "penstock.dev"
+GROUP: Final = page_login.API_GROUP
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 

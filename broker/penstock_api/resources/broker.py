@@ -24,7 +24,9 @@ __all__ = [
     "BrokerSpec",
     "BrokerStatus",
     "ClientListeners",
+    "JavaHeap",
     "LagAnalysis",
+    "LagIntervalMinutes",
     "Orphan",
     "PodOptions",
     "Storage",
@@ -42,6 +44,8 @@ Annotations = Annotated[
 ]
 Amounts = Annotated[dict[Annotated[str, Field(max_length=63)], quantity.Quantity], Field(max_length=8)]
 Image = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^\S+$")]
+LagIntervalMinutes = Literal[1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60]
+JavaHeap = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}[mg]$")]
 
 
 class Resources(schema.Spec):
@@ -97,20 +101,22 @@ class PodOptions(schema.Spec):
 class LagAnalysis(schema.Spec):
     """The scheduled job that turns the ledger into `status.lag` of each Subscription."""
 
-    backend: Literal["ScheduledSparkApplication", "CronJob", "None"] = "ScheduledSparkApplication"
-    """What runs the job: the Kubeflow Spark operator, a plain CronJob, or nothing."""
-    interval_minutes: Literal[1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60] = 5
-    """Minutes between two runs. The first minute follows from a hash of the Broker's name, so that not all jobs start
-    at once.
+    backend: Literal["Auto", "ScheduledSparkApplication", "CronJob", "None"] = "Auto"
+    """What analyses the Broker. Auto: the operator's one job for all its Brokers. ScheduledSparkApplication (of the
+    Kubeflow Spark operator) or CronJob: a job of its own, in the Broker's namespace. None: nothing.
+    """
+    interval_minutes: LagIntervalMinutes = 5
+    """Minutes between two runs of a job of its own. The first minute follows from a hash of the Broker's name, so that
+    not all jobs start at once.
     """
     window_minutes: Annotated[int, Field(ge=1, le=1440)] = 15
     """How far back each run looks."""
     suspend: bool = False
-    """Keep the schedule, but start no runs."""
+    """Start no runs: a job of its own keeps its schedule, and the operator's job leaves the Broker out."""
     image: Image | None = None
-    """Image of the job; left out: the operator's default."""
-    memory: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}[mg]$")] = "1g"
-    """Heap of the Spark driver, in Spark's notation."""
+    """Image of a job of its own; left out: the operator's default."""
+    memory: JavaHeap = "1g"
+    """Heap of the Spark driver of a job of its own, in Spark's notation."""
 
 
 _NO_WAY_IN: Final = schema.cel(

@@ -57,7 +57,10 @@ class ChangedStatesTask:
             subscription = _named(self.broker, name)
             if subscription is None:
                 continue  # it has ended since the first step: the next request is told so
-            state = entity_states.subscription_state(subscription, self.held)
+            held = self.held
+            if subscription.queue.in_flight and subscription.queue not in held:  # sent since the first step
+                held = entity_states.in_flight(_connections(self.broker, (name,)))
+            state = entity_states.subscription_state(subscription, held)
             if state["ready"] and state["consumers"]:
                 subscription.queue.note_change()
             return state

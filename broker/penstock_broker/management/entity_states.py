@@ -160,7 +160,8 @@ def _counters(queue: Queue, held: InFlight) -> StateDocument:
 
 
 def _oldest(queue: Queue, held: InFlight) -> tuple[int, int]:
-    available_us, hold_us = held.get(queue, (0, 0))
+    # What was in flight when `held` was made may have been settled since.
+    available_us, hold_us = held.get(queue, (0, 0)) if queue.in_flight else (0, 0)
     heads = [since for since in (queue.oldest_available_us(), available_us) if since]
     return min(heads, default=0), hold_us
 
@@ -212,6 +213,7 @@ def broker_state(broker: Broker) -> StateDocument:
         "transactionsCommitted": broker.transactions.committed,
         "transactionsRolledBack": broker.transactions.rolled_back,
         "refusals": dict[Value, Value](broker.clients.rejections.totals().items()),
+        "audits": [name for name, audit in broker.audits.items() if not audit.is_fetched],
         "understands": _VOCABULARY,
         **_open_transactions(transactions_of(each) for each in broker.clients.connections.values()),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -15,6 +16,12 @@ __all__ = ["observer"]
 HOUR = 3600.0
 MIB = 1024 * 1024
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+def _own_api_server() -> str:
+    """The API server, as every pod is told; empty outside a cluster."""
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}" if host else ""
 
 
 @click.command(
@@ -39,6 +46,18 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     "--messages-token-file",
     type=FILE,
     help="File with a token whose holder also sees messages on the page, if the broker has observerPeek: true.",
+)
+@click.option(
+    "--account",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder with token and ca.crt of a ServiceAccount that may create TokenReviews and SubjectAccessReviews; with "
+    "it people log in to the page with Kubernetes tokens.",
+)
+@click.option(
+    "--api-server",
+    default=_own_api_server,
+    show_default="that of the cluster in which the observer runs",
+    help="URL of the API server that is asked.",
 )
 @click.option("--broker", default="broker", show_default=True, help="Name of the Broker resource.")
 @click.option("--namespace", default="default", show_default=True, help="Namespace of the Broker resource.")
@@ -86,6 +105,20 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     default=128 * MIB,
     show_default="128 MiB",
     help="Bytes of lag results to keep; at most a quarter of the volume.",
+)
+@click.option(
+    "--rollups-bytes",
+    type=int,
+    default=256 * MIB,
+    show_default="256 MiB",
+    help="Bytes of rollups of hours and days to keep; at most an eighth of the volume.",
+)
+@click.option(
+    "--audit-bytes",
+    type=int,
+    default=256 * MIB,
+    show_default="256 MiB",
+    help="Bytes of the records of audits to keep; at most a quarter of the volume.",
 )
 @log_level
 def observer(listen: str, interval: float, **settings: object) -> int:

@@ -20,6 +20,11 @@ __all__ = ["operator"]
 )
 @click.option("--broker-image", help="Image of broker and observer, for Brokers without spec.image.")
 @click.option("--lag-image", help="Image of the lag job, for Brokers without spec.lagAnalysis.image.")
+@click.option(
+    "--lag-job",
+    metavar="JSON",
+    help="The one lag job for all Brokers with the backend Auto, as the chart's values `lag`. Default: none.",
+)
 @click.option("--cluster-domain", show_default="cluster.local", help="DNS domain of the cluster.")
 @click.option("--liveness-port", show_default="8080", help="Port of /livez, /readyz and /metrics.")
 @click.option("--resync-seconds", show_default="120", help="Seconds between two complete lists of all resources.")

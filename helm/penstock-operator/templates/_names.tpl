@@ -29,6 +29,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- default (include "penstock-operator.fullname" .) .Values.serviceAccount.name -}}
 {{- end -}}
 
+{{/* Schedule, Secret and ServiceAccount of the operator's lag job. The names of its runs' pods add twenty characters. */}}
+{{- define "penstock-operator.lag" -}}
+{{- $release := .Release.Name | replace "." "-" | trunc 35 | trimSuffix "-" -}}
+{{- printf "%s%s-lag" (ternary "r" "" (regexMatch "^[0-9]" $release)) $release -}}
+{{- end -}}
+
+{{/* What the operator has to know of its lag job, as JSON. */}}
+{{- define "penstock-operator.lagJob" -}}
+{{- $secrets := list -}}
+{{- range .Values.imagePullSecrets }}{{ $secrets = append $secrets .name }}{{ end -}}
+{{- merge (dict
+  "namespace" .Release.Namespace
+  "name" (include "penstock-operator.lag" .)
+  "deployment" (include "penstock-operator.fullname" .)
+  "imagePullPolicy" (default .Values.image.pullPolicy .Values.lagImage.pullPolicy)
+  "imagePullSecrets" $secrets
+) (deepCopy .Values.lag) | toJson -}}
+{{- end -}}
+
 {{/* The full name of an image: (list . .Values.image) */}}
 {{- define "penstock-operator.image" -}}
 {{- $top := index . 0 -}}{{- $image := index . 1 -}}

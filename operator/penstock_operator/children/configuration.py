@@ -12,7 +12,8 @@ from typing import Final
 
 import yaml
 
-from penstock_api.resources import GROUP, Broker, BrokerSpec, quantity_bytes
+from penstock_api.page_login import audience_of
+from penstock_api.resources import Broker, BrokerSpec, quantity_bytes
 from penstock_api.resources.delivery import ClientDeliverySpec, client_settings
 from penstock_api.resources.listeners import listener_settings, tls_settings
 from penstock_api.resources.security import mechanisms_without_tls
@@ -143,7 +144,7 @@ def _issuer(broker: Broker, number: int, issuer: TokenIssuerSpec, cluster_issuer
     fields = issuer.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"keys_config_map_ref"})
     if issuer.is_cluster:
         fields["issuer"] = cluster_issuer
-    own = f"{GROUP}/{broker.metadata.namespace}/{broker.metadata.name}"
+    own = audience_of(broker.metadata.namespace, broker.metadata.name)
     return {**fields, "audiences": list(issuer.audiences) or [own], "keysFile": f"{token_keys(number)}/keys"}
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from penstock_api.observer_tokens import MESSAGES_TOKEN
 from penstock_api.resources import Broker
 from penstock_operator import names
-from penstock_operator.children import cluster_issuer, configuration
+from penstock_operator.children import cluster_issuer, configuration, page_account
 from penstock_operator.children.metadata import pod_selector
 from penstock_operator.children.services import client_ports
 from penstock_operator.manifest import Manifest
@@ -49,6 +49,8 @@ def template_1(broker: Broker, image: str, config: str) -> Manifest:
         "containers": [_broker_container(broker, image), _observer_container(broker, image)],
         "volumes": _volumes(broker),
     }
+    if spec.page.service_account_login:
+        pod["serviceAccountName"] = page_account.name_of(broker)
     if spec.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": reference.name} for reference in spec.image_pull_secrets]
     if spec.pod.node_selector:
@@ -98,6 +100,7 @@ def _broker_container(broker: Broker, image: str) -> Manifest:
 def _observer_container(broker: Broker, image: str) -> Manifest:
     """The observer has no probes: messages do not pass through it, and the pod stays ready when it fails."""
     metadata = broker.metadata
+    asks = broker.spec.page.service_account_login
     return {
         "name": "observer",
         "image": image,
@@ -114,6 +117,7 @@ def _observer_container(broker: Broker, image: str) -> Manifest:
             f"--namespace={metadata.namespace}",
             *_page_arguments(broker),
         ],
+        **({"env": page_account.environment()} if asks else {}),
         "ports": [_port("observer", names.OBSERVER_PORT)],
         "resources": _resources(
             _OBSERVER_REQUESTS, broker.spec.observer_resources.requests, broker.spec.observer_resources.limits
@@ -125,6 +129,7 @@ def _observer_container(broker: Broker, image: str) -> Manifest:
             _mount("tmp", "/tmp"),
             _mount("tls", configuration.TLS, read_only=True),
             _mount("observer", configuration.OBSERVER, read_only=True),
+            *([_mount(page_account.VOLUME, page_account.FOLDER, read_only=True)] if asks else []),
         ],
     }
 
@@ -146,6 +151,8 @@ def _volumes(broker: Broker) -> list[Manifest]:
         {"name": "management", "secret": {"secretName": f"{name}-management", "defaultMode": 0o440}},
         {"name": "observer", "secret": {"secretName": f"{name}-observer", "defaultMode": 0o440}},
     ]
+    if broker.spec.page.service_account_login:
+        volumes.append(page_account.volume())
     authentication = broker.spec.authentication
     for volume, reference in (
         ("users", authentication.users_secret_ref),

@@ -68,6 +68,7 @@ API_RESOURCES: Final[dict[str, ApiResource]] = {
         ApiResource("v1", "Secret", "secrets"),
         ApiResource("v1", "Service", "services"),
         ApiResource("v1", "ServiceAccount", "serviceaccounts"),
+        ApiResource("apps/v1", "Deployment", "deployments"),
         ApiResource("apps/v1", "StatefulSet", "statefulsets"),
         ApiResource("batch/v1", "CronJob", "cronjobs"),
         ApiResource("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", "scheduledsparkapplications"),

@@ -49,11 +49,7 @@ def _further(view: BrokerReportView) -> tuple[StatusCondition | None, ...]:
         broker_health.observer_failing(view),
         _reconciliation_paused(view),
         lag_schedule.lag_analysis_scheduled(
-            view.broker,
-            spark_installed=view.spark_installed,
-            observed=view.schedule,
-            last_run=view.last_run,
-            now=view.now,
+            view.broker, view.lag_service, view.lag_schedule, view.shared_lag, view.now
         ),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from penstock_api.management import BrokerState
@@ -10,6 +10,8 @@ from penstock_api.resources import Broker
 from penstock_operator.children.stateful_set import PinnedPods
 from penstock_operator.manifest import Manifest
 from penstock_operator.plans.decisions import Reach
+from penstock_operator.plans.lag_schedule import ScheduleView, SharedJobView
+from penstock_operator.plans.lag_service import LagService
 
 __all__ = ["BrokerReportView"]
 
@@ -46,12 +48,12 @@ class BrokerReportView:
     """Why the management can't be used; a sentence, empty if it can."""
     state: BrokerState | None = None
     """What the broker has reported about itself; None if it has never answered."""
-    spark_installed: bool
-    """Whether the cluster has the CRD ScheduledSparkApplication."""
-    schedule: Manifest | None = None
-    """The ScheduledSparkApplication of the lag job."""
-    last_run: Manifest | None = None
-    """The newest SparkApplication of the schedule."""
+    lag_service: LagService
+    """What analyses its lag."""
+    lag_schedule: ScheduleView | None = None
+    """The schedule of a lag job of its own."""
+    shared_lag: SharedJobView = field(default_factory=SharedJobView)
+    """The operator's lag job."""
     exchanges: int
     """Exchanges that name this Broker."""
     subscriptions: int

@@ -156,6 +156,8 @@ class ConditionReason(StrEnum):
     VALIDATION_FAILED = "ValidationFailed"
     RUN_STUCK = "RunStuck"
     RUN_OVERDUE = "RunOverdue"
+    TOO_MANY_BROKERS = "TooManyBrokers"
+    NOT_WRITTEN = "NotWritten"
     # ScaleToken
     WRITTEN = "Written"
     # Lagging

@@ -185,7 +185,7 @@ def _unknown(figures: Lag, fresh: StatusCondition) -> LagVerdict:
 def _why_stale(figures: Lag, known: BrokerLag, now: datetime) -> StatusCondition:
     """LagFresh for figures that are too old. The words depend on what is shown, not on when the operator started."""
     since = f"There is no newer lag than that of {_minute(figures.observed_time)}"
-    off = None if known.is_live_offered else _why_off(known)
+    off = None if known.is_live_offered else known.service.off
     if off is not None:
         return StatusCondition(FRESH, ConditionStatus.UNKNOWN, off[0], f"{since}, because {off[1]}.")
     unreachable = _unreachable(known, now)
@@ -202,7 +202,7 @@ def _why_stale(figures: Lag, known: BrokerLag, now: datetime) -> StatusCondition
 
 def _nothing_known(known: BrokerLag, now: datetime) -> StatusCondition:
     """LagFresh of a Subscription about which no result has said anything yet."""
-    off = None if known.is_live_offered else _why_off(known)
+    off = None if known.is_live_offered else known.service.off
     unreachable = _unreachable(known, now)
     if off is not None:
         reason, message = off[0], f"No lag is known, because {off[1]}."
@@ -231,15 +231,6 @@ def _unreachable(known: BrokerLag, now: datetime) -> str:
 def _fault(known: BrokerLag) -> str:
     """Why the last answer can't be used; empty if it can."""
     return (known.live_contact.fault if known.is_live_offered else "") or known.contact.fault
-
-
-def _why_off(known: BrokerLag) -> tuple[ConditionReason, str] | None:
-    """Why no results are to be expected, as reason and words; None if they are."""
-    if known.analysis.backend == "None":
-        return ConditionReason.DISABLED, f"`spec.lagAnalysis.backend` of Broker {known.broker} is `None`"
-    if known.analysis.suspend:
-        return ConditionReason.SUSPENDED, f"`spec.lagAnalysis.suspend` of Broker {known.broker} is set"
-    return None
 
 
 def _missing(shown: Lag, result: LagResult) -> StatusCondition:

@@ -13,7 +13,7 @@ from enum import Enum, StrEnum, auto
 from typing import Final, Self
 
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
-from penstock_api.resources import LagAnalysis
+from penstock_operator.plans.lag_service import LagService
 from penstock_operator.plans.observer_contact import ObserverContact
 
 __all__ = ["LIVE_HOLDS", "BrokerLag", "LagEntries", "LagSource", "LiveResult", "LiveWord"]
@@ -85,8 +85,8 @@ class BrokerLag:
 
     broker: str
     """Name of the Broker."""
-    analysis: LagAnalysis = field(default_factory=LagAnalysis)
-    """Its schedule."""
+    service: LagService = field(default_factory=LagService)
+    """The job that analyses it."""
     contact: ObserverContact = field(default_factory=ObserverContact)
     """What asking its observer for the result of the newest run has come to."""
     result: LagResult | None = None
@@ -133,7 +133,7 @@ class BrokerLag:
         """Whether what a source said at `moment` says nothing about the present."""
         if source == LagSource.LIVE and self.is_live_offered:
             return now - moment >= LIVE_HOLDS
-        return now - moment >= timedelta(minutes=_RUN_PERIODS * self.analysis.interval_minutes)
+        return now - moment >= timedelta(minutes=_RUN_PERIODS * self.service.interval_minutes)
 
     def word(self, entries: LagEntries, now: datetime) -> LiveWord:
         """What the live source says about a Subscription."""

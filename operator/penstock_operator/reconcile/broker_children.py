@@ -11,20 +11,23 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from penstock_api.resources import Broker
-from penstock_operator.children import cluster_issuer, lag_job
+from penstock_operator.children import cluster_issuer, lag_job, lag_schedules, page_account
 from penstock_operator.children.cluster_issuer import ClusterIssuer
 from penstock_operator.children.credentials import SECRETS
 from penstock_operator.children.metadata import belongs_to_predecessor, is_ours
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError, api_resource_of
 from penstock_operator.manifest import Manifest, text_at
+from penstock_operator.plans.lag_schedule import ScheduleView, has_active_run
 
 __all__ = [
     "ObservedChildren",
     "apply_children",
     "foreign_children",
     "observe_children",
+    "own_schedule",
     "token_keys_config_maps",
 ]
 
@@ -39,6 +42,8 @@ class ObservedChildren:
     """By kind and name; None: there is no such object."""
     spark_installed: bool
     """Whether the cluster has the CRD ScheduledSparkApplication."""
+    last_run: Manifest | None = None
+    """The newest SparkApplication of the Broker's own schedule."""
     issuer: ClusterIssuer | None = None
     """The cluster as an issuer of tokens, if the Broker wants it and the API server publishes it."""
 
@@ -61,6 +66,7 @@ async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
         *(("Service", f"{name}-{stem}") for stem in ("amqp", "pods", "management", "observer")),
         *(("ConfigMap", f"{name}-{stem}") for stem in ("ca", "config")),
         ("ServiceAccount", f"{name}-lag"),
+        ("ServiceAccount", page_account.name_of(broker)),
         ("CronJob", f"{name}-lag"),
         ("Pod", f"{name}-0"),
     ]
@@ -76,7 +82,10 @@ async def observe_children(kube: ApiServer, broker: Broker) -> ObservedChildren:
     if spark_installed:
         wanted.append(("ScheduledSparkApplication", f"{name}-lag"))
     objects = await asyncio.gather(*(kube.get(API_RESOURCES[kind], namespace, child) for kind, child in wanted))
-    return ObservedChildren(dict(zip(wanted, objects, strict=True)), spark_installed, issuer)
+    found = dict(zip(wanted, objects, strict=True))
+    run = text_at(found.get(("ScheduledSparkApplication", f"{name}-lag")), "status", "lastRunName")
+    last_run = await kube.get(API_RESOURCES["SparkApplication"], namespace, run) if run else None
+    return ObservedChildren(found, spark_installed, last_run, issuer)
 
 
 async def _cluster_issuer(kube: ApiServer) -> ClusterIssuer | None:
@@ -119,9 +128,10 @@ def foreign_children(
 
 
 async def apply_children(
-    kube: ApiServer, broker: Broker, wanted: Sequence[Manifest], observed: ObservedChildren
+    kube: ApiServer, broker: Broker, wanted: Sequence[Manifest], observed: ObservedChildren, now: datetime
 ) -> None:
-    """Apply the children in this order, and delete a lag schedule that is not wanted any more; updates `observed`.
+    """Apply the children in this order, and delete a lag schedule that is not wanted any more, unless a run of it is
+    under way; updates `observed`.
 
     Raises:
         KubeError: the API server refused.
@@ -130,14 +140,30 @@ async def apply_children(
     for manifest in wanted:
         kind, name = str(manifest["kind"]), text_at(manifest, "metadata", "name") or ""
         before = observed.get(kind, name)
-        if before is not None and lag_job.must_be_recreated(manifest, before):
+        if before is not None and lag_schedules.must_be_recreated(manifest, before):
             logger.info("%s %s/%s is deleted and created again", kind, broker.metadata.namespace, name)
             await kube.delete(before)
         observed.found[kind, name] = await kube.apply(manifest)
         applied.add((kind, name))
-    for kind in ("ScheduledSparkApplication", "CronJob"):
+    for kind in lag_schedules.KINDS:
         before = observed.get(kind, f"{broker.metadata.name}-lag")
         unwanted = (kind, f"{broker.metadata.name}-lag") not in applied
         if before is not None and unwanted and is_ours(before, broker.metadata.uid):
+            if has_active_run(own_schedule(broker, kind, observed), now):
+                continue  # Its run is deleted with it. The next reconcile looks again.
             await kube.delete(before)
             observed.found[kind, f"{broker.metadata.name}-lag"] = None
+
+
+def own_schedule(broker: Broker, kind: str, observed: ObservedChildren) -> ScheduleView:
+    """The schedule of a lag job of the Broker's own, as it was found."""
+    return ScheduleView(
+        kind=kind,
+        namespace=broker.metadata.namespace,
+        name=f"{broker.metadata.name}-lag",
+        cron=lag_job.cron(broker),
+        interval_minutes=broker.spec.lag_analysis.interval_minutes,
+        spark_installed=observed.spark_installed,
+        observed=observed.get(kind, f"{broker.metadata.name}-lag"),
+        last_run=observed.last_run if kind == "ScheduledSparkApplication" else None,
+    )

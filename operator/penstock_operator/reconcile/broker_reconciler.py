@@ -20,10 +20,12 @@ from penstock_operator.brokers.accepted_tokens import AcceptedTokens
 from penstock_operator.brokers.management import ManagementAccess
 from penstock_operator.brokers.observer_client import ObserverAccess
 from penstock_operator.brokers.sessions import BrokerSessions, SessionChange
-from penstock_operator.children import cluster_issuer, credentials, lag_job
+from penstock_operator.children import cluster_issuer, credentials, lag_job, page_account
 from penstock_operator.children.credentials import SECRETS, Credentials
+from penstock_operator.children.lag_schedules import KINDS
 from penstock_operator.children.scale_secret import ScaleAccess
 from penstock_operator.children.services import broker_services
+from penstock_operator.children.shared_lag_job import BrokerName, Member
 from penstock_operator.children.stateful_set import (
     PinnedPods,
     broker_stateful_set,
@@ -32,20 +34,23 @@ from penstock_operator.children.stateful_set import (
     running_image,
     unknown_settings,
 )
-from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer
+from penstock_operator.cluster.api_server import ApiServer
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import Manifest, dig, text_at
 from penstock_operator.plans.broker_health import is_serving
 from penstock_operator.plans.broker_report import report_broker
 from penstock_operator.plans.broker_view import BrokerReportView
 from penstock_operator.plans.decisions import Reach, Report
+from penstock_operator.plans.lag_service import is_member, lag_service
 from penstock_operator.reconcile.broker_children import (
     ObservedChildren,
     apply_children,
     foreign_children,
     observe_children,
+    own_schedule,
     token_keys_config_maps,
 )
+from penstock_operator.reconcile.shared_lag import SharedLag
 from penstock_operator.settings import OperatorSettings
 
 __all__ = ["BrokerFindings", "BrokerReconciler"]
@@ -90,6 +95,8 @@ class BrokerReconciler:
     resync_soon: Callable[[], None]
     """List all resources, and look for orphans, now instead of at the end of the period."""
     findings: dict[ResourceKey, BrokerFindings] = field(default_factory=dict[ResourceKey, BrokerFindings])
+    shared_lag: SharedLag = field(default_factory=SharedLag)
+    """What the operator's one lag job has to know of Brokers, and what is known of it."""
 
     async def reconcile(self, key: ResourceKey, broker: Broker) -> Report | None:
         """Reconcile the Broker, and return the status to write; None if it is being deleted.
@@ -100,6 +107,7 @@ class BrokerReconciler:
         if broker.metadata.deletion_timestamp is not None:
             # The operator puts no finalizer on a Broker: the cluster removes the children and keeps the volumes as the
             # spec says.
+            self.forget(key)
             await self.sessions.drop(broker.key)
             return None
         now = self.clock()
@@ -115,7 +123,8 @@ class BrokerReconciler:
             # A broker that answers now may be that of the deleted Broker of the same name.
             await self.sessions.drop(broker.key)
         elif not taken_names and may_apply and broker.metadata.annotations.get(names.PAUSED) != "true":
-            await apply_children(self.kube, broker, wanted, observed)
+            await apply_children(self.kube, broker, wanted, observed, now)
+            self._offer(key, broker, keys)
             await self._keep_session(key, broker, observed, keys)
         elif not taken_names and self.sessions.get(broker.key) is None:
             # The children stay as they are, but Exchanges and Subscriptions are still declared on the broker.
@@ -131,6 +140,23 @@ class BrokerReconciler:
                 unconfirmed_settings=unconfirmed,
             )
         )
+
+    def forget(self, key: ResourceKey) -> None:
+        """The Broker is gone, or about to go."""
+        self.shared_lag.withdraw(BrokerName(key.namespace, key.name))
+
+    def _offer(self, key: ResourceKey, broker: Broker, keys: Credentials) -> None:
+        """Tell the operator's lag job what it has to know of this Broker."""
+        if not is_member(broker):
+            self.forget(key)
+            return
+        member = Member(
+            broker=BrokerName(key.namespace, key.name),
+            window_seconds=60 * broker.spec.lag_analysis.window_minutes,
+            token=dict(keys.users_of_the_observer())["lag"].encode(),
+            ca=keys.ca.certificate,
+        )
+        self.shared_lag.offer(broker.metadata.uid, member)
 
     def _pin(self, broker: Broker, observed: ObservedChildren) -> PinnedPods:
         """What the pods are made with, and the settings that this image knows: as its broker says now, or said last."""
@@ -182,6 +208,7 @@ class BrokerReconciler:
             config_map,
             *([] if issuer is None else [cluster_issuer.config_map(broker, issuer)]),
             *broker_services(broker),
+            *page_account.manifests(broker),
             stateful_set,
             *lag_job.manifests(broker, self.settings.lag_image, spark_installed=observed.spark_installed),
         ]
@@ -254,8 +281,7 @@ class BrokerReconciler:
         session = self.sessions.get(broker.key)
         state: BrokerState | None = None if session is None else session.state
         found = self.findings.get(key, BrokerFindings())
-        lag_schedule = observed.get("ScheduledSparkApplication", f"{broker.metadata.name}-lag")
-        run = text_at(lag_schedule, "status", "lastRunName")
+        backend = broker.spec.lag_analysis.backend
         return BrokerReportView(
             broker=broker,
             users_missing=users is not None and observed.get("Secret", users.name) is None,
@@ -273,11 +299,9 @@ class BrokerReconciler:
             reach=Reach.UNREACHABLE if session is None else session.reach,
             problem="The operator has not connected yet." if session is None else session.problem_sentence,
             state=state,
-            spark_installed=observed.spark_installed,
-            schedule=lag_schedule,
-            last_run=None
-            if run is None
-            else await self.kube.get(API_RESOURCES["SparkApplication"], broker.metadata.namespace, run),
+            lag_service=lag_service(broker.metadata.name, broker.spec.lag_analysis, self.settings.lag_job),
+            lag_schedule=own_schedule(broker, backend, observed) if backend in KINDS else None,
+            shared_lag=self.shared_lag.view,
             exchanges=len(self.cache.exchanges_of(key)),
             subscriptions=len(self.cache.subscriptions_of(key)),
             orphans=found.orphans,

@@ -31,7 +31,9 @@ from penstock_operator.brokers.observer_client import (
 )
 from penstock_operator.cluster.api_server import ApiServer
 from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.lag_options import LagJobOptions
 from penstock_operator.plans import lag_freshness, lag_status
+from penstock_operator.plans.lag_service import lag_service
 from penstock_operator.plans.lag_sources import BrokerLag, LagEntries, LagSource
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings
 from penstock_operator.reconcile.lag_writer import LagWriter
@@ -93,6 +95,8 @@ class LagReader:
     findings: dict[ResourceKey, BrokerFindings]
     clock: Callable[[], datetime]
     enqueue: Callable[[ResourceKey], None]
+    lag_job: LagJobOptions | None = None
+    """The operator's own lag job."""
     writer: LagWriter = field(init=False)
     _readings: dict[ResourceKey, _Reading] = field(default_factory=dict[ResourceKey, _Reading])
     _logged: dict[ResourceKey, dict[LagSource, str]] = field(default_factory=dict[ResourceKey, dict[LagSource, str]])
@@ -151,7 +155,8 @@ class LagReader:
         if reading is None or (broker is not None and reading.uid != uid):
             reading = self._readings[key] = _Reading(uid, BrokerLag(broker=key.name))
         if broker is not None:
-            reading.known = replace(reading.known, analysis=broker.spec.lag_analysis)
+            service = lag_service(key.name, broker.spec.lag_analysis, self.lag_job)
+            reading.known = replace(reading.known, service=service)
         return reading
 
     def _nobody_to_ask(self, reading: _Reading, why: str) -> None:

@@ -72,6 +72,7 @@ class Reconciler:
         entry = self.cache.get(key)
         if entry is None:
             if key.kind == "Broker":
+                self.brokers.forget(key)
                 await self.sessions.drop(f"{key.namespace}/{key.name}")
             return Retry.RESYNC
         match entry.resource:

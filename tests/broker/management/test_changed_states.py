@@ -15,7 +15,7 @@ from support.proton_client import Subscribed
 from support.stepped_broker import SteppedBroker
 
 from penstock_api.management import DeliveryPolicy, EntityType, QueueLimits, SubscriptionDeclaration, SubscriptionState
-from penstock_broker.management import declare, entity_states
+from penstock_broker.management import changed_states, declare, entity_states
 from penstock_broker.management.responses import to_value
 from penstock_broker.topology import state_changes
 
@@ -90,6 +90,35 @@ def test_a_message_that_waits_for_a_consumer_without_credit_is_looked_at_each_ti
         known.ask(site.broker)
         assert known.told == 1
         assert known.states == whole(site)
+
+
+def test_the_age_of_what_a_consumer_gets_while_the_reply_is_made(site: SteppedBroker) -> None:
+    """A message waits for 8 s, is sent after the reply has begun, and is accepted while another one is made: its age is
+    never missing while it is there, and never said when it is gone.
+    """
+    declared(site, "a")
+    peer = site.connect()
+    link = peer.session.receiver("a")
+    link.source.address = "amq.topic/a"
+    Subscribed().apply(link)
+    link.open()
+    peer.pump()
+    site.connect().send("amq.topic/a", Message(body="1"))
+    sent_ms = site.broker.clock.now_us // 1000
+    site.pass_ms(8_000)
+    begun = changed_states.begin(site.broker, "", [], 10)
+    link.flow(1)
+    peer.pump()
+    state = begun.next_state()
+    assert state is not None
+    assert (state["depth"], state["ready"], state["inFlight"]) == (1, 0, 1)
+    assert state["oldestAvailableMs"] == sent_ms
+    assert state["oldestHoldMs"] == sent_ms + 8_000
+    begun = changed_states.begin(site.broker, "", [], 10)
+    peer.take()
+    state = begun.next_state()
+    assert state is not None
+    assert (state["depth"], state["oldestAvailableMs"], state["oldestHoldMs"]) == (0, None, None)
 
 
 def test_a_subscription_that_ends_is_named_and_may_come_again(site: SteppedBroker) -> None:

@@ -1,4 +1,4 @@
-"""The manifests of the lag job, as a whole."""
+"""The manifests of a Broker's own lag job, as a whole."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.resources import broker
 
-from penstock_operator.children import lag_job
+from penstock_operator.children import lag_job, lag_schedules
 from penstock_operator.children.metadata import pod_selector
 
 SECURITY = {
@@ -42,8 +42,9 @@ def test_no_pod_of_the_lag_job_has_another_secret_than_its_token() -> None:
         assert "envFrom" not in str(pod)
 
 
-def analysed(**analysis: Any) -> list[Any]:
-    return list(lag_job.manifests(broker(lagAnalysis=analysis), "r/lag:1", spark_installed=True))
+def analysed(backend: str = "ScheduledSparkApplication", **analysis: Any) -> list[Any]:
+    made = broker(lagAnalysis={"backend": backend, **analysis})
+    return list(lag_job.manifests(made, "r/lag:1", spark_installed=True))
 
 
 def test_the_whole_application() -> None:
@@ -115,7 +116,9 @@ def test_the_pod_of_a_cron_job_has_the_heap_and_room_beside_it(heap: str, pod: s
 
 def test_nothing_is_made_for_nothing() -> None:
     assert analysed(backend="None") == []
-    assert lag_job.manifests(broker(), "r/lag:1", spark_installed=False) == []
+    assert lag_job.manifests(broker(), "r/lag:1", spark_installed=True) == [], "the operator's job analyses it"
+    own = broker(lagAnalysis={"backend": "ScheduledSparkApplication"})
+    assert lag_job.manifests(own, "r/lag:1", spark_installed=False) == []
 
 
 def test_brokers_are_spread_over_the_interval() -> None:
@@ -133,9 +136,9 @@ def test_once_an_hour_is_one_minute_of_it() -> None:
 def test_a_changed_or_refused_schedule_is_made_anew() -> None:
     _, wanted = analysed(intervalMinutes=1)
     _, other = analysed(intervalMinutes=60)
-    assert not lag_job.must_be_recreated(wanted, wanted)
-    assert lag_job.must_be_recreated(wanted, other)
-    assert lag_job.must_be_recreated(wanted, {**wanted, "status": {"scheduleState": "FailedValidation"}})
+    assert not lag_schedules.must_be_recreated(wanted, wanted)
+    assert lag_schedules.must_be_recreated(wanted, other)
+    assert lag_schedules.must_be_recreated(wanted, {**wanted, "status": {"scheduleState": "FailedValidation"}})
 
 
 @pytest.mark.parametrize("backend", ["ScheduledSparkApplication", "CronJob"])

@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 from support.resources import broker
 
-from penstock_operator.children import stateful_set
+from penstock_operator.children import page_account, stateful_set
+from penstock_operator.children.metadata import child_metadata
 from penstock_operator.children.stateful_set import LATEST, PinnedPods, broker_stateful_set, pin
 from penstock_operator.manifest import Manifest
 
@@ -139,7 +140,7 @@ BROKER = {
         {"name": "management", "mountPath": "/etc/penstock/management", "readOnly": True},
     ],
 }
-OBSERVER = {
+OBSERVER: dict[str, Any] = {
     "name": "observer",
     "image": "r/broker:1",
     "imagePullPolicy": "IfNotPresent",
@@ -174,6 +175,38 @@ def test_the_page_shows_messages_only_if_the_spec_says_so() -> None:
     shows = arguments(page={"showMessages": True})
     assert shows == [*arguments(), "--messages-token-file=/etc/penstock/observer/messages.token"]
     assert arguments(page={"showMessages": False}) == arguments()
+
+
+def test_only_the_observer_gets_a_token_of_the_api_server_and_only_if_the_spec_says_so() -> None:
+    pod = made(page={"serviceAccountLogin": True})["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("main-observer", False)
+    account = {"name": "account", "mountPath": "/etc/penstock/account", "readOnly": True}
+    assert pod["containers"] == [
+        BROKER,
+        {
+            **OBSERVER,
+            "env": [{"name": "PENSTOCK_OBSERVER_ACCOUNT", "value": "/etc/penstock/account"}],
+            "volumeMounts": [*OBSERVER["volumeMounts"], account],
+        },
+    ]
+    assert pod["volumes"][-1] == {
+        "name": "account",
+        "projected": {
+            "defaultMode": 0o440,
+            "sources": [
+                {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
+                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            ],
+        },
+    }
+    assert made(page={"serviceAccountLogin": False}) == made()
+
+
+def test_the_account_of_the_observer_mounts_nothing_by_itself() -> None:
+    assert page_account.manifests(broker()) == []
+    (account,) = page_account.manifests(broker(page={"serviceAccountLogin": True}))
+    assert (account["kind"], account["automountServiceAccountToken"]) == ("ServiceAccount", False)
+    assert account["metadata"] == child_metadata(broker(), broker(), "main-observer")
 
 
 def test_who_signs_clients_certificates_is_mounted_where_the_spec_names_it() -> None:

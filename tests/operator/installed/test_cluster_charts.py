@@ -43,20 +43,56 @@ def test_no_wild_cards_no_exec_and_secrets_one_by_one(kube: Kube) -> None:
     found = [rule for document in documents for rule in document.get("rules", [])]
     assert not any("*" in word for rule in found for words in rule.values() for word in words)
     assert not any("pods/exec" in rule.get("resources", []) for rule in found)
-    (secrets,) = (rule for rule in found if "secrets" in rule.get("resources", []))
-    assert sorted(secrets["verbs"]) == ["create", "get", "patch"]
+    by_name, others = sorted(
+        (rule for rule in found if "secrets" in rule.get("resources", [])), key=lambda it: "resourceNames" not in it
+    )
+    assert (by_name["resourceNames"], others.get("resourceNames")) == (["one-lag"], None)
+    assert {tuple(sorted(each["verbs"])) for each in (by_name, others)} == {("create", "get", "patch")}
 
 
 def test_with_namespaces_only_penstock_s_own_kinds_are_for_the_whole_cluster(kube: Kube) -> None:
     documents = rendered(kube, OPERATOR, "watchNamespaces={a,b}", "rbac.aggregate=false")
     roles = [it["metadata"]["namespace"] for it in documents if it["kind"] == "Role"]
-    assert roles == ["a", "b"]
+    assert roles == ["home", "a", "b"]
     (cluster_role,) = (it for it in documents if it["kind"] == "ClusterRole")
     others = [rule for rule in cluster_role["rules"] if rule.get("apiGroups") != ["penstock.dev"]]
     assert others == [
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
         {"nonResourceURLs": ["/.well-known/openid-configuration", "/openid/v1/jwks"], "verbs": ["get"]},
     ]
+
+
+def test_observers_ask_about_tokens_only_where_the_values_name_their_broker(kube: Kube) -> None:
+    assert not [it for it in rendered(kube, OPERATOR) if it["metadata"]["name"].endswith("page-login")]
+    documents = [
+        it
+        for it in rendered(kube, OPERATOR, "pageLogin.brokers={shop/main,hub/b-1}")
+        if it["metadata"]["name"].endswith("page-login")
+    ]
+    role, binding = sorted(documents, key=lambda it: str(it["kind"]))
+    assert role["rules"] == [
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+        {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+    ]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [(it["kind"], it["namespace"], it["name"]) for it in binding["subjects"]] == [
+        ("ServiceAccount", "shop", "main-observer"),
+        ("ServiceAccount", "hub", "b-1-observer"),
+    ]
+
+
+def test_the_cluster_s_roles_see_the_page_and_only_admin_sees_messages(kube: Kube) -> None:
+    who: dict[str, set[str]] = {"brokers/page": set(), "brokers/messages": set()}
+    for document in rendered(kube, OPERATOR):
+        labels = document["metadata"].get("labels", {})
+        roles = {
+            label.rpartition("-")[2] for label in labels if label.startswith("rbac.authorization.k8s.io/aggregate-to")
+        }
+        for rule in document.get("rules", []):
+            for resource in who.keys() & set(rule.get("resources", [])):
+                assert rule["verbs"] == ["get"]
+                who[resource] |= roles
+    assert who == {"brokers/page": {"admin", "edit", "view"}, "brokers/messages": {"admin"}}
 
 
 def test_the_crds_can_be_left_out_and_are_kept(kube: Kube) -> None:
@@ -215,3 +251,33 @@ def test_the_dashboard_is_made_on_request_as_it_is_in_the_file(kube: Kube) -> No
 def test_values_are_checked(kube: Kube, chart: str, setting: str) -> None:
     with pytest.raises(StoryError, match="values don't meet the specifications"):
         rendered(kube, chart, setting)
+
+
+def test_the_lag_job_s_pods_reach_the_api_only_with_executors(kube: Kube) -> None:
+    without = rendered(kube, OPERATOR)
+    assert account(without) is False
+    assert not rules(without, "Role", "one-lag-driver")
+    distributed = rendered(kube, OPERATOR, "lag.executors.instances=2")
+    assert account(distributed) is True
+    assert {resource for rule in rules(distributed, "Role", "one-lag-driver") for resource in rule["resources"]} == {
+        "configmaps", "persistentvolumeclaims", "pods", "services",
+    }  # fmt: skip
+    assert not any("secrets" in rule["resources"] for rule in rules(distributed, "Role", "one-lag-driver"))
+
+
+def account(documents: list[dict[str, Any]]) -> Any:
+    (found,) = (it for it in documents if it["kind"] == "ServiceAccount" and it["metadata"]["name"] == "one-lag")
+    return found["automountServiceAccountToken"]
+
+
+def test_what_the_operator_may_do_for_the_lag_job_is_by_name(kube: Kube) -> None:
+    """In its own namespace it may have no other rights, if it watches others."""
+    found = rules(rendered(kube, OPERATOR, "watchNamespaces={a}"), "Role", "one-penstock-operator-lag")
+    names = {rule["resources"][0]: rule.get("resourceNames") for rule in found}
+    assert names == {
+        "secrets": ["one-lag"],
+        "cronjobs": ["one-lag"],
+        "scheduledsparkapplications": ["one-lag"],
+        "sparkapplications": None,
+        "deployments": ["one-penstock-operator"],
+    }

@@ -12,7 +12,9 @@ from penstock_operator.children.stateful_set import PinnedPods
 from penstock_operator.plans.broker_health import contested, contested_containers
 from penstock_operator.plans.broker_report import report_broker
 from penstock_operator.plans.broker_view import BrokerReportView
+from penstock_operator.plans.conditions import ConditionReason
 from penstock_operator.plans.decisions import Reach, Retry
+from penstock_operator.plans.lag_service import LagService
 
 PINNED = PinnedPods("r/broker:1", "r/broker:1", 1)
 
@@ -37,7 +39,7 @@ def told(**changes: Any) -> dict[str, tuple[str, str]]:
         "state": state(),
         "pod": pod(),
         "stateful_set": {"status": {"replicas": 1}},
-        "spark_installed": True,
+        "lag_service": LagService(off=(ConditionReason.DISABLED, "the test has no lag job")),
         "exchanges": 2,
         "subscriptions": 7,
         "now": NOW,
@@ -66,7 +68,7 @@ def test_its_status() -> None:
         state=state(),
         pod=pod(),
         stateful_set={"status": {"replicas": 1}},
-        spark_installed=False,
+        lag_service=LagService(off=(ConditionReason.DISABLED, "the test has no lag job")),
         exchanges=2,
         subscriptions=7,
         lag={"lastRunName": "r"},
@@ -139,7 +141,7 @@ def test_what_is_waited_for_without_an_event_is_looked_at_again() -> None:
         default_image="i",
         reach=Reach.UNREACHABLE,
         pod=pod(),
-        spark_installed=False,
+        lag_service=LagService(off=(ConditionReason.DISABLED, "the test has no lag job")),
         exchanges=0,
         subscriptions=0,
         now=NOW,
@@ -209,7 +211,7 @@ def test_why_a_pod_is_not_ready(status: dict[str, Any], words: str) -> None:
             default_image="i",
             reach=Reach.UNREACHABLE,
             pod={"metadata": {}, "status": status},
-            spark_installed=False,
+            lag_service=LagService(off=(ConditionReason.DISABLED, "the test has no lag job")),
             exchanges=0,
             subscriptions=0,
             now=NOW,

@@ -16,6 +16,7 @@ from support.resources import NOW, subscription
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.resources import LagAnalysis, Subscription
 from penstock_operator.plans.lag_freshness import judge
+from penstock_operator.plans.lag_service import LagService, lag_service
 from penstock_operator.plans.lag_sources import BrokerLag, LagEntries
 from penstock_operator.plans.lag_writes import Urgency, urgency
 from penstock_operator.plans.observer_contact import ObserverContact
@@ -209,13 +210,23 @@ def test_before_the_first_result(observer: Observer, answered_before: bool, expe
 def test_where_no_results_are_to_be_expected(observer: Observer, analysis: LagAnalysis, reason: str) -> None:
     """Nobody is to blame, so it is Unknown and not False; but OK is not shown any more."""
     asked = contact(observer, answered_before=True)
-    never = Outcome(subscription(), None, BrokerLag(broker="main", analysis=analysis, contact=asked))
+    never = Outcome(
+        subscription(), None, BrokerLag(broker="main", service=lag_service("main", analysis, None), contact=asked)
+    )
     assert (never.condition("LagFresh"), never.lag) == (("Unknown", reason), None)
-    known = BrokerLag(broker="main", analysis=analysis, contact=asked, result=result(STALE), first_seen=NOW - STALE)
+    known = BrokerLag(
+        broker="main",
+        service=lag_service("main", analysis, None),
+        contact=asked,
+        result=result(STALE),
+        first_seen=NOW - STALE,
+    )
     old = Outcome(showing(STALE), entry(STALE), known)
     assert (old.condition("LagFresh"), old.condition("Lagging")) == (("Unknown", reason), ("Unknown", reason))
     assert old.state == "Unknown"
-    known = BrokerLag(broker="main", analysis=analysis, contact=asked, result=result(MINUTE), first_seen=NOW)
+    known = BrokerLag(
+        broker="main", service=lag_service("main", analysis, None), contact=asked, result=result(MINUTE), first_seen=NOW
+    )
     by_hand = Outcome(showing(MINUTE), entry(MINUTE), known)
     assert (by_hand.condition("LagFresh"), by_hand.state) == (CURRENT, "OK"), "a run by hand counts"
 
@@ -224,7 +235,7 @@ def test_the_bound_follows_the_schedule() -> None:
     for minutes, fresh in ((1, REPORT_STALE), (60, CURRENT)):
         known = BrokerLag(
             broker="main",
-            analysis=LagAnalysis(interval_minutes=minutes),  # type: ignore[arg-type]
+            service=LagService(interval_minutes=minutes),
             contact=contact("answers", answered_before=True),
             result=result(timedelta(minutes=20)),
             first_seen=NOW,
@@ -320,7 +331,7 @@ def test_a_longer_interval_ends_it_too() -> None:
     age = timedelta(minutes=20)
     known = BrokerLag(
         broker="main",
-        analysis=LagAnalysis(interval_minutes=30),
+        service=LagService(interval_minutes=30),
         contact=contact("answers", answered_before=True),
         result=result(age),
         first_seen=NOW - age,

@@ -16,6 +16,7 @@ from support.resources import NOW, subscription
 from penstock_api.lag_result import LagResult, LagState, SubscriptionLag
 from penstock_api.resources import LagAnalysis, Subscription
 from penstock_operator.plans.lag_freshness import LagVerdict, judge
+from penstock_operator.plans.lag_service import lag_service
 from penstock_operator.plans.lag_sources import BrokerLag, LagEntries
 from penstock_operator.plans.lag_writes import Urgency, urgency
 from penstock_operator.plans.observer_contact import ObserverContact
@@ -139,8 +140,11 @@ def away(contact: ObserverContact, seconds: float) -> ObserverContact:
     return contact
 
 
-def scene(live: Live, run: Run, analysis: LagAnalysis | None = None) -> Scene:
-    known = before(BrokerLag(broker="main", analysis=analysis or LagAnalysis()))
+RUNS = LagAnalysis(backend="CronJob")
+
+
+def scene(live: Live, run: Run, analysis: LagAnalysis = RUNS) -> Scene:
+    known = before(BrokerLag(broker="main", service=lag_service("main", analysis, None)))
     known = replace(known, contact=ObserverContact().answered(NOW))
     seconds = 80 if "80" in live else 90
     told_at: datetime | None = ago(seconds)

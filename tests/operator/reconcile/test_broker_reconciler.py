@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,10 +19,12 @@ from penstock_api.resources import Broker
 from penstock_broker.settings.settings import BrokerSettings as BrokerSettings
 from penstock_operator.brokers.sessions import BrokerSessions
 from penstock_operator.children.cluster_issuer import DISCOVERY, KEYS
+from penstock_operator.children.shared_lag_job import BrokerName
 from penstock_operator.cluster.cache import Cache, ResourceKey
 from penstock_operator.manifest import dig
 from penstock_operator.plans.decisions import Report
 from penstock_operator.reconcile.broker_reconciler import BrokerReconciler
+from penstock_operator.reconcile.shared_lag import SharedLag
 from penstock_operator.settings import OperatorSettings
 
 KEY = ResourceKey("Broker", "shop", "main")
@@ -47,7 +50,13 @@ class Place:
 
     async def report(self, made: Broker, default_image: str = "image:1") -> Report:
         """Reconcile once; the report."""
-        passes = BrokerReconciler(
+        report = await self.reconciler(default_image).reconcile(KEY, made)
+        assert isinstance(report, Report)
+        return report
+
+    def reconciler(self, default_image: str = "image:1") -> BrokerReconciler:
+        """An operator that has just started."""
+        return BrokerReconciler(
             self.api,
             Cache(),
             cast(BrokerSessions, self.sessions),
@@ -57,9 +66,6 @@ class Place:
             lambda key: None,
             lambda: None,
         )
-        report = await passes.reconcile(KEY, made)
-        assert isinstance(report, Report)
-        return report
 
     def broker_says(self, state: BrokerState) -> None:
         """Sets what the broker has reported last."""
@@ -251,3 +257,47 @@ async def test_a_session_to_a_pod_that_serves_is_told_to_hurry(
     place.sessions.broker.is_up = is_up
     await place.run(broker())
     assert place.sessions.open["shop/main"].hurried == times
+
+
+async def reconciled(place: Place, made: Broker, shared: SharedLag) -> Report:
+    passes = place.reconciler()
+    passes.shared_lag = shared
+    report = await passes.reconcile(KEY, made)
+    assert isinstance(report, Report)
+    return report
+
+
+async def test_a_broker_offers_its_token_and_window_to_the_operator_s_lag_job(place: Place) -> None:
+    shared = SharedLag()
+    await reconciled(place, broker(lagAnalysis={"windowMinutes": 10}), shared)
+    found = shared.offered(BrokerName("shop", "main"), "uid-main")
+    secret: Any = place.api.objects["Secret", "shop", "main-observer-lag"]
+    assert found is not None
+    assert (found.window_seconds, found.token) == (600, base64.b64decode(secret["data"]["token"]))
+    assert found.ca == base64.b64decode(secret["data"]["ca.crt"])
+    await reconciled(place, broker(lagAnalysis={"backend": "CronJob"}), shared)
+    assert shared.offered(BrokerName("shop", "main"), "uid-main") is None
+
+
+async def test_a_paused_broker_offers_nothing(place: Place) -> None:
+    shared = SharedLag()
+    await reconciled(place, broker(metadata={"annotations": {"penstock.dev/paused": "true"}}), shared)
+    assert shared.offered(BrokerName("shop", "main"), "uid-main") is None
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "COMPLETED"])
+async def test_the_schedule_of_a_broker_that_relied_on_the_default_goes_after_its_run(place: Place, state: str) -> None:
+    """The upgrade: before, every Broker had a schedule of its own."""
+    place.api.served.add("ScheduledSparkApplication")
+    await place.report(broker(lagAnalysis={"backend": "ScheduledSparkApplication"}))
+    at = ("ScheduledSparkApplication", "shop", "main-lag")
+    place.api.objects[at]["status"] = {"lastRunName": "main-lag-1"}
+    place.api.objects["SparkApplication", "shop", "main-lag-1"] = {
+        "metadata": {"name": "main-lag-1", "creationTimestamp": "2026-02-28T23:59:00Z"},
+        "status": {"applicationState": {"state": state}},
+    }
+    await place.report(broker())
+    assert (at in place.api.objects) is (state == "RUNNING")
+    place.api.objects["SparkApplication", "shop", "main-lag-1"]["status"]["applicationState"]["state"] = "FAILED"
+    await place.report(broker())
+    assert at not in place.api.objects

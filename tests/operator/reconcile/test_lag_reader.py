@@ -32,11 +32,13 @@ from penstock_operator.brokers.observer_client import (
     fetch_latest,
 )
 from penstock_operator.cluster.cache import Cache, ResourceKey
+from penstock_operator.lag_options import LagJobOptions
 from penstock_operator.reconcile.broker_reconciler import BrokerFindings
 from penstock_operator.reconcile.lag_reader import LagReader
 from penstock_operator.reconcile.write_pace import WritePace
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+JOB = LagJobOptions(namespace="penstock-system", name="penstock-lag")
 BROKER = ResourceKey("Broker", "shop", "main")
 BILLING = ("Subscription", "shop", "billing")
 
@@ -119,7 +121,7 @@ class Stage:
             cache.put(copy.deepcopy(manifest))
         cache.is_complete = True
         old = self.reader
-        self.reader = LagReader(self.api, cache, old.http, old.findings, old.clock, old.enqueue)
+        self.reader = LagReader(self.api, cache, old.http, old.findings, old.clock, old.enqueue, JOB)
 
     async def look(self) -> None:
         """Read and judge once, and write everything that is to be written."""
@@ -176,7 +178,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     app.router.add_get(LIVE_LAG, live)
     async with served_observer(app, tmp_path) as access, aiohttp.ClientSession() as http:
         findings[BROKER] = BrokerFindings(observer=access)
-        reader = LagReader(api, cache, http, findings, lambda: made.now, lambda _: None)
+        reader = LagReader(api, cache, http, findings, lambda: made.now, lambda _: None, JOB)
         made = Stage(reader, api, access, api.objects[BILLING]["metadata"]["uid"])
         yield made
 

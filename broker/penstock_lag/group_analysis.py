@@ -1,0 +1,147 @@
+"""The Brokers of one group: their rows to Spark, their figures back, and which of them failed.
+
+Source: docs/reference/lag-job.md, "Many Brokers in one run".
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from penstock_api.failure import Failure
+from penstock_lag.computation import compute_figures
+from penstock_lag.groups import Member, figures_of_members, windows_of
+from penstock_lag.ledger_source import SegmentMismatch, ServedSegment, read_ledger
+from penstock_lag.observer_client import ObserverError
+from penstock_lag.segment_files import SegmentFile, download, native_rows, served_rows
+from penstock_lag.session import tune
+from penstock_lag.spark_failures import GONE, OutOfMemory, explained
+from penstock_lag.targets import Target, observers_of
+from penstock_lag.transforms.rows import LedgerRows
+from penstock_lag_rules.figures import Figures
+from penstock_lag_rules.rules import Thresholds
+
+__all__ = [
+    "THRESHOLDS",
+    "Failed",
+    "Finish",
+    "analyse_copies",
+    "analyse_rows",
+    "analyse_served",
+    "copies_of",
+    "finish_all",
+    "served_of",
+]
+
+Failed = tuple[Target, Failure]
+"""A Broker without a stored result, and why."""
+Finish = Callable[[Member, Sequence[Figures]], None]
+"""Makes the result of a Broker of its figures, and delivers it. Raises Failure if that does not work."""
+RowsOf = Callable[[Sequence[Member]], LedgerRows]
+"""The rows of some Brokers, which have at least one segment."""
+
+THRESHOLDS: Final = Thresholds()
+log = logging.getLogger(__name__)
+
+
+def analyse_copies(
+    spark: SparkSession, members: Sequence[Member], patience_seconds: float, finish: Finish
+) -> list[Failed]:
+    """On this machine, from copies of what the observers serve. Returns the Brokers that failed."""
+    failed: list[Failed] = []
+    files: dict[int, list[SegmentFile]] = {}
+    with tempfile.TemporaryDirectory(prefix="penstock-ledger-") as scratch:
+        for member in members:
+            try:
+                files[member.first] = copies_of(member, patience_seconds, Path(scratch))
+            except Failure as failure:
+                failed.append((member.target, failure))
+
+        def rows_of(some: Sequence[Member]) -> LedgerRows:
+            return native_rows(spark, [file for member in some for file in files[member.first]], Path(scratch))
+
+        there = [member for member in members if member.first in files]
+        return failed + analyse_rows(spark, there, rows_of, finish)
+
+
+def analyse_served(
+    spark: SparkSession, members: Sequence[Member], patience_seconds: float, finish: Finish
+) -> list[Failed]:
+    """On executors that can't see copies on this machine: they fetch the segments themselves. Returns the Brokers that
+    failed.
+    """
+
+    def rows_of(some: Sequence[Member]) -> LedgerRows:
+        segments = [segment for member in some for segment in served_of(member)]
+        return served_rows(segments, partial(read_ledger, spark, patience_seconds=patience_seconds))
+
+    return analyse_rows(spark, members, rows_of, finish)
+
+
+def analyse_rows(spark: SparkSession, members: Sequence[Member], rows_of: RowsOf, finish: Finish) -> list[Failed]:
+    """All of them in one set of questions; if that fails, each half on its own, until it is known whose fault it was.
+    Returns the Brokers that failed. Raises OutOfMemory: the others would meet it, too.
+    """
+    rows = sum(member.plan.rows for member in members)
+    read = [member for member in members if member.plan.segments]
+    found: list[Figures] = []
+    try:
+        if read:
+            tune(spark, rows)
+            with explained(spark, rows):
+                found = compute_figures(spark, rows_of(read), windows_of(read), THRESHOLDS)
+    except OutOfMemory:
+        raise
+    except Failure as failure:
+        if len(members) == 1:
+            return [(members[0].target, failure)]
+        log.warning("%d Brokers can't be evaluated together, so each half is tried: %s", len(members), failure.cause)
+        half = len(members) // 2
+        return [
+            *analyse_rows(spark, members[:half], rows_of, finish),
+            *analyse_rows(spark, members[half:], rows_of, finish),
+        ]
+    return finish_all(members, found, finish)
+
+
+def finish_all(members: Sequence[Member], found: Sequence[Figures], finish: Finish) -> list[Failed]:
+    """Finish each. Returns those that failed."""
+    failed: list[Failed] = []
+    figures = figures_of_members(members, found)
+    for member in members:
+        try:
+            finish(member, figures[member.first])
+        except Failure as failure:
+            failed.append((member.target, failure))
+    return failed
+
+
+def copies_of(member: Member, patience_seconds: float, scratch: Path) -> list[SegmentFile]:
+    """The planned segments of a Broker, copied to the scratch folder. Raises Failure."""
+    if not member.plan.segments:
+        return []
+    try:
+        return download(observers_of(member.target, patience_seconds), member.plan, scratch, member.first)
+    except (ObserverError, SegmentMismatch, OSError) as error:
+        raise Failure(f"the ledger could not be evaluated: {error}", GONE) from error
+
+
+def served_of(member: Member) -> list[ServedSegment]:
+    """The planned segments of a Broker, where its observers serve them."""
+    target = member.target
+    return [
+        ServedSegment(
+            member.first + chosen.ordinal,
+            chosen.name,
+            target.observers[chosen.ordinal],
+            str(target.token_file or ""),
+            str(target.ca_file or ""),
+        )
+        for chosen in member.plan.segments
+    ]

@@ -1,0 +1,157 @@
+"""Which hours and days a run rolls up: decided from the observers' listings and the list of the rollups alone.
+
+Pure: no clock, no network, no Spark. Source: docs/reference/lag-job.md, "Rollups".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from penstock_api.rollup_format import Period, RollupInfo, RollupName
+from penstock_lag.windows import AbsentBroker, BrokerWindow, Plan, PresentBroker, make_plan
+from penstock_lag_rules.rollups import Rollup
+
+__all__ = ["Bounds", "Brokers", "DueHour", "Stored", "due_days", "due_hours", "hours_between", "plan_of", "shortfalls"]
+
+Brokers = Sequence[PresentBroker | AbsentBroker]
+Stored = Mapping[RollupName, RollupInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much one run catches up."""
+
+    hours: int = 2
+    rows: int = 4_000_000
+    """A run takes a second hour only if both have at most so many rows; the first one is always taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueHour:
+    """An hour that a run rolls up."""
+
+    name: RollupName
+    plan: Plan
+    keeps: bool
+    """The rollup that is there has rows of other brokers, which stay."""
+
+
+def due_hours(brokers: Brokers, stored: Stored, grace_ms: int, bounds: Bounds) -> list[DueHour]:
+    """The hours to roll up now, the oldest first, because its segments are the first to be deleted.
+
+    An hour is closed when every broker has a later row, or when one has a row that is `grace_ms` later: then the
+    others are left out, and the hour is due again when they are back.
+    """
+    due: list[DueHour] = []
+    rows = 0
+    for name in hours_between(brokers, None, None):
+        if len(due) == bounds.hours:
+            break
+        if not _is_closed(name, brokers, grace_ms):
+            continue
+        have = _ordinals(name, brokers)
+        known = stored.get(name)
+        lacking = have if known is None else have - set(known.ordinals)
+        if not lacking:
+            continue
+        plan = plan_of(name, brokers, lacking)
+        rows += plan.rows
+        if due and rows > bounds.rows:
+            break
+        due.append(DueHour(name, plan, keeps=known is not None))
+    return due
+
+
+def due_days(stored: Stored, newest_ms: int) -> list[tuple[RollupName, tuple[RollupName, ...]]]:
+    """The closed days that are not merged yet, or from fewer hours or brokers than there are now, with their hours. A
+    day of which hours are gone already stays as it is.
+    """
+    of_day: dict[RollupName, list[RollupName]] = {}
+    for name in sorted(stored):
+        if name.period is Period.HOUR:
+            of_day.setdefault(RollupName.of(Period.DAY, name.start_ms), []).append(name)
+    return [
+        (day, tuple(hours))
+        for day, hours in sorted(of_day.items())
+        if day.end_ms <= newest_ms and _is_more([stored[hour] for hour in hours], stored.get(day))
+    ]
+
+
+def hours_between(brokers: Brokers, from_ms: int | None, to_ms: int | None) -> list[RollupName]:
+    """The hours from which there are segments, within the given ends if there are any, in order."""
+    found: set[RollupName] = set()
+    for broker in _present(brokers):
+        for segment in broker.listing.segments:
+            found |= {RollupName.of(Period.HOUR, segment.first_ms), RollupName.of(Period.HOUR, segment.last_ms)}
+    return sorted(
+        name
+        for name in found
+        if (from_ms is None or name.end_ms > from_ms) and (to_ms is None or name.start_ms < to_ms)
+    )
+
+
+def plan_of(name: RollupName, brokers: Brokers, ordinals: Iterable[int]) -> Plan:
+    """What to read for an hour of some brokers. Its windows are the hour."""
+    wanted = set(ordinals)
+    chosen = [_only(name, broker) if isinstance(broker, PresentBroker) else broker for broker in brokers]
+    last_ms = name.end_ms - 1
+    plan = make_plan(
+        [broker for broker in chosen if broker.ordinal in wanted or isinstance(broker, AbsentBroker)],
+        name.period.milliseconds - 1,
+        _NEVER_STALE_MS,
+        last_ms,
+        last_ms,
+    )
+    windows = tuple(BrokerWindow(each.ordinal, name.start_ms, last_ms) for each in plan.windows)
+    return replace(plan, windows=windows)
+
+
+def shortfalls(name: RollupName, plan: Plan, rollup: Rollup, broker: str) -> tuple[str, ...]:
+    """Sentences that name what of the hour is not in its rollup."""
+    sentences = [f"{broker}-{ordinal}: {reason}" for ordinal, reason in (*plan.missing, *plan.gaps)]
+    for ordinal in sorted({run.ordinal for run in rollup.runs}):
+        covered_ms = sum(run.snapshots * run.interval_ms for run in rollup.runs if run.ordinal == ordinal)
+        if covered_ms * 100 < name.period.milliseconds * COVERED_PERCENT:
+            minutes = name.period.milliseconds // 60_000
+            sentences.append(f"{broker}-{ordinal}: its polls cover {covered_ms // 60_000} of {minutes} minutes")
+    return tuple(sentence[:1024] for sentence in sentences)
+
+
+COVERED_PERCENT: Final = 90
+"""Polls that cover less of an hour are named."""
+_NEVER_STALE_MS: Final = 2**62
+
+
+def _is_closed(name: RollupName, brokers: Brokers, grace_ms: int) -> bool:
+    newest = [max((s.last_ms for s in broker.listing.segments), default=0) for broker in _present(brokers)]
+    if len(newest) == len(brokers) and all(last_ms >= name.end_ms for last_ms in newest):
+        return True
+    return max(newest, default=0) >= name.end_ms + grace_ms
+
+
+def _ordinals(name: RollupName, brokers: Brokers) -> set[int]:
+    """Of the brokers that have rows of this hour."""
+    return {
+        broker.ordinal
+        for broker in _present(brokers)
+        if any(s.first_ms < name.end_ms and s.last_ms >= name.start_ms for s in broker.listing.segments)
+    }
+
+
+def _only(name: RollupName, broker: PresentBroker) -> PresentBroker:
+    """With the segments of the hour alone."""
+    own = tuple(s for s in broker.listing.segments if s.first_ms < name.end_ms and s.last_ms >= name.start_ms)
+    return PresentBroker(broker.ordinal, broker.listing.model_copy(update={"segments": own}))
+
+
+def _is_more(hours: Sequence[RollupInfo], day: RollupInfo | None) -> bool:
+    if day is None:
+        return True
+    ordinals = {ordinal for hour in hours for ordinal in hour.ordinals}
+    return len(hours) > day.hours or (len(hours) == day.hours and not ordinals <= set(day.ordinals))
+
+
+def _present(brokers: Brokers) -> list[PresentBroker]:
+    return [broker for broker in brokers if isinstance(broker, PresentBroker)]

@@ -1,0 +1,141 @@
+"""Where rollups are read and written: at the first observer, or in a folder beside a ledger.
+
+Source: docs/reference/lag-job.md, "Rollups".
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from pydantic import ValidationError
+
+from penstock_api.ledger_format import HIDDEN_PREFIX
+from penstock_api.rollup_format import ROLLUP, ROLLUPS, RollupInfo, RollupList, RollupName
+from penstock_api.validation_messages import validation_messages
+from penstock_lag.observer_client import Observer, ObserverError
+from penstock_lag.rollup_files import BadRollup, read_about
+
+__all__ = ["FolderRollups", "ObserverRollups", "RollupStore", "RollupsUnavailable"]
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_PATH: Final = frozenset({403, 404})
+"""An observer of an earlier release has no rollups: its path is not there, or only for the token for everything."""
+
+
+class RollupsUnavailable(Exception):
+    """Rollups can't be read or written there; the message is a sentence without its full stop."""
+
+
+class RollupStore(Protocol):
+    """Reads and writes rollups. Each method raises RollupsUnavailable."""
+
+    def stored(self) -> dict[RollupName, RollupInfo] | None:
+        """The rollups that are there; None if they can't be kept there, because the observer is of an earlier
+        release.
+        """
+        ...
+
+    def get(self, name: RollupName) -> bytes:
+        """The file of one."""
+        ...
+
+    def put(self, name: RollupName, content: bytes) -> None:
+        """Keep a file, in place of one of this name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ObserverRollups:
+    """Those that an observer keeps."""
+
+    observer: Observer
+    broker: str
+    namespace: str
+
+    def stored(self) -> dict[RollupName, RollupInfo] | None:
+        """See RollupStore."""
+        try:
+            found = RollupList.model_validate_json(self.observer.get(ROLLUPS))
+        except ObserverError as error:
+            if error.status in UNKNOWN_PATH:
+                return None
+            raise RollupsUnavailable(f"the rollups could not be listed: {error}") from error
+        except ValidationError as error:
+            raise RollupsUnavailable(
+                f"the observer's list of rollups was not understood: {validation_messages(error)[0]}"
+            ) from error
+        if (found.namespace, found.broker) != (self.namespace, self.broker):
+            raise RollupsUnavailable(f"the observer has the rollups of {found.namespace}/{found.broker}")
+        return _by_name(found.rollups)
+
+    def get(self, name: RollupName) -> bytes:
+        """See RollupStore."""
+        try:
+            return self.observer.get(ROLLUP.format(name=name))
+        except ObserverError as error:
+            raise RollupsUnavailable(f"the rollup {name} could not be read: {error}") from error
+
+    def put(self, name: RollupName, content: bytes) -> None:
+        """See RollupStore."""
+        try:
+            self.observer.put(ROLLUP.format(name=name), content)
+        except ObserverError as error:
+            raise RollupsUnavailable(f"the rollup {name} was not stored: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRollups:
+    """Those in a folder on this machine. Nothing is deleted there."""
+
+    folder: Path
+
+    def stored(self) -> dict[RollupName, RollupInfo] | None:
+        """See RollupStore. A file that is no rollup is left out, with a line in the log."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            names = [name for path in self.folder.iterdir() if (name := RollupName.parse(path.name)) is not None]
+            contents = {name: self.get(name) for name in names}
+        except OSError as error:
+            raise RollupsUnavailable(f"{self.folder} can't be read: {error}") from error
+        found: list[RollupInfo] = []
+        for name, content in contents.items():
+            try:
+                about = read_about(content)
+            except BadRollup as error:
+                log.error("%s is left out: %s", self.folder / str(name), error)
+                continue
+            found.append(
+                RollupInfo(name=str(name), bytes=len(content), rows=0, ordinals=about.ordinals, hours=about.hours)
+            )
+        return _by_name(found)
+
+    def get(self, name: RollupName) -> bytes:
+        """See RollupStore."""
+        try:
+            return (self.folder / str(name)).read_bytes()
+        except OSError as error:
+            raise RollupsUnavailable(f"the rollup {name} could not be read: {error}") from error
+
+    def put(self, name: RollupName, content: bytes) -> None:
+        """See RollupStore."""
+        hidden = self.folder / f"{HIDDEN_PREFIX}{name}"
+        try:
+            with hidden.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            hidden.rename(self.folder / str(name))
+        except OSError as error:
+            hidden.unlink(missing_ok=True)
+            raise RollupsUnavailable(f"the rollup {name} could not be written: {error}") from error
+
+
+def _by_name(infos: Sequence[RollupInfo]) -> dict[RollupName, RollupInfo]:
+    """Names of later releases are left out."""
+    return {name: info for info in infos if (name := RollupName.parse(info.name)) is not None}

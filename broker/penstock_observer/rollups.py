@@ -1,0 +1,229 @@
+"""The store of rollups: takes what the lag job PUTs, and keeps hours for days and days for a year.
+
+Each file is checked before anything is written; which ones go is a pure decision. Source: docs/reference/observer.md,
+"Rollups".
+"""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+# Reason: pyarrow ships no type information; what leaves this module is typed.
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from penstock_api.failure import Failure
+from penstock_api.ledger_format import HIDDEN_PREFIX, ColumnType
+from penstock_api.rollup_format import (
+    ABOUT_KEY,
+    COLUMNS,
+    DAY_MS,
+    MAX_ROLLUP_BYTES,
+    VERSION,
+    Period,
+    RollupAbout,
+    RollupInfo,
+    RollupName,
+)
+from penstock_observer.parquet import fsync_folder
+from penstock_observer.results import BrokerPod, RejectedResult
+
+__all__ = ["KEPT_DAYS", "RollupStore", "inspected", "surplus"]
+
+log = logging.getLogger(__name__)
+
+KEPT_DAYS: Final[Mapping[Period, int]] = {Period.HOUR: 7, Period.DAY: 400}
+"""For so many days a rollup is kept, from its end."""
+CLOCK_TOLERANCE_MS: Final = 3_600_000
+MAX_ROWS: Final = 2_000_000
+MAX_EXPANDED_BYTES: Final = 2 * 1024 * 1024 * 1024
+"""A file whose columns are larger than this when they are read is refused."""
+
+_ARROW: Final[dict[ColumnType, Any]] = {
+    ColumnType.TEXT: pa.string(),
+    ColumnType.LONG: pa.int64(),
+    ColumnType.FLAG: pa.bool_(),
+    ColumnType.LONGS: pa.list_(pa.field("element", pa.int64(), nullable=False)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """One file."""
+
+    about: RollupAbout
+    rows: int
+    bytes: int
+
+
+def surplus(sizes: Mapping[RollupName, int], limit_bytes: int, now_ms: int) -> list[RollupName]:
+    """The rollups to delete, in order: first those past their time, then, until the rest is within the limit, the
+    oldest hours, then the oldest days. The newest rollup stays.
+    """
+    newest = max(sizes, default=None)
+    old = [name for name in sorted(sizes) if name.end_ms < now_ms - KEPT_DAYS[name.period] * DAY_MS and name != newest]
+    rest = sorted((name for name in sizes if name not in set(old)), key=lambda name: (name.period is Period.DAY, name))
+    total = sum(sizes[name] for name in rest)
+    gone: list[RollupName] = []
+    for name in rest:
+        if total <= limit_bytes:
+            break
+        if name != newest:
+            gone.append(name)
+            total -= sizes[name]
+    return old + gone
+
+
+def inspected(content: bytes) -> tuple[RollupAbout, int]:
+    """What a file says about itself, and its number of rows, without reading them. Raises RejectedResult."""
+    try:
+        file = pq.ParquetFile(io.BytesIO(content))
+    except (pa.ArrowException, OSError) as error:
+        raise RejectedResult("NotARollup", f"the body is no Parquet file: {error}") from error
+    found = (file.schema_arrow.metadata or {}).get(ABOUT_KEY)
+    try:
+        about = RollupAbout.model_validate_json(found or b"")
+    except ValidationError as error:
+        raise RejectedResult("NotARollup", "the file's metadata do not say which rollup it is") from error
+    if about.version != VERSION:
+        raise RejectedResult(
+            "OtherVersion",
+            f"the rollup has version {about.version}, but this observer accepts version {VERSION}: "
+            "run the lag job of the same release as the broker",
+        )
+    types = {field.name: field.type for field in file.schema_arrow}
+    wrong = next((column.name for column in COLUMNS if types.get(column.name) != _ARROW[column.type]), None)
+    if wrong is not None:
+        raise RejectedResult("NotARollup", f"its column {wrong} is absent, or of another type")
+    footer = file.metadata
+    expanded = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
+    if footer.num_rows > MAX_ROWS or expanded > MAX_EXPANDED_BYTES:
+        raise RejectedResult("TooLarge", f"it has {footer.num_rows} rows and {expanded} bytes when it is read")
+    return about, int(footer.num_rows)
+
+
+class RollupStore:
+    """A folder of rollups. Synchronous; the caller keeps it off the event loop, one call at a time."""
+
+    def __init__(self, folder: Path, place: BrokerPod, limit_bytes: int) -> None:
+        """Raises Failure if the folder can't be used."""
+        self._folder = folder
+        self._place = place
+        self._limit_bytes = limit_bytes
+        self._kept: dict[RollupName, _Kept] = {}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in sorted(folder.iterdir()):
+                self._adopt(path)
+        except OSError as error:
+            raise Failure(
+                f"the rollup folder {folder} can't be used: {error}.", "Make it readable and writable."
+            ) from error
+
+    @property
+    def rollups(self) -> tuple[RollupInfo, ...]:
+        """What is kept, in order of its start, a day before its first hour."""
+        return tuple(
+            RollupInfo(
+                name=str(name), bytes=kept.bytes, rows=kept.rows, ordinals=kept.about.ordinals, hours=kept.about.hours
+            )
+            for name, kept in sorted(self._kept.items())
+        )
+
+    def path_of(self, text: str) -> Path | None:
+        """The file of a rollup, None if there is none of that name."""
+        name = RollupName.parse(text)
+        return self._path(name) if name is not None and name in self._kept else None
+
+    def put(self, text: str, content: bytes, now_ms: int) -> bool:
+        """Keep a file; False if the same bytes are there already. Raises RejectedResult, or OSError if the disk
+        fails.
+        """
+        name, kept = self._checked(text, content, now_ms)
+        path = self._path(name)
+        if name in self._kept and path.read_bytes() == content:
+            return False
+        self._write(path, content)
+        self._kept[name] = kept
+        self._remove(surplus({each: kept.bytes for each, kept in self._kept.items()}, self._limit_bytes, now_ms))
+        return True
+
+    def _checked(self, text: str, content: bytes, now_ms: int) -> tuple[RollupName, _Kept]:
+        if self._place.ordinal != 0:
+            raise RejectedResult(
+                "NotKeptHere",
+                "only the observer of ordinal 0 keeps rollups; this one has another ordinal",
+                conflict=True,
+            )
+        name = RollupName.parse(text)
+        if name is None:
+            raise RejectedResult("BadRollupName", f"{text!r} is not the name of a rollup")
+        if len(content) > min(self._limit_bytes, MAX_ROLLUP_BYTES):
+            raise RejectedResult(
+                "TooLarge", f"the rollup has {len(content)} bytes, and all have {self._limit_bytes} here", conflict=True
+            )
+        about, rows = inspected(content)
+        if about.name != text:
+            raise RejectedResult("BadRollupName", f"the file is {about.name!r}, but the URL names {text!r}")
+        if (about.broker, about.namespace) != (self._place.broker, self._place.namespace):
+            raise RejectedResult(
+                "OtherBroker",
+                f"the rollup is of broker {about.namespace}/{about.broker}, but this observer belongs to "
+                f"{self._place.namespace}/{self._place.broker}",
+                conflict=True,
+            )
+        if name.end_ms > now_ms + CLOCK_TOLERANCE_MS:
+            raise RejectedResult("FutureRollup", f"{text} ends in the future")
+        if name.end_ms < now_ms - KEPT_DAYS[name.period] * DAY_MS:
+            raise RejectedResult(
+                "OlderThanKept",
+                f"{text} is older than the {KEPT_DAYS[name.period]} days for which it would be kept",
+                conflict=True,
+            )
+        return name, _Kept(about, rows, len(content))
+
+    def _write(self, path: Path, content: bytes) -> None:
+        hidden = path.with_name(f"{HIDDEN_PREFIX}{path.name}")
+        try:
+            with hidden.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            hidden.rename(path)
+        except BaseException:
+            hidden.unlink(missing_ok=True)
+            raise
+        fsync_folder(self._folder)
+
+    def _remove(self, names: Iterable[RollupName]) -> None:
+        for name in names:
+            self._path(name).unlink(missing_ok=True)
+            del self._kept[name]
+
+    def _adopt(self, path: Path) -> None:
+        if path.name.startswith(HIDDEN_PREFIX):
+            path.unlink()
+            return
+        name = RollupName.parse(path.name)
+        if name is None:
+            return
+        content = path.read_bytes()
+        try:
+            about, rows = inspected(content)
+        except RejectedResult as error:
+            log.error("rollup %s is left out because it can't be read: %s", path.name, error)
+            return
+        self._kept[name] = _Kept(about, rows, len(content))
+
+    def _path(self, name: RollupName) -> Path:
+        return self._folder / str(name)

@@ -1,0 +1,154 @@
+"""Which hours and days are rolled up, from listings and names alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock_api.observer_api import SegmentInfo, SegmentList
+from penstock_api.rollup_format import Period, RollupInfo, RollupName
+from penstock_lag.rollup_plan import Bounds, due_days, due_hours, hours_between, plan_of, shortfalls
+from penstock_lag.windows import AbsentBroker, BrokerWindow, PresentBroker
+from penstock_lag_rules.rollups import BrokerRow, Rollup
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+DAY_START_MS = 1_700_006_400_000
+"""2023-11-15T00:00:00Z."""
+GRACE_MS = 180_000
+
+
+def hour(number: int) -> RollupName:
+    """An hour of the day."""
+    return RollupName(DAY_START_MS + number * HOUR_MS, Period.HOUR)
+
+
+DAY = RollupName(DAY_START_MS, Period.DAY)
+
+
+def broker(ordinal: int, first_hour: int, last_hour: int, last_ms: int = HOUR_MS - 1, rows: int = 90) -> PresentBroker:
+    """With a segment for each of these hours; the last one ends `last_ms` after the beginning of its hour."""
+    segments: list[SegmentInfo] = []
+    for number in range(first_hour, last_hour + 1):
+        start = hour(number).start_ms
+        end = last_ms if number == last_hour else HOUR_MS - 1
+        name = f"0000000003-{100 * number + 1:012d}-{100 * number + 100:012d}.parquet"
+        segments.append(SegmentInfo(name=name, bytes=1000, rows=rows, first_ms=start, last_ms=start + end))
+    listing = SegmentList(broker="main", namespace="shop", ordinal=ordinal, reachable=True, segments=tuple(segments))
+    return PresentBroker(ordinal, listing)
+
+
+def info(name: RollupName, *ordinals: int, hours: int = 1) -> RollupInfo:
+    """A rollup that is there."""
+    return RollupInfo(name=str(name), bytes=1, rows=1, ordinals=ordinals or (0,), hours=hours)
+
+
+def names(*args: object) -> list[RollupName]:
+    """The hours that are due."""
+    return [due.name for due in due_hours(*args)]  # type: ignore[arg-type]
+
+
+ANY = Bounds(hours=100)
+
+
+def test_an_hour_is_due_when_a_later_row_is_there() -> None:
+    """Of hours 3, 4 and 5 the last one is not closed; 3 is there already."""
+    brokers = [broker(0, 3, 5, last_ms=60_000)]
+    assert names(brokers, {}, GRACE_MS, ANY) == [hour(3), hour(4)]
+    assert names(brokers, {hour(3): info(hour(3))}, GRACE_MS, ANY) == [hour(4)]
+    assert names([broker(0, 3, 3)], {}, GRACE_MS, ANY) == []
+
+
+def test_a_run_catches_up_with_the_oldest_hours_first() -> None:
+    """As many as the bounds allow; the first one however large."""
+    brokers = [broker(0, 3, 9, rows=1000)]
+    assert names(brokers, {}, GRACE_MS, Bounds()) == [hour(3), hour(4)]
+    assert names(brokers, {}, GRACE_MS, Bounds(hours=5, rows=3000)) == [hour(3), hour(4), hour(5)]
+    assert names(brokers, {}, GRACE_MS, Bounds(hours=5, rows=10)) == [hour(3)]
+
+
+def test_a_broker_that_is_silent_is_waited_for_and_then_left_out() -> None:
+    """By 180 s of another broker's rows."""
+    silent = broker(1, 3, 4, last_ms=1_800_000)
+    assert names([broker(0, 3, 5, last_ms=GRACE_MS - 1), silent], {}, GRACE_MS, ANY) == [hour(3)]
+    assert names([broker(0, 3, 5, last_ms=GRACE_MS), silent], {}, GRACE_MS, ANY) == [hour(3), hour(4)]
+
+
+def test_a_broker_that_was_absent_is_added_when_it_is_back() -> None:
+    """Only its segments are read then; the rest of the rollup stays."""
+    here = broker(0, 3, 5, last_ms=GRACE_MS)
+    (first, second) = due_hours([here, AbsentBroker(1, "the observer did not answer")], {}, GRACE_MS, ANY)
+    assert (first.name, first.keeps, first.plan.missing) == (hour(3), False, ((1, "the observer did not answer"),))
+    stored = {hour(3): info(hour(3), 0), hour(4): info(hour(4), 0, 1)}
+    assert second.name == hour(4)
+    (again,) = due_hours([here, broker(1, 3, 5)], stored, GRACE_MS, ANY)
+    assert (again.name, again.keeps) == (hour(3), True)
+    assert {chosen.ordinal for chosen in again.plan.segments} == {1}
+
+
+def test_the_plan_of_an_hour_has_its_segments_and_no_others() -> None:
+    """The window is the hour."""
+    plan = plan_of(hour(4), [broker(0, 3, 6)], {0})
+    assert plan.windows == (BrokerWindow(0, hour(4).start_ms, hour(5).start_ms - 1),)
+    assert [chosen.name for chosen in plan.segments] == ["0000000003-000000000401-000000000500.parquet"]
+    assert (plan.rows, plan.missing, plan.gaps) == (90, (), ())
+
+
+def test_the_plan_of_an_hour_names_the_rows_that_are_gone() -> None:
+    """A segment in its middle was deleted."""
+    listing = broker(0, 4, 4).listing
+    (whole,) = listing.segments
+    parts = tuple(
+        whole.model_copy(update={"name": f"0000000003-{first:012d}-{last:012d}.parquet"})
+        for first, last in ((401, 420), (441, 500))
+    )
+    plan = plan_of(hour(4), [PresentBroker(0, listing.model_copy(update={"segments": parts}))], {0})
+    assert plan.gaps == ((0, "rows 421 to 440 of its ledger are gone"),)
+
+
+@pytest.mark.parametrize(("polls", "said"), [(324, ()), (323, ("main-0: its polls cover 53 of 60 minutes",))])
+def test_an_hour_whose_polls_cover_less_than_nine_tenths_says_so(polls: int, said: tuple[str, ...]) -> None:
+    """At a poll every 10 s it should have 360."""
+    run = BrokerRow(
+        ordinal=0,
+        instance="i",
+        epoch=1,
+        first_seq=1,
+        last_seq=9,
+        first_ms=0,
+        last_ms=9,
+        snapshots=polls,
+        interval_ms=10_000,
+        first_complete_seq=None,
+    )
+    plan = plan_of(hour(4), [broker(0, 4, 4)], {0})
+    assert shortfalls(hour(4), plan, Rollup((run,)), "main") == said
+
+
+def test_a_day_is_due_when_it_is_over() -> None:
+    """From the hours that there are."""
+    stored = {hour(number): info(hour(number)) for number in (5, 3, 24)}
+    assert due_days(stored, DAY_START_MS + DAY_MS - 1) == []
+    assert due_days(stored, DAY_START_MS + DAY_MS) == [(DAY, (hour(3), hour(5)))]
+
+
+@pytest.mark.parametrize(
+    ("day", "is_due"),
+    [
+        (info(DAY, 0, hours=2), False),
+        (info(DAY, 0, hours=1), True),  # an hour was caught up
+        (info(DAY, 0, hours=24), False),  # hours of it are past their retention
+        (info(DAY, 1, hours=2), True),  # a broker was added to an hour
+    ],
+)
+def test_a_day_is_merged_again_only_from_more(day: RollupInfo, is_due: bool) -> None:
+    """Two of its hours are there."""
+    stored = {hour(3): info(hour(3)), hour(5): info(hour(5)), DAY: day}
+    assert bool(due_days(stored, DAY_START_MS + DAY_MS)) is is_due
+
+
+def test_hours_between_two_times() -> None:
+    """Those that the range touches."""
+    brokers = [broker(0, 3, 9)]
+    start = hour(4).start_ms + 1
+    assert hours_between(brokers, start, hour(6).start_ms) == [hour(4), hour(5)]
+    assert hours_between(brokers, None, hour(4).start_ms) == [hour(3)]

@@ -1,0 +1,225 @@
+"""Rollups of lives: hours merged are the day, in any order and with any repetition, and no message is lost in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock_api.rollup_format import TOTALS as FORMAT_TOTALS
+from penstock_api.rollup_format import RollupAbout
+from penstock_lag.rollup_files import BadRollup, read_about, read_rollup, write_rollup
+from penstock_lag_rules.figures import TOTALS, Growth
+from penstock_lag_rules.rollups import BrokerRow, LifeRow, Rollup, grown, growth, merged
+
+HOUR_MS = 3_600_000
+ABOUT = RollupAbout(broker="main", namespace="shop", name="hour-2023-11-14T22.parquet", ordinals=(0,), hours=1)
+
+
+def a_life(**changes: Any) -> LifeRow:
+    """One snapshot of an empty queue at 0 ms, seq 10, unless told otherwise."""
+    values: dict[str, Any] = {
+        "ordinal": 0,
+        "queue_name": "q",
+        "instance": "i",
+        "epoch": 1,
+        "incarnation": 7,
+        "first_seq": 10,
+        "last_seq": 10,
+        "first_ms": 0,
+        "last_ms": 0,
+        "snapshots": 1,
+        "first_depth": 0,
+        "last_depth": 0,
+        "min_depth": 0,
+        "max_depth": 0,
+        "depth_area": 0,
+        "max_age_ms": None,
+        "min_consumers": 1,
+        "max_consumers": 1,
+        "last_consumers": 1,
+        "first": Growth(),
+        "last": Growth(),
+    }
+    return LifeRow(**(values | changes))
+
+
+def a_run(first_complete_seq: int | None = 1, **changes: Any) -> BrokerRow:
+    """Polls of the same broker, of which the first one is complete."""
+    values: dict[str, Any] = {
+        "ordinal": 0,
+        "instance": "i",
+        "epoch": 1,
+        "first_seq": 1,
+        "last_seq": 100,
+        "first_ms": 0,
+        "last_ms": 0,
+        "snapshots": 10,
+        "interval_ms": 10_000,
+        "first_complete_seq": first_complete_seq,
+    }
+    return BrokerRow(**(values | changes))
+
+
+Snapshot = tuple[int, int, int, int, int]
+"""Time, arrivals, accepted, expired since the one before, and consumers."""
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> list[LifeRow]:
+    """The single snapshots of one life over some hours, as rows of one snapshot each."""
+    steps = draw(
+        st.lists(
+            st.tuples(
+                st.integers(1, 2 * HOUR_MS), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 3)
+            ),
+            min_size=1,
+            max_size=12,
+        )
+    )
+    name = draw(st.sampled_from(["a", "b"]))
+    rows: list[LifeRow] = []
+    now, depth, enqueued, acked, expired = 0, 0, 0, 0, 0
+    for number, (wait, arrive, accept, expire, consumers) in enumerate(steps):
+        now, depth, enqueued = now + wait, depth + arrive, enqueued + arrive
+        taken = min(accept, depth)
+        gone = min(expire, depth - taken)
+        acked, expired, depth = acked + taken, expired + gone, depth - taken - gone
+        totals = Growth(enqueued=enqueued, delivered=acked, acked=acked, expired=expired)
+        buckets = {"sojourn": ((3, acked),)} if number % 2 else {}
+        rows.append(
+            a_life(
+                queue_name=name,
+                first_seq=10 * number + 10,
+                last_seq=10 * number + 10,
+                first_ms=now,
+                last_ms=now,
+                **{f"{at}_depth": depth for at in ("first", "last", "min", "max")},
+                max_age_ms=number if depth else None,
+                **{f"{at}_consumers": consumers for at in ("min", "max", "last")},
+                first=totals,
+                last=totals,
+                first_buckets=buckets,
+                last_buckets=buckets,
+            )
+        )
+    return rows
+
+
+def hours_of(rows: Sequence[LifeRow]) -> list[Rollup]:
+    """One rollup for each hour, merged from its single snapshots."""
+    of_hour: dict[int, list[LifeRow]] = {}
+    for row in rows:
+        of_hour.setdefault(row.first_ms // HOUR_MS, []).append(row)
+    return [merged([Rollup((), tuple(own))]) for own in of_hour.values()]
+
+
+@given(snapshots(), st.data())
+def test_hours_merged_are_the_day(rows: list[LifeRow], data: st.DataObject) -> None:
+    """In any order, with any of them twice, and also if neighbours were merged before."""
+    day = merged([Rollup((), tuple(rows))])
+    hours = hours_of(rows)
+    assert merged(data.draw(st.permutations(hours))) == day
+    assert merged([*hours, data.draw(st.sampled_from(hours))]) == day
+    cut = data.draw(st.integers(0, len(hours)))
+    assert merged([merged(hours[cut:]), merged(hours[:cut])]) == day
+    assert merged([day, day]) == day
+
+
+@given(snapshots())
+def test_what_arrived_went_or_is_there(rows: list[LifeRow]) -> None:
+    """Arrivals minus accepted minus lost is the change of the depth, over the hours together; and the area is that of a
+    step function, added up in another way.
+    """
+    day = merged(hours_of(rows))
+    (grew,) = growth(day).values()
+    (life,) = day.lives
+    assert grew.enqueued - grew.acked - grew.lost == life.last_depth - life.first_depth
+    area = 0
+    for number, row in enumerate(rows[1:], start=1):
+        area += rows[number - 1].last_depth * (row.first_ms - rows[number - 1].first_ms)
+    assert life.depth_area == area
+
+
+@settings(max_examples=30)
+@given(snapshots())
+def test_a_rollup_is_read_as_it_was_written(rows: list[LifeRow]) -> None:
+    """And the same rows give the same bytes."""
+    made = merged([Rollup((a_run(),), tuple(rows))])
+    content = write_rollup(made, ABOUT)
+    assert read_rollup(content) == made
+    assert read_about(content) == ABOUT
+    assert write_rollup(made, ABOUT) == content
+
+
+def test_a_gap_between_two_hours_counts_in_the_area() -> None:
+    """5 messages from 3,590 s on; the next snapshot is 20 s later: 100 message-seconds between them."""
+    before = a_life(first_ms=3_590_000, last_ms=3_590_000, first_depth=5, last_depth=5, max_depth=5, min_depth=5)
+    after = a_life(first_seq=20, last_seq=20, first_ms=3_610_000, last_ms=3_610_000)
+    (life,) = merged([Rollup((), (after,)), Rollup((), (before,))]).lives
+    assert (life.depth_area, life.min_depth, life.max_depth, life.snapshots) == (100_000, 0, 5, 2)
+
+
+def test_a_life_that_was_born_within_the_rollup_counts_from_zero() -> None:
+    """Only if an earlier complete poll of the same run did not have it: here that of the hour before."""
+    born = a_life(first=Growth(enqueued=40), last=Growth(enqueued=100), first_seq=200, last_seq=300)
+    unseen = Rollup((a_run(first_complete_seq=210, first_seq=190),), (born,))
+    assert growth(unseen)[0, "q"].enqueued == 60
+    assert growth(merged([unseen, Rollup((a_run(first_complete_seq=5),))]))[0, "q"].enqueued == 100
+    other_start = Rollup((a_run(first_complete_seq=5, epoch=0),))
+    assert growth(merged([unseen, other_start]))[0, "q"].enqueued == 60
+
+
+def test_what_a_restart_lost_is_counted_on() -> None:
+    """3 were lost before; the restart lost 4 more, of which the first snapshot after it tells. Arrivals start again."""
+    before = a_life(first=Growth(enqueued=50, lost_at_restart=3), last=Growth(enqueued=80, lost_at_restart=3))
+    after = a_life(
+        epoch=2,
+        first_seq=20,
+        last_seq=30,
+        first=Growth(enqueued=6, lost_at_restart=7),
+        last=Growth(enqueued=10, lost_at_restart=7),
+    )
+    grew = growth(Rollup((), (before, after)))[0, "q"]
+    assert (grew.enqueued, grew.lost_at_restart) == (34, 4)
+
+
+def test_histograms_are_subtracted_at_the_ends_of_each_life() -> None:
+    """5 and 2 messages in bucket 3 of two lives, of which the first had 4 of them before."""
+    before = a_life(first_buckets={"sojourn": ((3, 4),)}, last_buckets={"sojourn": ((3, 9), (8, 1))})
+    after = a_life(epoch=2, first_seq=20, last_seq=20, last_buckets={"sojourn": ((3, 2),)})
+    rollup = Rollup((a_run(epoch=2, first_complete_seq=15),), (before, after))
+    assert grown(rollup, "sojourn") == {(0, "q"): {3: 7, 8: 1}}
+    assert grown(rollup, "wait") == {(0, "q"): {}}
+
+
+def test_of_an_hour_that_is_there_twice_the_one_that_saw_more_counts() -> None:
+    """Its segments were thinned before it was computed again."""
+    full, thin = a_life(last_seq=90, snapshots=9, max_depth=8), a_life(last_seq=90, snapshots=3, max_depth=5)
+    assert merged([Rollup((), (thin,)), Rollup((), (full,))]).lives == (full,)
+
+
+def test_a_part_of_the_columns_gives_the_rest_as_nothing() -> None:
+    """Whoever needs totals alone does not decode histograms."""
+    row = a_life(last=Growth(acked=5), last_buckets={"hold": ((1, 5),)}, last_depth=3)
+    content = write_rollup(Rollup((), (row,)), ABOUT)
+    (read,) = read_rollup(content, frozenset({"queue_name", "incarnation", "last_acked"})).lives
+    assert read.last == Growth(acked=5)
+    assert read.last_buckets == {}
+    assert read == replace(row, last_depth=0, last_buckets={}, min_consumers=0, max_consumers=0, last_consumers=0)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"no parquet at all"])
+def test_anything_else_is_no_rollup(content: bytes) -> None:
+    """It may come from anywhere."""
+    with pytest.raises(BadRollup):
+        read_rollup(content)
+
+
+def test_contract_and_rules_name_the_same_totals() -> None:
+    """The contract can't ask the rules, which stand above it."""
+    assert set(FORMAT_TOTALS) == set(TOTALS)

@@ -1,0 +1,202 @@
+"""The store of rollups: what is refused, what is kept, what goes first, and who may read and write them."""
+
+from __future__ import annotations
+
+import importlib
+import io
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_api.observer_tokens import TOKEN_SCOPES, Scope
+from penstock_api.rollup_format import ABOUT_KEY, COLUMNS, Period, RollupAbout, RollupName
+from penstock_lag.rollup_files import SCHEMA as JOB_SCHEMA
+from penstock_lag.rollup_files import write_rollup
+from penstock_lag_rules.rollups import BrokerRow, Rollup
+from penstock_observer.results import BrokerPod, RejectedResult
+from penstock_observer.rollups import RollupStore, inspected, surplus
+from penstock_observer.scopes import PATH_SCOPES
+
+pa: Any = importlib.import_module("pyarrow")  # it ships no type information
+pq: Any = importlib.import_module("pyarrow.parquet")
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+NOON_MS = 1_700_049_600_000
+"""2023-11-15T12:00:00Z."""
+NAME = "hour-2023-11-15T11.parquet"
+PLACE = BrokerPod("main", "shop", 0)
+RUN = BrokerRow(
+    ordinal=0,
+    instance="i-1",
+    epoch=3,
+    first_seq=1,
+    last_seq=9,
+    first_ms=NOON_MS - 90_000,
+    last_ms=NOON_MS - 10_000,
+    snapshots=9,
+    interval_ms=10_000,
+    first_complete_seq=1,
+)
+
+
+def a_rollup(name: str = NAME, **about: Any) -> bytes:
+    """The file of a rollup with one row, of a broker."""
+    values: dict[str, Any] = {"broker": "main", "namespace": "shop", "name": name, "ordinals": (0,), "hours": 1}
+    return write_rollup(Rollup((RUN,)), RollupAbout(**(values | about)))
+
+
+def hour(number: int) -> RollupName:
+    """An hour after noon."""
+    return RollupName(NOON_MS + number * HOUR_MS, Period.HOUR)
+
+
+def day(number: int) -> RollupName:
+    """A day after that of noon."""
+    return RollupName(NOON_MS - NOON_MS % DAY_MS + number * DAY_MS, Period.DAY)
+
+
+@pytest.mark.parametrize(
+    ("name", "start_ms"),
+    [("hour-2023-11-15T11.parquet", NOON_MS - HOUR_MS), ("day-2023-11-15.parquet", NOON_MS - 12 * HOUR_MS)],
+)
+def test_a_name_says_period_and_start(name: str, start_ms: int) -> None:
+    """And it is read back."""
+    parsed = RollupName.parse(name)
+    assert parsed is not None
+    assert (parsed.start_ms, str(parsed)) == (start_ms, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hour-2023-11-15.parquet",
+        "day-2023-11-15T11.parquet",
+        "hour-2023-11-15T24.parquet",
+        "day-2023-02-30.parquet",
+        "day-2023-11-15.parquet.parquet",
+        "../day-2023-11-15.parquet",
+        "day-1969-12-31.parquet",
+        ".day-2023-11-15.parquet",
+    ],
+)
+def test_nothing_else_is_the_name_of_a_rollup(name: str) -> None:
+    """Names become parts of paths."""
+    assert RollupName.parse(name) is None
+
+
+@given(st.integers(min_value=0, max_value=253_402_300_799_999), st.sampled_from(Period))
+def test_the_rollup_of_a_moment_contains_it(moment_ms: int, period: Period) -> None:
+    """Until the year 9999."""
+    name = RollupName.of(period, moment_ms)
+    assert name.start_ms <= moment_ms < name.end_ms
+    assert RollupName.parse(str(name)) == name
+
+
+def test_both_sides_have_the_columns_of_the_contract() -> None:
+    """In their order."""
+    assert tuple(JOB_SCHEMA.names) == tuple(column.name for column in COLUMNS)
+    assert inspected(a_rollup())[1] == 1
+
+
+def test_a_rollup_is_kept_and_found_again(tmp_path: Path) -> None:
+    """Also by the next process; a hidden file of an unfinished write goes."""
+    store = RollupStore(tmp_path, PLACE, 10**6)
+    content = a_rollup()
+    assert store.put(NAME, content, NOON_MS)
+    assert not store.put(NAME, content, NOON_MS), "the same bytes"
+    (tmp_path / f".{NAME}").write_bytes(b"half")
+    (tmp_path / "hour-2023-11-15T10.parquet").write_bytes(b"damaged")
+    again = RollupStore(tmp_path, PLACE, 10**6)
+    assert [(info.name, info.rows, info.bytes, info.ordinals) for info in again.rollups] == [
+        (NAME, 1, len(content), (0,))
+    ]
+    path = again.path_of(NAME)
+    assert path is not None
+    assert path.read_bytes() == content
+    assert not (tmp_path / f".{NAME}").exists()
+    assert again.path_of("hour-2023-11-15T10.parquet") is None
+
+
+def _without_a_column() -> bytes:
+    table = pq.read_table(io.BytesIO(a_rollup()))
+    body = io.BytesIO()
+    pq.write_table(table.drop_columns(["depth_area"]), body)
+    return body.getvalue()
+
+
+def _without_metadata() -> bytes:
+    body = io.BytesIO()
+    pq.write_table(pq.read_table(io.BytesIO(a_rollup())).replace_schema_metadata({}), body)
+    return body.getvalue()
+
+
+def _nonsense() -> bytes:
+    body = io.BytesIO()
+    pq.write_table(pq.read_table(io.BytesIO(a_rollup())).replace_schema_metadata({ABOUT_KEY: b"{"}), body)
+    return body.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        pytest.param("x.parquet", a_rollup(), "BadRollupName", id="no name of a rollup"),
+        pytest.param(NAME, b"nothing", "NotARollup", id="no Parquet"),
+        pytest.param(NAME, _without_metadata(), "NotARollup", id="says nothing"),
+        pytest.param(NAME, _nonsense(), "NotARollup", id="says nonsense"),
+        pytest.param(NAME, _without_a_column(), "NotARollup", id="lacks a column"),
+        pytest.param(NAME, a_rollup(version=2), "OtherVersion", id="later version"),
+        pytest.param(NAME, a_rollup("hour-2023-11-15T10.parquet"), "BadRollupName", id="another hour"),
+        pytest.param(NAME, a_rollup(broker="other"), "OtherBroker", id="another Broker"),
+        pytest.param(str(hour(1)), a_rollup(str(hour(1))), "FutureRollup", id="not over yet"),
+        pytest.param(str(hour(-170)), a_rollup(str(hour(-170))), "OlderThanKept", id="older than seven days"),
+    ],
+)
+def test_what_is_no_rollup_of_this_broker_is_refused(tmp_path: Path, name: str, content: bytes, error: str) -> None:
+    """Nothing is written."""
+    store = RollupStore(tmp_path, PLACE, 10**6)
+    with pytest.raises(RejectedResult) as refused:
+        store.put(name, content, NOON_MS)
+    assert refused.value.error == error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_the_first_observer_keeps_rollups(tmp_path: Path) -> None:
+    """As with results."""
+    with pytest.raises(RejectedResult) as refused:
+        RollupStore(tmp_path, BrokerPod("main", "shop", 1), 10**6).put(NAME, a_rollup(), NOON_MS)
+    assert refused.value.error == "NotKeptHere"
+
+
+def test_hours_are_kept_for_seven_days_and_days_for_four_hundred() -> None:
+    """From their ends: that of hour -169 is 168 hours before noon, that of day -401 was 400.5 days before noon."""
+    sizes = dict.fromkeys([hour(-1), hour(-169), hour(-170), day(-1), day(-400), day(-401)], 1)
+    assert surplus(sizes, 10, NOON_MS) == [day(-401), hour(-170)]
+
+
+def test_beyond_the_limit_the_oldest_hours_go_before_any_day() -> None:
+    """The newest hour stays."""
+    sizes = {hour(-1): 4, hour(-2): 4, hour(-3): 4, day(-2): 4, day(-1): 4}
+    assert surplus(sizes, 12, NOON_MS) == [hour(-3), hour(-2)]
+    assert surplus(sizes, 8, NOON_MS) == [hour(-3), hour(-2), day(-2)]
+    assert surplus(sizes, 1, NOON_MS) == [hour(-3), hour(-2), day(-2), day(-1)]
+
+
+def test_who_reads_and_who_writes_rollups() -> None:
+    """By the table of decision 70."""
+    readers = {name for name, scopes in TOKEN_SCOPES.items() if Scope.READ_ROLLUPS in scopes}
+    writers = {name for name, scopes in TOKEN_SCOPES.items() if Scope.WRITE_ROLLUPS in scopes}
+    assert readers == {"token", "lag.token", "ledger.token", "page.token"}
+    assert writers == {"token", "lag.token"}
+    assert PATH_SCOPES["PUT", "/v1/rollups/{name}"] is Scope.WRITE_ROLLUPS
+    assert PATH_SCOPES["GET", "/v1/rollups/{name}"] is Scope.READ_ROLLUPS
+    assert PATH_SCOPES["GET", "/v1/rollups"] is Scope.READ_ROLLUPS
+
+
+def test_noon_is_noon() -> None:
+    """The constant that the names are typed from."""
+    assert datetime.fromtimestamp(NOON_MS / 1000, UTC).isoformat() == "2023-11-15T12:00:00+00:00"
