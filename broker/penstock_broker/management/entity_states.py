@@ -14,6 +14,7 @@ from penstock_amqp.endpoint.events import AVAILABLE
 from penstock_amqp.types.values import Value
 from penstock_api import release_terms
 from penstock_broker.access.connection import Connection
+from penstock_broker.management.consumer_totals import consumer_totals
 from penstock_broker.management.repeated_messages import repeated_messages
 from penstock_broker.messages import due_times, takers
 from penstock_broker.queue.queue import Queue
@@ -144,6 +145,7 @@ def counters(queue: Queue, held: InFlight, histogram: Callable[[Histogram], Valu
         "usableConsumers": usable_consumers,
         "usableCredit": usable_credit,
         "containers": containers[:MAX_CONTAINERS],
+        "consumerTotals": consumer_totals(consumers),
         "unusedSinceMs": None if consumers else queue.links.unused_since_us // 1000,
         "enqueued": queue.totals.enqueued,
         "enqueuedBytes": queue.totals.enqueued_bytes,
