@@ -121,6 +121,8 @@ class SubscriptionLag(ResultModel):
     consumers: Count | None = None
     capacity_per_minute: Count | None = None  # accepted by one consumer while messages waited; absent if that is rare
     suggested_consumers: Annotated[int, Field(ge=1, le=2**53)] | None = None  # absent where more would not help
+    expiring_soon: Count | None = None  # ready messages that expire before a consumer takes them, at the present pace
+    expiry_risk_percent: Annotated[int, Field(ge=0, le=100)] | None = None  # their share of the ready messages
     expired: Count | None = None  # messages whose time to live ended, within the window
     dead_lettered: Count | None = None  # messages that went to the dead-letter exchange or were discarded there
     dropped: Count | None = None  # messages that a limit, a purge or the end of the queue removed

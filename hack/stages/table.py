@@ -13,7 +13,9 @@ PYTEST = ".venv/bin/python -m pytest -q -p no:cacheprovider"
 COMMANDS = " ".join(
     f"hack/{name}" for name in ("bench", "cluster", "crds", "demo", "images", "pictures", "rules", "states", "test")
 )
-SOAKS = " ".join(f"hack/soak/{name}" for name in ("alerts", "chaos", "crash", "fuzz", "large", "machine", "mixed"))
+SOAKS = " ".join(
+    f"hack/soak/{name}" for name in ("alerts", "chaos", "crash", "dashboard", "fuzz", "large", "machine", "mixed")
+)
 CODE = f"broker operator tests hack/benching hack/in_venv.py hack/kube hack/stages {SOAKS} {COMMANDS}"
 FAST = " and ".join(f"not {marker}" for marker in ("browser", "clients", "cluster", "crash", "fuzz", "jms", "spark"))
 JAVA = ("java", "mvn")

@@ -59,6 +59,34 @@ def test_a_command_of_kubectl_names_what_there_is(shown: Shown, cluster: Cluster
     assert faults(shown.command, cluster) == []
 
 
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("get psubs billing", "there is no resource 'psubs'"),
+        ("gets psub billing", "there is no verb 'gets'"),
+        ("get psub billing -o jsonpath='{.status.backlog}'", "subscriptions have no {.status.backlog}"),
+        (
+            "get broker main -o jsonpath='{.status.conditions[?(@.type==\"Fine\")].status}'",
+            "there is no condition 'Fine'",
+        ),
+        ("wait psub billing --for=condition=Fine --timeout=2m", "there is no condition 'Fine'"),
+        ("get secret main-observers -o jsonpath='{.data.token}'", "there is no Secret 'main-observers'"),
+        ("get secret main-observer -o jsonpath='{.data.ca\\.pem}'", "Secret 'main-observer' has no key 'ca.pem'"),
+        ("port-forward svc/main-observer 18080", "Service 'main-observer' has no port 18080"),
+        ("logs main-0 -c operator", "the pod has no container 'operator'"),
+        ("exec main-0 -c broker -- df -h /var/lib", "/var/lib is on no volume of container 'broker'"),
+        ("exec main-0 -c broker -- jq .", "the image has no 'jq'"),
+        (
+            "exec main-0 -c broker -- penstock look q --broker b:1",
+            "there is no command ['look', 'q', '--broker', 'b:1']",
+        ),
+        ("exec main-0 -c broker -- penstock peek q --broker b:1 --most 3", "No such option '--most'"),
+    ],
+)
+def test_a_command_that_could_not_work_is_named(wrong: str, says: str, cluster: Cluster) -> None:
+    assert says in "\n".join(faults(f"kubectl -n shop {wrong} | head", cluster))
+
+
 def test_a_table_of_subscriptions_has_the_columns_of_the_crd() -> None:
     tables = [each for each in KUBECTL if re.search(r"get (-\S+ \S+ )*psub", each.command) and len(each.output) > 1]
     assert tables

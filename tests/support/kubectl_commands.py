@@ -34,7 +34,8 @@ WITH_VALUE: Final = frozenset(
     {"-n", "--namespace", "-c", "-o", "-l", "--for", "--timeout", "--tail", "--since", "--as"}
 )
 CONDITION: Final = re.compile(r'@\.type=="(\w+)"')
-STEP: Final = re.compile(r"\.([\w\\.]*[\w])|\[[^\]]*\]")
+FILTER: Final = re.compile(r"\[[^\]]*\]")
+STEP: Final = re.compile(r"\.(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,28 +160,30 @@ def _of_options(call: Kubectl, cluster: Cluster) -> Iterator[str]:
     container = call.options.get("-c")
     if container is not None and container not in [each["name"] for each in cluster.pod["containers"]]:
         yield f"the pod has no container {container!r}"
-    named = CONDITION.findall(call.options.get("-o", ""))
-    named += (
-        [value for key, value in [call.options.get("--for", "").split("=")[:2]] if key == "condition"]
-        if ("--for" in call.options)
-        else []
-    )
+    output, awaited = call.options.get("-o", ""), call.options.get("--for", "")
+    named = CONDITION.findall(output)
+    if awaited.startswith("condition="):
+        named.append(awaited.split("=")[1])
     yield from (f"there is no condition {each!r}" for each in named if each not in cluster.conditions)
-    path = call.options.get("-o", "").removeprefix("jsonpath=")
+    path = output.removeprefix("jsonpath=")
     if path.startswith("{"):
-        steps = [step for step, _ in ((m[1], m[0]) for m in STEP.finditer(path)) if step and step != "type"]
-        plural = _plural(call.names[0])
-        if call.names[0] == "secret":
-            key = path.removeprefix("{.data.").removesuffix("}").replace("\\.", ".")
-            if key not in cluster.secret_keys.get(call.names[1], frozenset()):
-                yield f"Secret {call.names[1]!r} has no key {key!r}"
-        elif plural is not None and not _is_in_schema(plural, steps):
-            yield f"{plural} have no {path}"
+        yield from _of_path(call, path, cluster)
+
+
+def _of_path(call: Kubectl, path: str, cluster: Cluster) -> Iterator[str]:
+    """What a JSON path names: a key of one of our Secrets, or a field of one of our kinds."""
+    plural = _plural(call.names[0])
+    if call.names[0] == "secret":
+        key = path.removeprefix("{.data.").removesuffix("}").replace("\\.", ".")
+        if key not in cluster.secret_keys.get(call.names[1], frozenset()):
+            yield f"Secret {call.names[1]!r} has no key {key!r}"
+    elif plural is not None and not _is_in_schema(plural, STEP.findall(FILTER.sub("", path))):
+        yield f"{plural} have no {path}"
 
 
 def _is_in_schema(plural: str, steps: Sequence[str]) -> bool:
     schema: dict[str, Any] = _crd(plural)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    for step in (word for each in steps for word in each.split(".")):
+    for step in steps:
         schema = schema.get("items", schema)
         if step not in schema.get("properties", {}):
             return False
