@@ -129,6 +129,8 @@ def test_from_segments_to_a_stored_result(session: Session, tmp_path: Path) -> N
         "sojournP99Millis": 1069,
         "redeliveryPercent": 0,
         "consumers": 2,
+        "capacityPerMinute": 15,
+        "suggestedConsumers": 12,
         "expired": 0,
         "deadLettered": 0,
         "dropped": 0,
