@@ -40,8 +40,8 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 async def test_an_audit_is_fetched_over_a_restart_of_the_observer(site: Site) -> None:
     await site.send("a")
     await site.manage(Operation.START_AUDIT, AuditStart(seconds=60))
-    await site.poll()
     await site.send("b")
+    await site.poll()
     site.restart_observer()
     await site.accept(1)
     await site.poll()
