@@ -76,6 +76,17 @@ class RepeatedMessageLag(ResultModel):
     age_seconds: Count  # since the broker accepted it
 
 
+class PaceLag(ResultModel):
+    """What a subscription did in closed hours before the window, from rollups."""
+
+    end: AwareDatetime  # of the last of these hours
+    seconds: Count  # how long it was seen in them
+    arrival_per_minute: Count
+    settled_per_minute: Count
+    lost: Count  # messages, in all of this time
+    sojourn_p95_millis: Count | None = None  # absent below 20 completions
+
+
 class SubscriptionLag(ResultModel):
     """Lag of one subscription as of `observed_time`."""
 
@@ -110,6 +121,8 @@ class SubscriptionLag(ResultModel):
     consumers: Count | None = None
     capacity_per_minute: Count | None = None  # accepted by one consumer while messages waited; absent if that is rare
     suggested_consumers: Annotated[int, Field(ge=1, le=2**53)] | None = None  # absent where more would not help
+    expiring_soon: Count | None = None  # ready messages that expire before a consumer takes them, at the present pace
+    expiry_risk_percent: Annotated[int, Field(ge=0, le=100)] | None = None  # their share of the ready messages
     expired: Count | None = None  # messages whose time to live ended, within the window
     dead_lettered: Count | None = None  # messages that went to the dead-letter exchange or were discarded there
     dropped: Count | None = None  # messages that a limit, a purge or the end of the queue removed
@@ -119,6 +132,11 @@ class SubscriptionLag(ResultModel):
     lost: Count | None = None  # expired + dead_lettered + dropped + lost_at_restart
     since_caught_up_seconds: Count | None = None  # how long ago it was last caught up; absent when never seen so
     repeated: Annotated[tuple[RepeatedMessageLag, ...], Field(max_length=5, exclude_if=lambda found: not found)] = ()
+    past_hour: PaceLag | None = None  # the last closed hour; only in results of runs
+    past_day: PaceLag | None = None  # up to 24 closed hours, since the last start of the broker
+    changes: Annotated[
+        tuple[Annotated[str, Field(max_length=160)], ...], Field(max_length=3, exclude_if=lambda found: not found)
+    ] = ()  # sentences: how the window differs from these hours, the weightiest first
 
 
 class LagResult(ResultModel):

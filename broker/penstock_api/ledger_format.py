@@ -5,7 +5,8 @@ module knows neither library; a test checks that the three agree.
 
 One poll of a broker gives one row per subscription and then one broker row, which closes the poll. The broker row is
 there also when the broker has no subscriptions, so a broker that is empty differs from one that does not answer. Times
-are milliseconds since the epoch on the broker's clock.
+are milliseconds since the epoch on the broker's clock, as it was at the poll: what is older than the last time that the
+clock was set is moved by as much.
 Source: docs/reference/lag-job.md; docs/decisions/063-ledger.md.
 """
 
@@ -131,6 +132,10 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     _long("usable_credit"),  # of the links that could take the first ready message; null: the broker doesn't say
     _long("usable_consumers"),  # links that could take the first ready message; null: the broker doesn't say
     _text("repeated"),  # JSON: [{"id": text, "deliveryCount": integer, "availableMs": integer}, ...]; null: none
+    _long("first_expires_ms"),  # when the ready messages expire that are handed out first and last; null: never, or
+    _long("last_expires_ms"),  # not in the order of arrival, or the broker doesn't say
+    # Broker rows; null in segments of earlier releases, and in the first poll of an observer.
+    _long("clock_step_ms"),  # by how much the clock was set since the poll before; below 0: back; 0: it was not
 )
 """Every column in file order. Later versions only append."""
 

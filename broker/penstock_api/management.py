@@ -60,6 +60,9 @@ class Operation(StrEnum):
     PURGE = "PURGE"
     MOVE = "MOVE"
     REDRIVE = "REDRIVE"
+    START_AUDIT = "START_AUDIT"
+    STOP_AUDIT = "STOP_AUDIT"
+    READ_AUDIT = "READ_AUDIT"
 
 
 class EntityType(StrEnum):
@@ -312,6 +315,8 @@ class SubscriptionState(ManagementDocument):
     stranded: int = 0  # should go to a dead-letter or expiry destination, which does not accept them now
     oldest_available_ms: int | None = None  # when the oldest unsettled message became available
     oldest_hold_ms: int | None = None  # when the longest-held delivery was sent
+    first_expires_ms: int | None = None  # when the ready message expires that is handed out first; never: absent
+    last_expires_ms: int | None = None  # of the one that is handed out last; both absent with priorities or groups
     consumers: int
     credit: int  # of all consuming links together, whether they may get a message or not
     usable_consumers: int = 0  # links that could take the first ready message if they gave credit
@@ -386,6 +391,7 @@ class BrokerState(ManagementDocument):
     transactions_committed: int = 0
     transactions_rolled_back: int = 0
     refusals: dict[str, int] = {}  # connections refused before or at log-in since `started_ms`, by reason
+    audits: tuple[str, ...] = ()  # queue names of the subscriptions of which READ_AUDIT may tell something
     understands: tuple[str, ...] | None = None  # penstock_api.release_terms; absent: an old release that lists none
 
 

@@ -89,7 +89,7 @@ class Scale(ObserverModel):
     lag: Count
     ready: Count
     in_flight: Count
-    oldest_seconds: Count
+    oldest_seconds: Count | None = None  # absent: not known, because the broker's clock was set
     consumers: Count
     consumer_cap: Annotated[int, Field(ge=1)] = 1  # more consumers than this are not known to help
     suggested_consumers: Annotated[int, Field(ge=1)] | None = None  # as in lag_result.SubscriptionLag

@@ -35,6 +35,8 @@ from penstock_lag.group_analysis import (
 )
 from penstock_lag.groups import Member, grouped, numbered
 from penstock_lag.ledger_paths import list_ledgers, rows_in
+from penstock_lag.past_hours import past_of
+from penstock_lag.past_result import with_past
 from penstock_lag.result_document import Run, make_result
 from penstock_lag.rollup_brokers import roll_up_targets
 from penstock_lag.segment_files import native_rows, room_for_copies
@@ -76,10 +78,10 @@ def analyse(settings: LagJobSettings, targets: Sequence[Target], sessions: Sessi
     members = numbered(planned)
     if not any(member.plan.segments for member in members) and run_name is not None:
         # Spark is not started where there is nothing for it to do.
-        return failed + finish_all(members, [], partial(_finish, deliver, run_name))
+        return failed + finish_all(members, [], partial(_finish, settings, deliver, run_name))
     rows = sum(member.plan.rows for member in members)
     with _session(settings, run_name, rows, sessions) as (spark, name):
-        return failed + _analyse_groups(spark, members, settings, partial(_finish, deliver, name))
+        return failed + _analyse_groups(spark, members, settings, partial(_finish, settings, deliver, name))
 
 
 def _planned(settings: LagJobSettings, targets: Sequence[Target]) -> tuple[list[tuple[Target, Plan]], list[Failed]]:
@@ -124,15 +126,20 @@ def _analyse_folders(
         chosen = {(each.ordinal, each.name) for each in member.plan.segments}
         files = [file for folder in folders for file in folder.files if (file.ordinal, str(file.name)) in chosen]
         log.info("%d rows in %d segments", member.plan.rows, len(files))
-        failed = analyse_rows(spark, [member], lambda _: native_rows(spark, files), partial(_finish, deliver, name))
+        failed = analyse_rows(
+            spark, [member], lambda _: native_rows(spark, files), partial(_finish, settings, deliver, name)
+        )
         return failed + roll_up_targets(spark, [target], settings)
 
 
-def _finish(deliver: Deliver, run_name: str, member: Member, found: Sequence[Figures]) -> None:
+def _finish(
+    settings: LagJobSettings, deliver: Deliver, run_name: str, member: Member, found: Sequence[Figures]
+) -> None:
     target = member.target
     run_of = Run(target.broker, target.namespace, run_name, target.expected)
     thresholds = replace(THRESHOLDS, stale_after_ms=target.stale_seconds * 1000)
-    deliver(target, make_result(run_of, member.plan, found, thresholds))
+    result = make_result(run_of, member.plan, found, thresholds)
+    deliver(target, with_past(result, found, past_of(target, settings, member.plan.end_ms)))
 
 
 @contextmanager

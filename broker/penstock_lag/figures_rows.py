@@ -21,6 +21,7 @@ from penstock_lag_rules.figures import (
     Subject,
     Work,
 )
+from penstock_lag_rules.history import expires_in_ms
 
 __all__ = ["figures_of"]
 
@@ -70,6 +71,7 @@ def _standing(row: Values) -> Standing:
         stranded=row["stranded"] or 0,
         age_ms=_since(row["oldest_available_ms"], now_ms),
         hold_ms=_since(row["oldest_hold_ms"], now_ms),
+        expires_in_ms=expires_in_ms(row["first_expires_ms"], row["last_expires_ms"], now_ms),
         consumers=row["consumers"],
         credit=row["credit"],
         usable_consumers=row["usable_consumers"],

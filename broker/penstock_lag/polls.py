@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 from penstock_lag_rules.figures import Coverage
 
 __all__ = ["POLL_COLUMNS", "BrokerPolls", "PlacedPoll", "polls_of"]
 
-POLL_COLUMNS: Final = ("seq", "time_ms", "ordinal", "instance", "epoch", "interval_ms", "complete")
+POLL_COLUMNS: Final = ("seq", "time_ms", "ordinal", "instance", "epoch", "interval_ms", "complete", "clock_step_ms")
 """What is needed of the broker rows."""
 
 Row = Mapping[str, Any]  # Any: what a row holds is known by the ledger's schema only
@@ -78,12 +77,21 @@ def _placed(rows: Sequence[Row]) -> list[PlacedPoll]:
 
 
 def _coverage(rows: Sequence[Row]) -> Coverage:
-    """A clock that was set forward cannot be told from polls that failed; one that was set back can."""
+    """Without `clock_step_ms`, a clock that was set forward cannot be told from polls that failed; one that was set
+    back can.
+    """
     first, last = rows[0], rows[-1]
+    stepped = [now for before, now in zip((None, *rows), rows, strict=False) if _was_set(before, now)]
     return Coverage(
         last_poll_ms=last["time_ms"],
         elapsed_ms=max(last["time_ms"] - first["time_ms"], 0),
         polls=len(rows),
         interval_ms=last["interval_ms"],
-        clock_steps=sum(now["time_ms"] <= before["time_ms"] for before, now in pairwise(rows)),
+        clock_steps=len(stepped),
+        clock_step_ms=(stepped[-1]["clock_step_ms"] or None) if stepped else None,
     )
+
+
+def _was_set(before: Row | None, now: Row) -> bool:
+    """The broker's clock was set before a poll. It may be the first of the window: then the step is its border."""
+    return bool(now["clock_step_ms"]) or (before is not None and now["time_ms"] <= before["time_ms"])

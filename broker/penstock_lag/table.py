@@ -19,6 +19,7 @@ HEAD: Final = (
     "IN/MIN",
     "OUT/MIN",
     "LOST",
+    "EXPIRING",
     "SLOW PART",
     "DRAINED IN",
     "CONSUMERS",
@@ -34,6 +35,7 @@ def as_table(result: LagResult) -> str:
     rows = [HEAD, *(_row(one) for one in result.subscriptions)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     lines = ["  ".join(_cell(row, column, width) for column, width in enumerate(widths)).rstrip() for row in rows]
+    lines += [f"CHANGED {_name(one)}: {sentence}" for one in result.subscriptions for sentence in one.changes]
     if not result.subscriptions:
         lines.append("(no subscriptions)")
     lines += [f"MISSING {sentence}" for sentence in result.missing]
@@ -45,9 +47,8 @@ def as_table(result: LagResult) -> str:
 
 
 def _row(lag: SubscriptionLag) -> tuple[str, ...]:
-    name = lag.queue_name if lag.owner_name is None else f"{lag.owner_namespace}/{lag.owner_name}"
     return (
-        name,
+        _name(lag),
         lag.state.value,
         _number(lag.messages),
         _number(lag.ready),
@@ -56,12 +57,17 @@ def _row(lag: SubscriptionLag) -> tuple[str, ...]:
         _number(lag.arrival_per_minute),
         _number(lag.settled_per_minute),
         _number(lag.lost),
+        _number(lag.expiring_soon),
         ABSENT if lag.slow_part is None else lag.slow_part.value,
         _drain(lag),
         _number(lag.consumers),
         _number(lag.suggested_consumers),
         lag.message,
     )
+
+
+def _name(lag: SubscriptionLag) -> str:
+    return lag.queue_name if lag.owner_name is None else f"{lag.owner_namespace}/{lag.owner_name}"
 
 
 def _drain(lag: SubscriptionLag) -> str:

@@ -7,7 +7,7 @@ docs/reference/lag-job.md, "The window".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from penstock_api.ledger_format import SegmentName
@@ -78,6 +78,10 @@ def make_plan(
     no row at all, so that even then the document has a window.
     """
     present = [broker for broker in brokers if isinstance(broker, PresentBroker)]
+    of_former_clock: dict[int, list[SegmentInfo]] = {}
+    if as_of_ms is None:
+        of_former_clock = {broker.ordinal: _of_former_clock(broker.listing.segments) for broker in present}
+        present = [_without(broker, of_former_clock[broker.ordinal]) for broker in present]
     ends = [segment.last_ms for broker in present for segment in broker.listing.segments]
     end_ms = as_of_ms if as_of_ms is not None else max(ends, default=now_ms)
     missing = [(broker.ordinal, broker.reason) for broker in brokers if isinstance(broker, AbsentBroker)]
@@ -94,6 +98,8 @@ def make_plan(
             windows.append(window)
             listed = broker.listing.segments
             chosen, overlaps = _apart(_names(segment for segment in listed if _reaches_into(segment, window)))
+            former = [each for each in of_former_clock.get(broker.ordinal, ()) if _reaches_into(each, window)]
+            gaps += [(broker.ordinal, _not_read(name)) for name in _names(former)]
             segments += [Chosen(broker.ordinal, str(name)) for name in chosen]
             by_name = {segment.name: segment for segment in listed}
             rows += sum(by_name[str(name)].rows for name in chosen)
@@ -109,6 +115,26 @@ def make_plan(
         gaps=tuple(sorted(gaps, key=lambda gap: gap[0])),
         bytes=size,
     )
+
+
+def _of_former_clock(segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
+    """The segments from before the broker's clock was set back the last time: by the present clock their times are yet
+    to come, or come twice.
+    """
+    last_ms = {segment.name: segment.last_ms for segment in segments}
+    ordered, _ = _apart(_names(segments))
+    steps = [now for before, now in pairwise(ordered) if last_ms[str(now)] < last_ms[str(before)]]
+    former = {str(name) for name in _names(segments) if steps and name.first < steps[-1].first}
+    return [segment for segment in segments if segment.name in former]
+
+
+def _without(broker: PresentBroker, segments: Sequence[SegmentInfo]) -> PresentBroker:
+    left = tuple(segment for segment in broker.listing.segments if segment not in segments) if segments else None
+    return broker if left is None else replace(broker, listing=broker.listing.model_copy(update={"segments": left}))
+
+
+def _not_read(name: SegmentName) -> str:
+    return f"segment {name} is not read, because the broker's clock was set back after it"
 
 
 def _window_of(broker: PresentBroker, end_ms: int, window_ms: int) -> BrokerWindow | None:

@@ -12,6 +12,7 @@ from typing import Final
 from penstock_api.lag_result import LagState, RepeatedMessageLag, SubscriptionLag
 from penstock_lag_rules.buckets import midpoint_ms
 from penstock_lag_rules.capacity import capacity_per_minute, suggested_consumers
+from penstock_lag_rules.expiry_risk import expiry_risk
 from penstock_lag_rules.figures import Duration, Figures, Percentiles, RepeatedMessage
 from penstock_lag_rules.rules import Thresholds, judge
 from penstock_lag_rules.slow_part import means, slow_part
@@ -35,10 +36,11 @@ def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: T
     """The entry at the end of the window, `end_ms`. `missing`: why its broker does not report; None if it does."""
     verdict = judge(f, thresholds, end_ms, missing)
     now, grown = f.standing, f.window.growth
-    elapsed_ms = f.window.elapsed_ms
+    elapsed_ms = 0 if f.coverage.clock_steps else f.window.elapsed_ms  # how long it was is not known then
     drain = drain_time(f) if verdict.state is LagState.RECOVERING else None
     change = now.depth - f.window.first_depth
     mean = means(f.wait, f.hold, thresholds)
+    risk = None if verdict.state is LagState.UNKNOWN else expiry_risk(f)
     return SubscriptionLag(
         queue_name=f.subject.queue_name,
         owner_namespace=f.subject.owner_namespace,
@@ -71,6 +73,8 @@ def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: T
         consumers=now.consumers,
         capacity_per_minute=capacity_per_minute(f.work, thresholds),
         suggested_consumers=suggested_consumers(f, verdict.state, thresholds),
+        expiring_soon=None if risk is None else risk.messages,
+        expiry_risk_percent=None if risk is None else risk.percent,
         expired=grown.expired,
         dead_lettered=grown.dead_lettered,
         dropped=grown.dropped,

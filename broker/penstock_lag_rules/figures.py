@@ -70,6 +70,10 @@ class Standing:
     """Age of the oldest unsettled message; None if none waits, or if the broker's clock went back behind it."""
     hold_ms: int | None
     """How long the longest-held delivery has been out; None as for `age_ms`."""
+    expires_in_ms: tuple[int, int] | None = None
+    """How long the ready messages live that are handed out first and last; None if one of them lives for ever, if they
+    are not handed out in the order of arrival, or if the broker does not say.
+    """
     consumers: int
     credit: int
     usable_consumers: int | None = None
@@ -91,7 +95,11 @@ class Coverage:
     interval_ms: int
     """Intended time between two polls."""
     clock_steps: int = 0
-    """Polls whose time was not after that of the poll before: the broker's clock was set back."""
+    """Polls before which the broker's clock was set: the observer saw it, or the time was not after that of the poll
+    before.
+    """
+    clock_step_ms: int | None = None
+    """By how much it was set the last time, below 0 if back; None if the observer did not see it: it was set back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

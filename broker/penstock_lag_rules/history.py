@@ -29,6 +29,7 @@ __all__ = [
     "Durations",
     "Snapshot",
     "durations_between",
+    "expires_in_ms",
     "figures_of",
     "first_durations",
     "first_growth",
@@ -62,6 +63,8 @@ class Snapshot:
     stranded: int = 0
     oldest_available_ms: int | None
     oldest_hold_ms: int | None = None
+    first_expires_ms: int | None = None
+    last_expires_ms: int | None = None
     consumers: int
     credit: int
     usable_credit: int
@@ -138,6 +141,7 @@ def standing_of(last: Snapshot) -> Standing:
         stranded=last.stranded,
         age_ms=last.age_ms(),
         hold_ms=_since(last.oldest_hold_ms, last.time_ms),
+        expires_in_ms=expires_in_ms(last.first_expires_ms, last.last_expires_ms, last.time_ms),
         consumers=last.consumers,
         credit=last.credit,
         usable_consumers=last.usable_consumers,
@@ -236,6 +240,13 @@ def _difference(before: Growth, now: Growth) -> Growth:
 
 def _sum(growths: Sequence[Growth]) -> Growth:
     return Growth(**{name: sum(getattr(each, name) for each in growths) for name in TOTALS})
+
+
+def expires_in_ms(first_ms: int | None, last_ms: int | None, now_ms: int) -> tuple[int, int] | None:
+    """How long the messages live that are handed out first and last; None if that is not known of both."""
+    if first_ms is None or last_ms is None:
+        return None
+    return max(first_ms - now_ms, 0), max(last_ms - now_ms, 0)
 
 
 def _since(then_ms: int | None, now_ms: int) -> int | None:

@@ -245,8 +245,7 @@ def _unknown(f: Figures, t: Thresholds, end_ms: int) -> str | None:
     if silent_ms > t.stale_after_ms:
         return f"its broker was last seen {_s(silent_ms)} before the end of the window"
     if covered.clock_steps > 0:
-        waiting = _waiting(f.standing.depth)
-        return f"the clock of its broker was set back within the window, so ages and rates are not known; {waiting}"
+        return _clock_was_set(f)
     expected = covered.elapsed_ms // max(covered.interval_ms, 1) + 1
     if covered.polls * 100 < expected * t.minimum_complete_percent:
         return f"only {covered.polls} of {expected} expected polls of its broker are in the ledger"
@@ -254,6 +253,15 @@ def _unknown(f: Figures, t: Thresholds, end_ms: int) -> str | None:
         few = "is only 1 snapshot" if f.window.snapshots == 1 else f"are only {f.window.snapshots} snapshots"
         return f"there {few} so far; {t.minimum_snapshots} are needed"
     return None
+
+
+def _clock_was_set(f: Figures) -> str:
+    step_ms = f.coverage.clock_step_ms
+    if step_ms is None:  # ages may be wrong, too: an earlier release of the observer did not correct them
+        waiting = _waiting(f.standing.depth)
+        return f"the clock of its broker was set back within the window, so ages and rates are not known; {waiting}"
+    how = f"{'forward' if step_ms > 0 else 'back'} by {round(abs(step_ms) / 1000)} s"
+    return f"the clock of its broker was set {how} within the window, so rates are not known; {_backlog(f)}"
 
 
 def _backlog(f: Figures) -> str:

@@ -20,6 +20,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from penstock_api.lag_result import LagResult
 from penstock_api.management import SubscriptionState
+from penstock_api.message_audit import AUDIT_FILE, AUDITS, AuditList
 from penstock_api.observer_api import (
     HEALTH,
     LATEST,
@@ -40,6 +41,7 @@ from penstock_api.observer_api import (
 )
 from penstock_api.observer_tokens import Scope
 from penstock_lag_rules.entry import MESSAGE_LENGTH, time_of
+from penstock_observer.audit_files import AuditStore
 from penstock_observer.ledger import Ledger
 from penstock_observer.live_lag import WINDOW_MS
 from penstock_observer.live_view import LiveBroker, LiveView
@@ -79,6 +81,7 @@ class Api:
     now: Callable[[], datetime]
     rollups: RollupStore | None = None
     """None: this observer keeps none."""
+    audits: AuditStore | None = None
 
     async def health(self, _: web.Request) -> web.StreamResponse:
         """Answer 200 whatever the broker's state, because restarting the observer would not repair the broker."""
@@ -156,6 +159,18 @@ class Api:
             )
         return web.FileResponse(path, headers={"Content-Type": "application/vnd.apache.parquet"})
 
+    async def audit_list(self, _: web.Request) -> web.StreamResponse:
+        """The audits, and the names of their files."""
+        return _reply(AuditList(audits=() if self.audits is None else self.audits.listed()))
+
+    async def audit_file(self, request: web.Request) -> web.StreamResponse:
+        """One Parquet file of an audit."""
+        name = request.match_info["name"]
+        path = None if self.audits is None else self.audits.path_of(name)
+        if path is None:
+            raise _problem(web.HTTPNotFound, "AuditNotFound", f"there is no file {name!r} of an audit now")
+        return web.FileResponse(path, headers={"Content-Type": "application/vnd.apache.parquet"})
+
     async def latest(self, request: web.Request) -> web.StreamResponse:
         """The result with the latest window end; 304 if the reader has these bytes already."""
         run_name = self.results.latest_run()
@@ -231,6 +246,8 @@ def make_app(api: Api) -> web.Application:
     app.router.add_get(SCALE, api.scale)
     app.router.add_get(SEGMENTS, api.segments)
     app.router.add_get(SEGMENT, api.segment)
+    app.router.add_get(AUDITS, api.audit_list)
+    app.router.add_get(AUDIT_FILE, api.audit_file)
     app.router.add_get(LIVE_LAG, api.live_lag)
     app.router.add_get(LATEST, api.latest)
     app.router.add_get(RESULTS, api.result)

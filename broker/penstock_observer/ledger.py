@@ -148,12 +148,12 @@ class Ledger:
     def _append(self, poll: Poll) -> None:
         life = (poll.broker.instance_id, poll.broker.epoch, poll.broker.now_ms // HOUR_MS)
         failure: LedgerFull | None = None
-        if self._open is not None and life != self._life:
+        if self._open is not None and (life != self._life or poll.clock_step_ms):
             try:
                 self.seal(poll.broker.now_ms)
             except LedgerFull as error:
                 failure = error
-                self._forget_waiting()  # rows of two epochs or hours can't share a segment
+                self._forget_waiting()  # rows of two epochs, hours or clocks can't share a segment
         if self._open is None:
             self._open, self._life = self._opened(poll, life), life
         self._open.add(poll)

@@ -57,13 +57,15 @@ class LiveLag:
         self._run: tuple[str, int] | None = None
         self._complete_in_run = False
         """A complete poll of this run of the broker was seen: what appears after it began after it."""
-        self._set_back_ms: int | None = None
-        """The time of the first poll after the broker's clock was set back; None if that is a window ago."""
+        self._set_ms: int | None = None
+        """The time of the first poll after the broker's clock was set; None if that is a window ago."""
+        self._step_ms: int | None = None
+        """By how much it was set then, if that is known."""
 
     def observe(self, poll: Poll) -> None:
         """The broker has answered a poll. Subscriptions that a complete poll does not have are forgotten."""
         now_ms = poll.broker.now_ms
-        self._look_at_clock(now_ms)
+        self._look_at_clock(now_ms, poll.clock_step_ms)
         run = (poll.broker.instance_id, poll.broker.epoch)
         if run != self._run:
             self._run, self._complete_in_run = run, False
@@ -87,7 +89,8 @@ class LiveLag:
             elapsed_ms=max(end_ms - times[0], 0),
             polls=len(times),
             interval_ms=self._interval_ms,
-            clock_steps=0 if self._set_back_ms is None else 1,
+            clock_steps=0 if self._set_ms is None else 1,
+            clock_step_ms=None if self._set_ms is None else self._step_ms,
         )
         observed = {"observed_time": time_of(end_ms)}
         is_covered: bool | None = None
@@ -108,15 +111,15 @@ class LiveLag:
         watched.lag = lag if lag.state is LagState.IDLE and watched.track.is_still else None
         return lag
 
-    def _look_at_clock(self, now_ms: int) -> None:
-        """If the clock was set back, the polls before it have no place in a window by that clock: all begins anew."""
-        if self._poll_times and now_ms <= self._poll_times[-1]:
+    def _look_at_clock(self, now_ms: int, step_ms: int | None) -> None:
+        """If the clock was set, the polls before it have no place in a window by that clock: all begins anew."""
+        if step_ms or (self._poll_times and now_ms <= self._poll_times[-1]):
             self._poll_times.clear()
             self._watched.clear()
             self._complete_in_run = False
-            self._set_back_ms = now_ms
-        elif self._set_back_ms is not None and now_ms - self._set_back_ms > self._window_ms:
-            self._set_back_ms = None
+            self._set_ms, self._step_ms = now_ms, step_ms or None
+        elif self._set_ms is not None and now_ms - self._set_ms > self._window_ms:
+            self._set_ms = None
 
     def _cover(self, now_ms: int) -> None:
         times = self._poll_times
@@ -159,6 +162,8 @@ def snapshot_of(
         stranded=state.stranded,
         oldest_available_ms=state.oldest_available_ms,
         oldest_hold_ms=state.oldest_hold_ms,
+        first_expires_ms=state.first_expires_ms,
+        last_expires_ms=state.last_expires_ms,
         consumers=state.consumers,
         credit=state.credit,
         usable_credit=state.usable_credit if says else state.credit,

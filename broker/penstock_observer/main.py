@@ -22,8 +22,11 @@ from penstock_api.failure import CannotRun
 from penstock_api.observer_api import PAGE
 from penstock_lag_rules.rules import Thresholds
 from penstock_observer.access_reviews import ApiServerReviews, PageOf
+from penstock_observer.audit_fetch import AuditFetcher
+from penstock_observer.audit_files import AuditStore
 from penstock_observer.broker_client import PolledBroker, over_unix_socket
 from penstock_observer.broker_details import BrokerDetails, details_over
+from penstock_observer.clock_memory import ClockMemory
 from penstock_observer.depth_history import DepthHistory
 from penstock_observer.http import Api, make_app
 from penstock_observer.kubernetes_login import KubernetesLogin
@@ -67,7 +70,8 @@ async def _until_signal(settings: ObserverSettings, announce: Announce | None) -
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve(settings, PolledBroker(over_unix_socket(settings.broker_socket)), stop, announce)
+    source = PolledBroker(over_unix_socket(settings.broker_socket), ClockMemory(settings.ledger))
+    await serve(settings, source, stop, announce)
 
 
 async def serve(
@@ -86,8 +90,9 @@ async def serve(
         limit = results_limit(settings.results_bytes, total)
         results = ResultStore(settings.results, place, settings.results_kept, limit)
         rollups = RollupStore(settings.rollups, place, results_limit(settings.rollups_bytes, total, ROLLUPS_SHARE))
-        app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC), rollups))
-        app.add_subapp(PAGE, page_app(_page(settings, live, ledger, token, history)))
+        audits = _audits(settings)
+        app = make_app(Api(live, ledger, results, place, token, lambda: datetime.now(UTC), rollups, audits))
+        app.add_subapp(PAGE, page_app(_page(settings, live, ledger, token, history, results)))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         try:
@@ -98,6 +103,11 @@ async def serve(
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(Poller(source, live, lag, ledger, settings.interval_seconds).run(stop))
                 tasks.create_task(_compact(ledger, stop))
+                tasks.create_task(
+                    AuditFetcher(live, details_over(settings.broker_socket), audits, settings.interval_seconds).run(
+                        stop
+                    )
+                )
                 tasks.create_task(_refresh(certificate, stop))
         finally:
             await runner.cleanup()
@@ -105,7 +115,14 @@ async def serve(
         ledger.close()
 
 
-def _page(settings: ObserverSettings, live: LiveView, ledger: Ledger, token: TokenFile, history: DepthHistory) -> Page:
+def _page(
+    settings: ObserverSettings,
+    live: LiveView,
+    ledger: Ledger,
+    token: TokenFile,
+    history: DepthHistory,
+    results: ResultStore,
+) -> Page:
     return Page(
         live=live,
         ledger=ledger,
@@ -118,6 +135,7 @@ def _page(settings: ObserverSettings, live: LiveView, ledger: Ledger, token: Tok
         ),
         history=history,
         details=BrokerDetails(details_over(settings.broker_socket), time.monotonic),
+        results=results,
         interval_seconds=settings.interval_seconds,
     )
 
@@ -131,6 +149,11 @@ def _kubernetes_login(settings: ObserverSettings) -> KubernetesLogin | None:
         shows_messages=settings.messages_token_file is not None,
         clock=time.monotonic,
     )
+
+
+def _audits(settings: ObserverSettings) -> AuditStore:
+    limit = results_limit(settings.audit_bytes, volume_space(settings.ledger).total)
+    return AuditStore(settings.audits, limit, round(settings.retain_seconds * 1000))
 
 
 def open_ledger(settings: ObserverSettings) -> Ledger:

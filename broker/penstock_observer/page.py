@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from penstock_api.lag_result import LagResult
 from penstock_api.management import EntityType, SubscriptionState
 from penstock_api.message_operations import PeekRequest
 from penstock_api.observer_api import PAGE
@@ -26,10 +27,11 @@ from penstock_observer.ledger_course import course
 from penstock_observer.live_view import LiveBroker, LiveView
 from penstock_observer.page_readers import UNKNOWN, Reader, Readers
 from penstock_observer.page_sessions import SESSION_SECONDS
+from penstock_observer.results import ResultStore
 from penstock_observer.rows import Poll
 from penstock_page import render
 from penstock_page.bodies import shown_message
-from penstock_page.documents import BrokerPlace, Consumer, Freshness, MessagesPage, Overview, SubscriptionPage
+from penstock_page.documents import BrokerPlace, Consumer, Freshness, LastRun, MessagesPage, Overview, SubscriptionPage
 from penstock_page.subscription_list import listing, number_in, wanted
 
 __all__ = ["Page", "is_page", "page_app"]
@@ -88,6 +90,7 @@ class Page:
     readers: Readers
     history: DepthHistory
     details: BrokerDetails
+    results: ResultStore
     interval_seconds: float
 
     @web.middleware
@@ -196,6 +199,7 @@ class Page:
             course=found,
             course_problem=told,
             hours=hours,
+            run=_last_run(self.results.latest_result(), queue_name),
             consumers=consumers,
             consumers_problem=consumers_problem,
             is_refreshing=is_refreshing,
@@ -275,6 +279,14 @@ def page_app(page: Page) -> web.Application:
 
 def _states(known: LiveBroker) -> Sequence[SubscriptionState]:
     return () if known.poll is None else known.poll.subscriptions
+
+
+def _last_run(result: LagResult | None, queue_name: str) -> LastRun | None:
+    if result is None:
+        return None
+    lag = next((each for each in result.subscriptions if each.queue_name == queue_name), None)
+    begin, end = (round(time.timestamp() * 1000) for time in (result.window_start, result.window_end))
+    return None if lag is None else LastRun(name=result.run_name, begin_ms=begin, end_ms=end, lag=lag)
 
 
 def _cookie(request: web.Request) -> str:

@@ -41,6 +41,8 @@ class Poll:
     subscriptions: tuple[SubscriptionState, ...]
     complete: bool = True
     """False if subscriptions came or went while they were read: then the absence of one proves nothing."""
+    clock_step_ms: int | None = None
+    """By how much the broker's clock was set since the poll before, as `broker_clock.step_between`; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ def _broker(poll: Poll, writer: RowOrigin) -> Row:
         "connections": poll.broker.connections,
         "subscriptions": len(poll.subscriptions),
         "durable_work": poll.broker.durable_work,
+        "clock_step_ms": poll.clock_step_ms,
     }
 
 
@@ -148,6 +151,8 @@ _COPIED: Final = (
     "max_delivery_count",
     "moved",
     "stranded",
+    "first_expires_ms",
+    "last_expires_ms",
 )
 """Columns whose name and value are those of SubscriptionState."""
 

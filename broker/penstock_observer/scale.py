@@ -10,6 +10,7 @@ from penstock_api.management import SubscriptionState
 from penstock_api.observer_api import PER_CONSUMER, Scale
 from penstock_lag_rules.capacity import consumer_cap
 from penstock_lag_rules.rules import Thresholds
+from penstock_observer.broker_clock import oldest_age_ms
 
 __all__ = ["BadQuestion", "per_consumer", "scale_of"]
 
@@ -32,7 +33,7 @@ def per_consumer(text: str | None) -> int | None:
 
 def scale_of(state: SubscriptionState, lag: SubscriptionLag | None, now_ms: int, messages: int | None) -> Scale:
     """From the last poll, and how the subscription stood there. `messages`: for each consumer, if that is asked."""
-    since_ms = now_ms if state.oldest_available_ms is None else state.oldest_available_ms
+    age_ms = oldest_age_ms(state, now_ms)
     stands = LagState.UNKNOWN if lag is None else lag.state
     suggested = None if lag is None else lag.suggested_consumers
     cap = consumer_cap(stands, suggested, state.consumers, THRESHOLDS)
@@ -42,7 +43,7 @@ def scale_of(state: SubscriptionState, lag: SubscriptionLag | None, now_ms: int,
         lag=waits,
         ready=state.ready,
         in_flight=state.in_flight,
-        oldest_seconds=max(now_ms - since_ms, 0) // 1000,
+        oldest_seconds=None if age_ms is None else age_ms // 1000,
         consumers=state.consumers,
         consumer_cap=cap,
         suggested_consumers=suggested,

@@ -11,6 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
+from penstock_api.message_audit import AUDIT_FILE, AUDITS
 from penstock_api.observer_api import (
     LATEST,
     LIVE_LAG,
@@ -32,6 +33,8 @@ PATH_SCOPES: Final[Mapping[tuple[str, str], Scope]] = {
     ("GET", SCALE): Scope.SCALE,
     ("GET", SEGMENTS): Scope.LEDGER,
     ("GET", SEGMENT): Scope.LEDGER,
+    ("GET", AUDITS): Scope.LEDGER,
+    ("GET", AUDIT_FILE): Scope.LEDGER,
     ("GET", LIVE_LAG): Scope.STATE,
     ("GET", LATEST): Scope.READ_RESULTS,
     ("GET", RESULTS): Scope.READ_RESULTS,

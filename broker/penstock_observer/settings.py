@@ -62,6 +62,8 @@ class ObserverSettings:
 
     rollups_bytes: int = 256 * MIB
     """Rollups take less if this is more than an eighth of the volume."""
+    audit_bytes: int = 256 * MIB
+    """Records of audits take less if this is more than a quarter of the volume."""
 
     def __post_init__(self) -> None:
         """Check the values; raises Misuse with the name of the setting."""
@@ -74,6 +76,7 @@ class ObserverSettings:
         self._check(self.results_kept >= 1, "results-kept", "at least 1")
         self._check(self.results_bytes >= 1, "results-bytes", "at least 1 byte")
         self._check(self.rollups_bytes >= 1, "rollups-bytes", "at least 1 byte")
+        self._check(self.audit_bytes >= 1, "audit-bytes", "at least 1 byte")
         self._check(0 <= self.ordinal < 1000, "ordinal", "0 to 999")
         self._check(0 <= self.port < 65536, "listen", "HOST:PORT with a port from 0 to 65535")
         self._check(bool(self.broker) and bool(self.namespace), "broker and namespace", "a name, not empty")
@@ -95,3 +98,8 @@ class ObserverSettings:
     def rollups(self) -> Path:
         """Folder of the rollups."""
         return self.ledger / "rollups"
+
+    @property
+    def audits(self) -> Path:
+        """Folder of the records of audits."""
+        return self.ledger / "audit"

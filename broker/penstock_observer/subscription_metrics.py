@@ -15,6 +15,7 @@ from typing import Final
 
 from penstock_api.lag_result import LagState
 from penstock_api.management import SubscriptionState
+from penstock_observer.broker_clock import oldest_age_ms
 from penstock_observer.live_view import LiveBroker
 
 __all__ = ["COUNTERS", "GAUGES", "subscription_lines"]
@@ -61,8 +62,8 @@ def subscription_lines(known: LiveBroker, namespace: str) -> Iterator[str]:
     labels = [_labels(state, namespace) for state in states]
     for name, attribute, text in GAUGES:
         yield from _family(name, "gauge", text, labels, map(attrgetter(attribute), states))
-    ages = [_age_seconds(state.oldest_available_ms, now_ms) for state in states]
-    text = "Age of the oldest available message that is not settled; 0 if none waits."
+    ages = [_seconds(oldest_age_ms(state, now_ms)) for state in states]
+    text = "Age of the oldest available message that is not settled; 0 if none waits, NaN if it is not known."
     yield from _family("oldest_message_age_seconds", "gauge", text, labels, ages)
     holds = [_age_seconds(state.oldest_hold_ms, now_ms) for state in states]
     text = "How long the longest-held delivery has been unsettled; 0 if none is in flight."
@@ -89,7 +90,7 @@ def _judgement(known: LiveBroker, labels: dict[str, str]) -> Iterator[str]:
         yield from _family("suggested_consumers", "gauge", text, [label for label, _ in wanted], numbers)
 
 
-def _family(name: str, kind: str, text: str, labels: Iterable[str], values: Iterable[float]) -> Iterator[str]:
+def _family(name: str, kind: str, text: str, labels: Iterable[str], values: Iterable[float | str]) -> Iterator[str]:
     full = PREFIX + name
     yield f"# HELP {full} {text}\n# TYPE {full} {kind}\n"
     yield "".join([f"{full}{{{label}}} {value}\n" for label, value in zip(labels, values, strict=True)])
@@ -107,6 +108,10 @@ def _escaped(value: str) -> str:
     if "\\" in value or '"' in value or "\n" in value:
         return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     return value
+
+
+def _seconds(milliseconds: int | None) -> float | str:
+    return "NaN" if milliseconds is None else milliseconds / 1000
 
 
 def _age_seconds(since_ms: int | None, now_ms: int) -> float:

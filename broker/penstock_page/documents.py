@@ -19,6 +19,7 @@ __all__ = [
     "Consumer",
     "Exchanges",
     "Freshness",
+    "LastRun",
     "MessagesPage",
     "Overview",
     "Report",
@@ -91,6 +92,17 @@ class Consumer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LastRun:
+    """What the newest run of the lag job found out about one subscription, which the live state does not know."""
+
+    name: str
+    begin_ms: int
+    end_ms: int
+    """Of its window, which may be long ago."""
+    lag: SubscriptionLag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionPage:
     """The page of one subscription."""
 
@@ -103,6 +115,8 @@ class SubscriptionPage:
     """Why the plot is empty or incomplete, a sentence without its full stop."""
     hours: int
     """The part of the past that the plot shows; 0: the last quarter of an hour."""
+    run: LastRun | None = None
+    """None: no run is stored here, or it knows nothing about this subscription."""
     consumers: Sequence[Consumer] = ()
     consumers_problem: str | None = None
     is_refreshing: bool = True

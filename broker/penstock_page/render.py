@@ -21,7 +21,7 @@ from penstock_api.lag_result import SubscriptionLag
 from penstock_page import plot, text
 from penstock_page.documents import BrokerPlace, MessagesPage, Overview, Report, SubscriptionPage
 from penstock_page.subscription_list import Wanted
-from penstock_page.trouble import SHOWN
+from penstock_page.trouble import SHOWN, SLOW_PARTS
 
 __all__ = [
     "OVERVIEW",
@@ -148,6 +148,7 @@ def _environment() -> jinja2.Environment:
     environment.filters |= {each.__name__: each for each in (*shown, text.printable_lines, text.size)}
     given: dict[str, Any] = {
         "SHOWN": SHOWN,
+        "SLOW_PARTS": SLOW_PARTS,
         **{name: getattr(plot, name) for name in ("HEIGHT", "SPARK_HEIGHT", "SPARK_WIDTH", "WIDTH")},
         **{each.__name__: each for each in (*PARTS, address, messages_address, subscription_address, title_of)},
     }

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_api.lag_result import LagState, SubscriptionLag
+from penstock_api.lag_result import LagState, SlowPart, SubscriptionLag
 
-__all__ = ["SHOWN", "Shown", "counts_by_trouble", "sorted_by_trouble"]
+__all__ = ["SHOWN", "SLOW_PARTS", "Shown", "counts_by_trouble", "sorted_by_trouble"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,13 @@ SHOWN: Final = {
     LagState.IDLE: _GOOD,
 }
 """Every state, the worst first."""
+
+SLOW_PARTS: Final = {
+    SlowPart.HANDLER: "the handler: messages are held longer than they wait",
+    SlowPart.QUEUE: "the queue: messages wait longer than they are held",
+    SlowPart.NONE: "neither the queue nor the handler",
+}
+"""Where the messages spend their time, in words."""
 
 _RANK: Final = {state: rank for rank, state in enumerate(SHOWN)}
 

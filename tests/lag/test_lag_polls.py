@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from penstock_lag.polls import PlacedPoll, polls_of
 from penstock_lag_rules.figures import Coverage
 
@@ -18,6 +20,7 @@ def a_row(seq: int, time_ms: int, **changes: Any) -> dict[str, Any]:
         "epoch": 3,
         "interval_ms": 10_000,
         "complete": True,
+        "clock_step_ms": None,
     }
     return values | changes
 
@@ -58,3 +61,24 @@ def test_each_broker_has_its_own_polls() -> None:
     assert found[0].coverage == Coverage(last_poll_ms=50_000, elapsed_ms=0, polls=1, interval_ms=10_000)
     assert found[1].coverage == Coverage(last_poll_ms=40_000, elapsed_ms=0, polls=2, interval_ms=5_000, clock_steps=1)
     assert (found[0].last_complete, found[1].last_complete) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("polls", "steps", "last_ms"),
+    [
+        pytest.param(((0, None), (10_000, 0), (20_000, 0)), 0, None, id="not set"),
+        pytest.param(((0, None), (3_600_000, None)), 0, None, id="a release that did not look, or an hour away"),
+        pytest.param(((0, None), (3_600_000, 0)), 0, None, id="an hour away"),
+        pytest.param(((0, 0), (3_610_000, 3_600_000), (3_620_000, 0)), 1, 3_600_000, id="forward"),
+        pytest.param(((3_610_000, 3_600_000), (3_620_000, 0)), 1, 3_600_000, id="before the window"),
+        pytest.param(((0, 0), (8_000, -2_000)), 1, -2_000, id="back by less than an interval"),
+        pytest.param(((0, 0), (70_000, 60_000), (20_000, -60_000)), 2, -60_000, id="forward and back"),
+        pytest.param(((70_000, 60_000), (10_000, None)), 2, None, id="back, while nobody looked"),
+    ],
+)
+def test_steps_of_the_clock_are_those_that_the_observer_saw(
+    polls: tuple[tuple[int, int | None], ...], steps: int, last_ms: int | None
+) -> None:
+    rows = [a_row(seq, time_ms, clock_step_ms=step_ms) for seq, (time_ms, step_ms) in enumerate(polls, start=1)]
+    found = polls_of(rows)[0].coverage
+    assert (found.clock_steps, found.clock_step_ms) == (steps, last_ms)

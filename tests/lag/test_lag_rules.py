@@ -174,6 +174,16 @@ def test_a_missing_broker_makes_everything_unknown_with_its_reason() -> None:
         ({"coverage": {"polls": 15}}, "only 15 of 31 expected polls of its broker are in the ledger"),
         ({"window": {"snapshots": 2}}, "there are only 2 snapshots so far; 3 are needed"),
         (
+            {"coverage": {"clock_steps": 1, "clock_step_ms": 3_599_998}},
+            "the clock of its broker was set forward by 3600 s within the window, so rates are not known; "
+            "500 messages wait, the oldest for 70 s",
+        ),
+        (
+            {"coverage": {"clock_steps": 2, "clock_step_ms": -2_000}},
+            "the clock of its broker was set back by 2 s within the window, so rates are not known; "
+            "500 messages wait, the oldest for 70 s",
+        ),
+        (
             {"coverage": {"clock_steps": 1}},
             "the clock of its broker was set back within the window, so ages and rates are not known; "
             "500 messages wait",

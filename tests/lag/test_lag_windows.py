@@ -173,3 +173,34 @@ def test_a_segment_that_is_listed_twice_is_read_once() -> None:
     """With as many rows as its name says."""
     plan = plan_of(present(0, *FOUR, FOUR[1]))
     assert (len(plan.segments), plan.rows, plan.gaps) == (4, 40, ())
+
+
+def test_after_the_clock_was_set_back_the_window_ends_where_the_clock_is() -> None:
+    """Set back by two minutes after the fourth segment: the next two are of the minutes of the second and third. The
+    segments from before that reach into the window are named.
+    """
+    again = [segment(number, T + (number - 3) * MINUTE, T + (number - 3) * MINUTE + 50_000) for number in (4, 5)]
+    plan = plan_of(present(0, *FOUR, *again, polled_ms=T + 175_000), window_ms=100_000)
+    assert (plan.start_ms, plan.end_ms, plan.missing) == (T + 70_000, T + 170_000, ())
+    assert plan.segments == tuple(Chosen(0, info.name) for info in again)
+    assert plan.rows == 20
+    assert plan.gaps == tuple(
+        (0, f"segment {info.name} is not read, because the broker's clock was set back after it") for info in FOUR[1:3]
+    )
+
+
+def test_a_given_end_reads_the_segments_of_both_clocks() -> None:
+    """Who asks for a time gets what is of that time."""
+    again = segment(4, T + MINUTE, T + MINUTE + 50_000)
+    plan = plan_of(present(0, *FOUR, again), as_of_ms=T + 110_000, window_ms=50_000)
+    assert plan.segments == (Chosen(0, FOUR[1].name), Chosen(0, again.name))
+
+
+def test_a_segment_that_overlaps_another_is_no_clock_that_was_set_back() -> None:
+    """A merged segment of rows 1 to 40, beside one that it covers."""
+    merged = SegmentInfo(
+        name="0000000001-000000000001-000000000040.parquet", bytes=1, rows=9, first_ms=T, last_ms=T + 230_000
+    )
+    plan = plan_of(present(0, merged, FOUR[1]))
+    assert plan.segments == (Chosen(0, merged.name),)
+    assert plan.end_ms == T + 230_000

@@ -24,6 +24,7 @@ from penstock_observer.live_view import LiveView
 from penstock_observer.page import Page, page_app
 from penstock_observer.page_readers import Readers
 from penstock_observer.page_sessions import Sessions
+from penstock_observer.results import BrokerPod, ResultStore
 from penstock_observer.retention import RetentionLimits
 from penstock_observer.rows import Poll, RowOrigin
 from penstock_observer.secrets import TokenFile
@@ -108,6 +109,7 @@ async def serving(
         ),
         history=history,
         details=BrokerDetails(connect, clock),
+        results=ResultStore(folder / "results", BrokerPod("main", "shop", 0), 20),
         interval_seconds=10.0,
     )
     app = web.Application()

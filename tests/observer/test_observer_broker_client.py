@@ -15,6 +15,7 @@ from penstock_amqp.client.errors import ManagementError, TransportError
 from penstock_amqp.client.management import ChangedStates, ListedEntity, ManagementClient, Page
 from penstock_api.management import Deletion, EntityType, SubscriptionDeclaration, SubscriptionState
 from penstock_observer.broker_client import PolledBroker
+from penstock_observer.clock_memory import ClockMemory
 from penstock_observer.poller import BrokerAway
 from penstock_observer.rows import Poll
 
@@ -128,6 +129,43 @@ async def test_a_broker_that_never_rests_gives_a_poll_that_says_so() -> None:
     assert not poll.complete
     assert client.at == 0
     assert len(client.offsets) == 6
+
+
+async def test_a_clock_that_was_set_is_told_once_and_remembered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An hour forward at the third of four polls, which are ten seconds apart. An observer that starts later tells the
+    same of a message from before.
+    """
+
+    class Set(Client):
+        """Its clock is an hour ahead from the third poll on."""
+
+        times = (START_MS, START_MS + 10_000, START_MS + 3_620_000, START_MS + 3_630_000)
+
+        async def read(self, type: EntityType, name: str | None = None) -> Mapping[str, object]:
+            return {**await super().read(type, name), "nowMs": self.times[self.at]}
+
+        async def query(self, type: EntityType, *, offset: int, count: int) -> Answer:
+            page = await super().query(type, offset=offset, count=count)
+            waits = {"depth": 1, "ready": 1, "oldestAvailableMs": START_MS - 5_000}
+            return Answer([{**row, **waits} for row in page.results], page.total_count)
+
+    client, elapsed = Set([["a"], ["a"], ["a"], ["a"]]), iter([0, 2, 10_000, 10_002, 20_000, 20_002, 30_000, 30_002])
+    memory = ClockMemory(tmp_path)
+
+    async def connect() -> Client:
+        return client
+
+    broker = PolledBroker(connect, memory, lambda: next(elapsed))
+    polls = [await broker.poll() for _ in range(4)]
+    assert [poll.clock_step_ms for poll in polls] == [None, 0, 3_600_000, 0]
+    ages = [poll.broker.now_ms - (poll.subscriptions[0].oldest_available_ms or 0) for poll in polls]
+    assert ages == [5_000, 15_000, 25_000, 35_000]
+    assert "the broker's clock was set forward by 3600 s" in caplog.text
+    later = await PolledBroker(connect, memory).poll()
+    assert later.clock_step_ms is None
+    assert later.subscriptions == polls[-1].subscriptions
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError("refused"), TimeoutError(), TransportError("gone"), REFUSED])

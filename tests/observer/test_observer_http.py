@@ -108,6 +108,8 @@ ROUTES = {
     ("GET", "/v1/subscriptions/{queue_name}/scale"): {"scale"},
     ("GET", "/v1/ledger/segments"): {"ledger", "lag"},
     ("GET", "/v1/ledger/segments/{name}"): {"ledger", "lag"},
+    ("GET", "/v1/audits"): {"ledger", "lag"},
+    ("GET", "/v1/audits/{name}"): {"ledger", "lag"},
     ("GET", "/v1/lag/live"): {"page", "operator"},
     ("GET", "/v1/lag/results/latest"): {"results", "lag", "page", "operator"},
     ("GET", "/v1/lag/results/{run_name}"): {"results", "lag", "page", "operator"},
@@ -313,6 +315,16 @@ async def test_scale_refuses_a_number_of_messages_that_is_none(observer: Observe
     status, body = await observer.get(path)
     assert (status, body["error"]) == (400, "BadQuestion")
     assert "perConsumer is the number of messages for each consumer, 1 to 1000000000" in body["message"]
+
+
+async def test_scale_says_no_age_that_is_not_known(observer: Observer) -> None:
+    """A scaler takes that for an error and not for zero. The other figures are known."""
+    observer.api.live.answered(a_poll(START_MS, a_subscription(depth=1, ready=1, scheduled=1)))
+    status, body = await observer.get("/v1/subscriptions/psub:durable:global:orders/scale")
+    assert (status, body["lag"], "oldestSeconds" in body) == (200, 1, False)
+    observer.api.live.answered(a_poll(START_MS, a_subscription(depth=1, scheduled=1)))
+    _, body = await observer.get("/v1/subscriptions/psub:durable:global:orders/scale")
+    assert (body["lag"], body["oldestSeconds"]) == (0, 0)
 
 
 async def test_scale_of_a_name_with_percent_signs(observer: Observer) -> None:

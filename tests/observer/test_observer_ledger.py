@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,23 @@ def test_a_segment_never_spans_an_hour(ledger: Ledger) -> None:
     ledger.append(a_poll(end))
     ledger.seal(end)
     assert [(info.first_ms, info.last_ms) for info in ledger.segments] == [(end - 1_000, end - 1_000), (end, end)]
+
+
+def test_a_segment_has_one_clock(ledger: Ledger) -> None:
+    """Set back by a minute: else the rows of both would lie between the same two times. The step is in its row."""
+    ledger.append(a_poll(START_MS))
+    ledger.append(replace(a_poll(START_MS + 1_000), clock_step_ms=0))
+    ledger.append(replace(a_poll(START_MS - 58_000), clock_step_ms=-60_000))
+    ledger.append(replace(a_poll(START_MS - 57_000), clock_step_ms=0))
+    ledger.seal(START_MS - 57_000)
+    assert [(each.first_ms - START_MS, each.last_ms - START_MS) for each in ledger.segments] == [
+        (0, 1_000),
+        (-58_000, -57_000),
+    ]
+    steps = [
+        row["clock_step_ms"] for each in ledger.segments for row in pq.read_table(ledger.folder / each.name).to_pylist()
+    ]
+    assert steps == [None, 0, -60_000, 0]
 
 
 def test_a_segment_has_one_epoch_and_one_data_folder(ledger: Ledger) -> None:

@@ -31,7 +31,9 @@ class Story:
         self.now_ms = START_MS
         self.values: dict[str, Any] = {"owner": OWNER, "consumers": 2, "credit": 10, "usable_credit": 0}
 
-    def poll(self, *, times: int = 1, broker: dict[str, Any] | None = None, **changes: Any) -> SubscriptionLag:
+    def poll(
+        self, *, times: int = 1, broker: dict[str, Any] | None = None, clock_step_ms: int = 0, **changes: Any
+    ) -> SubscriptionLag:
         """Poll so often with these values; how it stands then. A value that is a pair grows: from, by."""
         for step in range(times):
             values: dict[str, Any] = {
@@ -39,7 +41,8 @@ class Story:
                 for name, change in changes.items()
             }
             self.values |= values
-            self.live.observe(a_poll(self.now_ms, a_subscription(**self.values), **(broker or {})))
+            poll = a_poll(self.now_ms, a_subscription(**self.values), **(broker or {}))
+            self.live.observe(replace(poll, clock_step_ms=clock_step_ms if step == 0 else 0))
             self.now_ms += STEP_MS
         (lag,) = self.live.lags()
         return lag
@@ -65,6 +68,21 @@ def test_where_messages_spend_their_time_is_known_live() -> None:
         lag = story.poll(wait=waits, hold=holds)
     assert (lag.mean_wait_millis, lag.mean_hold_millis, lag.slow_part) == (1_000, 3_000, SlowPart.HANDLER)
     assert (lag.wait_p95_millis, lag.hold_p95_millis) == (None, None)
+
+
+def test_what_expires_before_its_turn_is_known_live() -> None:
+    """600 wait, at most two a minute leave by chance, and all live for a minute more: 598 of them too short."""
+    story = Story()
+    story.poll(times=10)
+    end_ms = story.now_ms
+    lag = story.poll(
+        depth=600,
+        ready=600,
+        oldest_available_ms=end_ms,
+        first_expires_ms=end_ms + 60_000,
+        last_expires_ms=end_ms + 60_000,
+    )
+    assert (lag.expiring_soon, lag.expiry_risk_percent) == (598, 99)
 
 
 def test_consumers_that_died_are_named_within_a_minute_and_a_poll() -> None:
@@ -132,11 +150,34 @@ def test_a_clock_that_was_set_back_is_said_for_a_window(back_ms: int) -> None:
     assert (lag.state, lag.arrival_per_minute) == (LagState.IDLE, 0)
 
 
+@pytest.mark.parametrize(
+    ("step_ms", "how"), [(60_000, "forward by 60 s"), (3_600_000, "forward by 3600 s"), (-2_000, "back by 2 s")]
+)
+def test_a_clock_that_the_observer_saw_being_set_is_said_for_a_window(step_ms: int, how: str) -> None:
+    """Backlog and consumers are as before. The rates of a time whose length is not known are absent."""
+    story = Story()
+    waits: dict[str, Any] = {"depth": 5, "ready": 5}
+    story.poll(times=12, enqueued=(0, 100), acked=(0, 100), oldest_available_ms=START_MS, **waits)
+    story.now_ms += step_ms
+    lag = story.poll(clock_step_ms=step_ms, oldest_available_ms=START_MS + step_ms)
+    said = (
+        f"the clock of its broker was set {how} within the window, so rates are not known; 5 messages wait, the oldest"
+    )
+    assert (lag.state, lag.message) == (LagState.UNKNOWN, f"{said} for 120 s")
+    lag = story.poll(times=30)
+    assert (lag.state, lag.message) == (LagState.UNKNOWN, f"{said} for 420 s")
+    assert (lag.arrival_per_minute, lag.settled_per_minute, lag.velocity_per_minute) == (None, None, None)
+    lag = story.poll()
+    assert (lag.state, lag.oldest_age_seconds, lag.arrival_per_minute) == (LagState.STALLED, 430, 0)
+
+
 def test_what_was_there_before_the_clock_was_set_back_is_no_arrival() -> None:
     story = Story()
     story.poll(times=3, enqueued=(0, 100), acked=(0, 100))
     story.now_ms -= 3_600_000
     lag = story.poll(times=4)
+    assert (lag.arrival_per_minute, lag.settled_per_minute) == (None, None)
+    lag = story.poll(times=31)
     assert (lag.arrival_per_minute, lag.settled_per_minute) == (0, 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -68,6 +69,14 @@ def test_before_the_first_answer_only_the_observer_itself_shows(scrape: Scrape) 
     assert scrape.value("penstock_broker_reachable") == 0
     assert scrape.value("penstock_broker_connections") is None
     assert not [family for family in scrape.families() if family.name.startswith("penstock_subscription_")]
+
+
+def test_an_age_that_is_not_known_is_no_number(scrape: Scrape) -> None:
+    """A message waits, and the time since which it does may be of two clocks: 0 would look healthy."""
+    scrape.live.answered(a_poll(START_MS, a_subscription(depth=1, ready=1)))
+    value = scrape.value("penstock_subscription_oldest_message_age_seconds", ORDERS)
+    assert value is not None
+    assert math.isnan(value)
 
 
 def test_who_was_turned_away_shows_by_reason(scrape: Scrape) -> None:

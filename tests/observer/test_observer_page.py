@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 from aiohttp.test_utils import TestServer
 from observer.kubernetes_tokens import AUDIENCE, KnownReaders, token_for
 from observer.page_site import BEARER, Clock, Site, serving
-from observer.samples import START_MS, a_poll, a_subscription
+from observer.samples import START_MS, a_poll, a_result, a_subscription
 from page.html import elements, text_of
+from page.lags import a_lag
 
 from penstock_observer.page_sessions import MOST_SESSIONS, SESSION_SECONDS, Sessions
 
@@ -228,3 +230,19 @@ async def test_a_program_sends_a_kubernetes_token_with_every_request(tmp_path: P
 async def test_without_an_account_no_kubernetes_token_is_known(site: Site) -> None:
     status, _, body = await site.log_in(token_for(AUDIENCE))
     assert (status, "does not know this token" in body) == (401, True)
+
+
+async def test_the_newest_run_s_figures_are_shown_with_the_subscription(site: Site) -> None:
+    site.answer(a_poll(START_MS, a_subscription(depth=5)))
+    assert "lag job" not in (await site.get(f"/page/subscription?queue={ORDERS}", headers=BEARER))[1]
+    entry = a_lag(ORDERS, sojourn_p95_millis=4000)
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    for number, lags in ((1, (a_lag("another"),)), (2, (a_lag("another"), entry))):
+        end = now - timedelta(minutes=10 - number)
+        site.page.results.put(f"run-{number}", a_result(f"run-{number}", end, subscriptions=lags), now)
+    status, body = await site.get(f"/page/subscription?queue={ORDERS}", headers=BEARER)
+    assert (status, "Run run-2, about the time from 2026-01-01 23:47:00 UTC" in " ".join(text_of(body, "p"))) == (
+        200,
+        True,
+    )
+    assert "4 s" in text_of(body, "dd")

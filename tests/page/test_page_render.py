@@ -10,7 +10,7 @@ from observer.samples import a_broker, a_subscription
 from page.html import elements, text_of
 from page.lags import NOON_MS, a_lag, a_snapshot
 
-from penstock_api.lag_result import LagState, RepeatedMessageLag
+from penstock_api.lag_result import LagState, RepeatedMessageLag, SlowPart
 from penstock_api.management import ExchangeState
 from penstock_api.message_operations import PeekedMessage
 from penstock_page import render
@@ -21,11 +21,13 @@ from penstock_page.documents import (
     Consumer,
     Exchanges,
     Freshness,
+    LastRun,
     MessagesPage,
     Overview,
     SubscriptionPage,
 )
 from penstock_page.subscription_list import Wanted, listing
+from penstock_page.trouble import SLOW_PARTS
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -37,6 +39,13 @@ HOSTILE = [
     "a&b=c#d%2F?e\r\nSet-Cookie: x=y",
     "\u202eevil\x00\x1b[2J",
 ]
+ADVICE = {
+    "Consumers that would keep up",
+    "A busy consumer accepts, a minute",
+    "Mean wait for a consumer",
+    "Mean hold by a consumer",
+    "What takes long",
+}
 FRESH = Freshness(polled_ms=NOON_MS, seconds_ago=3, problem=None)
 PLACE = BrokerPlace("main", "shop", 0)
 
@@ -132,6 +141,60 @@ def test_a_subscription_has_its_figures_plots_consumers_and_losses() -> None:
     pictures = [element.attributes["aria-label"] for element in elements(page) if element.tag == "svg"]
     assert pictures[0] == "Messages waiting. depth: at most 300, 300 at the end."
     assert len(pictures) == 4
+
+
+def test_what_would_keep_up_is_shown_where_it_is_known() -> None:
+    lag = a_lag(
+        consumers=2,
+        suggested_consumers=5,
+        capacity_per_minute=1200,
+        mean_wait_millis=90_000,
+        mean_hold_millis=250,
+        slow_part=SlowPart.QUEUE,
+    )
+    page = a_page(lag=lag)
+    figures = dict(zip(text_of(page, "dt"), text_of(page, "dd"), strict=True))
+    assert {name: figures[name] for name in ADVICE} == {
+        "Consumers that would keep up": "5",
+        "A busy consumer accepts, a minute": "1,200",
+        "Mean wait for a consumer": "1 min 30 s",
+        "Mean hold by a consumer": "250 ms",
+        "What takes long": "the queue: messages wait longer than they are held",
+    }
+    (row,) = (each for each in text_of(an_overview(lag), "tr") if "psub:" in each)
+    assert "25 would keep up" in row, "the two numbers are on two lines"
+
+
+def test_nothing_is_said_of_what_would_keep_up_where_nobody_knows() -> None:
+    assert not ADVICE & set(text_of(a_page(lag=a_lag(consumers=2)), "dt"))
+    assert "keep up" not in an_overview(a_lag(consumers=2))
+    assert "keep up" not in an_overview(a_lag(consumers=2, suggested_consumers=2)), "it is the number that there is"
+
+
+@pytest.mark.parametrize("part", SlowPart)
+def test_every_slow_part_has_words(part: SlowPart) -> None:
+    page = a_page(lag=a_lag(slow_part=part, mean_wait_millis=1, mean_hold_millis=1))
+    assert SLOW_PARTS[part] in text_of(page, "dd")
+
+
+def test_what_only_a_run_knows_is_shown_with_the_time_that_it_is_about() -> None:
+    lag = a_lag(sojourn_p50_millis=20, sojourn_p95_millis=4000, wait_p95_millis=3500, messages=77)
+    run = LastRun(name="main-lag-<1>", begin_ms=NOON_MS - 900_000, end_ms=NOON_MS, lag=lag)
+    page = a_page(run=run)
+    assert "Run main-lag-<1>, about the time from 2026-01-01 11:45:00 UTC to 2026-01-01 12:00:00 UTC." in text_of(
+        page, "p"
+    )
+    figures = list(zip(text_of(page, "dt"), text_of(page, "dd"), strict=True))
+    at = figures.index(("Half were done within", "20 ms"))
+    assert figures[at : at + 5] == [
+        ("Half were done within", "20 ms"),
+        ("95 % were done within", "4 s"),
+        ("99 % were done within", "–"),
+        ("95 % waited for a consumer for at most", "3 s"),
+        ("95 % were held by a consumer for at most", "–"),
+    ]
+    assert ("Messages waiting (lag)", "0") in figures, "what is live is not taken from the run"
+    assert "lag job" not in a_page()
 
 
 def messages_page(hostile: str) -> str:

@@ -38,6 +38,8 @@ class ApiServerInMemory:
     """Status writes."""
     applied: int = 0
     """Objects that were applied."""
+    deleted: list[Name] = field(default_factory=list[Name])
+    """Objects that the operator deleted."""
     read: int = 0
     """Objects that were asked for one by one."""
     _version: int = 0
@@ -88,6 +90,7 @@ class ApiServerInMemory:
         return manifest
 
     async def delete(self, manifest: Manifest) -> None:
+        self.deleted.append(_name(manifest))
         self.objects.pop(_name(manifest), None)
 
     async def document(self, path: str) -> Manifest | None:

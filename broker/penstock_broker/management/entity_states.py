@@ -15,7 +15,7 @@ from penstock_amqp.types.values import Value
 from penstock_api import release_terms
 from penstock_broker.access.connection import Connection
 from penstock_broker.management.repeated_messages import repeated_messages
-from penstock_broker.messages import takers
+from penstock_broker.messages import due_times, takers
 from penstock_broker.queue.queue import Queue
 from penstock_broker.queue.totals import Histogram
 from penstock_broker.settings.settings import BrokerSettings
@@ -120,6 +120,7 @@ def _counters(queue: Queue, held: InFlight) -> StateDocument:
     containers: list[Value] = list(dict.fromkeys(each.connection.client.container_id for each in consumers))
     ready, kept_back = queue.waiting, queue.kept_back
     usable_consumers, usable_credit = takers.usable(queue) if ready and consumers else (0, 0)
+    first_us, last_us = due_times.expiry_of_ends(queue)
     return {
         "depth": ready + queue.in_flight + kept_back,
         "depthBytes": queue.depth_bytes,
@@ -129,6 +130,8 @@ def _counters(queue: Queue, held: InFlight) -> StateDocument:
         "stranded": len(queue.stranded),
         "oldestAvailableMs": oldest_us // 1000 if oldest_us else None,
         "oldestHoldMs": hold_us // 1000 if hold_us else None,
+        "firstExpiresMs": first_us // 1000 if first_us else None,
+        "lastExpiresMs": last_us // 1000 if last_us else None,
         "consumers": len(consumers),
         "credit": sum(max(each.link.credit, 0) for each in consumers),
         "usableConsumers": usable_consumers,
@@ -208,6 +211,7 @@ def broker_state(broker: Broker) -> StateDocument:
         "transactionsCommitted": broker.transactions.committed,
         "transactionsRolledBack": broker.transactions.rolled_back,
         "refusals": dict[Value, Value](broker.clients.rejections.totals().items()),
+        "audits": [name for name, audit in broker.audits.items() if not audit.is_fetched],
         "understands": _VOCABULARY,
         **_open_transactions(transactions_of(each) for each in broker.clients.connections.values()),
     }

@@ -15,7 +15,7 @@ from penstock_amqp.types.values import Value
 from penstock_broker.management.message_view import text_of
 from penstock_broker.queue.queue import Queue
 
-__all__ = ["MAX_REPEATED", "repeated_messages"]
+__all__ = ["MAX_REPEATED", "repeated_messages", "shown_id"]
 
 MAX_REPEATED: Final = 5
 """Messages that a document lists."""
@@ -47,7 +47,12 @@ def _state(queue: Queue, entry: Entry) -> str:
 
 
 def _id(entry: Entry) -> str:
-    """The message-id as text, cut to `MAX_ID` characters; the number in the queue if there is none that can be read.
+    """The message-id; the number in the queue if there is none that can be read."""
+    return shown_id(entry) or f"#{entry[NUMBER]}"
+
+
+def shown_id(entry: Entry) -> str:
+    """The message-id as text, cut to `MAX_ID` characters; empty if there is none that can be read.
 
     The sender chose it, and it ends up in terminals and in the status of resources: characters that are not printable
     are replaced.
@@ -58,5 +63,4 @@ def _id(entry: Entry) -> str:
     except DecodeError:
         found = None
     text = (text_of(found) or "")[:MAX_ID]
-    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
-    return shown or f"#{entry[NUMBER]}"
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

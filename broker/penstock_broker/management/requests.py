@@ -17,7 +17,7 @@ from penstock_amqp.types.values import Value
 from penstock_api import management
 from penstock_api.management import EntityType, Operation, StatusCode
 from penstock_broker.access.connection import Connection
-from penstock_broker.management import changed_states, declare, delete, entity_states, queue_messages
+from penstock_broker.management import audits, changed_states, declare, delete, entity_states, queue_messages
 from penstock_broker.management.responses import ManagementResponse, invalid_request, query_body, refusal
 from penstock_broker.settings.settings import Role
 from penstock_broker.state.broker import Broker
@@ -86,7 +86,12 @@ class ChangesTask:
 
 
 Task: TypeAlias = (
-    QueryTask | ChangesTask | changed_states.ChangedStatesTask | queue_messages.PeekTask | queue_messages.MessagesTask
+    QueryTask
+    | ChangesTask
+    | changed_states.ChangedStatesTask
+    | queue_messages.PeekTask
+    | queue_messages.MessagesTask
+    | audits.AuditTask
 )
 """A request that is worked through in slices: `step` returns its response, or None if there is more to do."""
 
@@ -115,6 +120,8 @@ def respond(broker: Broker, connection: Connection, request: Message) -> Managem
             return _change(broker, operation, kind, named, request.body)
         case Operation.PEEK | Operation.PURGE | Operation.MOVE | Operation.REDRIVE:
             return queue_messages.handle(broker, operation, kind, named, request.body)
+        case Operation.START_AUDIT | Operation.STOP_AUDIT | Operation.READ_AUDIT:
+            return audits.handle(broker, operation, kind, named, request.body)
 
 
 def _kind(operation: Operation, request: Message) -> Value:
@@ -129,7 +136,7 @@ def _kind(operation: Operation, request: Message) -> Value:
 
 def _check_role(broker: Broker, connection: Connection, operation: Operation, kind: EntityType) -> Refuse | None:
     role = connection.listener.role
-    reads = operation in (Operation.READ, Operation.QUERY)
+    reads = operation in (Operation.READ, Operation.QUERY, Operation.READ_AUDIT)
     if broker.permissions.may_manage(connection, TargetKind.MANAGEMENT, ""):
         return None
     if (role is Role.OBSERVER and reads) or (reads and kind in _OWN):

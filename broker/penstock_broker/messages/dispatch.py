@@ -159,6 +159,7 @@ def _send(broker: Broker, queue: Queue, consumer: ReceivingLink, count: int) -> 
         or queue.redelivery.seen
         or queue.redelivery.attempts
         or not queue.backlog.is_plain
+        or queue.audit is not None
     ):
         return _send_in_order(broker, queue, consumer, count)
     ready = queue.ready
@@ -263,8 +264,12 @@ def _send_taken(broker: Broker, queue: Queue, consumer: ReceivingLink, entries: 
     link.transfers += sent
     connection.turn_bytes += size
     queue.totals.delivered += sent
+    if gone:
+        entries = [entry for entry in entries if entry not in gone]
+    if queue.audit is not None:
+        queue.audit.delivered(entries)
     if link.presettled:
-        _sent_settled(broker, queue, [entry for entry in entries if entry not in gone] if gone else entries)
+        _sent_settled(broker, queue, entries)
     else:
         queue.in_flight += sent
     if highest > mark:

@@ -22,12 +22,30 @@ from penstock_broker.queue.queue import SCHEDULED, Queue
 from penstock_broker.state.broker import Broker
 from penstock_core.message_times import NO_REQUESTED_TIMES, RequestedTimes, bounded, expires_at
 
-__all__ = ["LOOK_MS", "deadline", "delay", "note_expiry", "put_in_place", "recheck_expiry", "set_timer", "wishes_of"]
+__all__ = [
+    "LOOK_MS",
+    "deadline",
+    "delay",
+    "expiry_of_ends",
+    "note_expiry",
+    "put_in_place",
+    "recheck_expiry",
+    "set_timer",
+    "wishes_of",
+]
 
 
 def deadline(queue: Queue, entry: Entry) -> int:
     """When the message expires in this queue, microseconds since the epoch; 0: never."""
     return _asked(queue, entry) if queue.expiry.is_retimed else entry[EXPIRES]
+
+
+def expiry_of_ends(queue: Queue) -> tuple[int, int]:
+    """When the messages expire that are handed out first and last, microseconds since the epoch; 0 for each that never
+    does, and for both if the order is not simply that of arrival. Looks at no other message.
+    """
+    ends = queue.backlog.ends() if queue.expiry.may_expire else None
+    return (0, 0) if ends is None else (deadline(queue, ends[0]), deadline(queue, ends[1]))
 
 
 def _asked(queue: Queue, entry: Entry) -> int:

@@ -81,7 +81,7 @@ def origin_of(broker: Broker, entry: Entry) -> Queue | str:
 
 def _gone(broker: Broker, queue: Queue, entry: Entry) -> None:
     queue.totals.moved += 1
-    remove(broker, queue, entry, EndReason.PURGED)
+    remove(broker, queue, entry, EndReason.PURGED, is_moved=True)
 
 
 def _renewed(broker: Broker, entry: Entry, expires_us: int, without: tuple[str, ...]) -> bytes:

@@ -8,9 +8,10 @@ and administrators all end messages, and none of them may forget a part. Source:
 from __future__ import annotations
 
 import logging
-from typing import assert_never
+from typing import Final, assert_never
 
 from penstock_amqp.endpoint.events import DATA, FLAGS, NUMBER, Entry
+from penstock_api.message_audit import EventKind
 from penstock_broker.log import EndReason
 from penstock_broker.queue.queue import LOGGED, Queue
 from penstock_broker.state.broker import Broker
@@ -21,9 +22,23 @@ __all__ = ["enforce", "is_full", "remove"]
 logger = logging.getLogger(__name__)
 
 
-def remove(broker: Broker, queue: Queue, entry: Entry, outcome: EndReason) -> None:
-    """A message that is in no list of the queue any more has left it for good."""
+_AUDITED: Final = {
+    EndReason.ACCEPTED: EventKind.ACCEPTED,
+    EndReason.REJECTED: EventKind.REJECTED,
+    EndReason.EXPIRED: EventKind.EXPIRED,
+    EndReason.PURGED: EventKind.PURGED,
+    EndReason.DEAD_LETTERED: EventKind.DEAD_LETTERED,
+    EndReason.DROPPED: EventKind.DROPPED,
+}
+
+
+def remove(broker: Broker, queue: Queue, entry: Entry, outcome: EndReason, *, is_moved: bool = False) -> None:
+    """A message that is in no list of the queue any more has left it for good. `is_moved`: for another queue; to the
+    log that is a purge.
+    """
     queue.note_change()
+    if queue.audit is not None:
+        queue.audit.left(entry, EventKind.MOVED if is_moved else _AUDITED[outcome])
     queue.depth_bytes -= len(entry[DATA])
     queue.forget(entry[NUMBER])
     if entry[FLAGS] & LOGGED:

@@ -66,6 +66,8 @@ def accepted(broker: Broker, consumer: Consumer, batch: list[Held]) -> None:
     queue.totals.sojourn.add(now - since, waited)
     queue.totals.hold.add(now - sent_at, held)
     queue.depth_bytes -= size
+    if queue.audit is not None:
+        queue.audit.accepted(batch)
     if queue.remembers:
         for _, entry, _ in batch:
             queue.forget(entry[NUMBER])

@@ -115,6 +115,8 @@ def put_numbered(
         queue.totals.enqueued += count
         queue.totals.enqueued_bytes += size
         queue.depth_bytes += size
+        if queue.audit is not None:
+            queue.audit.came((*ours, *ours_delayed))
         if delayed:
             due_times.delay(broker, queue, ours_delayed)
         if not queue.is_scheduled and queue.links.consumers:

@@ -100,6 +100,15 @@ class Backlog:
         heads += [messages.first() for reserved in self._reserved.values() for messages in reserved.values()]
         return [head for head in heads if head is not None]
 
+    def ends(self) -> tuple[Entry, Entry] | None:
+        """The entries that are handed out first and last, left where they are; None if none waits, or if the order is
+        not simply that of arrival.
+        """
+        if not self.is_plain:
+            return None
+        first, last = self.normal.first(), self.normal.newest()
+        return None if first is None or last is None else (first, last)
+
     def pick(self, chosen: Set[int], passed: Set[int]) -> list[Entry]:
         """Take `chosen` out of wherever they wait. They are among `passed`, the next part of a snapshot; all earlier
         parts of it were passed to this method before.

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from penstock_amqp.endpoint.events import AVAILABLE, NUMBER, AmqpError, Entry, Held
+from penstock_api.message_audit import EndedBy
 from penstock_broker.queue.admission import Admission
+from penstock_broker.queue.audit import QueueAudit
 from penstock_broker.queue.backlog import Backlog
 from penstock_broker.queue.consumer import QueueLinks, ReceivingLink
 from penstock_broker.queue.delayed import DelayedMessages, ExpiryState
@@ -87,6 +89,7 @@ class Queue:
 
     __slots__ = (
         "admits",
+        "audit",
         "backlog",
         "changes",
         "delayed",
@@ -135,6 +138,8 @@ class Queue:
         self.in_flight = 0
         """Deliveries that nobody has settled yet."""
         self.totals = QueueTotals()
+        self.audit: QueueAudit | None = None
+        """What writes down every message while an audit is on."""
         self.changes: dict[Queue, None] | None = None
         """Where the queue enters itself with its next change; None: it has done so, or nobody wants to know."""
 
@@ -179,6 +184,9 @@ class Queue:
         """Take deliveries back, to be sent again before all that wait at their priority."""
         self.note_change()
         put_back, repeated = self.backlog.put_back, self.redelivery.repeated
+        if self.audit is not None:
+            held = tuple(held)
+            self.audit.returned(held)
         for delivery in held:
             put_back(delivery[1])
             self.in_flight -= 1
@@ -284,6 +292,8 @@ class Queue:
 
         The caller frees everything that waited and what was remembered of it, and deliveries in flight as well.
         """
+        if self.audit is not None:
+            self.audit.end(EndedBy.QUEUE_ENDED)
         expiry, redelivery = self.expiry, self.redelivery
         passing = [expiry.passing.entries] if expiry.passing is not None else []
         piles: list[Pile] = [*self.backlog.take_all(), self.delayed.take_all(), expiry.expired, *passing]

@@ -26,6 +26,7 @@ from penstock_broker.errors import amqp_error
 from penstock_broker.log import Log
 from penstock_broker.queue.queue import Queue
 from penstock_broker.settings.settings import BrokerSettings
+from penstock_broker.state.audits import Audit
 from penstock_broker.state.links import Browser, Consumer, Producer
 from penstock_broker.state.open_transactions import Transactions
 from penstock_broker.state.routes import Routes
@@ -167,6 +168,8 @@ class Broker:
         """What clients may make by naming it."""
         self.stranded: dict[Queue, None] = {}
         """Queues with messages that could not be sent on, see `messages.dead_letters`."""
+        self.audits: dict[str, Audit] = {}
+        """Audits that are on, or whose records may still be fetched, by the name of the queue."""
         self.is_stopping = False
         self.management: ManagementLinks
         """The management node. This and the two below stand in rooms above; `assembly` fills them in."""

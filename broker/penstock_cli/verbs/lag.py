@@ -14,6 +14,7 @@ __all__ = ["lag"]
 
 WATCH: Final = "--watch"
 REPORT: Final = "report"
+AUDIT: Final = "audit"
 HELP: Final = frozenset({"-h", "--help"})
 
 
@@ -28,13 +29,18 @@ def lag(arguments: tuple[str, ...]) -> int:
         with needs_extra("observer"):
             from penstock_cli.lag.report import report
         return _run(report, arguments[1:])
+    if arguments[:1] == (AUDIT,):
+        from penstock_cli.lag.audit import audit
+
+        return _run(audit, arguments[1:])
     if WATCH in arguments:
         with needs_extra("observer"):
             from penstock_cli.lag.watch import watch
         return _run(watch, tuple(word for word in arguments if word != WATCH))
     if HELP & set(arguments):
         click.echo("See also: penstock lag --watch --help (live, without Spark)")
-        click.echo("          penstock lag report --help (one HTML file for a window or a day, without Spark)\n")
+        click.echo("          penstock lag report --help (one HTML file for a window or a day, without Spark)")
+        click.echo("          penstock lag audit --help  (every message of one subscription, for a limited time)\n")
     with needs_extra("lag"):
         from penstock_lag.main import main
     return main(list(arguments))

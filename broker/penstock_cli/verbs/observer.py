@@ -113,6 +113,13 @@ def _own_api_server() -> str:
     show_default="256 MiB",
     help="Bytes of rollups of hours and days to keep; at most an eighth of the volume.",
 )
+@click.option(
+    "--audit-bytes",
+    type=int,
+    default=256 * MIB,
+    show_default="256 MiB",
+    help="Bytes of the records of audits to keep; at most a quarter of the volume.",
+)
 @log_level
 def observer(listen: str, interval: float, **settings: object) -> int:
     """Serve metrics, the states of queues, the ledger and the lag results of one broker over HTTP.

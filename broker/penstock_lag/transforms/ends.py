@@ -20,6 +20,7 @@ END_COLUMNS: Final = (
     *("owner_namespace", "owner_name", "owner_uid"),
     *("depth", "ready", "in_flight", "scheduled", "stranded", "consumers", "credit", "usable_consumers"),
     *("unused_since_ms", "repeated", "oldest_available_ms", "oldest_hold_ms"),
+    *("first_expires_ms", "last_expires_ms"),
     *("sojourn_indexes", "sojourn_counts"),
     *("wait_indexes", "wait_counts", "wait_sum_ms"),
     *("hold_indexes", "hold_counts", "hold_sum_ms"),

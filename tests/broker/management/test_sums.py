@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from itertools import count
 
+from broker.management.audited_story import AuditedStory
 from broker.management.known_states import KnownStates, all_documents
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -96,6 +97,7 @@ class Sums(RuleBasedStateMachine):
         self.before: dict[str, SubscriptionState] = {}
         self.lost = 0
         self.known = KnownStates()
+        self.audited = AuditedStory()
         self._declare(EntityType.EXCHANGE, "orders", ExchangeDeclaration(exchange_type="Topic"))
         self._declare(EntityType.EXCHANGE, "graves", ExchangeDeclaration(exchange_type="Direct"))
         self._declare(EntityType.QUEUE, "elsewhere", QueueDeclaration(limits=QueueLimits(max_messages=3)))
@@ -288,6 +290,16 @@ class Sums(RuleBasedStateMachine):
         self.timed.turn()
         self._pump()
 
+    @precondition(lambda self: not self.is_queue)
+    @rule(is_stopped=st.booleans())
+    def audit(self, is_stopped: bool) -> None:
+        """Begin an audit, or end the one that is on; each message then has exactly one account."""
+        if self.jobs.audit is None:
+            self.audited.begin(self.timed, self.name)
+        elif is_stopped:
+            self.audited.stop(self.timed, self.name)
+            self.audited.check()
+
     def _drop_and_rebind(self) -> None:
         """A new incarnation, as a rebind of a subscription that is not shared makes it. Nobody consumes meanwhile."""
         while self.consumers:
@@ -297,6 +309,10 @@ class Sums(RuleBasedStateMachine):
         self.timed.broker.routes.forget()
         self.timed.turn()
         self.lost = 0
+        if self.audited.is_on:
+            self.audited.fetch(self.timed, self.name)
+            assert self.audited.state.ended_by == "QueueEnded"
+            self.audited.check()
 
     @rule(kind=st.sampled_from(["nothing", "nothing", "nothing", "kill", "stop", "rebind"]))
     def begin_a_life(self, kind: str) -> None:
@@ -319,6 +335,7 @@ class Sums(RuleBasedStateMachine):
             self.timed.turn()
         self.timed.restart()
         self.consumers.clear()
+        self.audited = AuditedStory()
 
     # -- what holds -------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from penstock_amqp.types.plain_values import to_wire
 from penstock_api.management import DeliveryPolicy as Policy
 from penstock_api.management import EntityType, QueueDeclaration, QueueLimits
 from penstock_broker.management import declare
+from penstock_broker.management.entity_states import queue_state
 from penstock_broker.messages.expiry import PASSED, SLICE, keep_time
 from penstock_broker.queue.queue import Queue
 
@@ -58,6 +59,27 @@ def test_what_expired_leaves_without_a_consumer(timed: SteppedBroker) -> None:
     assert peer.bodies() == ["b"]
     peer.take()
     assert (jobs.depth_bytes, jobs.expiry.next_due) == (0, 0)
+
+
+def test_management_tells_when_those_expire_that_are_handed_out_first_and_last(timed: SteppedBroker) -> None:
+    """Those in between are not looked at. A message that is in flight does not expire."""
+    node = timed.broker.topology.queues[timed.make_queue("jobs").name]
+
+    def told() -> tuple[object, object]:
+        state = queue_state(node, {})
+        return state["firstExpiresMs"], state["lastExpiresMs"]
+
+    peer = timed.connect()
+    assert told() == (None, None)
+    send(peer, message("a", ttl=50), message("b", ttl=9), message("c", ttl=60))
+    assert told() == (START + 50_000, START + 60_000)
+    send(peer, message("d"))
+    assert told() == (START + 50_000, None)
+    peer.receive("jobs", credit=1)
+    assert peer.bodies() == ["a"]
+    assert told() == (START + 9_000, None)
+    send(peer, message("e", ttl=70, priority=9))
+    assert told() == (None, None)  # it overtakes the others
 
 
 def is_passing(queue: Queue) -> bool:

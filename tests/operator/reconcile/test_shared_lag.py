@@ -227,7 +227,7 @@ async def test_another_interval_makes_the_schedule_anew(place: Place) -> None:
     place.start(place.options.model_copy(update={"interval_minutes": 1}))
     await place.job.look()
     assert place.at(SPARK)["spec"]["schedule"] == "* * * * *"
-    assert "status" not in place.at(SPARK)
+    assert place.api.deleted == [(SPARK, HOME, NAME)]
 
 
 async def test_a_paused_broker_stays_as_it_was(place: Place) -> None:

@@ -1,0 +1,73 @@
+"""A result with what the hours before its window add: slow paces beside the fast ones, and what changed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock_api.lag_result import LagResult, PaceLag, SubscriptionLag
+from penstock_lag.past_hours import PastHours
+from penstock_lag.percentiles import bucket_of_rank
+from penstock_lag_rules.buckets import midpoint_ms
+from penstock_lag_rules.changes import Fast, Past, changes
+from penstock_lag_rules.entry import MINIMUM_COMPLETIONS, time_of
+from penstock_lag_rules.figures import Figures
+from penstock_lag_rules.paces import Pace
+
+__all__ = ["with_past"]
+
+
+def with_past(result: LagResult, figures: Iterable[Figures], past: PastHours) -> LagResult:
+    """The same result with paces and changes in the entries of which something is known. In: the figures of which it
+    was made.
+    """
+    if not past.hour and not past.day:
+        return result
+    ordered = sorted(figures, key=lambda one: (one.subject.queue_name, one.subject.ordinal))
+    pairs = zip(result.subscriptions, ordered, strict=True)
+    return result.model_copy(update={"subscriptions": tuple(_with_past(entry, one, past) for entry, one in pairs)})
+
+
+def _with_past(entry: SubscriptionLag, figures: Figures, past: PastHours) -> SubscriptionLag:
+    queue = (figures.subject.ordinal, figures.subject.queue_name)
+    hour, day = past.hour.get(queue), past.day.get(queue)
+    hour_p95_ms, day_p95_ms = _p95_ms(hour), _p95_ms(day)
+    known = Past(hour=hour, day=day, hour_p95_ms=hour_p95_ms, day_p95_ms=day_p95_ms)
+    return entry.model_copy(
+        update={
+            "past_hour": None if hour is None else _pace(hour, hour_p95_ms),
+            "past_day": None if day is None else _pace(day, day_p95_ms),
+            "changes": changes(_fast(entry, figures), known) if figures.window.elapsed_ms > 0 else (),
+        }
+    )
+
+
+def _fast(entry: SubscriptionLag, figures: Figures) -> Fast:
+    grown, standing = figures.window.growth, figures.standing
+    return Fast(
+        elapsed_ms=figures.window.elapsed_ms,
+        arrived=grown.enqueued,
+        accepted=grown.acked,
+        lost=grown.lost,
+        depth=standing.depth,
+        age_ms=standing.age_ms,
+        consumers=standing.consumers,
+        sojourn_p95_ms=entry.sojourn_p95_millis,
+    )
+
+
+def _pace(pace: Pace, p95_ms: int | None) -> PaceLag:
+    return PaceLag(
+        end=time_of(pace.end_ms),
+        seconds=pace.elapsed_ms // 1000,
+        arrival_per_minute=round(pace.arrived * 60_000 / pace.elapsed_ms),
+        settled_per_minute=round(pace.accepted * 60_000 / pace.elapsed_ms),
+        lost=pace.lost,
+        sojourn_p95_millis=p95_ms,
+    )
+
+
+def _p95_ms(pace: Pace | None) -> int | None:
+    if pace is None or sum(pace.sojourn.values()) < MINIMUM_COMPLETIONS:
+        return None
+    bucket = bucket_of_rank(pace.sojourn, 95)
+    return None if bucket is None else midpoint_ms(bucket)

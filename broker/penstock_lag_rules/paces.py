@@ -1,0 +1,75 @@
+"""The pace of a subscription over hours that are past, from rollups: the slow one beside the fast one of the window.
+
+Two rollups are enough for any number of hours, the first and the last of them: totals are cumulative, so what came in
+between is in their difference. What was least and most is only known of the hours that were read. Pure. Source:
+docs/concepts/lag.md, "What changed".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from penstock_lag_rules.rollups import LifeRow, QueueKey, Rollup, RunKey, grown, growth
+
+__all__ = ["Pace", "newest_runs", "paces"]
+
+LEAST_MS: Final = 600_000
+"""A pace over less than this says nothing of a slow course."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """What a subscription did over a span of closed hours."""
+
+    elapsed_ms: int
+    end_ms: int
+    """End of the last of these hours."""
+    arrived: int
+    accepted: int
+    lost: int
+    sojourn: dict[int, int]
+    """Accepted messages by bucket (penstock_lag_rules.buckets)."""
+    min_consumers: int
+    """These three are of the hours that were read, not of those between them."""
+    max_consumers: int
+    max_age_ms: int
+
+
+def paces(rollup: Rollup, end_ms: int) -> dict[QueueKey, Pace]:
+    """Of each subscription, from merged rollups whose last hour ends at `end_ms`. Without those that were seen for less
+    than 10 minutes.
+    """
+    grew, sojourn = growth(rollup), grown(rollup, "sojourn")
+    found: dict[QueueKey, Pace] = {}
+    for queue, rows in _by_queue(rollup.lives).items():
+        elapsed_ms = max(row.last_ms for row in rows) - min(row.first_ms for row in rows)
+        if elapsed_ms >= LEAST_MS:
+            found[queue] = Pace(
+                elapsed_ms=elapsed_ms,
+                end_ms=end_ms,
+                arrived=grew[queue].enqueued,
+                accepted=grew[queue].acked,
+                lost=grew[queue].lost,
+                sojourn=sojourn[queue],
+                min_consumers=min(row.min_consumers for row in rows),
+                max_consumers=max(row.max_consumers for row in rows),
+                max_age_ms=max(row.max_age_ms or 0 for row in rows),
+            )
+    return found
+
+
+def newest_runs(rollup: Rollup) -> frozenset[RunKey]:
+    """The last run of each broker. Only a rollup that has them, too, can be subtracted from this one."""
+    last: dict[int, tuple[int, RunKey]] = {}
+    for row in rollup.runs:
+        last[row.ordinal] = max(last.get(row.ordinal, (-1, row.run)), (row.last_seq, row.run))
+    return frozenset(run for _, run in last.values())
+
+
+def _by_queue(rows: Iterable[LifeRow]) -> dict[QueueKey, list[LifeRow]]:
+    found: dict[QueueKey, list[LifeRow]] = {}
+    for row in rows:
+        found.setdefault(row.queue, []).append(row)
+    return found

@@ -1,0 +1,123 @@
+"""The hours before a window: which rollups are read, what they say, and how a result says it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lag.figures_factory import BUSY
+from lag.test_lag_rollups import a_life, a_run
+
+from penstock_api.lag_result import LagResult, PaceLag
+from penstock_api.rollup_format import Period, RollupAbout, RollupName
+from penstock_lag.past_hours import PastHours, read_past
+from penstock_lag.past_result import with_past
+from penstock_lag.result_document import Run, make_result
+from penstock_lag.rollup_files import write_rollup
+from penstock_lag.rollup_stores import FolderRollups
+from penstock_lag.table import as_table
+from penstock_lag.windows import Plan
+from penstock_lag_rules.figures import Growth
+from penstock_lag_rules.rollups import Rollup
+from penstock_lag_rules.rules import Thresholds
+
+HOUR_MS = 3_600_000
+THREE_PM_MS = 1_700_060_400_000
+"""2023-11-15T15:00:00Z."""
+QUEUE = (0, "q")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderRollups:
+    """A folder of rollups."""
+    return FolderRollups(tmp_path)
+
+
+def keep(store: FolderRollups, hours_before: int, epoch: int = 1, queue_name: str = "q", **more: Any) -> None:
+    """The rollup of an hour in which 60 messages arrived and were accepted: that which ended so long before 15:00."""
+    number = 100 - hours_before
+    start_ms = THREE_PM_MS - (hours_before + 1) * HOUR_MS
+    seq = 1000 * number
+    life = a_life(
+        epoch=epoch,
+        queue_name=queue_name,
+        first_seq=seq + 1,
+        last_seq=seq + 900,
+        first_ms=start_ms,
+        last_ms=start_ms + HOUR_MS - 10_000,
+        first=Growth(enqueued=60 * number, acked=60 * number),
+        last=Growth(enqueued=60 * number + 60, acked=60 * number + 60),
+        first_buckets={"sojourn": ((8, 60 * number),)},
+        last_buckets={"sojourn": ((8, 60 * number + 60),)},
+    )
+    run = a_run(epoch=epoch, first_seq=seq, last_seq=seq + 999, first_complete_seq=seq)
+    if queue_name == "q":  # it was there when the run began
+        run = replace(run, first_complete_seq=None)
+    name = RollupName(start_ms, Period.HOUR)
+    about = RollupAbout(broker="main", namespace="shop", name=str(name), ordinals=(0,), hours=1)
+    store.put(name, write_rollup(Rollup((run,), (replace(life, **more),)), about))
+
+
+def test_two_rollups_tell_what_came_in_a_day(store: FolderRollups) -> None:
+    """The hours between them need not be there, and an older one is not read."""
+    keep(store, 0)
+    keep(store, 23)
+    keep(store, 24)
+    past = read_past(store, THREE_PM_MS + 600_000)
+    assert (past.hour[QUEUE].arrived, past.hour[QUEUE].elapsed_ms) == (60, HOUR_MS - 10_000)
+    assert (past.day[QUEUE].arrived, past.day[QUEUE].accepted) == (24 * 60, 24 * 60)
+    assert past.day[QUEUE].elapsed_ms == 24 * HOUR_MS - 10_000
+    assert past.day[QUEUE].sojourn == {8: 24 * 60}
+    assert past.day[QUEUE].end_ms == THREE_PM_MS
+
+
+def test_after_a_restart_the_day_begins_with_the_new_run(store: FolderRollups) -> None:
+    """The broker started seven hours ago: of 24, 12 and 6 hours the last can be subtracted."""
+    for hours in range(24):
+        keep(store, hours, epoch=1 if hours > 6 else 2)
+    past = read_past(store, THREE_PM_MS)
+    assert past.day[QUEUE].arrived == 6 * 60
+
+
+def test_an_hour_that_is_not_over_at_the_end_of_the_window_is_not_read(store: FolderRollups) -> None:
+    """So a run with --as-of does not look ahead."""
+    keep(store, 0)
+    keep(store, 1)
+    past = read_past(store, THREE_PM_MS - 2)
+    assert past.hour[QUEUE].end_ms == THREE_PM_MS - HOUR_MS
+    assert past.day == {}
+
+
+def test_hours_of_long_ago_are_not_compared_with(store: FolderRollups) -> None:
+    """The rollups end seven hours before the window."""
+    keep(store, 7)
+    assert read_past(store, THREE_PM_MS) == PastHours()
+
+
+def test_a_result_says_the_paces_and_what_changed(store: FolderRollups) -> None:
+    """600 messages in five minutes, after one a minute."""
+    keep(store, 0)
+    keep(store, 23)
+    found = BUSY
+    window = replace(found.window, elapsed_ms=300_000, growth=Growth(enqueued=600, acked=600))
+    figures = [replace(found, subject=replace(found.subject, ordinal=0, queue_name="q"), window=window)]
+    plan = Plan(THREE_PM_MS, THREE_PM_MS + 300_000, (), (), 0, ())
+    result = make_result(Run("main", "shop", "r", 1), plan, figures, Thresholds())
+    assert with_past(result, figures, PastHours()) is result
+    made = with_past(result, figures, read_past(store, THREE_PM_MS + 300_000))
+    (entry,) = made.subscriptions
+    assert entry.past_day == PaceLag(
+        end=datetime(2023, 11, 15, 15, tzinfo=UTC),
+        seconds=86_390,
+        arrival_per_minute=1,
+        settled_per_minute=1,
+        lost=0,
+        sojourn_p95_millis=2,
+    )
+    said = "120 times as many messages arrive as in the 24 hours before 15:00 UTC: 120 instead of 1 a minute"
+    assert said in entry.changes
+    assert f"CHANGED q: {said}\n" in as_table(made)
+    assert LagResult.model_validate_json(made.to_json()) == made
