@@ -57,10 +57,7 @@ class ChangedStatesTask:
             subscription = _named(self.broker, name)
             if subscription is None:
                 continue  # it has ended since the first step: the next request is told so
-            held = self.held
-            if subscription.queue.in_flight and subscription.queue not in held:  # sent since the first step
-                held = entity_states.in_flight(_connections(self.broker, (name,)))
-            state = entity_states.subscription_state(subscription, held)
+            state = entity_states.subscription_state(subscription, self.held)
             if state["ready"] and state["consumers"]:
                 subscription.queue.note_change()
             return state
@@ -92,6 +89,8 @@ def begin(broker: Broker, token: str, attributes: list[str], most: int) -> Chang
     is_whole = version is None or not record.knows(version)
     changes = record.since(0 if version is None or is_whole else version, max(most, 1))
     held = entity_states.in_flight(_connections(broker, changes.states))
+    found = (_named(broker, name) for name in changes.states)
+    entity_states.add_waiting(held, (each.queue for each in found if each is not None), broker.clock.now_us)
     return ChangedStatesTask(broker, changes, is_whole, attributes, iter(changes.states), held, [])
 
 
