@@ -59,18 +59,12 @@ class ChangedStatesTask:
             state = self.next_state()
             return None if state is None else encode([state.get(each) for each in self.attributes])
         subscription = self._next()
-        return None if subscription is None else encoded_state(subscription, self._held_of(subscription))
+        return None if subscription is None else encoded_state(subscription, self.held)
 
     def next_state(self) -> entity_states.StateDocument | None:
         """The state of the next subscription that is still there, as it is now; None after the last."""
         subscription = self._next()
-        return None if subscription is None else subscription_state(subscription, self._held_of(subscription))
-
-    def _held_of(self, subscription: Subscription) -> entity_states.InFlight:
-        queue = subscription.queue
-        if queue.in_flight and queue not in self.held:  # sent since the first step
-            return entity_states.in_flight(_connections(self.broker, (subscription,)))
-        return self.held
+        return None if subscription is None else subscription_state(subscription, self.held)
 
     def _next(self) -> Subscription | None:
         topology = self.broker.topology
@@ -111,6 +105,7 @@ def begin(broker: Broker, token: str, attributes: list[str], most: int) -> Chang
     named = [_named(broker, name) for name in changes.states]
     subscriptions = [each for each in named if each is not None]
     held = entity_states.in_flight(_connections(broker, subscriptions))
+    entity_states.add_waiting(held, (each.queue for each in subscriptions), broker.clock.now_us)
     return ChangedStatesTask(broker, changes, is_whole, attributes, iter(subscriptions), held, [])
 
 

@@ -31,6 +31,7 @@ from penstock_core.header_bindings import HeaderBinding, ordered_bindings
 __all__ = [
     "InFlight",
     "StateDocument",
+    "add_waiting",
     "broker_state",
     "connection_state",
     "counters",
@@ -74,6 +75,15 @@ def _add_delivery(oldest: InFlight, queue: Queue, available_us: int, sent_us: in
         oldest[queue] = (available_us, sent_us)
     elif available_us < so_far[0] or sent_us < so_far[1]:
         oldest[queue] = (min(available_us, so_far[0]), min(sent_us, so_far[1]))
+
+
+def add_waiting(held: InFlight, queues: Iterable[Queue], now_us: int) -> None:
+    """Add the oldest message that waits in each queue now, so that its age is known when it is sent while a reply is
+    made. What comes after that counts as come, and what is sent as sent, at this time.
+    """
+    for queue in queues:
+        available_us, hold_us = held.get(queue, (now_us, now_us))
+        held[queue] = (min(available_us, queue.oldest_available_us() or now_us), hold_us)
 
 
 def subscription_state(subscription: Subscription, held: InFlight) -> StateDocument:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from broker.management.known_states import KnownStates, all_documents
-from proton import Message
+from proton import Delivery, Message
 from support.proton_client import Subscribed
 from support.stepped_broker import SteppedBroker
 
@@ -93,8 +93,8 @@ def test_a_message_that_waits_for_a_consumer_without_credit_is_looked_at_each_ti
 
 
 def test_the_age_of_what_a_consumer_gets_while_the_reply_is_made(site: SteppedBroker) -> None:
-    """A message waits for 8 s, is sent after the reply has begun, and is accepted while another one is made: its age is
-    never missing while it is there, and never said when it is gone.
+    """Two messages wait for 8 s and 3 s, and are sent one by one while replies are made; then both are accepted
+    during another one. Their age is never missing while they are there, and never said when they are gone.
     """
     declared(site, "a")
     peer = site.connect()
@@ -103,22 +103,54 @@ def test_the_age_of_what_a_consumer_gets_while_the_reply_is_made(site: SteppedBr
     Subscribed().apply(link)
     link.open()
     peer.pump()
-    site.connect().send("amq.topic/a", Message(body="1"))
-    sent_ms = site.broker.clock.now_us // 1000
-    site.pass_ms(8_000)
+    producer = site.connect()
+    first_ms = site.broker.clock.now_us // 1000
+    producer.send("amq.topic/a", Message(body="1"))
+    site.pass_ms(5_000)
+    producer.send("amq.topic/a", Message(body="2"))
+    site.pass_ms(3_000)
+
+    def told(credit: int) -> list[object]:
+        """The state of a reply that began before the consumer gave this credit."""
+        begun = changed_states.begin(site.broker, "", [], 10)
+        link.flow(credit)
+        peer.pump()
+        state = begun.next_state()
+        assert state is not None
+        return [state[key] for key in ("ready", "inFlight", "oldestAvailableMs", "oldestHoldMs")]
+
+    assert told(1) == [1, 1, first_ms, first_ms + 8_000]
+    assert told(1) == [0, 2, first_ms, first_ms + 8_000]
+    begun = changed_states.begin(site.broker, "", [], 10)
+    peer.take()
+    peer.take()
+    state = begun.next_state()
+    assert state is not None
+    assert (state["depth"], state["oldestAvailableMs"], state["oldestHoldMs"]) == (0, None, None)
+
+
+def test_an_old_message_that_comes_back_and_goes_out_again_keeps_its_age(site: SteppedBroker) -> None:
+    """It waits when the reply begins, while a consumer holds a newer one, and is sent before its state is made."""
+    declared(site, "a")
+    peer = site.connect()
+    link = peer.session.receiver("a")
+    link.source.address = "amq.topic/a"
+    Subscribed().apply(link)
+    link.open()
+    link.flow(2)
+    peer.pump()
+    producer = site.connect()
+    first_ms = site.broker.clock.now_us // 1000
+    producer.send("amq.topic/a", Message(body="old"))
+    site.pass_ms(30_000)
+    producer.send("amq.topic/a", Message(body="new"))
+    peer.take(Delivery.RELEASED)
     begun = changed_states.begin(site.broker, "", [], 10)
     link.flow(1)
     peer.pump()
     state = begun.next_state()
     assert state is not None
-    assert (state["depth"], state["ready"], state["inFlight"]) == (1, 0, 1)
-    assert state["oldestAvailableMs"] == sent_ms
-    assert state["oldestHoldMs"] == sent_ms + 8_000
-    begun = changed_states.begin(site.broker, "", [], 10)
-    peer.take()
-    state = begun.next_state()
-    assert state is not None
-    assert (state["depth"], state["oldestAvailableMs"], state["oldestHoldMs"]) == (0, None, None)
+    assert (state["ready"], state["inFlight"], state["oldestAvailableMs"]) == (0, 2, first_ms)
 
 
 def test_a_subscription_that_ends_is_named_and_may_come_again(site: SteppedBroker) -> None:
