@@ -76,6 +76,14 @@ class RepeatedMessageLag(ResultModel):
     age_seconds: Count  # since the broker accepted it
 
 
+class ConsumerShare(ResultModel):
+    """How much of a subscription one container got in the window."""
+
+    container: Annotated[str, Field(max_length=255)]  # its container-id (in JMS the client-id), cut to 255 characters
+    delivered: Count
+    percent: Annotated[int, Field(ge=0, le=100)]  # of the deliveries to those that are listed
+
+
 class PaceLag(ResultModel):
     """What a subscription did in closed hours before the window, from rollups."""
 
@@ -119,6 +127,8 @@ class SubscriptionLag(ResultModel):
     slow_part: Annotated[SlowPart | None, BeforeValidator(_known_part)] = None  # absent as the means are
     redelivery_percent: Annotated[int, Field(ge=0, le=100)] | None = None
     consumers: Count | None = None
+    shares: Annotated[tuple[ConsumerShare, ...], Field(max_length=8, exclude_if=lambda found: not found)] = ()
+    fairness_percent: Annotated[int, Field(ge=0, le=100)] | None = None  # 100: all get the same in the same time
     capacity_per_minute: Count | None = None  # accepted by one consumer while messages waited; absent if that is rare
     suggested_consumers: Annotated[int, Field(ge=1, le=2**53)] | None = None  # absent where more would not help
     expiring_soon: Count | None = None  # ready messages that expire before a consumer takes them, at the present pace

@@ -17,7 +17,16 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["COLUMNS", "HISTOGRAMS", "HISTOGRAM_COLUMNS", "ColumnType", "LedgerColumn", "RowKind", "SegmentName"]
+__all__ = [
+    "COLUMNS",
+    "HISTOGRAMS",
+    "HISTOGRAM_COLUMNS",
+    "TOLD_COLUMNS",
+    "ColumnType",
+    "LedgerColumn",
+    "RowKind",
+    "SegmentName",
+]
 
 SUFFIX: Final = ".parquet"
 HIDDEN_PREFIX: Final = "."
@@ -136,6 +145,9 @@ COLUMNS: Final[tuple[LedgerColumn, ...]] = (
     _long("last_expires_ms"),  # not in the order of arrival, or the broker doesn't say
     # Broker rows; null in segments of earlier releases, and in the first poll of an observer.
     _long("clock_step_ms"),  # by how much the clock was set since the poll before; below 0: back; 0: it was not
+    # Subscription rows; null in segments of earlier releases.
+    _text("consumer_totals"),  # JSON: [{"container": text, "delivered": integer, "sinceMs": integer}, ...]; null: none,
+    # or not repeated in this row, as a histogram
 )
 """Every column in file order. Later versions only append."""
 
@@ -149,6 +161,9 @@ they are others then has them in its first row, too.
 
 HISTOGRAM_COLUMNS: Final = tuple(f"{name}_{part}" for name in HISTOGRAMS for part in ("indexes", "counts", "sum_ms"))
 """All columns of histograms."""
+
+TOLD_COLUMNS: Final = (*HISTOGRAM_COLUMNS, "consumer_totals")
+"""All columns that are null in a row that does not repeat the histograms."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

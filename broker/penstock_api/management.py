@@ -272,6 +272,17 @@ class RepeatedMessage(ManagementDocument):
     """Ready, InFlight or Scheduled, as the counts of the same names in `SubscriptionState`."""
 
 
+class ConsumerTotal(ManagementDocument):
+    """What one container got of a subscription, over its links that consume now."""
+
+    container: str  # its first 255 characters
+    links: int
+    delivered: int
+    """Deliveries that were sent since these links attached, repeated ones included. It falls if one of them goes."""
+    since_ms: int
+    """When the oldest of their connections was opened."""
+
+
 class SubscriptionState(ManagementDocument):
     """Attributes of a `penstock.subscription` in READ and QUERY.
 
@@ -322,6 +333,7 @@ class SubscriptionState(ManagementDocument):
     usable_consumers: int = 0  # links that could take the first ready message if they gave credit
     usable_credit: int = 0  # of the links that could take the first ready message now; 0 if none is ready
     containers: tuple[str, ...] = ()  # of the consuming links, at most 20
+    consumer_totals: tuple[ConsumerTotal, ...] = ()  # of at most 8 containers, those with most deliveries first
     unused_since_ms: int | None = None  # set while no link consumes
     enqueued: int  # published, moved or redriven into it; after a restart also what was recovered
     enqueued_bytes: int

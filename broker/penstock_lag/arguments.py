@@ -40,6 +40,8 @@ def parse(arguments: Sequence[str]) -> LagJobSettings:
         ca_file=given.ca_file,
         as_of=given.as_of,
         publish=not given.no_publish,
+        from_time=given.from_time,
+        to_time=given.to_time,
         rollups=given.rollups,
         output=given.output,
         memory=given.memory,
@@ -122,6 +124,15 @@ def _parser() -> argparse.ArgumentParser:
         f"${MEMORY_VARIABLE}, else 1g)",
     )
     add("--no-publish", action="store_true", help="do not store the result at the first observer")
+    add(
+        "--from",
+        dest="from_time",
+        type=_time,
+        metavar="TIME",
+        help="do not compute the lag of a window: compute the rollups from this time (ISO 8601) on again, from what is "
+        "left of the ledger, and tell the history from all rollups that there are",
+    )
+    add("--to", dest="to_time", type=_time, metavar="TIME", help="end of that range (default: now)")
     add(
         "--rollups",
         type=Path,

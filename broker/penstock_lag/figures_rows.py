@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from penstock_lag.consumers import ConsumersAt, consumer_work
 from penstock_lag.percentiles import Counts, Histogram, added, bucket_of_rank, grown
 from penstock_lag.spans import Subscription
 from penstock_lag_rules.figures import (
@@ -52,6 +53,10 @@ def figures_of(found: Subscription, rows: Mapping[int, Values], coverage: Covera
         percentiles=_percentiles(found, rows),
         wait=_duration("wait", found, rows),
         hold=_duration("hold", found, rows),
+        consumers=consumer_work(
+            (_consumers_at(life.first_sojourn_seq, rows), _consumers_at(life.last_sojourn_seq, rows))
+            for life in found.lives
+        ),
         work=Work(
             intervals=found.starts["worked_intervals"],
             accepted=found.starts["worked_accepted"],
@@ -125,6 +130,10 @@ def _grown(name: str, found: Subscription, rows: Mapping[int, Values]) -> Counts
         }
         for life in found.lives
     )
+
+
+def _consumers_at(seq: int | None, rows: Mapping[int, Values]) -> ConsumersAt | None:
+    return None if seq is None else ConsumersAt.of(rows[seq]["time_ms"], rows[seq]["consumer_totals"])
 
 
 def _sum_ms(name: str, seq: int | None, rows: Mapping[int, Values]) -> int:

@@ -13,6 +13,7 @@ from typing import Final
 from penstock_api.failure import Failure
 from penstock_lag.analysis import Failed, Sessions, analyse
 from penstock_lag.arguments import parse
+from penstock_lag.backfill import backfill, hand_out
 from penstock_lag.delivery import Delivery
 from penstock_lag.session import local_session
 from penstock_lag.settings import LagJobSettings
@@ -39,6 +40,9 @@ def run(settings: LagJobSettings, sessions: Sessions = local_session) -> int:
     are delivered then.
     """
     targets = targets_of(settings)
+    if settings.from_time is not None:
+        hand_out(settings, backfill(settings, targets[0], sessions))
+        return 0
     with Delivery(settings) as delivery:
         failed = analyse(settings, targets, sessions, delivery.deliver)
         failed += delivery.refused()

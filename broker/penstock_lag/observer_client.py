@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -84,13 +85,24 @@ class Observer:
 
     def _opener(self) -> urllib.request.OpenerDirector:
         """No proxies: observers are in the same cluster. No redirects: they would send the token to another host."""
-        context = ssl.create_default_context(cafile=None if self.ca_file is None else str(self.ca_file))
         opener = urllib.request.OpenerDirector()
         opener.add_handler(urllib.request.HTTPHandler())
-        opener.add_handler(urllib.request.HTTPSHandler(context=context))
+        opener.add_handler(urllib.request.HTTPSHandler(context=_trusting(self.ca_file)))
         opener.add_handler(urllib.request.HTTPDefaultErrorHandler())
         opener.add_handler(urllib.request.HTTPErrorProcessor())
         return opener
+
+
+def _trusting(ca_file: Path | None) -> ssl.SSLContext:
+    """What is trusted. It is read anew only if the file changed: reading the system's certificates costs more than a
+    request, and a run makes thousands of them.
+    """
+    return _context(ca_file, 0 if ca_file is None else ca_file.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _context(ca_file: Path | None, _changed_ns: int) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
 
 
 def _told(error: urllib.error.HTTPError) -> str:

@@ -211,7 +211,8 @@ def _kept(work: Work, hour: DueHour, made: Rollup) -> Failure | None:
 
 def _days_kept(work: Work) -> Failure | None:
     try:
-        work.stored.update(keep_days(work.place, work.stored, work.newest_ms))
+        hours = [hour.name for hour in work.due]
+        work.stored.update(keep_days(work.place, work.stored, work.newest_ms, hours))
     except RollupsUnavailable as error:
         return _failure(work.target, error)
     return None

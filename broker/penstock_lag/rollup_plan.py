@@ -5,15 +5,27 @@ Pure: no clock, no network, no Spark. Source: docs/reference/lag-job.md, "Rollup
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from penstock_api.ledger_format import SegmentName
 from penstock_api.rollup_format import Period, RollupInfo, RollupName
 from penstock_lag.windows import AbsentBroker, BrokerWindow, Plan, PresentBroker, make_plan
 from penstock_lag_rules.rollups import Rollup
 
-__all__ = ["Bounds", "Brokers", "DueHour", "Stored", "due_days", "due_hours", "hours_between", "plan_of", "shortfalls"]
+__all__ = [
+    "Bounds",
+    "Brokers",
+    "DueHour",
+    "Stored",
+    "backfilled_hours",
+    "due_days",
+    "due_hours",
+    "hours_between",
+    "plan_of",
+    "shortfalls",
+]
 
 Brokers = Sequence[PresentBroker | AbsentBroker]
 Stored = Mapping[RollupName, RollupInfo]
@@ -64,9 +76,33 @@ def due_hours(brokers: Brokers, stored: Stored, grace_ms: int, bounds: Bounds) -
     return due
 
 
-def due_days(stored: Stored, newest_ms: int) -> list[tuple[RollupName, tuple[RollupName, ...]]]:
-    """The closed days that are not merged yet, or from fewer hours or brokers than there are now, with their hours. A
-    day of which hours are gone already stays as it is.
+def backfilled_hours(
+    brokers: Brokers, stored: Stored, from_ms: int, to_ms: int, grace_ms: int
+) -> tuple[list[DueHour], dict[RollupName, str]]:
+    """The closed hours of a range to compute again, and those whose rollup stays although the ledger has some of the
+    hour, with the reason: the beginning of the hour is no longer in the ledger.
+    """
+    due: list[DueHour] = []
+    kept: dict[RollupName, str] = {}
+    for name in hours_between(brokers, from_ms, to_ms):
+        if not _is_closed(name, brokers, grace_ms):
+            continue
+        have = _ordinals(name, brokers)
+        cut = {broker.ordinal for broker in _present(brokers) if broker.ordinal in have and _is_cut(name, broker)}
+        known = stored.get(name)
+        if known is not None and cut & set(known.ordinals):
+            kept[name] = "it was not computed again, because the ledger has only the end of it"
+            have -= set(known.ordinals) & cut
+        if have:
+            due.append(DueHour(name, plan_of(name, brokers, have), keeps=known is not None))
+    return due, kept
+
+
+def due_days(
+    stored: Stored, newest_ms: int, written: Collection[RollupName] = ()
+) -> list[tuple[RollupName, tuple[RollupName, ...]]]:
+    """The closed days that are not merged yet, or from fewer hours or brokers than there are now, with their hours; and
+    those with an hour that this run has written. A day of which hours are gone already stays as it is.
     """
     of_day: dict[RollupName, list[RollupName]] = {}
     for name in sorted(stored):
@@ -75,7 +111,8 @@ def due_days(stored: Stored, newest_ms: int) -> list[tuple[RollupName, tuple[Rol
     return [
         (day, tuple(hours))
         for day, hours in sorted(of_day.items())
-        if day.end_ms <= newest_ms and _is_more([stored[hour] for hour in hours], stored.get(day))
+        if day.end_ms <= newest_ms
+        and _is_more([stored[hour] for hour in hours], stored.get(day), not set(written).isdisjoint(hours))
     ]
 
 
@@ -140,17 +177,28 @@ def _ordinals(name: RollupName, brokers: Brokers) -> set[int]:
     }
 
 
+def _is_cut(name: RollupName, broker: PresentBroker) -> bool:
+    """The ledger begins within the hour, so older segments may be gone. Rows are numbered from 1."""
+    first = min(broker.listing.segments, key=lambda segment: _first_seq(segment.name))
+    return first.first_ms >= name.start_ms and _first_seq(first.name) > 1
+
+
+def _first_seq(name: str) -> int:
+    parsed = SegmentName.parse(name)
+    return 0 if parsed is None else parsed.first
+
+
 def _only(name: RollupName, broker: PresentBroker) -> PresentBroker:
     """With the segments of the hour alone."""
     own = tuple(s for s in broker.listing.segments if s.first_ms < name.end_ms and s.last_ms >= name.start_ms)
     return PresentBroker(broker.ordinal, broker.listing.model_copy(update={"segments": own}))
 
 
-def _is_more(hours: Sequence[RollupInfo], day: RollupInfo | None) -> bool:
+def _is_more(hours: Sequence[RollupInfo], day: RollupInfo | None, is_written: bool) -> bool:
     if day is None:
         return True
     ordinals = {ordinal for hour in hours for ordinal in hour.ordinals}
-    return len(hours) > day.hours or (len(hours) == day.hours and not ordinals <= set(day.ordinals))
+    return len(hours) > day.hours or (len(hours) == day.hours and (is_written or not ordinals <= set(day.ordinals)))
 
 
 def _present(brokers: Brokers) -> list[PresentBroker]:

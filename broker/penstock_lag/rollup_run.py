@@ -7,7 +7,7 @@ docs/reference/lag-job.md, "Rollups".
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from penstock_api.rollup_format import RollupAbout, RollupInfo, RollupName
@@ -33,15 +33,26 @@ class RollupPlace:
 def keep_hour(place: RollupPlace, hour: DueHour, made: Rollup) -> RollupInfo:
     """Write the rollup of an hour. Raises RollupsUnavailable."""
     missing = shortfalls(hour.name, hour.plan, made, place.broker)
-    whole = merged([_parsed(hour.name, place.store.get(hour.name)), made]) if hour.keeps else made
+    whole = merged([_others(_parsed(hour.name, place.store.get(hour.name)), hour), made]) if hour.keeps else made
     log.info("%s/%s: rolled up %s: %d lives", place.namespace, place.broker, hour.name, len(whole.lives))
     return _write(place, hour.name, whole, 1, missing)
 
 
-def keep_days(place: RollupPlace, stored: Stored, newest_ms: int) -> dict[RollupName, RollupInfo]:
-    """Merge and write the days that are due. Raises RollupsUnavailable."""
+def _others(stored: Rollup, hour: DueHour) -> Rollup:
+    """The rows of brokers that were not read now."""
+    read = {chosen.ordinal for chosen in hour.plan.segments}
+    return Rollup(
+        tuple(row for row in stored.runs if row.ordinal not in read),
+        tuple(row for row in stored.lives if row.ordinal not in read),
+    )
+
+
+def keep_days(
+    place: RollupPlace, stored: Stored, newest_ms: int, hours_written: Collection[RollupName]
+) -> dict[RollupName, RollupInfo]:
+    """Merge and write the days that are due after these hours were written. Raises RollupsUnavailable."""
     written: dict[RollupName, RollupInfo] = {}
-    for day, hours in due_days(stored, newest_ms):
+    for day, hours in due_days(stored, newest_ms, hours_written):
         made = Rollup()
         missing: list[str] = []
         for hour in hours:

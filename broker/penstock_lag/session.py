@@ -52,6 +52,7 @@ LOCAL_OPTIONS: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.adaptive.enabled": "false",  # the number of partitions follows from that of the rows
     "spark.sql.autoBroadcastJoinThreshold": "-1",  # what is small is marked as such
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",  # no job to list files on this machine
 }
 """For a session of its own."""
 

@@ -58,6 +58,10 @@ class LagJobSettings:
     """End of the window; None: the last sealed row."""
     publish: bool = True
     """PUT the result to the first observer."""
+    from_time: datetime | None = None
+    """Not None: compute the rollups from here on again, and tell the history, instead of the lag of a window."""
+    to_time: datetime | None = None
+    """Until here; None: until now."""
     rollups: Path | None = None
     """Folder in which rollups are kept, instead of at the first observer."""
     output: Path | None = None
@@ -82,6 +86,14 @@ class LagJobSettings:
         _check(1 <= self.window_seconds <= 7 * 86_400, "--window", "be 1 second to 7 days")
         _check(self.stale_seconds >= 1, "--stale", "be at least 1 second")
         _check(self.patience_seconds >= 0, "--patience", "be 0 seconds or more")
+        _check(self.from_time is not None or self.to_time is None, "--to", "be used with --from")
+        _check(self.from_time is None or self.brokers_file is None, "--from", "not be used with --brokers")
+        _check(self.from_time is None or self.as_of is None, "--as-of", "not be used with --from")
+        _check(
+            self.from_time is None or bool(self.observers) or self.rollups is not None,
+            "--ledger with --from",
+            "be used with --rollups, or with --observer",
+        )
         _check(self.as_of is None or self.as_of.tzinfo is not None, "--as-of", "have a time zone, such as a final Z")
         _check(re.fullmatch(MEMORY, self.memory) is not None, "--memory", "be a number and m or g, such as 1g or 1536m")
         if self.run_name is not None:

@@ -20,6 +20,8 @@ __all__ = ["Life", "Starts", "Subscription", "subscription_of"]
 LOST: Final = "lost_at_restart"
 """The broker goes on counting it after a restart, so it grows over all lives of an incarnation."""
 
+_EXTREMES: Final = tuple((total, f"least_{total}", f"most_{total}") for total in TOTALS)
+
 _LEAST: Final = ("min_depth", "min_ready", "min_in_flight", "min_consumers", "min_credit")
 
 Piece = Mapping[str, Any]
@@ -44,13 +46,9 @@ class Life:
         """Its first snapshot in the window."""
         return int(self.pieces[0]["first_seq"])
 
-    def least(self, total: str, start: int = 0) -> int:
-        """The least of a total from `start` on; 0 if no snapshot says."""
-        return min((each[f"least_{total}"] or 0 for each in self.since(start) if _says(each, total)), default=0)
-
-    def most(self, total: str, start: int = 0) -> int:
-        """The most of a total from `start` on; 0 if no snapshot says."""
-        return max((each[f"most_{total}"] or 0 for each in self.since(start)), default=0)
+    def most(self, total: str) -> int:
+        """The most of a total; 0 if no snapshot says."""
+        return max((each[f"most_{total}"] or 0 for each in self.pieces), default=0)
 
     def since(self, start: int) -> tuple[Piece, ...]:
         """Its pieces from `start` on: no span starts within a piece."""
@@ -142,29 +140,39 @@ def _span(lives: Sequence[Life], start: int, starts: Starts, falls: int, *, has_
         falls=falls,
         **{name: min(each[name] for each in found) for name in _LEAST},
         max_credit=max(each["max_credit"] for each in found),
-        growth=Growth(**{total: _growth(total, lives, start, has_base) for total in TOTALS}),
+        growth=_growth(lives, start, has_base),
     )
 
 
-def _growth(total: str, lives: Sequence[Life], start: int, has_base: bool) -> int:
-    grown = 0
+def _growth(lives: Sequence[Life], start: int, has_base: bool) -> Growth:
+    grown = dict.fromkeys(TOTALS, 0)
     for number, life in enumerate(lives):
-        if not life.since(start):
+        found = life.since(start)
+        if not found:
             continue
         begins_here = life.first_seq > start or not has_base
-        most, least = life.most(total, start), life.least(total, start)
-        if begins_here and total == LOST and life.goes_on:
-            grown += max(least - lives[number - 1].most(total), 0) + most - least
-        elif begins_here and life.is_born:
-            grown += most
-        else:
-            grown += most - least
-    return grown
+        counts_from_zero = begins_here and life.is_born
+        for total, (least, most) in _extremes(found).items():
+            if begins_here and total == LOST and life.goes_on:
+                grown[total] += max(least - lives[number - 1].most(total), 0) + most - least
+            else:
+                grown[total] += most if counts_from_zero else most - least
+    return Growth(**grown)
+
+
+def _extremes(pieces: Sequence[Piece]) -> Mapping[str, tuple[int, int]]:
+    """The least and the most of each total; 0 if no snapshot says."""
+    if len(pieces) == 1:
+        only = pieces[0]
+        return {total: (only[least] or 0, only[most] or 0) for total, least, most in _EXTREMES}
+    return {
+        total: (
+            min([each[least] for each in pieces if each[least] is not None], default=0),
+            max([each[most] or 0 for each in pieces]),
+        )
+        for total, least, most in _EXTREMES
+    }
 
 
 def _first_ms(lives: Sequence[Life], start: int) -> int:
     return next(int(piece["first_ms"]) for life in lives for piece in life.since(start))
-
-
-def _says(piece: Piece, total: str) -> bool:
-    return piece[f"least_{total}"] is not None

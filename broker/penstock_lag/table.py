@@ -24,6 +24,7 @@ HEAD: Final = (
     "DRAINED IN",
     "CONSUMERS",
     "SUGGESTED",
+    "FAIRNESS",
     "WHY",
 )
 TEXT_COLUMNS: Final = frozenset({0, 1, len(HEAD) - 1})
@@ -62,6 +63,7 @@ def _row(lag: SubscriptionLag) -> tuple[str, ...]:
         _drain(lag),
         _number(lag.consumers),
         _number(lag.suggested_consumers),
+        _number(lag.fairness_percent, " %"),
         lag.message,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-__all__ = ["PER_OCTAVE", "midpoint_ms"]
+__all__ = ["PER_OCTAVE", "bucket_of", "midpoint_ms"]
 
 PER_OCTAVE: Final = 8
 
@@ -19,3 +19,8 @@ def midpoint_ms(bucket: int) -> int:
     it.
     """
     return round(math.exp2((bucket + 0.5) / PER_OCTAVE))
+
+
+def bucket_of(microseconds: int) -> int:
+    """The bucket of a duration, as the broker finds it."""
+    return -1 if microseconds <= 1000 else math.ceil(PER_OCTAVE * math.log2(microseconds / 1000)) - 1

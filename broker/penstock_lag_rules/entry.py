@@ -13,6 +13,7 @@ from penstock_api.lag_result import LagState, RepeatedMessageLag, SubscriptionLa
 from penstock_lag_rules.buckets import midpoint_ms
 from penstock_lag_rules.capacity import capacity_per_minute, suggested_consumers
 from penstock_lag_rules.expiry_risk import expiry_risk
+from penstock_lag_rules.fairness import fairness_percent, shares
 from penstock_lag_rules.figures import Duration, Figures, Percentiles, RepeatedMessage
 from penstock_lag_rules.rules import Thresholds, judge
 from penstock_lag_rules.slow_part import means, slow_part
@@ -71,6 +72,8 @@ def subscription_lag(f: Figures, missing: str | None, end_ms: int, thresholds: T
         slow_part=None if mean is None else slow_part(mean, thresholds),
         redelivery_percent=None if grown.delivered == 0 else grown.redelivered * 100 // grown.delivered,
         consumers=now.consumers,
+        shares=shares(f.consumers),
+        fairness_percent=fairness_percent(f.consumers, thresholds),
         capacity_per_minute=capacity_per_minute(f.work, thresholds),
         suggested_consumers=suggested_consumers(f, verdict.state, thresholds),
         expiring_soon=None if risk is None else risk.messages,

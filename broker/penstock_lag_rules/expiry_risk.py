@@ -5,7 +5,7 @@ last, what is left of their lives is taken to change evenly, from f to l. The on
 out after x * V and expires after f + x * (l - f): too early if x * (V - l + f) > f. So the share that expires is
 1 - f / (V - l + f), or none if that is not above 0.
 
-Pure. Source: docs/concepts/lag.md, "Expiry risk"; docs/decisions/074-expiry-risk.md.
+Pure. Source: docs/concepts/lag.md, "Expiry risk"; docs/decisions/073-capacity.md.
 """
 
 from __future__ import annotations

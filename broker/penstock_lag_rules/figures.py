@@ -20,6 +20,7 @@ from typing import Final
 
 __all__ = [
     "TOTALS",
+    "ConsumerWork",
     "Coverage",
     "Duration",
     "Figures",
@@ -184,6 +185,15 @@ class Work:
     """Connected time of all consumers together."""
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerWork:
+    """What one container got in the window."""
+
+    container: str
+    delivered: int
+    connected_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Percentiles:
     """Of the messages that were accepted in the window: buckets as in penstock_lag_rules.buckets, None without any."""
@@ -220,6 +230,8 @@ class Figures:
     """From available to the first delivery."""
     hold: Duration = Duration()
     """From a delivery to its outcome."""
+    consumers: tuple[ConsumerWork, ...] = ()
+    """Those at the end of the window that got most; the first got most. Empty without the ledger."""
 
     @property
     def without_consumer_ms(self) -> int:

@@ -14,6 +14,7 @@ from typing import Final
 from penstock_api.message_audit import COUNTED, ENDS, TOTALS, AuditEvent, AuditState, AuditTotals, EndedBy, EventKind
 
 __all__ = [
+    "POLL_MS",
     "Account",
     "Fault",
     "LedgerTotals",

@@ -59,6 +59,10 @@ class Thresholds:
     """One of them is the slow part if it takes at least so many times as long as the other."""
     minimum_durations: int = 20
     """Means of fewer would depend on chance."""
+    minimum_connected_ms: int = 30_000
+    """A consumer that is there for less is not compared with others."""
+    minimum_deliveries: int = 20
+    """For each consumer on average; fewer differ by chance."""
     busy_interval_ms: int = 90_000
     """Two snapshots that are further apart do not show that the consumers were busy in between."""
     minimum_busy_intervals: int = 3

@@ -17,9 +17,19 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock_api.ledger_format import HISTOGRAM_COLUMNS, SegmentName
+from penstock_api.ledger_format import TOLD_COLUMNS, SegmentName
+from penstock_api.management import ConsumerTotal
 from penstock_observer.parquet import SCHEMA
-from penstock_observer.rows import Columns, Histograms, Poll, RowOrigin, columns_of, histogram_columns, histograms_of
+from penstock_observer.rows import (
+    Columns,
+    Histograms,
+    Poll,
+    RowOrigin,
+    columns_of,
+    consumer_column,
+    histogram_columns,
+    histograms_of,
+)
 
 __all__ = ["Life", "OpenSegment", "Told"]
 
@@ -49,6 +59,8 @@ class Seen:
     last: Histograms
     is_empty: bool
     """No message in the last row."""
+    first_consumers: tuple[ConsumerTotal, ...] = ()
+    last_consumers: tuple[ConsumerTotal, ...] = ()
 
 
 @dataclass(slots=True)
@@ -86,20 +98,27 @@ class OpenSegment:
             life, found = (state.queue_name, state.incarnation), histograms_of(state)
             seen = self._seen.get(life)
             if seen is None:
-                self._seen[life] = Seen(row, found, row, found, state.depth == 0)
+                consumers = state.consumer_totals
+                self._seen[life] = Seen(row, found, row, found, state.depth == 0, consumers, consumers)
                 self.bytes += BUCKET_BYTES * sum(len(each.counts) for each in found)
             else:
                 seen.last_row, seen.last, seen.is_empty = row, found, state.depth == 0
+                seen.last_consumers = state.consumer_totals
         self.rows += len(poll.subscriptions) + 1
 
     def table(self) -> Any:
         """The rows in the order of the file: by queue and seq, the broker's at the end."""
         told: dict[int, Histograms] = {}
+        consumers: dict[int, tuple[ConsumerTotal, ...]] = {}
         for life, seen in self._seen.items():
-            told |= self._told_rows(life, seen)
-        rows, histograms = pa.concat_tables(self._tables), _table(histogram_columns(told, self.rows), self.rows)
-        for name in HISTOGRAM_COLUMNS:
-            rows = rows.set_column(rows.schema.get_field_index(name), name, histograms.column(name))
+            found = self._told_rows(life, seen)
+            told |= found
+            both = {seen.first_row: seen.first_consumers, seen.last_row: seen.last_consumers}
+            consumers |= {row: both[row] for row in found}
+        columns = histogram_columns(told, self.rows) | consumer_column(consumers, self.rows)
+        rows, wide = pa.concat_tables(self._tables), _table(columns, self.rows)
+        for name in TOLD_COLUMNS:
+            rows = rows.set_column(rows.schema.get_field_index(name), name, wide.column(name))
         return rows.combine_chunks().sort_by([("queue_name", "ascending"), ("seq", "ascending")])
 
     def rows_of(self, queue_name: str) -> list[dict[str, Any]]:

@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 
 KEPT_DAYS: Final[Mapping[Period, int]] = {Period.HOUR: 7, Period.DAY: 400}
 """For so many days a rollup is kept, from its end."""
+NEEDED_MS: Final = 26 * 3_600_000
+"""A day is merged from its hours soon after its end, so hours are needed for so long."""
 CLOCK_TOLERANCE_MS: Final = 3_600_000
 MAX_ROWS: Final = 2_000_000
 MAX_EXPANDED_BYTES: Final = 2 * 1024 * 1024 * 1024
@@ -68,11 +70,19 @@ class _Kept:
 
 def surplus(sizes: Mapping[RollupName, int], limit_bytes: int, now_ms: int) -> list[RollupName]:
     """The rollups to delete, in order: first those past their time, then, until the rest is within the limit, the
-    oldest hours, then the oldest days. The newest rollup stays.
+    oldest hours, then the oldest days, and only then hours of the newest day and a bit, of which the next day is to be
+    made. The newest rollup stays.
     """
     newest = max(sizes, default=None)
     old = [name for name in sorted(sizes) if name.end_ms < now_ms - KEPT_DAYS[name.period] * DAY_MS and name != newest]
-    rest = sorted((name for name in sizes if name not in set(old)), key=lambda name: (name.period is Period.DAY, name))
+    recent_ms = max((name.end_ms for name in sizes if name.period is Period.HOUR), default=0) - NEEDED_MS
+
+    def rank(name: RollupName) -> tuple[int, RollupName]:
+        if name.period is Period.DAY:
+            return 1, name
+        return (0 if name.start_ms < recent_ms else 2), name
+
+    rest = sorted((name for name in sizes if name not in set(old)), key=rank)
     total = sum(sizes[name] for name in rest)
     gone: list[RollupName] = []
     for name in rest:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Final
 
 from penstock_api.ledger_format import COLUMNS, HISTOGRAMS, RowKind
-from penstock_api.management import BrokerState, DurationHistogram, RepeatedMessage, SubscriptionState
+from penstock_api.management import BrokerState, ConsumerTotal, DurationHistogram, RepeatedMessage, SubscriptionState
 
 __all__ = [
     "Columns",
@@ -21,6 +21,7 @@ __all__ = [
     "Row",
     "RowOrigin",
     "columns_of",
+    "consumer_column",
     "histogram_columns",
     "histograms_of",
     "rows_of",
@@ -95,6 +96,21 @@ def histogram_columns(found: Mapping[int, Histograms], rows: int) -> Columns:
     return columns
 
 
+def consumer_column(found: Mapping[int, Sequence[ConsumerTotal]], rows: int) -> Columns:
+    """The consumers of the rows that have them, by the row's number among so many."""
+    values: list[object] = [None] * rows
+    for row, totals in found.items():
+        values[row] = _consumers(totals)
+    return {"consumer_totals": values}
+
+
+def _consumers(totals: Sequence[ConsumerTotal]) -> str | None:
+    if not totals:
+        return None
+    fields = [{"container": each.container, "delivered": each.delivered, "sinceMs": each.since_ms} for each in totals]
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+
+
 def histograms_of(state: SubscriptionState) -> Histograms:
     """In the order of `HISTOGRAMS`."""
     return (state.sojourn, state.wait, state.hold)
@@ -104,7 +120,8 @@ def rows_of(poll: Poll, writer: RowOrigin, first_seq: int) -> list[Row]:
     """The rows of one poll, each with its histograms: what the ledger would hold if it repeated everything."""
     states = poll.subscriptions
     found = {row: histograms_of(state) for row, state in enumerate(states)}
-    columns = columns_of(poll, writer, first_seq) | histogram_columns(found, len(states) + 1)
+    consumers = consumer_column({row: state.consumer_totals for row, state in enumerate(states)}, len(states) + 1)
+    columns = columns_of(poll, writer, first_seq) | histogram_columns(found, len(states) + 1) | consumers
     ordered = [columns[column.name] for column in COLUMNS]
     return [dict(zip((column.name for column in COLUMNS), row, strict=True)) for row in zip(*ordered, strict=True)]
 

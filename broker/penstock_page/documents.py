@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock_api.lag_result import LagState, SubscriptionLag
+from penstock_api.lag_result import LagState, PaceLag, SubscriptionLag
 from penstock_api.management import BrokerState, ExchangeState, SubscriptionState
 from penstock_page.bodies import ShownMessage
 from penstock_page.course import Course
@@ -100,6 +100,12 @@ class LastRun:
     end_ms: int
     """Of its window, which may be long ago."""
     lag: SubscriptionLag
+
+    @property
+    def paces(self) -> Sequence[tuple[str, int, PaceLag]]:
+        """The hours before the window that are known: their name, their end, and what happened in them."""
+        named = (("One hour", self.lag.past_hour), ("Up to a day", self.lag.past_day))
+        return [(name, round(pace.end.timestamp() * 1000), pace) for name, pace in named if pace is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,10 +37,15 @@ def duration(seconds: int | None) -> str:
 
 
 def millis(milliseconds: int | None) -> str:
-    """Milliseconds below a second, else as `duration`; a dash if they are not known."""
+    """Milliseconds below a second, seconds with a decimal below a minute, else as `duration`; a dash if they are not
+    known.
+    """
     if milliseconds is None:
         return ABSENT
-    return f"{milliseconds} ms" if milliseconds < 1000 else duration(milliseconds // 1000)
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{seconds}.{rest // 100} s" if seconds < MINUTE else duration(seconds)
 
 
 def size(octets: int) -> str:

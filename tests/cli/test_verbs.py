@@ -10,7 +10,13 @@ from collections.abc import Iterator
 import pytest
 from support.broker_process import BrokerProcess
 
-from penstock_api.management import DeliveryPolicy, EntityType, QueueDeclaration
+from penstock_api.management import (
+    DeliveryPolicy,
+    EntityType,
+    ExchangeDeclaration,
+    QueueDeclaration,
+    SubscriptionDeclaration,
+)
 from penstock_cli.broker_options import BrokerAccess
 from penstock_cli.tables import as_table
 
@@ -123,3 +129,25 @@ def test_a_table_shows_no_control_characters() -> None:
 def test_entities_keep_their_names() -> None:
     """The verbs name them by text, so as not to import the models for `--help`."""
     assert (EntityType["QUEUE"], EntityType["SUBSCRIPTION"]) == (EntityType.QUEUE, EntityType.SUBSCRIPTION)
+
+
+def test_an_audit_is_started_and_stopped(broker: BrokerProcess) -> None:
+    from penstock_cli.broker_client import ask
+
+    site = BrokerAccess(broker.management, None, None, None)
+    ask(site, lambda client: client.create(ExchangeDeclaration(exchange_type="Topic"), "orders"))
+    declaration = SubscriptionDeclaration(subscription_name="audited", exchange="orders")
+    ask(site, lambda client: client.create(declaration))
+    declare(broker, "plain")
+    started = penstock(broker, "lag", "audit", "start", "audited", "--seconds", "60")
+    assert started.returncode == 0, started.stderr
+    assert "of psub:durable:global:audited: 0 messages are there; it ends at " in started.stdout
+    again = penstock(broker, "lag", "audit", "start", "audited")
+    assert (again.returncode, "is on; stop it first" in again.stderr) == (1, True)
+    stopped = penstock(broker, "lag", "audit", "stop", "audited")
+    assert (stopped.returncode, stopped.stdout.endswith("0 records, ended by Request\n")) == (0, True)
+    queue = penstock(broker, "lag", "audit", "start", "plain")
+    assert (queue.returncode, "queues can't be audited" in queue.stderr) == (2, True)
+    command = [sys.executable, "-m", "penstock_cli", "lag", "audit", "report", "--subscription", "shop/audited"]
+    nowhere = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (nowhere.returncode, "Give either --observer or --ledger." in nowhere.stderr) == (2, True)

@@ -138,6 +138,13 @@ def test_what_chance_explains_is_not_said() -> None:
     assert changes(replace(STEADY, arrived=0, accepted=0), past) == ()
 
 
+def test_less_than_half_may_be_chance_too() -> None:
+    """30 are to be expected in five minutes; 12 are 18 fewer, and four times the root of 30 is 22. 5 are 25 fewer."""
+    past = Past(day=a_pace(24, arrived=8640, accepted=8640))
+    assert changes(replace(STEADY, arrived=12, accepted=12, depth=0), past) == ()
+    assert len(changes(replace(STEADY, arrived=5, accepted=5, depth=0), past)) == 1
+
+
 def test_a_subscription_that_had_nothing_before() -> None:
     """There is no number of times."""
     past = Past(day=a_pace(3, arrived=0, accepted=0))

@@ -129,6 +129,9 @@ def test_from_segments_to_a_stored_result(session: Session, tmp_path: Path) -> N
         "sojournP99Millis": 1069,
         "redeliveryPercent": 0,
         "consumers": 2,
+        # 30 accepted by two consumers in a minute; (120 + 190 / 10) / (15 * 0.8) = 11.6
+        "capacityPerMinute": 15,
+        "suggestedConsumers": 12,
         "expired": 0,
         "deadLettered": 0,
         "dropped": 0,

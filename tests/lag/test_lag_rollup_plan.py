@@ -6,7 +6,7 @@ import pytest
 
 from penstock_api.observer_api import SegmentInfo, SegmentList
 from penstock_api.rollup_format import Period, RollupInfo, RollupName
-from penstock_lag.rollup_plan import Bounds, due_days, due_hours, hours_between, plan_of, shortfalls
+from penstock_lag.rollup_plan import Bounds, backfilled_hours, due_days, due_hours, hours_between, plan_of, shortfalls
 from penstock_lag.windows import AbsentBroker, BrokerWindow, PresentBroker
 from penstock_lag_rules.rollups import BrokerRow, Rollup
 
@@ -152,3 +152,31 @@ def test_hours_between_two_times() -> None:
     start = hour(4).start_ms + 1
     assert hours_between(brokers, start, hour(6).start_ms) == [hour(4), hour(5)]
     assert hours_between(brokers, None, hour(4).start_ms) == [hour(3)]
+
+
+def test_a_day_is_merged_again_if_an_hour_of_it_was_written_again() -> None:
+    """Unless hours of it are gone."""
+    stored = {hour(3): info(hour(3)), hour(5): info(hour(5)), DAY: info(DAY, 0, hours=2)}
+    assert due_days(stored, DAY.end_ms, [hour(5)]) == [(DAY, (hour(3), hour(5)))]
+    assert due_days({**stored, DAY: info(DAY, 0, hours=3)}, DAY.end_ms, [hour(5)]) == []
+
+
+def test_a_backfill_takes_the_closed_hours_of_the_range() -> None:
+    """Also those that have a rollup."""
+    brokers = [broker(0, 3, 6)]
+    due, kept = backfilled_hours(brokers, {hour(4): info(hour(4))}, hour(4).start_ms, hour(9).start_ms, GRACE_MS)
+    assert [(each.name, each.keeps) for each in due] == [(hour(4), True), (hour(5), False)]
+    assert kept == {}
+
+
+def test_a_backfill_keeps_the_rollup_of_an_hour_that_the_ledger_has_lost_in_part() -> None:
+    """Without a rollup, the rest is better than nothing."""
+    whole = broker(0, 3, 6)
+    rest = whole.listing.segments[0].model_copy(update={"first_ms": hour(3).start_ms + 1_800_000})
+    segments = (rest, *whole.listing.segments[1:])
+    cut = PresentBroker(0, whole.listing.model_copy(update={"segments": segments}))
+    due, kept = backfilled_hours([cut], {hour(3): info(hour(3))}, hour(3).start_ms, hour(4).end_ms, GRACE_MS)
+    assert [each.name for each in due] == [hour(4)]
+    assert list(kept) == [hour(3)]
+    due, kept = backfilled_hours([cut], {}, hour(3).start_ms, hour(4).end_ms, GRACE_MS)
+    assert [each.name for each in due] == [hour(3), hour(4)]

@@ -9,11 +9,22 @@ from lag.spark_frames import all_figures, ledger_frame, ledger_rows, rows_of_pol
 from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
-from penstock_api.management import DurationHistogram, Owner, RepeatedMessage
+from penstock_api.management import ConsumerTotal, DurationHistogram, Owner, RepeatedMessage
 from penstock_lag.computation import compute_figures
 from penstock_lag.schema import LEDGER
 from penstock_lag.windows import BrokerWindow
-from penstock_lag_rules.figures import Coverage, Duration, Figures, Growth, Percentiles, Span, Standing, Subject, Work
+from penstock_lag_rules.figures import (
+    ConsumerWork,
+    Coverage,
+    Duration,
+    Figures,
+    Growth,
+    Percentiles,
+    Span,
+    Standing,
+    Subject,
+    Work,
+)
 from penstock_lag_rules.figures import RepeatedMessage as Repeated
 from penstock_lag_rules.rules import Thresholds
 from penstock_observer.rows import Poll
@@ -376,6 +387,21 @@ def test_waits_and_holds_are_of_the_growth_over_all_lives(spark: SparkSession) -
     )
     assert one.wait == Duration(count=100, sum_ms=50_000, p95=9)
     assert one.hold == Duration(count=1, sum_ms=7_000, p95=100)
+
+
+def test_consumers_are_compared_between_the_ends_of_a_life(spark: SparkSession) -> None:
+    """c-1 got 300 more; c-2 came 5 s after the first poll."""
+
+    def served(tens: int, **delivered: int) -> Poll:
+        since = {"c1": ms(-9), "c2": ms(0.5)}
+        totals = [
+            ConsumerTotal(container=name, links=1, delivered=count, since_ms=since[name])
+            for name, count in delivered.items()
+        ]
+        return at(tens, a_subscription(consumer_totals=tuple(totals)))
+
+    one = orders_of(spark, served(0, c1=100), served(1, c1=350, c2=20), served(2, c1=400, c2=50))
+    assert one.consumers == (ConsumerWork("c1", 300, 20_000), ConsumerWork("c2", 50, 15_000))
 
 
 def test_a_histogram_need_not_be_in_every_row(spark: SparkSession) -> None:

@@ -6,114 +6,42 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from support.broker_process import BrokerProcess
-from support.proton_client import Subscribed, connected, publish
+from aiohttp.test_utils import TestServer
+from observer.audit_site import DAY_MS, NAME, Site, audited
 
-from penstock_amqp.client.management import ManagementClient
-from penstock_api.management import EntityType, ExchangeDeclaration, Operation, Owner, SubscriptionDeclaration
-from penstock_api.message_audit import AUDIT_COLUMNS, AuditEvent, AuditStart, AuditState, AuditTotals, EventKind
-from penstock_observer.audit_fetch import AuditFetcher
+from penstock_api.failure import Misuse
+from penstock_api.management import Operation
+from penstock_api.message_audit import AuditEvent, AuditStart, AuditState, AuditTotals, EventKind
+from penstock_lag.audit_sources import from_folders, from_observers
+from penstock_lag.observer_client import Observer, ObserverError
 from penstock_observer.audit_files import AuditFull, AuditStore
-from penstock_observer.broker_client import PolledBroker, over_unix_socket
-from penstock_observer.broker_details import details_over
-from penstock_observer.live_view import LiveView
+from penstock_observer.http import Api, make_app
+from penstock_observer.results import BrokerPod, ResultStore
+from penstock_observer.secrets import TokenFile
 
-pq: Any = importlib.import_module("pyarrow.parquet")  # it ships no type information
+TestServer.__test__ = False  # pytest would collect it by its name
 
-NAME = "psub:durable:global:billing"
-OWNER = Owner(cluster_id="local", kind="Subscription", namespace="shop", name="billing", uid="u1")
-DAY_MS = 86_400_000
-
-
-class Site:
-    """A broker process, and the parts of an observer that fetch audits from it."""
-
-    def __init__(self, broker: BrokerProcess, socket: Path, folder: Path) -> None:
-        self.broker, self.folder = broker, folder
-        self.live = LiveView()
-        self.polled = PolledBroker(over_unix_socket(socket))
-        self.connect = details_over(socket)
-        self.restart_observer()
-
-    def restart_observer(self) -> None:
-        """It knows what its folder holds, and no more."""
-        self.store = AuditStore(self.folder, 1 << 30, DAY_MS)
-        self.fetcher = AuditFetcher(self.live, self.connect, self.store, 10)
-
-    async def poll(self) -> None:
-        """What the observer does every interval."""
-        self.live.answered(await self.polled.poll())
-        await self.fetcher.once()
-
-    async def manage(self, operation: Operation, body: object = None) -> None:
-        """A request of an administrator."""
-        client = await ManagementClient.connect(self.broker.management)
-        (await client.request(operation, EntityType.SUBSCRIPTION, NAME, body)).check()
-        await client.close()
-
-    async def send(self, *names: str) -> None:
-        """Publish messages with these ids."""
-        await asyncio.to_thread(self._send, names)
-
-    def _send(self, names: tuple[str, ...]) -> None:
-        with connected(self.broker.url) as connection:
-            sender = connection.create_sender("orders")
-            for name in names:
-                publish(sender, [name], id=name)
-
-    async def accept(self, count: int) -> None:
-        """Consume messages, and go."""
-        await asyncio.to_thread(self._accept, count)
-
-    def _accept(self, count: int) -> None:
-        with connected(self.broker.url) as connection:
-            receiver = connection.create_receiver("orders", name="billing", credit=count, options=Subscribed())
-            for _ in range(count):
-                receiver.receive(timeout=60)
-                receiver.accept()
-            receiver.detach()
-
-    def rows(self) -> list[tuple[object, ...]]:
-        """Of all files: ordinal, kind, message-id, counted."""
-        found: list[tuple[object, ...]] = []
-        for audit in self.store.listed():
-            for name in audit.files:
-                path = self.store.path_of(name)
-                table = pq.read_table(path)
-                assert tuple(table.column_names) == AUDIT_COLUMNS
-                found += [
-                    (row["ordinal"], EventKind(row["kind"]).name, row["message_id"], row["counted"])
-                    for row in table.to_pylist()
-                ]
-        return found
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest_asyncio.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    socket = tmp_path / "observer.sock"
-    with BrokerProcess(tmp_path / "data", settings={"observerSocket": str(socket)}) as broker:
-        client = await ManagementClient.connect(broker.management)
-        await client.create(ExchangeDeclaration(exchange_type="Topic"), "orders")
-        declaration = SubscriptionDeclaration(subscription_name="billing", exchange="orders", owner=OWNER)
-        await client.create(declaration)
-        await client.close()
-        site = Site(broker, socket, tmp_path / "audit")
+    async with audited(tmp_path) as site:
         yield site
-        await site.polled.close()
 
 
 async def test_an_audit_is_fetched_over_a_restart_of_the_observer(site: Site) -> None:
     await site.send("a")
     await site.manage(Operation.START_AUDIT, AuditStart(seconds=60))
-    await site.poll()
     await site.send("b")
+    await site.poll()
     site.restart_observer()
     await site.accept(1)
     await site.poll()
@@ -145,6 +73,35 @@ async def test_a_restart_of_the_broker_ends_the_audit_by_name(site: Site) -> Non
     await site.manage(Operation.START_AUDIT, AuditStart(seconds=60))
     await site.poll()
     assert [each.state.ended_by for each in site.store.listed()] == ["Restart", None]
+
+
+async def test_what_a_report_needs_is_copied_from_the_observer(site: Site, tmp_path: Path) -> None:
+    await site.manage(Operation.START_AUDIT, AuditStart(seconds=60))
+    await site.send("a")
+    await site.poll()
+    await site.manage(Operation.STOP_AUDIT)
+    await site.poll()
+    await site.poll()
+    site.ledger.seal(0)
+    (tmp_path / "token").write_text("s3cret")
+    (tmp_path / "copies").mkdir()
+    place = BrokerPod("main", "shop", 0)
+    results = ResultStore(tmp_path / "results", place, 1)
+    api = Api(site.live, site.ledger, results, place, TokenFile(tmp_path / "token"), lambda: NOW, audits=site.store)
+    async with TestServer(make_app(api)) as server:
+        observer = Observer(str(server.make_url("")), "s3cret")
+        copied = await asyncio.to_thread(from_observers, [observer], "shop/billing", None, tmp_path / "copies")
+        with pytest.raises(Misuse, match="there is no audit of 'shop/other'"):
+            await asyncio.to_thread(from_observers, [observer], "shop/other", None, tmp_path / "copies")
+        with pytest.raises(ObserverError, match="there is no file '1' of an audit now"):
+            await asyncio.to_thread(observer.get, "/v1/audits/1")
+    there = from_folders([tmp_path / "ledger"], "billing", None)
+    assert copied.audit.state == there.audit.state
+    assert (
+        (copied.audit.records, copied.audit.is_complete) == (there.audit.records, there.audit.is_complete) == (2, True)
+    )
+    for copies, originals in ((copied.files, there.files), (copied.segments, there.segments)):
+        assert [Path(each).read_bytes() for each in copies] == [Path(each).read_bytes() for each in originals] != []
 
 
 # -- the folder -----------------------------------------------------------------------------------------------------

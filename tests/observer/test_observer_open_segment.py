@@ -8,7 +8,7 @@ from typing import Any
 from observer.samples import START_MS, a_poll, a_subscription, table_of
 
 from penstock_api.ledger_format import HISTOGRAM_COLUMNS
-from penstock_api.management import DurationHistogram, SubscriptionState
+from penstock_api.management import ConsumerTotal, DurationHistogram, SubscriptionState
 from penstock_observer.open_segment import Life, OpenSegment, Told
 from penstock_observer.rows import Poll, RowOrigin, rows_of
 
@@ -57,6 +57,22 @@ def test_all_other_columns_are_those_of_the_rows_sorted_by_queue() -> None:
 def test_a_new_life_has_its_histograms_in_its_first_and_its_last_row() -> None:
     """Of five rows, two."""
     assert told_in(segment_of(polls_of(*[busy(n) for n in range(5)]))) == [(1, 0), (9, 4)]
+
+
+def test_consumers_are_told_where_the_histograms_are() -> None:
+    """Of five rows the first and the last; a subscription without consumers has none there."""
+
+    def served(delivered: int) -> SubscriptionState:
+        consumers = (ConsumerTotal(container="c-1", links=2, delivered=delivered, since_ms=START_MS - 5),)
+        return busy(delivered, consumer_totals=consumers)
+
+    rows = segment_of(polls_of(*[served(n) for n in range(4)], busy(4))).table().to_pylist()
+    said = [row["consumer_totals"] for row in rows if row["queue_name"] is not None]
+    assert said == [f'[{{"container":"c-1","delivered":0,"sinceMs":{START_MS - 5}}}]', None, None, None, None]
+    first = segment_of(polls_of(served(1), served(2)))
+    rows = segment_of(polls_of(served(3), served(4)), first.told_by_now(), 5).table().to_pylist()
+    said = [row["consumer_totals"] for row in rows if row["queue_name"] is not None]
+    assert said == [None, f'[{{"container":"c-1","delivered":4,"sinceMs":{START_MS - 5}}}]']
 
 
 def test_a_life_that_goes_on_has_them_once_per_segment() -> None:

@@ -245,4 +245,4 @@ async def test_the_newest_run_s_figures_are_shown_with_the_subscription(site: Si
         200,
         True,
     )
-    assert "4 s" in text_of(body, "dd")
+    assert "4.0 s" in text_of(body, "dd")

@@ -179,11 +179,14 @@ def test_hours_are_kept_for_seven_days_and_days_for_four_hundred() -> None:
 
 
 def test_beyond_the_limit_the_oldest_hours_go_before_any_day() -> None:
-    """The newest hour stays."""
-    sizes = {hour(-1): 4, hour(-2): 4, hour(-3): 4, day(-2): 4, day(-1): 4}
-    assert surplus(sizes, 12, NOON_MS) == [hour(-3), hour(-2)]
-    assert surplus(sizes, 8, NOON_MS) == [hour(-3), hour(-2), day(-2)]
-    assert surplus(sizes, 1, NOON_MS) == [hour(-3), hour(-2), day(-2), day(-1)]
+    """Hours from which the next day is made stay longer than days: hour -26 began 26 hours before the newest ended, and
+    -27 is older. The newest hour stays in any case.
+    """
+    sizes = {hour(-1): 4, hour(-26): 4, hour(-27): 4, hour(-28): 4, day(-3): 4, day(-2): 4}
+    assert surplus(sizes, 20, NOON_MS) == [hour(-28)]
+    assert surplus(sizes, 16, NOON_MS) == [hour(-28), hour(-27)]
+    assert surplus(sizes, 8, NOON_MS) == [hour(-28), hour(-27), day(-3), day(-2)]
+    assert surplus(sizes, 1, NOON_MS) == [hour(-28), hour(-27), day(-3), day(-2), hour(-26)]
 
 
 def test_who_reads_and_who_writes_rollups() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -10,7 +11,7 @@ from observer.samples import a_broker, a_subscription
 from page.html import elements, text_of
 from page.lags import NOON_MS, a_lag, a_snapshot
 
-from penstock_api.lag_result import LagState, RepeatedMessageLag, SlowPart
+from penstock_api.lag_result import LagState, PaceLag, RepeatedMessageLag, SlowPart
 from penstock_api.management import ExchangeState
 from penstock_api.message_operations import PeekedMessage
 from penstock_page import render
@@ -188,13 +189,46 @@ def test_what_only_a_run_knows_is_shown_with_the_time_that_it_is_about() -> None
     at = figures.index(("Half were done within", "20 ms"))
     assert figures[at : at + 5] == [
         ("Half were done within", "20 ms"),
-        ("95 % were done within", "4 s"),
+        ("95 % were done within", "4.0 s"),
         ("99 % were done within", "–"),
-        ("95 % waited for a consumer for at most", "3 s"),
+        ("95 % waited for a consumer for at most", "3.5 s"),
         ("95 % were held by a consumer for at most", "–"),
     ]
     assert ("Messages waiting (lag)", "0") in figures, "what is live is not taken from the run"
     assert "lag job" not in a_page()
+
+
+def test_a_run_says_what_is_different_from_the_hours_before() -> None:
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    sentence = "4 times as many messages arrive as in the 24 hours before 12:00 UTC: 480 instead of 120 a minute"
+    lag = a_lag(
+        arrival_per_minute=480,
+        settled_per_minute=100,
+        lost=0,
+        sojourn_p95_millis=20,
+        past_hour=PaceLag(end=noon, seconds=3590, arrival_per_minute=125, settled_per_minute=125, lost=1),
+        past_day=PaceLag(
+            end=noon, seconds=86_000, arrival_per_minute=120, settled_per_minute=119, lost=7, sojourn_p95_millis=9
+        ),
+        changes=(sentence,),
+    )
+    page = a_page(run=LastRun(name="r", begin_ms=NOON_MS, end_ms=NOON_MS + 300_000, lag=lag))
+    assert sentence in text_of(page, "li")
+    rows = text_of(page, "tr")
+    at = rows.index("Window until 12:05:00 5 min 0 s 480 100 0 20 ms")
+    assert rows[at + 1 : at + 3] == [
+        "One hour until 12:00:00 59 min 50 s 125 125 1 –",
+        "Up to a day until 12:00:00 23 h 53 min 120 119 7 9 ms",
+    ]
+    without = a_page(run=LastRun(name="r", begin_ms=NOON_MS, end_ms=NOON_MS, lag=a_lag()))
+    assert "hours before" not in without
+
+
+def test_what_expires_before_its_turn_is_shown_where_it_is_known() -> None:
+    page = a_page(lag=a_lag(expiring_soon=1200, expiry_risk_percent=40))
+    figures = dict(zip(text_of(page, "dt"), text_of(page, "dd"), strict=True))
+    assert figures["Expire before their turn, at this pace"] == "1,200 (40 % of the ready ones)"
+    assert "Expire before" not in a_page()
 
 
 def messages_page(hostile: str) -> str:

@@ -40,3 +40,18 @@ def test_what_cannot_be_printed_is_replaced() -> None:
     assert text.printable("ord\u202eers\x00\x1b[2J\n") == "ord�ers��[2J�"
     assert text.printable_lines("a\n\tb\x07\u2066") == "a\n\tb��"
     assert text.printable("größe 数") == "größe 数"
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "words"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1000, "1.0 s"),
+        (3799, "3.7 s"),
+        (59_999, "59.9 s"),
+        (60_000, "1 min 0 s"),
+    ],
+)
+def test_milliseconds_are_cut_to_what_a_person_reads(milliseconds: int, words: str) -> None:
+    assert text.millis(milliseconds) == words

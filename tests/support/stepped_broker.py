@@ -36,9 +36,9 @@ ANYBODY = {"listeners": (ListenerSettings(address="127.0.0.1:0"),), "authenticat
 class Peer:
     """One client connection: senders and receivers by address, and what came."""
 
-    def __init__(self, sock: socket.socket, turn: Callable[[], None]) -> None:
+    def __init__(self, sock: socket.socket, turn: Callable[[], None], container_id: str = "peer") -> None:
         self._turn = turn
-        self._engine = EngineClient(sock, "peer", self._look)
+        self._engine = EngineClient(sock, container_id, self._look)
         self.connection, self.session = self._engine.connection, self._engine.session
         self._senders: dict[str, Sender] = {}
         self._tags = 0
@@ -200,9 +200,9 @@ class SteppedBroker:
         self._peers.clear()
         self._life.end()
 
-    def connect(self) -> Peer:
+    def connect(self, container_id: str = "peer") -> Peer:
         """A new client."""
-        peer = Peer(self._life.connect(), self.turn)
+        peer = Peer(self._life.connect(), self.turn, container_id)
         self._peers.append(peer)
         return peer
 

@@ -12,7 +12,7 @@ Source: docs/reference/management.md, "States that changed".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from penstock_amqp.types.encoder import encode
@@ -21,6 +21,8 @@ from penstock_api import management
 from penstock_api.management import StatusCode
 from penstock_broker.access.connection import Connection
 from penstock_broker.management import entity_states
+from penstock_broker.management.encoded_states import ATTRIBUTES, encoded_state
+from penstock_broker.management.entity_states import subscription_state
 from penstock_broker.management.responses import ManagementResponse, query_body
 from penstock_broker.state.broker import Broker
 from penstock_broker.topology.records import Subscription
@@ -38,29 +40,41 @@ class ChangedStatesTask:
     changes: Changes
     is_whole: bool
     attributes: list[str]
-    names: Iterator[str]
+    subscriptions: Iterator[Subscription]
     held: entity_states.InFlight
     encoded: list[bytes]
 
     def step(self, count: int) -> ManagementResponse | None:
         """Encode up to `count` states more; the response once all are encoded."""
         for _ in range(count):
-            state = self.next_state()
-            if state is None:
+            row = self.next_row()
+            if row is None:
                 return self._response()
-            self.encoded.append(encode([state.get(each) for each in self.attributes]))
+            self.encoded.append(row)
         return None
+
+    def next_row(self) -> bytes | None:
+        """As `next_state`, encoded: the values of `attributes`."""
+        if self.attributes != ATTRIBUTES:
+            state = self.next_state()
+            return None if state is None else encode([state.get(each) for each in self.attributes])
+        subscription = self._next()
+        return None if subscription is None else encoded_state(subscription, self.held)
 
     def next_state(self) -> entity_states.StateDocument | None:
         """The state of the next subscription that is still there, as it is now; None after the last."""
-        for name in self.names:
-            subscription = _named(self.broker, name)
-            if subscription is None:
+        subscription = self._next()
+        return None if subscription is None else subscription_state(subscription, self.held)
+
+    def _next(self) -> Subscription | None:
+        topology = self.broker.topology
+        for subscription in self.subscriptions:
+            if topology.subscriptions.get(subscription.identity) is not subscription:
                 continue  # it has ended since the first step: the next request is told so
-            state = entity_states.subscription_state(subscription, self.held)
-            if state["ready"] and state["consumers"]:
-                subscription.queue.note_change()
-            return state
+            queue = subscription.queue
+            if queue.waiting and queue.links.consumers:
+                queue.note_change()
+            return subscription
         return None
 
     def _response(self) -> ManagementResponse:
@@ -88,10 +102,11 @@ def begin(broker: Broker, token: str, attributes: list[str], most: int) -> Chang
     version = _version(broker, token)
     is_whole = version is None or not record.knows(version)
     changes = record.since(0 if version is None or is_whole else version, max(most, 1))
-    held = entity_states.in_flight(_connections(broker, changes.states))
-    found = (_named(broker, name) for name in changes.states)
-    entity_states.add_waiting(held, (each.queue for each in found if each is not None), broker.clock.now_us)
-    return ChangedStatesTask(broker, changes, is_whole, attributes, iter(changes.states), held, [])
+    named = [_named(broker, name) for name in changes.states]
+    subscriptions = [each for each in named if each is not None]
+    held = entity_states.in_flight(_connections(broker, subscriptions))
+    entity_states.add_waiting(held, (each.queue for each in subscriptions), broker.clock.now_us)
+    return ChangedStatesTask(broker, changes, is_whole, attributes, iter(subscriptions), held, [])
 
 
 def _life(broker: Broker) -> str:
@@ -110,14 +125,12 @@ def _named(broker: Broker, name: str) -> Subscription | None:
     return None if identity is None else broker.topology.subscriptions.get(identity)
 
 
-def _connections(broker: Broker, names: tuple[str, ...]) -> list[Connection]:
+def _connections(broker: Broker, subscriptions: Iterable[Subscription]) -> list[Connection]:
     """The connections that may hold messages of these subscriptions: those of their consumers, and those that have
     transactions, in which a delivery stays when its link goes.
     """
     found = {each.number: each for each in broker.clients.connections.values() if each.transactions is not None}
-    for name in names:
-        subscription = _named(broker, name)
-        if subscription is not None:
-            for consumer in subscription.queue.links.consumers:
-                found[consumer.connection.number] = consumer.connection
+    for subscription in subscriptions:
+        for consumer in subscription.queue.links.consumers:
+            found[consumer.connection.number] = consumer.connection
     return list(found.values())

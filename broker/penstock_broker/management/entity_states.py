@@ -7,13 +7,14 @@ compares them with the models. Times are milliseconds since the epoch. Source: d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias, cast
 
 from penstock_amqp.endpoint.events import AVAILABLE
 from penstock_amqp.types.values import Value
 from penstock_api import release_terms
 from penstock_broker.access.connection import Connection
+from penstock_broker.management.consumer_totals import consumer_totals
 from penstock_broker.management.repeated_messages import repeated_messages
 from penstock_broker.messages import due_times, takers
 from penstock_broker.queue.queue import Queue
@@ -33,6 +34,8 @@ __all__ = [
     "add_waiting",
     "broker_state",
     "connection_state",
+    "counters",
+    "declared",
     "exchange_state",
     "in_flight",
     "link_states",
@@ -85,6 +88,11 @@ def add_waiting(held: InFlight, queues: Iterable[Queue], now_us: int) -> None:
 
 def subscription_state(subscription: Subscription, held: InFlight) -> StateDocument:
     """A `penstock.subscription`."""
+    return {**declared(subscription), **counters(subscription.queue, held, _histogram)}
+
+
+def declared(subscription: Subscription) -> StateDocument:
+    """The part of a `penstock.subscription` that changes only by a declaration or a rebind."""
     identity, binding = subscription.identity, subscription.binding
     return {
         "queueName": subscription.name,
@@ -104,7 +112,6 @@ def subscription_state(subscription: Subscription, held: InFlight) -> StateDocum
         "user": subscription.user,
         "incarnation": subscription.queue.incarnation,
         "revision": subscription.revision,
-        **_counters(subscription.queue, held),
     }
 
 
@@ -120,11 +127,12 @@ def queue_state(node: PointToPointQueue, held: InFlight) -> StateDocument:
         "incarnation": node.queue.incarnation,
         "revision": node.revision,
         "examined": node.queue.backlog.examination.total,
-        **_counters(node.queue, held),
+        **counters(node.queue, held, _histogram),
     }
 
 
-def _counters(queue: Queue, held: InFlight) -> StateDocument:
+def counters(queue: Queue, held: InFlight, histogram: Callable[[Histogram], Value]) -> StateDocument:
+    """How a queue stands, and what it has counted; `histogram` makes the values of its histograms."""
     oldest_us, hold_us = _oldest(queue, held)
     consumers = queue.links.consumers
     containers: list[Value] = list(dict.fromkeys(each.connection.client.container_id for each in consumers))
@@ -147,6 +155,7 @@ def _counters(queue: Queue, held: InFlight) -> StateDocument:
         "usableConsumers": usable_consumers,
         "usableCredit": usable_credit,
         "containers": containers[:MAX_CONTAINERS],
+        "consumerTotals": consumer_totals(consumers),
         "unusedSinceMs": None if consumers else queue.links.unused_since_us // 1000,
         "enqueued": queue.totals.enqueued,
         "enqueuedBytes": queue.totals.enqueued_bytes,
@@ -160,9 +169,9 @@ def _counters(queue: Queue, held: InFlight) -> StateDocument:
         "dropped": queue.totals.dropped,
         "lostAtRestart": queue.totals.lost_at_restart,
         "maxDeliveryCount": queue.totals.max_delivery_count,
-        "sojourn": _histogram(queue.totals.sojourn),
-        "wait": _histogram(queue.totals.wait),
-        "hold": _histogram(queue.totals.hold),
+        "sojourn": histogram(queue.totals.sojourn),
+        "wait": histogram(queue.totals.wait),
+        "hold": histogram(queue.totals.hold),
         "repeated": repeated_messages(queue),
     }
 

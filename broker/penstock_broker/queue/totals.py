@@ -22,11 +22,13 @@ def bucket_of(microseconds: int) -> int:
 class Histogram:
     """Counts since the queue's incarnation began."""
 
-    __slots__ = ("_counts", "_sum_us")
+    __slots__ = ("_counts", "_sum_us", "told")
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
         self._sum_us = 0
+        self.told: tuple[int, bytes] | None = None
+        """What management has made of so many durations, to be used again."""
 
     def add(self, microseconds: int, count: int) -> None:
         """Count `count` durations; one below zero (the clock was set back) counts as zero."""
@@ -35,11 +37,26 @@ class Histogram:
         bucket = bucket_of(microseconds)
         self._counts[bucket] = self._counts.get(bucket, 0) + count
 
+    @property
+    def count(self) -> int:
+        """Durations counted; it only grows."""
+        return sum(self._counts.values())
+
     def snapshot(self) -> management.DurationHistogram:
         """The counts as `$management` sends them."""
-        indexes = tuple(sorted(self._counts))
-        counts = tuple(self._counts[index] for index in indexes)
-        return management.DurationHistogram(indexes=indexes, counts=counts, sum_ms=self._sum_us // 1000)
+        found = self.buckets()
+        return management.DurationHistogram(
+            indexes=tuple(index for index, _ in found), counts=tuple(count for _, count in found), sum_ms=self.sum_ms
+        )
+
+    def buckets(self) -> list[tuple[int, int]]:
+        """Index and count of each bucket that has counted something, ascending."""
+        return sorted(self._counts.items())
+
+    @property
+    def sum_ms(self) -> int:
+        """All durations together."""
+        return self._sum_us // 1000
 
 
 class QueueTotals:

@@ -20,7 +20,7 @@ from penstock_core.subscription_lifetime import AttachedSessions, outlives_proce
 from penstock_core.temporary_nodes import LifetimePolicy
 from penstock_core.terms import ExchangeType, Exclusivity, Lifetime, Persistence, Unroutable
 
-__all__ = ["Exchange", "PointToPointQueue", "Subscription", "Temporary", "new_router"]
+__all__ = ["Exchange", "KeptEncoding", "PointToPointQueue", "Subscription", "Temporary", "new_router"]
 
 
 def new_router(kind: ExchangeType) -> Router[Queue] | HeadersRouter[Queue]:
@@ -68,6 +68,14 @@ class Exchange:
         return TargetKind.EXCHANGE
 
 
+@dataclass(frozen=True, slots=True)
+class KeptEncoding:
+    """A part of a document as management has told it, to be told again while it is made of the same values."""
+
+    made_of: tuple[object, ...]
+    data: bytes
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Subscription:
     """A named place in which messages of one exchange wait for one application."""
@@ -94,6 +102,8 @@ class Subscription:
     is_recorded: bool = False
     """The log has a document of it."""
     revision: int = 0
+    encoding: KeptEncoding | None = None
+    """What it was declared with."""
 
     @property
     def name(self) -> str:

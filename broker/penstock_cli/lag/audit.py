@@ -1,4 +1,6 @@
-"""`penstock lag audit start|stop`: an audit of one subscription begins or ends (docs/how-to/audit.md)."""
+"""`penstock lag audit start|stop`: an audit of one subscription begins or ends (docs/how-to/audit.md). The report is in
+`audit_report`, because it needs Spark.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ __all__ = ["audit"]
 
 @click.group("lag audit", context_settings={"help_option_names": ["-h", "--help"]})
 def audit() -> None:
-    """Write down every message of one subscription for a limited time, and prove where each one went."""
+    """Write down every message of one subscription for a limited time, and prove where each one went.
+
+    The proof: penstock lag audit report --help
+    """
 
 
 @audit.command("start")

@@ -30,6 +30,10 @@ def lag(arguments: tuple[str, ...]) -> int:
             from penstock_cli.lag.report import report
         return _run(report, arguments[1:])
     if arguments[:1] == (AUDIT,):
+        if arguments[1:2] == (REPORT,):
+            with needs_extra("lag"):
+                from penstock_cli.lag.audit_report import audit_report
+            return _run(audit_report, arguments[2:])
         from penstock_cli.lag.audit import audit
 
         return _run(audit, arguments[1:])

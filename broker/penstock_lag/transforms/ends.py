@@ -23,7 +23,7 @@ END_COLUMNS: Final = (
     *("first_expires_ms", "last_expires_ms"),
     *("sojourn_indexes", "sojourn_counts"),
     *("wait_indexes", "wait_counts", "wait_sum_ms"),
-    *("hold_indexes", "hold_counts", "hold_sum_ms"),
+    *("hold_indexes", "hold_counts", "hold_sum_ms", "consumer_totals"),
 )
 """What the rules need of a single snapshot."""
 

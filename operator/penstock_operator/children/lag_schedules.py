@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from penstock_operator.lag_options import ExecutorOptions
-from penstock_operator.manifest import Manifest, text_at
+from penstock_operator.manifest import Manifest, dig, text_at
 
 __all__ = [
     "APP",
@@ -25,6 +25,7 @@ __all__ = [
     "cron_job",
     "must_be_recreated",
     "scheduled_application",
+    "suspended",
 ]
 
 APP: Final = "penstock-lag"
@@ -111,6 +112,23 @@ def must_be_recreated(wanted: Manifest, observed: Manifest) -> bool:
         text_at(wanted, "spec", field) != text_at(observed, "spec", field) for field in ("schedule", "timeZone")
     )
     return changed or text_at(observed, "status", "scheduleState") == "FailedValidation"
+
+
+def suspended(observed: Manifest) -> Manifest | None:
+    """An existing schedule that is to start no further run; None if it starts none already.
+
+    A schedule that is not wanted any more is deleted after the run that is under way. If it started another one
+    meanwhile, it would stay for ever where runs take longer than the interval.
+    """
+    if dig(observed, "spec", "suspend") is True:
+        return None
+    about = {key: dig(observed, "metadata", key) for key in ("name", "namespace", "labels", "ownerReferences")}
+    return {
+        "apiVersion": observed["apiVersion"],
+        "kind": observed["kind"],
+        "metadata": {key: value for key, value in about.items() if value is not None},
+        "spec": {**cast(Manifest, observed["spec"]), "suspend": True},
+    }
 
 
 def _container_security() -> Manifest:

@@ -150,7 +150,10 @@ async def apply_children(
         unwanted = (kind, f"{broker.metadata.name}-lag") not in applied
         if before is not None and unwanted and is_ours(before, broker.metadata.uid):
             if has_active_run(own_schedule(broker, kind, observed), now):
-                continue  # Its run is deleted with it. The next reconcile looks again.
+                # Its run would be deleted with it. The next reconcile looks again.
+                if (last := lag_schedules.suspended(before)) is not None:
+                    await kube.apply(last)
+                continue
             await kube.delete(before)
             observed.found[kind, f"{broker.metadata.name}-lag"] = None
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Final, cast
 
 from penstock_operator.children import shared_lag_job
-from penstock_operator.children.lag_schedules import KINDS, must_be_recreated
+from penstock_operator.children.lag_schedules import KINDS, must_be_recreated, suspended
 from penstock_operator.children.metadata import is_ours
 from penstock_operator.children.shared_lag_job import BrokerName, Member
 from penstock_operator.cluster.api_server import API_RESOURCES, ApiServer, KubeError
@@ -180,7 +180,7 @@ class SharedLagJob:
             schedules[kind] = await self._apply_schedule(wanted, found.schedules[kind])
         for other, observed in found.schedules.items():
             if observed is not None and not (may_run and other == kind):
-                await self._delete_unless_running(self._schedule_view(other, found, observed), observed)
+                await self._retire(self._schedule_view(other, found, observed), observed)
         seen = None if kind is None else self._schedule_view(kind, found, schedules.get(kind))
         names = frozenset(member.broker for member in members)
         return SharedJobView(schedule=seen, members=names - left_out, left_out=left_out)
@@ -233,10 +233,12 @@ class SharedLagJob:
             observed = None
         return await self._apply_if_different(wanted, observed)
 
-    async def _delete_unless_running(self, view: ScheduleView, observed: Manifest) -> None:
+    async def _retire(self, view: ScheduleView, observed: Manifest) -> None:
         """Delete a schedule that is not wanted any more, and its runs with it; a run under way may end first."""
         if not has_active_run(view, self.clock()):
             await self.kube.delete(observed)
+        elif (last := suspended(observed)) is not None:
+            await self.kube.apply(last)
 
     def _schedule_view(self, kind: str, found: _Found, observed: Manifest | None) -> ScheduleView:
         return ScheduleView(

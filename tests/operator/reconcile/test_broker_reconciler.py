@@ -298,6 +298,7 @@ async def test_the_schedule_of_a_broker_that_relied_on_the_default_goes_after_it
     }
     await place.report(broker())
     assert (at in place.api.objects) is (state == "RUNNING")
+    assert at not in place.api.objects or place.api.objects[at]["spec"]["suspend"] is True, "no other run may begin"
     place.api.objects["SparkApplication", "shop", "main-lag-1"]["status"]["applicationState"]["state"] = "FAILED"
     await place.report(broker())
     assert at not in place.api.objects

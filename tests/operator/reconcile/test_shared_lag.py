@@ -187,7 +187,10 @@ async def test_a_run_under_way_may_end_before_the_job_goes(place: Place) -> None
     place.api.objects["SparkApplication", HOME, "r-1"] = run
     place.cache.remove(ResourceKey("Broker", "shop", "main"))
     await place.job.look()
-    assert place.at(SPARK) is not None
+    assert place.at(SPARK)["spec"]["suspend"] is True, "no other run may begin meanwhile"
+    applied = place.api.applied
+    await place.job.look()
+    assert place.api.applied == applied
     run["status"] = {"applicationState": {"state": "COMPLETED"}}
     await place.job.look()
     assert place.at(SPARK) is None

@@ -1,0 +1,104 @@
+"""Where the records of an audit and the ledger's rows of its time are: at an observer, or in the folder of a ledger.
+
+Files of an observer are copied into a folder of the run; those of a folder on this machine are read where they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from penstock_api.failure import Failure, Misuse
+from penstock_api.ledger_format import SUFFIX, SegmentName
+from penstock_api.message_audit import AUDIT_FILE, AUDITS, AuditFiles, AuditList, AuditState
+from penstock_api.observer_api import SEGMENT, SEGMENTS, SegmentList
+from penstock_lag.observer_client import Observer, ObserverError
+
+__all__ = ["AuditPaths", "chosen", "from_folders", "from_observers"]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPaths:
+    """One audit, its files, and segments of the ledger that may have rows of its time."""
+
+    audit: AuditFiles
+    files: tuple[str, ...]
+    segments: tuple[str, ...]
+
+
+def chosen(audits: Iterable[AuditFiles], subscription: str, name: str | None) -> AuditFiles:
+    """The audit with this name, else the newest of the subscription: NAMESPACE/NAME of its resource, or its name, or
+    that of its queue. Raises Misuse if there is none.
+    """
+    of_it = [each for each in audits if subscription in _names(each.state) and name in (None, each.state.audit)]
+    if not of_it:
+        which = f"no audit {name}" if name is not None else "no audit"
+        raise Misuse(
+            f"there is {which} of {subscription!r}.",
+            "Begin one with `penstock lag audit start`; the observer fetches it at its next interval.",
+        )
+    return max(of_it, key=lambda each: each.state.started_ms)
+
+
+def _names(state: AuditState) -> set[str]:
+    names = {state.subscription_name, state.queue_name}
+    return names if state.name is None else names | {f"{state.namespace}/{state.name}"}
+
+
+def from_observers(observers: Sequence[Observer], subscription: str, name: str | None, scratch: Path) -> AuditPaths:
+    """Copy what is needed into the scratch folder. Raises Misuse if there is no such audit, Failure if an observer does
+    not answer.
+    """
+    try:
+        listed = [(each, AuditList.model_validate_json(each.get(AUDITS))) for each in observers]
+        audit = chosen((each for _, of in listed for each in of.audits), subscription, name)
+        observer = next(each for each, of in listed if audit in of.audits)
+        segments = SegmentList.model_validate_json(observer.get(SEGMENTS)).segments
+        begin_ms, end_ms = audit.state.started_ms, audit.state.ended_ms or audit.state.until_ms
+        needed = [each.name for each in segments if each.last_ms >= begin_ms and each.first_ms <= end_ms]
+        return AuditPaths(
+            audit,
+            tuple(_copied(observer, AUDIT_FILE.format(name=each), scratch / each) for each in audit.files),
+            tuple(_copied(observer, SEGMENT.format(name=each), scratch / each) for each in needed),
+        )
+    except ValidationError as error:
+        raise Failure("an answer of an observer was not understood.", "Is it of another release?") from error
+    except (ObserverError, OSError) as error:
+        raise Failure(
+            f"the audit can't be read: {error}.", "Try again; what is past its retention vanishes."
+        ) from error
+
+
+def _copied(observer: Observer, path: str, to: Path) -> str:
+    to.write_bytes(observer.get(path))
+    return str(to)
+
+
+def from_folders(ledgers: Sequence[Path], subscription: str, name: str | None) -> AuditPaths:
+    """The files in the folders of ledgers. Raises Misuse if there is no such audit, Failure if one can't be read."""
+    try:
+        listed = [(folder, [_stored(path) for path in sorted((folder / "audit").glob("*.json"))]) for folder in ledgers]
+        audit = chosen((each for _, of in listed for each in of), subscription, name)
+        folder = next(each for each, of in listed if audit in of)
+        segments = [path for path in sorted(folder.iterdir()) if SegmentName.parse(path.name) is not None]
+    except (OSError, ValueError) as error:
+        raise Failure(f"the audit can't be read: {error}.", "Give the folder of an observer's ledger.") from error
+    return AuditPaths(
+        audit, tuple(str(folder / "audit" / each) for each in audit.files), tuple(str(path) for path in segments)
+    )
+
+
+def _stored(path: Path) -> AuditFiles:
+    state = AuditState.read(json.loads(path.read_bytes()))
+    files = sorted(path.parent.glob(f"{state.audit}-*{SUFFIX}"))
+    records = int(files[-1].stem.rpartition("-")[2]) + 1 if files else 0
+    return AuditFiles(
+        state=state,
+        files=tuple(each.name for each in files),
+        records=records,
+        is_complete=state.is_written and records == state.records,
+    )
