@@ -61,7 +61,7 @@ def test_the_defaults_that_the_observers_help_shows_are_those_of_its_settings() 
 def test_the_defaults_that_the_operators_help_shows_are_those_of_its_settings() -> None:
     said = penstock("operator", "--help").stdout
     for field in dataclasses.fields(OperatorSettings):
-        if f"--{field.name.replace('_', '-')}" in said and field.default not in ("", (), dataclasses.MISSING):
+        if f"--{field.name.replace('_', '-')}" in said and field.default not in ("", (), None, dataclasses.MISSING):
             assert f"({str(field.default).lower()})" in said, field.name
 
 
