@@ -124,6 +124,11 @@ class Ledger:
         return [] if rows is None else rows.rows_of(queue_name)
 
     @property
+    def begins_ms(self) -> int:
+        """The earliest time of its rows; 0 if no segment is sealed."""
+        return min((segment.first_ms for segment in self.segments), default=0)
+
+    @property
     def interval_ms(self) -> int:
         """Intended time between two polls."""
         return self._writer.interval_ms
