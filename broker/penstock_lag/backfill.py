@@ -119,7 +119,7 @@ def _history(
         raise Failure(
             f"there is no ledger and no rollup of {work.target.name} from {time_of(from_ms):%Y-%m-%d %H:%M} to "
             f"{time_of(to_ms):%Y-%m-%d %H:%M} UTC.",
-            "Give a range in which the broker ran and an hour was over; hours are kept for 7 days, days for 400.",
+            "Give a range in which the broker ran and an hour was over; the newest 168 hours and 400 days are kept.",
         )
     return LagHistory(
         broker=work.target.broker,

@@ -201,6 +201,23 @@ def test_retention_removes_files_oldest_first(tmp_path: Path) -> None:
     ledger.close()
 
 
+def test_a_clock_that_jumps_by_three_days_and_back_loses_no_poll(tmp_path: Path) -> None:
+    """A poll a minute for an hour, one three days ahead, and on; 48 hours are kept."""
+    keep = RetentionLimits(age_ms=48 * 3_600_000, bytes=10**12)
+    ledger = Ledger(tmp_path, WRITER, SealLimits(seconds=60, rows=10, bytes=10**9), keep)
+    assert ledger.begins_ms == 0
+    days_ms = 3 * 86_400_000
+    times = [START_MS + 60_000 * minute for minute in range(60)]
+    times += [times[-1] + days_ms, times[-1] + 10_000]
+    steps = [0] * 60 + [days_ms, -days_ms]
+    for time_ms, step_ms in zip(times, steps, strict=True):
+        ledger.append(replace(a_poll(time_ms), clock_step_ms=step_ms))
+    ledger.seal(times[-1] + days_ms)
+    assert sum(info.rows for info in ledger.segments) == 62
+    assert ledger.begins_ms == START_MS
+    ledger.close()
+
+
 def test_a_full_disk_is_told_and_the_rows_wait(tmp_path: Path) -> None:
     """They are in the first segment that can be written again; nothing is lost or doubled."""
     disk = Disk()

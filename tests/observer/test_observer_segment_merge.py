@@ -33,7 +33,8 @@ pq: Any = importlib.import_module("pyarrow.parquet")  # it ships no type informa
 pa: Any = importlib.import_module("pyarrow")
 
 Row = dict[str, Any]
-WRITER = RowOrigin(broker="main", ordinal=0, interval_ms=10_000)
+WRITER = RowOrigin(broker="main", ordinal=0, interval_ms=3 * 3_600_000)
+"""So that one poll five hours later makes all others old: twice the interval counts between two segments."""
 KEEP = RetentionLimits(age_ms=10**13, bytes=10**13)
 SEGMENTS = SealLimits(seconds=60, rows=10**6, bytes=10**12)
 NOON_MS = START_MS - START_MS % 3_600_000 + 3_600_000
@@ -268,7 +269,7 @@ from penstock_observer.retention import RetentionLimits
 from penstock_observer.rows import RowOrigin
 
 limits = SealLimits(60, 10**6, 10**12), RetentionLimits(10**13, 10**13)
-ledger = Ledger(pathlib.Path(sys.argv[1]), RowOrigin("main", 0, 10000), *limits)
+ledger = Ledger(pathlib.Path(sys.argv[1]), RowOrigin("main", 0, 10800000), *limits)
 left = int(sys.argv[2])
 
 def deadly(act):
