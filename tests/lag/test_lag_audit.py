@@ -23,9 +23,9 @@ from penstock_api.management import Operation
 from penstock_api.message_audit import AuditStart, AuditState, AuditTotals, EventKind
 from penstock_api.message_operations import MessageSelection
 from penstock_broker.queue import totals
-from penstock_lag.audit_figures import AuditFigures, audit_figures
-from penstock_lag.audit_report import AuditReport, as_text, make_report
-from penstock_lag.audit_sources import AuditPaths, from_folders
+from penstock_lag.audit.figures import AuditFigures, audit_figures
+from penstock_lag.audit.report import AuditReport, as_text, make_report
+from penstock_lag.audit.sources import AuditPaths, from_folders
 from penstock_lag_rules.buckets import bucket_of
 
 pa: Any = importlib.import_module("pyarrow")  # it ships no type information

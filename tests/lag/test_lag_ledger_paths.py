@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 
 from penstock_api.failure import Failure, Misuse
 from penstock_api.management import DurationHistogram
-from penstock_lag.ledger_paths import list_ledgers, rows_in
+from penstock_lag.ledger.folders import list_ledgers, rows_in
+from penstock_lag.ledger.windows import AbsentBroker
 from penstock_lag.main import run
 from penstock_lag.session import Needs
 from penstock_lag.settings import LagJobSettings
-from penstock_lag.windows import AbsentBroker
 
 Session = Callable[[Needs], AbstractContextManager[SparkSession]]
 

@@ -6,7 +6,8 @@ import pytest
 
 from penstock_api.observer_api import SegmentInfo, SegmentList
 from penstock_api.rollup_format import Period, RollupInfo, RollupName
-from penstock_lag.rollup_plan import (
+from penstock_lag.ledger.windows import AbsentBroker, BrokerWindow, PresentBroker
+from penstock_lag.rollups.plan import (
     Bounds,
     backfilled_hours,
     due_days,
@@ -16,7 +17,6 @@ from penstock_lag.rollup_plan import (
     plan_of,
     shortfalls,
 )
-from penstock_lag.windows import AbsentBroker, BrokerWindow, PresentBroker
 from penstock_lag_rules.rollups import BrokerRow, Rollup
 
 HOUR_MS = 3_600_000

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock_api.rollup_format import TOTALS as FORMAT_TOTALS
 from penstock_api.rollup_format import RollupAbout
-from penstock_lag.rollup_files import BadRollup, read_about, read_rollup, write_rollup
+from penstock_lag.rollups.files import BadRollup, read_about, read_rollup, write_rollup
 from penstock_lag_rules.figures import TOTALS, Growth
 from penstock_lag_rules.rollups import BrokerRow, LifeRow, Rollup, grown, growth, merged
 

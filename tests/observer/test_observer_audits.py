@@ -19,7 +19,7 @@ from observer.audit_site import DAY_MS, NAME, Site, audited
 from penstock_api.failure import Misuse
 from penstock_api.management import Operation
 from penstock_api.message_audit import AuditEvent, AuditStart, AuditState, AuditTotals, EventKind
-from penstock_lag.audit_sources import from_folders, from_observers
+from penstock_lag.audit.sources import from_folders, from_observers
 from penstock_lag.observer_client import Observer, ObserverError
 from penstock_observer.audit_files import AuditFull, AuditStore
 from penstock_observer.http import Api, make_app

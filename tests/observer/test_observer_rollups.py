@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from penstock_api.observer_tokens import TOKEN_SCOPES, Scope
 from penstock_api.rollup_format import ABOUT_KEY, COLUMNS, Period, RollupAbout, RollupName
-from penstock_lag.rollup_files import SCHEMA as JOB_SCHEMA
-from penstock_lag.rollup_files import write_rollup
+from penstock_lag.rollups.files import SCHEMA as JOB_SCHEMA
+from penstock_lag.rollups.files import write_rollup
 from penstock_lag_rules.rollups import BrokerRow, Rollup
 from penstock_observer import rollups
 from penstock_observer.results import BrokerPod, RejectedResult

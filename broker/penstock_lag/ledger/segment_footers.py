@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock_api.failure import Failure
-from penstock_lag.schema import REQUIRED
+from penstock_lag.ledger.schema import REQUIRED
 
 __all__ = ["footer_of"]
 

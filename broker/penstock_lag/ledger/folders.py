@@ -24,10 +24,10 @@ from pyspark.sql import functions as F
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import HIDDEN_PREFIX, SegmentName
 from penstock_api.observer_api import SegmentInfo, SegmentList
-from penstock_lag.schema import LEDGER, REQUIRED
-from penstock_lag.segment_files import SegmentFile
-from penstock_lag.segment_footers import footer_of
-from penstock_lag.windows import AbsentBroker, PresentBroker
+from penstock_lag.ledger.schema import LEDGER, REQUIRED
+from penstock_lag.ledger.segment_files import SegmentFile
+from penstock_lag.ledger.segment_footers import footer_of
+from penstock_lag.ledger.windows import AbsentBroker, PresentBroker
 
 __all__ = ["LedgerFolder", "list_ledgers", "rows_in"]
 

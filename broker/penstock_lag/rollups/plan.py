@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock_api.ledger_format import SegmentName
 from penstock_api.rollup_format import Period, RollupInfo, RollupName
-from penstock_lag.windows import AbsentBroker, BrokerWindow, Plan, PresentBroker, make_plan
+from penstock_lag.ledger.windows import AbsentBroker, BrokerWindow, Plan, PresentBroker, make_plan
 from penstock_lag_rules.rollups import Rollup
 
 __all__ = [
