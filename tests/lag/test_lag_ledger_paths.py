@@ -15,7 +15,7 @@ from observer.samples import START_MS, a_poll, a_subscription
 from pyspark.sql import SparkSession
 
 from penstock_api.failure import Failure, Misuse
-from penstock_api.management import DurationHistogram
+from penstock_api.state_documents import DurationHistogram
 from penstock_lag.ledger.folders import list_ledgers, rows_in
 from penstock_lag.ledger.windows import AbsentBroker
 from penstock_lag.main import run

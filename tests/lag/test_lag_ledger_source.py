@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType
 
 from penstock_api.ledger_format import COLUMNS, RowKind, SegmentName
-from penstock_api.management import DurationHistogram
+from penstock_api.state_documents import DurationHistogram
 from penstock_lag.ledger.schema import LEDGER
 from penstock_lag.ledger.source import SegmentMismatch, ServedSegment, read_ledger, to_batches
 from penstock_observer.parquet import write_segment

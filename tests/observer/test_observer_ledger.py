@@ -14,7 +14,7 @@ from observer.samples import START_MS, a_poll, a_subscription
 
 from penstock_api.failure import Failure
 from penstock_api.ledger_format import SegmentName
-from penstock_api.management import DurationHistogram
+from penstock_api.state_documents import DurationHistogram
 from penstock_observer.ledger import Ledger, LedgerFull, SealLimits
 from penstock_observer.parquet import write_segment
 from penstock_observer.retention import RetentionLimits

@@ -21,7 +21,7 @@ from lag.naive_figures import naive_figures
 from observer.samples import START_MS, a_poll, a_subscription, table_of
 
 from penstock_api.ledger_format import SegmentName
-from penstock_api.management import DurationHistogram, SubscriptionState
+from penstock_api.state_documents import DurationHistogram, SubscriptionState
 from penstock_lag.figures.percentiles import Life, grown
 from penstock_lag_rules.figures import Figures
 from penstock_lag_rules.rules import Thresholds
