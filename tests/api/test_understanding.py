@@ -20,7 +20,8 @@ FIRST: dict[str, Any] = json.loads((Path(__file__).parent / "documents_0_1.json"
 
 
 def model(name: str) -> type[ManagementDocument]:
-    found = getattr(management, name)
+    place = state_documents if hasattr(state_documents, name) else management
+    found = getattr(place, name)
     assert issubclass(found, ManagementDocument)
     return found  # type: ignore[no-any-return]  # looked up by name
 
